@@ -22,21 +22,24 @@ from reference_models.costs import (
     loop_costs,
     table_sizes,
 )
-from reference_models.data.click_sequence.teacher import ITEM
+from reference_models.data.click_sequence.teacher import ARTIST, ITEM
 from reference_models.hstu.config import NUM_ACTIONS, HSTUConfig, SequenceShape, sequence_shape
 from reference_models.hstu.phases import Phase
 
 _LAYERS = (Phase.LAYERS_FORWARD, Phase.LAYERS_BACKWARD)
 _HEAD = (Phase.HEAD_FORWARD, Phase.HEAD_BACKWARD)
-_TOKEN_IDS = 3
-"""Item, action and age."""
+_TOKEN_IDS = 4
+"""Item, artist, action and age."""
+_TABLES = (ITEM, ARTIST)
+"""Columns whose ids name rows of a table."""
 
 
 def model_costs(model: HSTUConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
     """Count those of `model` on `data`. Raises ConfigError when nobody knows how many items there are."""
-    shape, rows = sequence_shape(model, data), table_sizes(data, num_embeddings)[ITEM]
+    shape, sizes = sequence_shape(model, data), table_sizes(data, num_embeddings)
+    rows = sum(sizes[column] for column in _TABLES)
     matmuls = list_matmuls(model, data, shape.num_candidates)
-    lookups = -(-shape.length // shape.num_candidates)
+    lookups = -(-len(_TABLES) * shape.length // shape.num_candidates)
     return ModelCosts(
         num_embedding_rows=rows,
         num_embedding_parameters=rows * model.embedding_dim,
@@ -107,14 +110,17 @@ def phase_costs(
     )
     costs[Phase.LAYERS_FORWARD] += PhaseCosts(bytes=moved)
     costs[Phase.LAYERS_BACKWARD] += PhaseCosts(bytes=2 * moved)
-    read = tokens * (d * FLOAT_BYTES + ID_BYTES)
+    lookups = len(_TABLES) * tokens
+    read = lookups * (d * FLOAT_BYTES + ID_BYTES)
     costs |= loop_costs(
         data, batch_size=batch_size, opt_name=opt_name, num_dense_parameters=_num_dense_parameters(model)
     )
     costs[Phase.DATA] = PhaseCosts(bytes=2 * (tokens * _TOKEN_IDS * ID_BYTES + batch_size * FLOAT_BYTES))
-    costs[Phase.EMBEDDING_FORWARD] = PhaseCosts(bytes=read + tokens * d * FLOAT_BYTES, rows=tokens)
+    costs[Phase.EMBEDDING_FORWARD] = PhaseCosts(
+        elementwise_flop=(len(_TABLES) - 1) * tokens * d, bytes=read + tokens * d * FLOAT_BYTES, rows=lookups
+    )
     costs[Phase.EMBEDDING_BACKWARD] = PhaseCosts(
-        elementwise_flop=max(0, tokens - unique_rows) * d, bytes=(tokens + unique_rows) * d * FLOAT_BYTES
+        elementwise_flop=max(0, lookups - unique_rows) * d, bytes=(lookups + unique_rows) * d * FLOAT_BYTES
     )
     costs[Phase.SPARSE_OPTIMIZER] = PhaseCosts(
         elementwise_flop=OPTIMIZER_FLOP["rowwise_adagrad"] * unique_rows * d,
@@ -137,10 +143,10 @@ def estimate_memory(
     def sequences(num_samples: int) -> int:
         return -(-num_samples // shape.num_candidates)
 
-    per_row = 2 * 5 * ID_BYTES  # item, user, time, window, place in the order by user; and what makes them
+    per_row = 2 * 6 * ID_BYTES  # item, artist, user, time, window, place in the order by user; and what makes them
     log_bytes = ((data.train_samples or 0) * 2 + eval_samples) * per_row
     eval_batch = sequences(min(train.eval_batch_size, eval_samples))
-    lookups = sequences(train.global_batch_size) * shape.length
+    lookups = len(_TABLES) * sequences(train.global_batch_size) * shape.length
     return MemoryEstimate(
         weights_bytes=costs.num_parameters * FLOAT_BYTES,
         optimizer_bytes=(costs.num_embedding_rows + 2 * costs.num_dense_parameters) * FLOAT_BYTES + log_bytes,

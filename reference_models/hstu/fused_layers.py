@@ -5,6 +5,7 @@ equal history and candidates; a token's scores are with the past alone, and a ca
 products. Nobody reads the last layer's output at past events, so that layer asks for keys and values there alone.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from reference_models.hstu.model import HSTU, HSTULayer, refuse_long
+from reference_models.hstu.config import UNKNOWN_ACTION
+from reference_models.hstu.model import HSTU, NORM_EPSILON, HSTULayer, refuse_long
 from reference_models.hstu.sequences import Sequences
 
 
@@ -45,17 +47,19 @@ def _places(lengths: Sequence[int], belongs: torch.Tensor) -> torch.Tensor:
 
 
 class GatedAttention(torch.autograd.Function):
-    """From projections to gates and attended values, one head after the other, without padding and without copies.
+    """From projections to a layer's output, one head after the other, without padding, and with few copies.
 
-    `uvqk` [S, L, 4 I] are the projections of L tokens, the last C of which are candidates, and `past` [S, P, 2 I]
-    values and keys of the past; without it, the past are the first P tokens of `uvqk`. Gives silu(u) and
-    silu(q k' / sqrt(d)) v / n, [S, L, I] each.
+    `uvqk` [S, L, 4 I] are the projections of L tokens `x` [S, L, D], the last C of which are candidates, and `past`
+    [S, P, 2 I] values and keys of the past; without it, the past are the first P tokens of `uvqk`. With u =
+    silu(u) and a = silu(q k' / sqrt(d)) v / n, gives x + [u, a, u * LN(a)] W'; `gain` and `shift` [I] are the norm's,
+    W is [D, 3 I].
     """
 
     @staticmethod
     def forward(
-        ctx: Any, uvqk: torch.Tensor, past: torch.Tensor | None, num_candidates: int, num_heads: int, max_length: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx: Any, uvqk: torch.Tensor, past: torch.Tensor | None, x: torch.Tensor, gain: torch.Tensor,
+        shift: torch.Tensor, weight: torch.Tensor, num_candidates: int, num_heads: int, max_length: int,
+    ) -> torch.Tensor:  # fmt: skip
         width = uvqk.shape[-1] // 4 // num_heads
         ctx.sizes = (width, num_candidates, width**-0.5, 1 / max_length)
         _, _, alpha, beta = ctx.sizes
@@ -73,17 +77,33 @@ class GatedAttention(torch.autograd.Function):
                 weights.tril_()  # candidates come after the past, and see all of it
             torch.mul(torch.bmm(weights, past_v[..., part]), beta, out=attended[..., part])
             kept += [scores, weights]
-        own_q, own_k, own_v = (own_part(each, first, num_heads, width) for each in (q, k, v))
-        own_scores = (own_q * own_k).sum(-1, keepdim=True).mul_(alpha)
-        own_part(attended, first, num_heads, width).add_(nn.functional.silu(own_scores) * own_v, alpha=beta)
-        ctx.save_for_backward(uvqk, past, own_scores, *kept)
-        return nn.functional.silu(u), attended
+        heads = heads_of_columns(uvqk, num_heads)
+        own_scores = ((q[:, first:] * k[:, first:]) @ heads).mul_(alpha)
+        attended[:, first:].addcmul_(nn.functional.silu(own_scores) @ heads.t(), v[:, first:], value=beta)
+        joined = uvqk.new_empty(*uvqk.shape[:2], 3 * width * num_heads)
+        gates, copied, gated = joined.chunk(3, dim=-1)
+        torch.ops.aten.silu.out(u, out=gates)
+        copied.copy_(attended)
+        normed, mean, scale = torch.native_layer_norm(attended, gain.shape, gain, shift, NORM_EPSILON)
+        torch.mul(gates, normed, out=gated)
+        ctx.save_for_backward(
+            uvqk, past, gain, shift, weight, attended, joined, normed, mean, scale, own_scores, *kept
+        )
+        return torch.addmm(x.reshape(-1, x.shape[-1]), joined.flatten(0, 1), weight.t()).view(x.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        du, da = gradients
         width, num_candidates, alpha, beta = ctx.sizes
-        uvqk, past, own_scores, *kept = ctx.saved_tensors
+        uvqk, past, gain, shift, weight, attended, joined, normed, mean, scale, own_scores, *kept = ctx.saved_tensors
+        d_output = gradients[0].reshape(-1, weight.shape[0])
+        d_weight = d_output.t() @ joined.flatten(0, 1)
+        d_gates, d_copied, d_gated = (d_output @ weight).view(joined.shape).chunk(3, dim=-1)
+        du = torch.addcmul(d_gates, d_gated, normed)
+        d_normed = d_gated * joined[..., : normed.shape[-1]]
+        da, d_gain, d_shift = torch.ops.aten.native_layer_norm_backward(
+            d_normed, attended, gain.shape, mean, scale, gain, shift, [True, True, True]
+        )
+        da.add_(d_copied)
         u, v, q, k = uvqk.chunk(4, dim=-1)
         first, num_heads = uvqk.shape[1] - num_candidates, len(kept) // 2
         past_v, past_k = (v[:, :first], k[:, :first]) if past is None else past.chunk(2, dim=-1)
@@ -101,26 +121,72 @@ class GatedAttention(torch.autograd.Function):
             torch.mul(torch.bmm(d_scores, past_k[..., part]), alpha * beta, out=d_q[..., part])
             torch.mul(torch.bmm(d_scores.mT, q[..., part]), alpha * beta, out=d_past_k[..., part])
             torch.mul(torch.bmm(weights.mT, da[..., part]), beta, out=d_past_v[..., part])
-        own_da, own_q, own_k, own_v, own_dq, own_dk, own_dv = (
-            own_part(each, first, num_heads, width) for each in (da, q, k, v, d_q, d_k, d_v)
-        )
-        d_own = torch.ops.aten.silu_backward((own_da * own_v).sum(-1, keepdim=True), own_scores).mul_(alpha * beta)
-        own_dq.add_(d_own * own_k)
-        torch.mul(d_own, own_q, out=own_dk)
-        torch.mul(nn.functional.silu(own_scores).mul_(beta), own_da, out=own_dv)
-        return d_uvqk, d_past, None, None, None
+        heads = heads_of_columns(uvqk, num_heads)
+        d_own = torch.ops.aten.silu_backward((da[:, first:] * v[:, first:]) @ heads, own_scores) @ heads.t()
+        d_own.mul_(alpha * beta)
+        d_q[:, first:].addcmul_(d_own, k[:, first:])
+        torch.mul(d_own, q[:, first:], out=d_k[:, first:])
+        own_weights = nn.functional.silu(own_scores).mul_(beta) @ heads.t()
+        torch.mul(own_weights, da[:, first:], out=d_v[:, first:])
+        return d_uvqk, d_past, gradients[0], d_gain, d_shift, d_weight, None, None, None
 
 
-def own_part(tokens: torch.Tensor, first: int, num_heads: int, width: int) -> torch.Tensor:
-    """View the candidates, from token `first` on, of [S, L, H d] by head: [S, C, H, d]."""
-    candidates = tokens[:, first:]
-    return candidates.view(*candidates.shape[:2], num_heads, width)
+def heads_of_columns(uvqk: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """Return which columns belong to which head, [I, H] of 0 and 1: times it sums by head, times its transpose
+    spreads; a broadcast over rows as short as a head's would take longer."""
+    eye = torch.eye(num_heads, dtype=uvqk.dtype, device=uvqk.device)
+    return eye.repeat_interleave(uvqk.shape[-1] // 4 // num_heads, dim=0)
+
+
+class AddedRows(torch.autograd.Function):
+    """Rows [N, D] of two tables, by ids [N] of each, added. Gradients are sparse, with every row once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, first: torch.Tensor, second: torch.Tensor, first_ids: torch.Tensor, second_ids: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.save_for_backward(first_ids, second_ids)
+        ctx.sizes = (first.shape, second.shape)
+        return first.index_select(0, first_ids).add_(second.index_select(0, second_ids))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        made = (sum_by_row(ids, gradients[0], size) for ids, size in zip(ctx.saved_tensors, ctx.sizes, strict=True))
+        return *made, None, None
+
+
+def sum_by_row(ids: torch.Tensor, gradient: torch.Tensor, size: torch.Size) -> torch.Tensor:
+    """Sum the rows of a gradient [N, D] that belong to the same row of a table: a coalesced sparse tensor."""
+    ordered, order = torch.sort(ids, stable=True)
+    is_first = torch.ones_like(ordered, dtype=torch.bool)
+    torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
+    starts = is_first.nonzero().squeeze(1)
+    values = torch.embedding_bag(gradient, order, starts, mode=0)[0]
+    indices = ordered.index_select(0, starts).unsqueeze(0)
+    # Sorted above; torch 2.11 warns where nobody says.
+    with torch.sparse.check_sparse_tensor_invariants(False):  # type: ignore[no-untyped-call]
+        return torch.sparse_coo_tensor(indices, values, size, is_coalesced=True)
 
 
 class FusedHSTU(HSTU):
     """HSTU whose layers work on groups of sequences; names, values and the other parts are the same."""
 
-    def encode(self, rows: torch.Tensor, batch: Sequences) -> torch.Tensor:
+    def read_rows(self, batch: Sequences) -> torch.Tensor:
+        """Add the rows of items and of their artists: [T + B, D], those of the past first."""
+        items, artists = torch.cat([batch.past_items, batch.items]), torch.cat([batch.past_artists, batch.artists])
+        rows: torch.Tensor = AddedRows.apply(self.item_table.weight, self.artist_table.weight, items, artists)  # type: ignore[no-untyped-call]
+        return rows
+
+    def make_tokens(self, rows: Sequence[torch.Tensor], batch: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
+        """Do as the reference does, with action and age in one table: [T, D] and [B, D]."""
+        past, candidates = rows
+        scale = math.sqrt(past.shape[1])
+        both = (self.actions.unsqueeze(1) + self.ages).flatten(0, 1)
+        ids = torch.add(batch.past_ages, batch.past_actions, alpha=len(self.ages))
+        past = torch.add(nn.functional.embedding(ids, both), past, alpha=scale)
+        return past, torch.add(both[UNKNOWN_ACTION * len(self.ages)], candidates, alpha=scale)
+
+    def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
         """Run the layers group by group; returns the candidates [B, D]. Raises ValueError as the reference does."""
         refuse_long(batch, self.max_length)
         past, candidates = self.make_tokens(rows, batch)
@@ -143,8 +209,8 @@ class FusedHSTU(HSTU):
         *inner_layers, last = self.layers
         for layer in inner_layers:
             x = run_layer(layer, x, None, group.num_candidates)
-        past, candidates = x[:, : group.num_past], x[:, group.num_past :]
-        return run_layer(last, candidates, past, group.num_candidates).reshape(-1, dim)
+        past, candidates = torch.split(x, [group.num_past, group.num_candidates], dim=1)
+        return run_layer(last, candidates, past, group.num_candidates).flatten(0, 1)
 
 
 def run_layer(layer: nn.Module, x: torch.Tensor, past: torch.Tensor | None, num_candidates: int) -> torch.Tensor:
@@ -156,9 +222,9 @@ def run_layer(layer: nn.Module, x: torch.Tensor, past: torch.Tensor | None, num_
         inner = layer.num_heads * layer.width
         weight, bias = layer.uvqk.weight.view(4, inner, -1)[1::2], layer.uvqk.bias.view(4, inner)[1::2]
         keys = nn.functional.linear(layer.input_norm(past), weight.reshape(2 * inner, -1), bias.reshape(-1))
-    num_heads, inner = layer.num_heads, layer.num_heads * layer.width
-    u, a = GatedAttention.apply(layer.uvqk(normed), keys, num_candidates, num_heads, layer.max_length)  # type: ignore[no-untyped-call]
-    output = x.reshape(-1, x.shape[-1])
-    for each, weight in zip((u, a, u * layer.output_norm(a)), layer.output.weight.split(inner, dim=1), strict=True):  # type: ignore[no-untyped-call]
-        output = torch.addmm(output, each.view(-1, inner), weight.t())
-    return output.view(x.shape)
+    uvqk, norm = layer.uvqk(normed), layer.output_norm
+    others = (each.to(uvqk.dtype) for each in (x, norm.weight, norm.bias, layer.output.weight))
+    output: torch.Tensor = GatedAttention.apply(  # type: ignore[no-untyped-call]
+        uvqk, keys, *others, num_candidates, layer.num_heads, layer.max_length
+    )
+    return output

@@ -1,6 +1,6 @@
 """HSTU (Zhai et al., 2024) as MLPerf Training v6.1's DLRMv4 has it, in plain PyTorch.
 
-Each event of a user's history becomes a token: the embedding of its item, of the action and of its age. Candidates
+Each event of a user's history becomes a token: its item, the artist, the action and its age, each a row. Candidates
 follow, with an unknown action and age 0. Layers of gated attention without softmax work on the tokens; a candidate
 sees the whole history and itself, never another candidate. What comes out at a candidate, times what an MLP makes of
 its item alone, goes through a head to the logit of a click.
@@ -20,9 +20,6 @@ from reference_models.training.phases import Enter, ignore_phase
 NORM_EPSILON = 1e-6
 LOSS_WEIGHT = 0.2
 """Of the one task's cross-entropy, as the reference weighs it."""
-ITEM_BOUND = 0.1
-"""Of the items' initial rows. Rows that begin at 1 / sqrt(items), as the reference's do, take the direction of their
-first gradients, which is popularity's, and how long they stay there is left to chance: see README, calibration."""
 
 
 class HSTULayer(nn.Module):
@@ -46,9 +43,6 @@ class HSTULayer(nn.Module):
         nn.init.xavier_uniform_(self.uvqk.weight)
         nn.init.zeros_(self.uvqk.bias)
         nn.init.xavier_uniform_(self.output.weight)
-        with torch.no_grad():  # alike attends to alike from the start: see README, initialisation
-            _, _, q, k = self.uvqk.weight.chunk(4)
-            k.copy_(q)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Transform tokens [S, L, D]; `mask` float [S, L, L] is 1 where row may see column."""
@@ -74,21 +68,21 @@ class SwishLayerNorm(nn.Module):
 
 
 class HSTU(nn.Module):
-    """A table of items, HSTU layers, an MLP of the candidate's item, a head.
+    """Tables of items and artists, HSTU layers, an MLP of the candidate's item, a head.
 
     Built on torch's default device from its global generator.
     """
 
-    def __init__(self, config: HSTUConfig, *, num_items: int) -> None:
+    def __init__(self, config: HSTUConfig, *, num_items: int, num_artists: int) -> None:
         super().__init__()
         dim = config.embedding_dim
         self.max_length = config.max_sequence_length
         self.enter: Enter = ignore_phase
         self.item_table = nn.Embedding(num_items, dim, sparse=True)
-        nn.init.uniform_(self.item_table.weight, -ITEM_BOUND, ITEM_BOUND)
+        self.artist_table = nn.Embedding(num_artists, dim, sparse=True)
         self.actions = nn.Parameter(torch.empty(NUM_ACTIONS, dim))
         self.ages = nn.Parameter(torch.empty(self.max_length, dim))
-        for table in (self.actions, self.ages):
+        for table in (*self.embedding_parameters(), self.actions, self.ages):
             nn.init.uniform_(table, -1 / math.sqrt(len(table)), 1 / math.sqrt(len(table)))
         self.layers = nn.ModuleList([HSTULayer(config) for _ in range(config.num_layers)])
         self.output_norm = nn.LayerNorm(dim, eps=NORM_EPSILON)
@@ -111,9 +105,10 @@ class HSTU(nn.Module):
         self.enter(Phase.EMBEDDING_FORWARD)
         rows = self.read_rows(batch)
         self.enter(Phase.LAYERS_FORWARD)
-        users = self.encode(rows, batch)
+        parts = torch.split(rows, [len(batch.past_items), len(batch.items)])
+        users = self.encode(parts, batch)
         self.enter(Phase.HEAD_FORWARD)
-        logits = self.judge(users, rows[len(batch.past_items) :])
+        logits = self.judge(users, parts[1])
         for made, phase in (
             (rows, Phase.EMBEDDING_BACKWARD), (users, Phase.LAYERS_BACKWARD), (logits, Phase.HEAD_BACKWARD),
         ):  # fmt: skip
@@ -121,20 +116,22 @@ class HSTU(nn.Module):
         return logits
 
     def read_rows(self, batch: Sequences) -> torch.Tensor:
-        """Read the items' rows [T + B, D], those of the past first."""
-        rows: torch.Tensor = self.item_table(torch.cat([batch.past_items, batch.items]))
-        return rows
+        """Add the rows of items and of their artists: [T + B, D], those of the past first."""
+        items: torch.Tensor = self.item_table(torch.cat([batch.past_items, batch.items]))
+        artists: torch.Tensor = self.artist_table(torch.cat([batch.past_artists, batch.artists]))
+        return items + artists
 
-    def encode(self, rows: torch.Tensor, batch: Sequences) -> torch.Tensor:
+    def encode(self, rows: Sequence[torch.Tensor], batch: Sequences) -> torch.Tensor:
         """Run the layers over padded sequences, each its history, then its candidates; returns the candidates [B, D].
 
-        Raises ValueError where one is longer than the definition's longest.
+        `rows` are those of the past [T, D] and of the candidates [B, D]. Raises ValueError where a sequence is longer
+        than the definition's longest.
         """
         refuse_long(batch, self.max_length)
         past, candidates = self.make_tokens(rows, batch)
         is_past, is_candidate = (
-            valid_places(batch.past_lengths, rows.device),
-            valid_places(batch.lengths, rows.device),
+            valid_places(batch.past_lengths, past.device),
+            valid_places(batch.lengths, past.device),
         )
         x = torch.cat([pad(past, is_past), pad(candidates, is_candidate)], dim=1)
         mask = attention_mask(is_past, is_candidate).to(x.dtype)
@@ -143,12 +140,11 @@ class HSTU(nn.Module):
         output: torch.Tensor = self.output_norm(x[:, is_past.shape[1] :][is_candidate])
         return output
 
-    def make_tokens(self, rows: torch.Tensor, batch: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add action and age to the items' rows; returns the tokens of past events [T, D] and candidates [B, D]."""
-        rows = rows * math.sqrt(rows.shape[1])
-        num_past = len(batch.past_items)
-        past = rows[:num_past] + self.actions[batch.past_actions] + self.ages[batch.past_ages]
-        return past, rows[num_past:] + (self.actions[UNKNOWN_ACTION] + self.ages[0])
+    def make_tokens(self, rows: Sequence[torch.Tensor], batch: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add action and age to items and artists; returns the tokens of past events [T, D] and candidates [B, D]."""
+        past, candidates = (part * math.sqrt(part.shape[1]) for part in rows)
+        past = past + self.actions[batch.past_actions] + self.ages[batch.past_ages]
+        return past, candidates + (self.actions[UNKNOWN_ACTION] + self.ages[0])
 
     def judge(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
         """Compute the logits [B] of what the layers say [B, D] and the candidates' rows [B, D]."""
@@ -156,10 +152,10 @@ class HSTU(nn.Module):
         return logits.squeeze(1)
 
     def embedding_parameters(self) -> list[nn.Parameter]:
-        return list(self.item_table.parameters())
+        return [*self.item_table.parameters(), *self.artist_table.parameters()]
 
     def dense_parameters(self) -> list[nn.Parameter]:
-        return [parameter for name, parameter in self.named_parameters() if not name.startswith("item_table.")]
+        return [parameter for name, parameter in self.named_parameters() if "_table." not in name]
 
 
 def enter_before_backward(made: torch.Tensor, enter: Enter, phase: Phase) -> None:

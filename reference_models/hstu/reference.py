@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from reference_models.data.click_sequence.teacher import ITEM
+from reference_models.data.click_sequence.teacher import ARTIST, ITEM
 from reference_models.data.store.dataset import ClickDataset
 from reference_models.hstu.config import sequence_shape
 from reference_models.hstu.model import HSTU, LOSS_WEIGHT
@@ -34,7 +34,9 @@ class ReferenceWorkload(TrainingLoop):
 
     def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         with self._device:
-            model = self._model_class(self._spec.model, num_items=num_embeddings[ITEM])
+            model = self._model_class(
+                self._spec.model, num_items=num_embeddings[ITEM], num_artists=num_embeddings[ARTIST]
+            )
         optimizers = build_optimizers(
             self._spec.train,
             embedding_parameters=model.embedding_parameters(),

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from reference_models.data.click_sequence.teacher import ITEM, USER
+from reference_models.data.click_sequence.teacher import ARTIST, ITEM, USER
 from reference_models.data.store.dataset import ClickDataset
 from reference_models.hstu.config import SequenceShape
 from reference_models.process.errors import DatasetError
@@ -26,6 +26,8 @@ class Sequences:
 
     past_items: torch.Tensor
     """int64 [T]"""
+    past_artists: torch.Tensor
+    """int64 [T]: of the items."""
     past_actions: torch.Tensor
     """int64 [T]: 1 where the event was a click, else 0."""
     past_ages: torch.Tensor
@@ -34,6 +36,8 @@ class Sequences:
     """[S], of which some may be 0."""
     items: torch.Tensor
     """int64 [B]: the candidates."""
+    artists: torch.Tensor
+    """int64 [B]: of the candidates."""
     lengths: tuple[int, ...]
     """[S]: candidates of each sequence, at least one."""
     labels: torch.Tensor
@@ -48,16 +52,18 @@ class Sequences:
 
 
 def synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequences:
-    """Make full sequences that are no dataset's: all items are the first, actions and labels alternate."""
+    """Make full sequences that are no dataset's: items and artists are the first, actions and labels alternate."""
     candidates, past = shape.num_candidates, shape.num_past
     lengths = [candidates] * (num_samples // candidates) + [num_samples % candidates] * bool(num_samples % candidates)
     num_past = past * len(lengths)
     return Sequences(
         past_items=torch.zeros(num_past, dtype=torch.int64),
+        past_artists=torch.zeros(num_past, dtype=torch.int64),
         past_actions=torch.arange(num_past) % 2,
         past_ages=torch.arange(past, 0, -1).repeat(len(lengths)),
         past_lengths=(past,) * len(lengths),
         items=torch.zeros(num_samples, dtype=torch.int64),
+        artists=torch.zeros(num_samples, dtype=torch.int64),
         lengths=tuple(lengths),
         labels=(torch.arange(num_samples) % 2).float(),
     )
@@ -73,8 +79,9 @@ class SequenceLog:
         self._first = 0 if before is None else before.num_samples
         self._shape = shape
         parts = [_Rows(part, place) for part in (before, split) if part is not None and part.num_samples]
-        self._items, self._users, self._times, self._labels = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("items", "users", "times", "labels")
+        self._items, self._artists, self._users, self._times, self._labels = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("items", "artists", "users", "times", "labels")
         )
         self._windows = self._times // shape.num_candidates
         self._place = place
@@ -133,10 +140,12 @@ class SequenceLog:
         past = self._by_user[np.repeat(past_begins, past_lengths) + inside]
         return Sequences(
             past_items=torch.from_numpy(self._items[past]),
+            past_artists=torch.from_numpy(self._artists[past]),
             past_actions=torch.from_numpy(self._labels[past].astype(np.int64)),
             past_ages=torch.from_numpy(np.repeat(past_lengths, past_lengths) - inside),
             past_lengths=tuple(past_lengths.tolist()),
             items=torch.from_numpy(self._items[rows].copy()),
+            artists=torch.from_numpy(self._artists[rows].copy()),
             lengths=tuple(np.diff(np.append(firsts, len(begins))).tolist()),
             labels=torch.from_numpy(self._labels[rows].astype(np.float32)),
         )
@@ -154,5 +163,5 @@ class _Rows:
             raise DatasetError(
                 f"{place}: sample {odd[0]}: time {times[odd[0]]:g}, expected a whole number below 2**24. {AGAIN}"
             )
-        self.items, self.users = indices[:, ITEM].copy(), indices[:, USER].copy()
+        self.items, self.users, self.artists = (indices[:, column].copy() for column in (ITEM, USER, ARTIST))
         self.times, self.labels = times.astype(np.int64), batch.labels.numpy().astype(np.uint8)

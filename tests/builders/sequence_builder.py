@@ -17,25 +17,27 @@ CONFIG = HSTUConfig(
 )
 SMALL: dict[str, dict[str, Any]] = {
     "model": {"embedding_dim": 8, "attention_dim": 4, "item_mlp": 8, "head_mlp": 8, "max_sequence_length": 16},
-    "data": {"name": "few_events", "train_samples": 1536, "eval_samples": 256, "num_embeddings": [80, 64]},
+    "data": {"name": "few_events", "train_samples": 1536, "eval_samples": 256, "num_embeddings": [80, 64, 16]},
     "parameters": {"events_per_window": 4},
     "train": {"global_batch_size": 128},
 }
-"""dlrmv4_small with 64 users, six windows of four events to train on, one to evaluate."""
+"""dlrmv4_small with 64 users and 16 artists, six windows of four events to train on, one to evaluate."""
 
 
 def make_batch(
-    past_lengths: Sequence[int], lengths: Sequence[int], *, num_items: int = 9, seed: int = 0
+    past_lengths: Sequence[int], lengths: Sequence[int], *, num_items: int = 9, num_artists: int = 4, seed: int = 0
 ) -> Sequences:
-    """Make sequences of random items and actions."""
+    """Make sequences of random items, artists and actions."""
     generator = torch.Generator().manual_seed(seed)
     num_past, num_candidates = sum(past_lengths), sum(lengths)
     return Sequences(
         past_items=torch.randint(num_items, (num_past,), generator=generator),
+        past_artists=torch.randint(num_artists, (num_past,), generator=generator),
         past_actions=torch.randint(2, (num_past,), generator=generator),
         past_ages=torch.cat([torch.arange(length, 0, -1) for length in past_lengths]),
         past_lengths=tuple(past_lengths),
         items=torch.randint(num_items, (num_candidates,), generator=generator),
+        artists=torch.randint(num_artists, (num_candidates,), generator=generator),
         lengths=tuple(lengths),
         labels=torch.randint(2, (num_candidates,), generator=generator).float(),
     )

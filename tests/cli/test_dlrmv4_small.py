@@ -63,9 +63,9 @@ def test_a_damaged_log_is_one_line_and_exit_code_8(
 
 def test_show_and_plan_know_it_through_its_spec(command: CLI) -> None:
     content = json.loads(command("show", "dlrmv4_small", "--format", "json")[1])
-    assert content["model"]["max_sequence_length"] == 64
+    assert content["model"]["max_sequence_length"] == 48
     assert content["train"]["opt_sparse_name"] == "RowWiseAdagrad"
-    assert content["size"]["num_parameters"] == 84_449
+    assert content["size"]["num_parameters"] == 1_300_449
     code, out, _ = command("plan", "dlrmv4_small")
     assert code == 0 and "No problem found." in out
 

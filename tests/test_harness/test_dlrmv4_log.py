@@ -35,7 +35,7 @@ class FullSize(ReferenceWorkload):
         }
         self._data = cast(Any, SimpleNamespace(**sizes))
         self._policy = build_learning_rate_policy(self._spec.train)
-        self._model, self._optimizers = self._build_model((10, 10))
+        self._model, self._optimizers = self._build_model((10, 10, 10))
 
     def train(self, num_steps: int) -> TrainCounts:
         return TrainCounts(num_steps=num_steps, num_samples=num_steps * self.global_batch_size)

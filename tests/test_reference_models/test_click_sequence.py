@@ -41,9 +41,20 @@ def test_rows_are_windows_of_users_in_order_of_time(data: DataConfig, folder: Pa
     opened = open_dataset(folder, data)
     batches = [split.read(0, split.num_samples) for split in (opened.train, opened.eval)]
     times = np.concatenate([batch.dense.numpy()[:, 0] for batch in batches]).reshape(7, 64, 4)
-    users = np.concatenate([batch.indices.numpy()[:, 1] for batch in batches]).reshape(7, 64, 4)
+    items, users, artists = np.concatenate([batch.indices.numpy() for batch in batches]).T.reshape(3, 7, 64, 4)
     assert (times == np.arange(28).reshape(7, 1, 4)).all()
     assert (users == np.arange(64)[:, None]).all()
+    of_item = dict(zip(items.ravel(), artists.ravel(), strict=True))
+    assert all(of_item[item] == artist for item, artist in zip(items.ravel(), artists.ravel(), strict=True))
+    assert set(of_item.values()) == set(range(16))
+
+
+def test_items_are_dealt_evenly_to_artists_and_artists_to_classes(data: DataConfig) -> None:
+    teacher = build_teacher(data)
+    assert np.bincount(teacher.artist).tolist() == [5] * 16
+    for number, (first, width) in enumerate(zip(teacher.first_item, teacher.num_items, strict=True)):
+        members = teacher.items[first[0] : first[-1] + width[-1]]
+        assert set(teacher.artist[members]) == {number, number + 8}
 
 
 def test_labels_are_drawn_from_the_formula_written_as_loops(data: DataConfig, folder: Path) -> None:
@@ -88,6 +99,7 @@ def test_histories_are_what_a_user_did_before_the_window(data: DataConfig, folde
     for start, stop in ((0, 256), (6, 15)):
         batch = log.read(start, stop)
         assert (batch.items == evaluation.indices[start:stop, 0]).all()
+        assert (batch.artists == evaluation.indices[start:stop, 2]).all()
         assert (batch.labels == evaluation.labels[start:stop]).all()
         begins = np.cumsum([0, *batch.past_lengths])
         users = evaluation.indices[start:stop, 1].unique().tolist()
@@ -96,6 +108,7 @@ def test_histories_are_what_a_user_did_before_the_window(data: DataConfig, folde
             events = (train.indices[:, 1] == user).nonzero().squeeze(1)[-12:]
             past = slice(begins[number], begins[number + 1])
             assert (batch.past_items[past] == train.indices[events, 0]).all()
+            assert (batch.past_artists[past] == train.indices[events, 2]).all()
             assert (batch.past_actions[past] == train.labels[events]).all()
             assert batch.past_ages[past].tolist() == list(range(12, 0, -1))
     first = SequenceLog(opened.train, None, "train", SHAPE).read(0, 600)
@@ -108,8 +121,9 @@ def test_histories_are_what_a_user_did_before_the_window(data: DataConfig, folde
         ("dense", 700, 3.0, "sample 700: its time 3 is in window 0, after one of window 2"),
         ("dense", 258, 4.0, "sample 258: time 4 of user 0 is not after"),
         ("dense", 3, 0.5, "sample 3: time 0.5, expected a whole number"),
-        ("indices", 9, [80, 2], "sample 9, sparse feature 0: id 80 is outside its table of 80 rows"),
-        ("indices", 9, [3, -1], "sample 9, sparse feature 1: id -1 is outside its table of 64 rows"),
+        ("indices", 9, [80, 2, 5], "sample 9, sparse feature 0: id 80 is outside its table of 80 rows"),
+        ("indices", 9, [3, -1, 5], "sample 9, sparse feature 1: id -1 is outside its table of 64 rows"),
+        ("indices", 9, [3, 2, 16], "sample 9, sparse feature 2: id 16 is outside its table of 16 rows"),
         ("labels", 11, 2, "sample 11: label 2, expected 0 or 1"),
     ],
 )
@@ -137,8 +151,9 @@ def test_rows_that_cannot_be_are_named(
     ("changed", "message"),
     [
         ({"data": {"train_samples": 1537}}, "train_samples is 1537, expected a multiple of 256"),
-        ({"data": {"num_embeddings": [80]}}, "expected two whole numbers"),
-        ({"data": {"num_embeddings": [7, 64]}}, "7 items are fewer than 8 classes"),
+        ({"data": {"num_embeddings": [80, 64]}}, "expected three whole numbers"),
+        ({"data": {"num_embeddings": [15, 64, 16]}}, "15 items are fewer than 16 artists"),
+        ({"data": {"num_embeddings": [80, 64, 7]}}, "7 artists are fewer than 8 classes"),
         ({"data": {"num_dense": 2}}, "num_dense is 2, expected 1"),
         ({"parameters": {"zipf_exponent": 0.3}}, "expected a multiple of 0.125"),
         ({"parameters": {"num_favourites": 9}}, "expected at most 8, the classes"),

@@ -23,13 +23,13 @@ from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.workload import Workload
 
-NUM_ITEMS = 9
+NUM_ITEMS, NUM_ARTISTS = 9, 4
 
 
 def build(model: type[HSTU] = HSTU, config: HSTUConfig = CONFIG, seed: int = 1) -> HSTU:
     """A model in double precision whose every weight matters: tables and norms are not at their small beginnings."""
     torch.manual_seed(seed)
-    built = model(config, num_items=NUM_ITEMS).double()
+    built = model(config, num_items=NUM_ITEMS, num_artists=NUM_ARTISTS).double()
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
@@ -78,7 +78,7 @@ def mlp_by_loops(mlp: torch.nn.Sequential, x: np.ndarray) -> np.ndarray:
 
 def logits_by_loops(model: HSTU, batch: Sequences) -> list[float]:
     """All of the model for every sequence by itself."""
-    table = model.item_table.weight.detach().numpy()
+    table, artists = (each.weight.detach().numpy() for each in (model.item_table, model.artist_table))
     actions, ages = model.actions.detach().numpy(), model.ages.detach().numpy()
     past_begin = begin = 0
     logits = []
@@ -86,10 +86,12 @@ def logits_by_loops(model: HSTU, batch: Sequences) -> list[float]:
         scale = math.sqrt(table.shape[1])
         places = range(past_begin, past_begin + num_past)
         past = [
-            scale * table[batch.past_items[i]] + actions[batch.past_actions[i]] + ages[num_past - place]
+            scale * (table[batch.past_items[i]] + artists[batch.past_artists[i]])
+            + actions[batch.past_actions[i]]
+            + ages[num_past - place]
             for place, i in enumerate(places)
         ]
-        items = [table[batch.items[i]] for i in range(begin, begin + num)]
+        items = [table[batch.items[i]] + artists[batch.artists[i]] for i in range(begin, begin + num)]
         tokens = np.array([*past, *(scale * item + actions[2] + ages[0] for item in items)])
         for layer in model.layers:
             assert isinstance(layer, HSTULayer)
@@ -126,18 +128,21 @@ def test_a_past_event_changes_nothing_before_it() -> None:
 
 @BOTH
 def test_every_past_event_matters_to_every_candidate_and_no_candidate_to_another(model: type[HSTU]) -> None:
-    built, batch = build(model), make_batch([6, 4], [3, 2], num_items=NUM_ITEMS - 1)
+    built = build(model)
+    batch = make_batch([6, 4], [3, 2], num_items=NUM_ITEMS - 1, num_artists=NUM_ARTISTS - 1)
     before = built(batch)
-    for candidate in range(5):
-        items = batch.items.clone()
-        items[candidate] = NUM_ITEMS - 1
-        changed = ~torch.isclose(built(replace(batch, items=items)), before, rtol=0, atol=1e-12)
-        assert changed.nonzero().squeeze(1).tolist() == [candidate]
-    for event in range(10):
-        actions = batch.past_actions.clone()
-        actions[event] = 1 - actions[event]
-        changed = ~torch.isclose(built(replace(batch, past_actions=actions)), before, rtol=0, atol=1e-12)
-        assert changed.tolist() == [event < 6] * 3 + [event >= 6] * 2
+
+    def change(name: str, place: int) -> list[bool]:
+        ids = getattr(batch, name).clone()
+        ids[place] = {"items": NUM_ITEMS - 1, "artists": NUM_ARTISTS - 1, "actions": 2}[name.removeprefix("past_")]
+        return (~torch.isclose(built(replace(batch, **{name: ids})), before, rtol=0, atol=1e-12)).tolist()
+
+    for name in ("items", "artists"):
+        for candidate in range(5):
+            assert change(name, candidate) == [other == candidate for other in range(5)]
+    for name in ("past_items", "past_artists", "past_actions"):
+        for event in range(10):
+            assert change(name, event) == [event < 6] * 3 + [event >= 6] * 2
 
 
 def one_by_one(batch: Sequences) -> list[Sequences]:
@@ -146,8 +151,9 @@ def one_by_one(batch: Sequences) -> list[Sequences]:
     begins = torch.tensor([0, *batch.lengths]).cumsum(0).tolist()
     return [
         Sequences(
-            past_items=batch.past_items[p:q], past_actions=batch.past_actions[p:q], past_ages=batch.past_ages[p:q],
-            past_lengths=(q - p,), items=batch.items[a:b], lengths=(b - a,), labels=batch.labels[a:b],
+            past_items=batch.past_items[p:q], past_artists=batch.past_artists[p:q],
+            past_actions=batch.past_actions[p:q], past_ages=batch.past_ages[p:q], past_lengths=(q - p,),
+            items=batch.items[a:b], artists=batch.artists[a:b], lengths=(b - a,), labels=batch.labels[a:b],
         )
         for p, q, a, b in zip(pasts, pasts[1:], begins, begins[1:], strict=False)
     ]  # fmt: skip
@@ -184,7 +190,7 @@ def test_flop_are_those_of_torchs_counter() -> None:
         ),
         small_workload().model,
     ):  # fmt: skip
-        model = HSTU(config, num_items=80)
+        model = HSTU(config, num_items=80, num_artists=16)
         batch = synthetic_sequences(20, SequenceShape(num_past=config.max_sequence_length - 4, num_candidates=4))
         with FlopCounterMode(display=False) as counter:
             logits = model(batch)

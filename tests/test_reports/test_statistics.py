@@ -4,6 +4,7 @@ import json
 import math
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from reports.statistics.intervals import (
     time_interval,
 )
 from reports.statistics.ratios import Floats
+from rules.benchmarks.loader import load_benchmark
 
 SIZES = [pytest.param(4_000, id="short"), pytest.param(20_000, id="long", marks=pytest.mark.long)]
 NUM_RUNS = [5, 6, 7, 8, 10, 20]
@@ -88,13 +90,21 @@ def test_intervals_of_free_times_hold_what_student_promises(name: str, num_sets:
         assert held >= NOMINAL - 0.01 - 2.5 * math.sqrt(0.05 / num_sets) and held > AT_LEAST - 0.01, num_runs
 
 
+def epochs_of(path: Path, entry: dict[str, Any]) -> Floats:
+    """The epochs of an entry, also where its benchmark tells convergence in samples."""
+    benchmark = load_benchmark(path.with_name(f"{entry['Benchmark']}.toml"))
+    in_samples = benchmark.quality.convergence_unit == "samples_count"
+    an_epoch = (benchmark.data_samples("train_samples") or 0) if in_samples else 1
+    return np.asarray(entry["Epochs to converge"]) / an_epoch
+
+
 @pytest.mark.parametrize("num_sets", SIZES)
 @pytest.mark.parametrize("path", POINTS, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_intervals_of_the_shipped_benchmarks_times_hold_what_they_say(path: Path, num_sets: int) -> None:
     """Sets resampled from the reference runs, whose epochs are on the grid of 20 evaluations."""
     draw, is_wider = np.random.default_rng(4), []
     for entry in json.loads(path.read_text()).values():
-        epochs = np.asarray(entry["Epochs to converge"])
+        epochs = epochs_of(path, entry)
         for num_runs in NUM_RUNS:
             drawn = draw.choice(epochs, (num_sets, num_runs))
             held = held_share(np.log(drawn), (0.05 / drawn).mean(axis=1), np.log(epochs).mean())
@@ -188,7 +198,7 @@ def test_the_interval_of_a_set_that_grew_holds_95_percent_of_free_times(spread: 
 def test_the_interval_of_a_set_that_grew_holds_what_it_says_on_the_grid(path: Path) -> None:
     draw = np.random.default_rng(12)
     for entry in json.loads(path.read_text()).values():
-        epochs = np.asarray(entry["Epochs to converge"])
+        epochs = epochs_of(path, entry)
         drawn = draw.choice(epochs, (20_000, 30))
         for width in (0.03, 0.05):
             means, reaches = grown(np.log(drawn), 0.05 / drawn, width)

@@ -1,8 +1,8 @@
 """Events from a teacher, in any chunks of users and by any number of threads: always the same bytes.
 
 A row of the store is an event: `labels` whether it was a click, `dense` its time (the events that its user had met
-before, a whole number), `indices` the item and the user. Rows are in order of windows of time; within a window user
-by user, each user's in order of time. The evaluation split is what follows the training split.
+before, a whole number), `indices` the item, the user and the item's artist. Rows are in order of windows of time;
+within a window user by user, each user's in order of time. The evaluation split is what follows the training split.
 
 Integer hashing, table lookups and element-wise float32 additions in a fixed order; see `click_log.tables`.
 """
@@ -20,7 +20,15 @@ from reference_models.config.sections import DataConfig
 from reference_models.data.click_log import tables
 from reference_models.data.click_log.counter import Words, counters, mix, stream_offset
 from reference_models.data.click_log.generator import click_probabilities
-from reference_models.data.click_sequence.teacher import MAX_EVENTS, SequenceTeacher, build_teacher
+from reference_models.data.click_sequence.teacher import (
+    ARTIST,
+    ITEM,
+    MAX_EVENTS,
+    NUM_TABLES,
+    USER,
+    SequenceTeacher,
+    build_teacher,
+)
 from reference_models.data.store.store import SPLITS, Chunk, SplitWriter, unfinished, write_manifest
 
 CHUNK_USERS = 256
@@ -169,7 +177,8 @@ def _as_chunk(window: Window, teacher: SequenceTeacher, first_user: int) -> Chun
     begin = window.start // (teacher.num_users * per_window) * per_window
     times = np.broadcast_to(np.arange(begin, begin + per_window, dtype=np.float32), window.items.shape)
     users = np.broadcast_to(np.arange(first_user, first_user + num_users)[:, None], window.items.shape)
-    indices = np.stack([window.items.ravel(), users.ravel()], axis=1).astype(np.int32)
+    columns = {ITEM: window.items, USER: users, ARTIST: teacher.artist[window.items]}
+    indices = np.stack([columns[column].ravel() for column in range(NUM_TABLES)], axis=1).astype(np.int32)
     return Chunk(labels=window.labels.ravel(), dense=times.reshape(-1, 1).copy(), indices=indices)
 
 

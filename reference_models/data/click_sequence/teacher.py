@@ -1,10 +1,10 @@
 """The hidden teacher of a sequence log: what of a user's past makes the probability of the next click.
 
-Every item belongs to one of several latent classes, every user has a few favourite classes, of which most of what
-the user meets is. logit = bias + the item's own effect + sum over the user's last events before the window, the k-th
-last of class c and with sign s (+1 clicked, -1 not): weight_k * s * A[c, class of the item], A the identity times
-`same_class` plus `other_class`, weight_k proportional to decay**k and of length `history_scale`. So nearly all that
-can be known of a click is in the history, and how much an event matters falls with its age.
+Every item is of an artist, every artist of one of several latent classes; every user has a few favourite classes, of
+which most of what the user meets is. logit = bias + the item's own effect + sum over the user's last events before
+the window, the k-th last of class c and with sign s (+1 clicked, -1 not): weight_k * s * A[c, class of the item], A
+the identity times `same_class` plus `other_class`, weight_k proportional to decay**k and of length `history_scale`.
+So what can be known of a click is in the history, where events matter less with their age, and in the item.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from reference_models.process.errors import ConfigError
 MAX_EVENTS = 1 << 20
 """Events of one user, all windows together: their counters never meet another user's, and their times are exact."""
 MAX_USERS = 1 << 40
-NUM_TABLES = 2
-"""Columns of ids: the item, then the user."""
-ITEM, USER = range(NUM_TABLES)
+NUM_TABLES = 3
+"""Columns of ids: the item, the user, the item's artist."""
+ITEM, USER, ARTIST = range(NUM_TABLES)
 Scale = Annotated[float, Meta(ge=0, le=100)]
 Weight = Annotated[float, Meta(ge=-100, le=100)]
 
@@ -37,7 +37,7 @@ class SequenceParameters:
     events_per_window: PositiveCount
     """Events of every user in a window of time; what a user did before the window is what may be known in it."""
     num_classes: Annotated[int, Meta(ge=2, le=256)]
-    """Latent classes of items."""
+    """Latent classes of artists, and so of their items."""
     num_favourites: PositiveCount
     """Favourite classes of a user."""
     favourite_share: Annotated[float, Meta(ge=0, le=1)]
@@ -73,6 +73,8 @@ class SequenceTeacher:
     num_favourites: int
     effect: NDArray[np.float32]
     """[n]"""
+    artist: NDArray[np.int64]
+    """[n]: of each item."""
     items: NDArray[np.int64]
     """[n]: the items class by class, each class's in the order of their popularity."""
     first_item: NDArray[np.int64]
@@ -89,8 +91,8 @@ def parse_parameters(data: DataConfig) -> SequenceParameters:
     made = read_section("data.parameters", data.parameters, SequenceParameters)
     if len(data.num_embeddings or ()) != NUM_TABLES or data.multi_hot != (1,) * NUM_TABLES:
         raise ConfigError(
-            f"data.num_embeddings is {list(data.num_embeddings or ())}, expected two whole numbers, the items and "
-            "the users, without multi_hot: an event of a sequence log is one item that one user met."
+            f"data.num_embeddings is {list(data.num_embeddings or ())}, expected three whole numbers, the items, "
+            "the users and the artists, without multi_hot: an event is one item, of one artist, that one user met."
         )
     if data.num_dense != 1:
         raise ConfigError(f"data.num_dense is {data.num_dense}, expected 1: of an event its time alone is a number.")
@@ -98,9 +100,11 @@ def parse_parameters(data: DataConfig) -> SequenceParameters:
         raise refuse("data.parameters", data.parameters, "zipf_exponent", "a multiple of 0.125")
     if made.num_favourites > made.num_classes:
         raise refuse("data.parameters", data.parameters, "num_favourites", f"at most {made.num_classes}, the classes")
-    num_items, num_users = data.num_embeddings or (0, 0)
-    if num_items < made.num_classes:
-        raise ConfigError(f"data.num_embeddings: {num_items} items are fewer than {made.num_classes} classes.")
+    num_items, num_users, num_artists = data.num_embeddings or (0, 0, 0)
+    if num_items < num_artists:
+        raise ConfigError(f"data.num_embeddings: {num_items} items are fewer than {num_artists} artists.")
+    if num_artists < made.num_classes:
+        raise ConfigError(f"data.num_embeddings: {num_artists} artists are fewer than {made.num_classes} classes.")
     per_window, events = num_users * made.events_per_window, 0
     for split, count in (("train", data.train_samples), ("eval", data.eval_samples)):
         if count is None or count % per_window:
@@ -117,8 +121,9 @@ def parse_parameters(data: DataConfig) -> SequenceParameters:
 def build_teacher(data: DataConfig) -> SequenceTeacher:
     """Build the teacher of a sequence log, a pure function of its definition. Raises ConfigError."""
     made, seed = parse_parameters(data), data.seed or 0
-    num_items, num_users = data.num_embeddings or (0, 0)
-    classes = _classes(derive_key(seed, 2), num_items, made.num_classes)
+    num_items, num_users, num_artists = data.num_embeddings or (0, 0, 0)
+    artist = _deal_artists(derive_key(seed, 2), num_items, num_artists)
+    classes = artist % made.num_classes
     items = np.argsort(classes, kind="stable")
     first, width, begin = [], [], 0
     for size in np.bincount(classes, minlength=made.num_classes).tolist():
@@ -134,6 +139,7 @@ def build_teacher(data: DataConfig) -> SequenceTeacher:
         favourite_threshold=round(made.favourite_share * (1 << 16)),
         num_favourites=made.num_favourites,
         effect=(tables.normals(derive_key(seed, 1), num_items) * made.effect_scale).astype(np.float32),
+        artist=artist,
         items=items,
         first_item=np.stack(first),
         num_items=np.stack(width),
@@ -142,12 +148,12 @@ def build_teacher(data: DataConfig) -> SequenceTeacher:
     )
 
 
-def _classes(key: int, num_items: int, num_classes: int) -> NDArray[np.int64]:
-    """Deal the items to the classes in a random order, so that no class is empty: int64 [num_items]."""
+def _deal_artists(key: int, num_items: int, num_artists: int) -> NDArray[np.int64]:
+    """Deal the items to the artists in a random order, so that none is without items: int64 [num_items]."""
     order = np.argsort(hash_range(key, 0, num_items), kind="stable")
-    classes = np.empty(num_items, np.int64)
-    classes[order] = np.arange(num_items) % num_classes
-    return classes
+    artists = np.empty(num_items, np.int64)
+    artists[order] = np.arange(num_items) % num_artists
+    return artists
 
 
 def _terms(made: SequenceParameters) -> NDArray[np.float32]:
