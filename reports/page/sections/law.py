@@ -268,7 +268,7 @@ def _gap(match: _Match, name: str) -> str:
     if name not in match.gaps:
         return "the best"
     gap = match.gaps[name]
-    return MISSING if gap is None else interval(f"{gap[0]:+.4f}", f"{gap[1]:+.4f}")
+    return MISSING if gap is None else interval(*(f"{end:+.4f}".replace("-", "−") for end in gap))
 
 
 def _ends(fitted: PowerLaw) -> str:
