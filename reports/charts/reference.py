@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from reports.charts import svg
 from reports.charts.figure import FOOT_PX, Caption, Figure, Key, Plot, draw_both, hue
-from reports.text.formatting import epochs
+from reports.text.formatting import converged
 
 _HEIGHT = 330.0
 _LEFT, _RIGHT, _TOP = 58.0, 24.0, 26.0
@@ -24,7 +24,7 @@ MOST_MARKS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """The reference at one batch size: mean and deviation of epochs, and the fewest a result's mean may have."""
+    """The reference at one batch size: mean and deviation of epochs or samples, and the fewest that are accepted."""
 
     batch_size: int
     mean: float
@@ -43,16 +43,18 @@ class Result:
     is_passed: bool
 
 
-def reference_figure(points: Sequence[Point], results: Sequence[Result], **caption: Unpack[Caption]) -> Figure:
-    """Draw the reference, its limit and the results over the batch size."""
+def reference_figure(
+    points: Sequence[Point], results: Sequence[Result], *, unit: str = "epochs", **caption: Unpack[Caption]
+) -> Figure:
+    """Draw the reference, its limit and the results over the batch size; convergence is in `unit`."""
     keys = [
         Key(mark="reference", words="reference mean"),
         Key(mark="reference-band", words="± 1 standard deviation"),
-        Key(mark="limit", words="fewest acceptable epochs"),
+        Key(mark="limit", words=f"fewest acceptable {unit}"),
     ]
     if 1 < len(results) <= MOST_NUMBERED:
         for number, result in enumerate(results, start=1):
-            words = f"{number}: {result.name}, {epochs(result.mean_epochs)}"
+            words = f"{number}: {result.name}, {converged(result.mean_epochs, unit)}"
             words += "" if result.is_passed else ", faster than is acceptable"
             keys.append(Key(mark="end" if result.is_passed else "dot-failed", words=words, hue=hue(result.hue)))
     else:
@@ -60,10 +62,10 @@ def reference_figure(points: Sequence[Point], results: Sequence[Result], **capti
             keys.append(Key(mark="end", words="this result" if len(results) == 1 else "results"))
         if any(not result.is_passed for result in results):
             keys.append(Key(mark="dot-failed", words="converges faster than is acceptable"))
-    return draw_both(lambda width, _: _draw(points, results, width), keys, **caption)
+    return draw_both(lambda width, _: _draw(points, results, width, unit), keys, **caption)
 
 
-def _draw(points: Sequence[Point], results: Sequence[Result], width: float) -> Plot:
+def _draw(points: Sequence[Point], results: Sequence[Result], width: float, unit: str) -> Plot:
     sizes = sorted({point.batch_size for point in points} | {result.batch_size for result in results})
     domain = math.log2(sizes[0]) - 0.35, math.log2(sizes[-1]) + 0.35
     x = svg.Scale(*domain, _LEFT, width - _RIGHT)
@@ -79,11 +81,11 @@ def _draw(points: Sequence[Point], results: Sequence[Result], width: float) -> P
     marks = [
         svg.x_axis_at(labelled, _TOP - 8, bottom, x.stop, "global batch size, logarithmic"),
         svg.y_axis(y, _LEFT, width - _RIGHT, most=6),
-        svg.text(0, 12, "epochs to converge", class_="axis"),
+        svg.text(0, 12, f"{unit} to converge", class_="axis"),
         _band(points, x, y),
         *(_line(points, x, y, which) for which in ("reference", "limit")),
         *(svg.circle(x(math.log2(p.batch_size)), y(p.mean), 3.5, "reference-dot") for p in points),
-        *_results(results, x, y),
+        *_results(results, x, y, unit),
     ]
     return Plot(marks, _HEIGHT, x, y)
 
@@ -106,7 +108,7 @@ def _line(points: Sequence[Point], x: svg.Scale, y: svg.Scale, which: str) -> Ma
     return svg.polyline(placed, which)
 
 
-def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale) -> list[Markup]:
+def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale, unit: str) -> list[Markup]:
     """Draw all results, those of a batch size beside each other where their epochs are too close to see both."""
     is_numbered = 1 < len(results) <= MOST_NUMBERED
     radius = 8.5 if is_numbered else 6.0 if len(results) == 1 else 5.0
@@ -125,7 +127,8 @@ def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale) -> list[Mark
             if len(results) > MOST_MARKS and results[index].is_passed:
                 many.setdefault(results[index].hue, {})[round(at), round(y(results[index].mean_epochs), 1)] = None
                 continue
-            label = str(index + 1) if is_numbered else epochs(results[index].mean_epochs) if len(results) == 1 else ""
+            own = converged(results[index].mean_epochs, unit) if len(results) == 1 else ""
+            label = str(index + 1) if is_numbered else own
             marks[index] = _result(results[index], at, y(results[index].mean_epochs), radius, label)
     # All of one colour are a single path of round caps.
     dots = [svg.tag("path", d=svg.spots(list(some)), class_=f"ends {hue(number)}") for number, some in many.items()]

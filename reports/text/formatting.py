@@ -78,6 +78,11 @@ def quality(value: float | None) -> str:
     return _decimal(value, 5)
 
 
+def converged(value: float | None, unit: str) -> str:
+    """What it takes to converge in the unit in which a benchmark tells it, epochs or samples: '0.650', '319,488'."""
+    return count(value) if unit == "samples" else epochs(value)
+
+
 def epochs(value: float | None) -> str:
     """Fraction of an epoch with three decimals: '0.650'."""
     return _decimal(value, 3)

@@ -1,5 +1,6 @@
 """The section of reference convergence points: in which count its epochs are, and how many good sets fail."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,23 @@ def test_epochs_that_count_from_1_are_said_to(name: str, is_from_1: bool, tmp_pa
     section = reference_section([facts], "g")
     (chart,) = (block for block in section.blocks if isinstance(block, Chart))
     assert ("epoch_num counts from 1" in chart.table.caption) is is_from_1
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "point"),
+    [("dlrmv4_small", "samples", r"\d{3},\d{3}"), ("dlrm_tiny", "epochs", r"0\.\d{3}")],
+)
+def test_amounts_are_in_the_unit_of_the_benchmark(name: str, unit: str, point: str, tmp_path: Path) -> None:
+    benchmark = load_benchmark(name)
+    write_set(tmp_path, benchmark, make_runs(benchmark, num_evals=13))
+    (facts,) = gather([tmp_path], second_opinion=False)
+    (chart,) = (block for block in reference_section([facts], "g").blocks if isinstance(block, Chart))
+    assert f" {unit} (Olympic mean), where the reference needs " in chart.lead
+    assert f"Olympic means of {unit} to converge" in chart.table.caption
+    assert chart.table.columns[2].name == unit.capitalize()
+    assert all(re.fullmatch(point, cell.text) for row in chart.table.rows for cell in row[2:4])
+    drawn = str(chart.figure)
+    assert f"fewest acceptable {unit}" in drawn and f"{unit} to converge" in drawn
 
 
 @pytest.mark.parametrize("num_evals", [4, 15])

@@ -11,9 +11,10 @@ from reports.facts.reference_points import find_points
 from reports.page.figures.detail import detailed
 from reports.page.figures.times import hue_number
 from reports.page.sections.remarks import names
-from reports.text.formatting import count, epochs, printable
+from reports.text.formatting import converged, count, printable
+from rules.logs import keys
 from rules.scoring.good_sets import failing_share, failing_words
-from rules.scoring.rcp import Convergence, ReferencePoint
+from rules.scoring.rcp import Convergence, ReferencePoint, Unit
 
 
 def reference_section(group: Sequence[SetFacts], id_: str) -> PageSection:
@@ -67,13 +68,14 @@ def _chart(
         for point in points
     ]
     lead = _lead(judged)
-    title = "Epochs to converge over batch size"
+    unit = _unit(judged[0][0])
+    title = f"{unit.capitalize()} to converge over batch size"
     rows: list[tuple[Cell | str, ...]] = [
         (
             Cell(text=f"reference at {count(point.global_batch_size)}", sub=printable(point.name, 80)),
             count(point.global_batch_size),
-            Cell(text=epochs(point.mean), sub=f"± {epochs(point.stdev)}"),
-            Cell(text=epochs(point.min_epochs), sub=_failing(point, judged[0][0])),
+            Cell(text=converged(point.mean, unit), sub=f"± {converged(point.stdev, unit)}"),
+            Cell(text=converged(point.min_epochs, unit), sub=_failing(point, judged[0][0])),
             "reference",
         )
         for point in points
@@ -86,19 +88,19 @@ def _chart(
     ]
     left_out = len(points) + len(judged) - len(rows)
     return Chart(
-        figure=reference_figure(drawn, results, id_=id_, title=title, description=f"{title}. {lead}"),
+        figure=reference_figure(drawn, results, unit=unit, id_=id_, title=title, description=f"{title}. {lead}"),
         lead=lead,
         table=text_table(
             (
                 "Point",
                 numeric("Batch size"),
-                numeric("Epochs", "Olympic mean"),
+                numeric(unit.capitalize(), "Olympic mean"),
                 numeric("Fewest acceptable"),
                 "Outcome",
             ),
             rows,
             id_=f"{id_}-table",
-            caption="Olympic means of epochs to converge, with the standard deviation of the reference's runs"
+            caption=f"Olympic means of {unit} to converge, with the standard deviation of the reference's runs"
             + _first_epoch(judged[0][0])
             + (f"; {left_out} more passed" if left_out else ""),
         ),
@@ -111,6 +113,13 @@ def _failing(point: ReferencePoint, facts: SetFacts) -> str:
     if facts.status != "own" or num_runs is None or not point.epochs:
         return ""
     return failing_words(failing_share(point.epochs, num_runs, point.mean / point.max_speedup))
+
+
+def _unit(facts: SetFacts) -> Unit:
+    """In which unit the points of a set's benchmark are."""
+    benchmark, _ = find_points(facts)
+    in_samples = benchmark is not None and benchmark.quality.convergence_unit == keys.SAMPLES_COUNT
+    return "samples" if in_samples else "epochs"
 
 
 def _first_epoch(facts: SetFacts) -> str:
@@ -132,8 +141,8 @@ def _result_row(facts: SetFacts, found: Convergence | None) -> tuple[Cell | str,
     return (
         facts.label,
         count(facts.result.runs[0].global_batch_size if facts.result.runs else None),
-        epochs(found.mean_epochs if found else None),
-        epochs(found.point.min_epochs if found and found.point else None),
+        converged(found.mean_epochs if found else None, _unit(facts)),
+        converged(found.point.min_epochs if found and found.point else None, _unit(facts)),
         Cell(text=outcome, sub=printable(reason, 160) if reason else ""),
     )
 
@@ -146,10 +155,11 @@ def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
             return f"Not tested: {printable(member.result.no_score_reason or 'the set cannot be scored')}."
         if found.point is None or found.mean_epochs is None:
             return f"No test: {printable(found.reason)}."
+        amounts = (found.mean_epochs, found.point.mean, found.point.min_epochs)
+        mean, reference, fewest = (converged(amount, found.unit) for amount in amounts)
         text = (
-            f"{epochs(found.mean_epochs)} epochs (Olympic mean), where the reference needs "
-            f"{epochs(found.point.mean)} and at least {epochs(found.point.min_epochs)} are acceptable: "
-            f"{found.status}."
+            f"{mean} {found.unit} (Olympic mean), where the reference needs {reference} and at least {fewest} are "
+            f"acceptable: {found.status}."
         )
         if found.failing_share is not None:
             text += f" By chance, {failing_words(found.failing_share)}: sets of the reference's own runs."
