@@ -353,6 +353,8 @@ def test_hashes_are_uniform_and_keys_differ() -> None:
             r"interaction_order is 3, expected 2 where pairing is not 'matching'",
         ),
         ({"interaction_order": 5}, r"data.parameters.interaction_order is 5"),
+        ({"interaction_rank": 0}, r"data.parameters.interaction_rank is 0, expected .* at least 1, at most 4"),
+        ({"interaction_rank": 5}, r"data.parameters.interaction_rank is 5, expected .* at least 1, at most 4"),
         (
             {"pairing": "matching", "interaction_order": 3, "num_interactions": 1},
             r"num_interactions is 1, expected at most the 0 groups of 3 of a matching of 2 features",

@@ -19,6 +19,8 @@ GROUPED_SHA256 = {
     4: "26b0f9f6670c430845aa4db682b5017b3ffc393e442354694980033db3a5ebdb",
 }
 """Of `grouped`, by the order of its interactions."""
+RANK_1_SHA256 = "10f33ab7b6f19d8f81173dd54fe7e62537822a10f30f721ca3ddeb24a3762032"
+"""Of groups of four with `interaction_rank` 1."""
 
 
 def grouped(order: int, **parameters: Any) -> DataConfig:
@@ -47,20 +49,20 @@ def test_of_groups_nothing_is_said_by_fewer_of_their_features(order: int) -> Non
 
 
 @pytest.mark.parametrize("order", [2, 3, 4])
-@pytest.mark.parametrize("mean", [0.0, 0.5])
-def test_a_groups_term_is_the_product_of_its_features_vectors(order: int, mean: float) -> None:
+@pytest.mark.parametrize(("mean", "rank"), [(0.0, 4), (0.5, 4), (0.5, 2), (1.0, 1)])
+def test_a_groups_term_is_the_product_of_its_features_vectors(order: int, mean: float, rank: int) -> None:
     """Summed over coordinates, without what the means alone give; the logits of samples have it by their ids."""
-    with_groups = grouped(order, latent_mean=mean)
+    with_groups = grouped(order, latent_mean=mean, interaction_rank=rank)
     teacher, plain = build_teacher(with_groups), build_teacher(grouped(order, interaction_scale=0.0))
     (chunk, logits), (_, without) = (ChunkMaker(each, 50).make("train", 0, 50) for each in (teacher, plain))
     vectors = _class_vectors_of(with_groups)
     expected = np.zeros(50)
     for interaction in teacher.interactions:
         classes = [teacher.sparse[f].latent_class[chunk.indices[:, f]] for f in interaction.features]
-        product = np.ones((4, 50))
+        product = np.ones((rank, 50))
         for feature, of_feature in zip(interaction.features, classes, strict=True):
-            product *= vectors[feature][:, of_feature] + mean
-        expected += (product - mean**order).sum(0) * 1.2 / np.sqrt(8 // order * 4)
+            product *= vectors[feature][:rank, of_feature] + mean
+        expected += (product - mean**order).sum(0) * 1.2 / np.sqrt(8 // order * rank)
     np.testing.assert_allclose(logits - without, expected, atol=1e-4)
     assert np.abs(expected).max() > 0.1
 
@@ -79,6 +81,8 @@ def _class_vectors_of(data: DataConfig) -> list[np.ndarray[Any, Any]]:
 def test_the_first_samples_of_groups_are_these() -> None:
     digests = {order: sha256_of(grouped(order, latent_mean=0.5), 1000) for order in (2, 3, 4)}
     assert digests == GROUPED_SHA256
+    assert sha256_of(grouped(4, latent_mean=0.5, interaction_rank=4), 1000) == GROUPED_SHA256[4]
+    assert sha256_of(grouped(4, latent_mean=0.5, interaction_rank=1), 1000) == RANK_1_SHA256
 
 
 def _class_masses(feature: SparseFeature) -> np.ndarray[Any, Any]:

@@ -55,6 +55,8 @@ class TeacherConfig:
     compete for its embeddings, and which of them wins is left to the initial weights."""
     latent_mean: Annotated[float, Meta(ge=-10, le=10)] = 0.0
     """What is added to every coordinate of the centred class vectors."""
+    interaction_rank: Annotated[int, Meta(ge=1, le=LATENT_DIM)] = LATENT_DIM
+    """Coordinates of the class vectors. Of one alone, ids that say something by themselves show it directly."""
 
 
 def parse_teacher(data: DataConfig) -> TeacherConfig:
@@ -140,7 +142,7 @@ def build_teacher(data: DataConfig) -> Teacher:
         classes = (hash_range(derive_key(seed, 2, f), 0, num_ids) >> np.uint64(64 - CLASS_BITS)).astype(np.int64)
         class_mass = np.zeros(NUM_CLASSES)
         np.add.at(class_mass, classes, mass)
-        vectors.append(_class_vectors(derive_key(seed, 3, f), class_mass))
+        vectors.append(_class_vectors(derive_key(seed, 3, f), class_mass, config.interaction_rank))
         sparse.append(
             SparseFeature(
                 first_id=first,
@@ -176,9 +178,9 @@ def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[
     return centred / np.sqrt(variance) if variance > 0.0 else np.zeros_like(values)
 
 
-def _class_vectors(key: int, class_mass: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return LATENT_DIM coordinates, float64 [32] each."""
-    return [_centred(tables.normals(derive_key(key, d), NUM_CLASSES), class_mass) for d in range(LATENT_DIM)]
+def _class_vectors(key: int, class_mass: NDArray[np.float64], rank: int) -> list[NDArray[np.float64]]:
+    """Return `rank` coordinates, float64 [32] each."""
+    return [_centred(tables.normals(derive_key(key, d), NUM_CLASSES), class_mass) for d in range(rank)]
 
 
 def _matched_features(num_embeddings: Sequence[int]) -> list[int]:
@@ -200,7 +202,7 @@ def draw_groups(key: int, config: TeacherConfig, num_embeddings: Sequence[int]) 
 def _interactions(
     key: int, config: TeacherConfig, num_embeddings: Sequence[int], vectors: list[list[NDArray[np.float64]]]
 ) -> tuple[Interaction, ...]:
-    scale = config.interaction_scale / np.sqrt(np.float64(max(1, config.num_interactions) * LATENT_DIM))
+    scale = config.interaction_scale / np.sqrt(np.float64(max(1, config.num_interactions) * config.interaction_rank))
     found = []
     for features in draw_groups(key, config, num_embeddings):
         term = np.zeros((NUM_CLASSES,) * len(features))
