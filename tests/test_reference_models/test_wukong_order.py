@@ -17,29 +17,31 @@ SEEDS = (1, 2, 3, 4, 5)
 MODELS: dict[str, dict[str, Any]] = {
     "wukong": {
         "embedding_dim": 16, "bottom_mlp": [32, 16], "top_mlp": [64, 1],
-        "num_layers": 2, "num_fmb": 8, "num_lcb": 8, "rank": 4, "fmb_mlp": [64],
+        "num_layers": 2, "num_fmb": 16, "num_lcb": 16, "rank": 16, "fmb_mlp": [64],
     },
     "dlrm": {
         "interaction": "dot", "init": "torchrec",
-        "embedding_dim": 16, "bottom_mlp": [64, 16], "top_mlp": [400, 64, 1],
+        "embedding_dim": 16, "bottom_mlp": [64, 16], "top_mlp": [1216, 64, 1],
     },
 }  # fmt: skip
-RATES = {"wukong": (0.03,), "dlrm": (0.05, 0.1)}
-"""DLRM has the better of two for each seed."""
+RATES = {"wukong": (0.02,), "dlrm": (0.01, 0.02, 0.05, 0.1)}
+"""DLRM has the best of four for each seed."""
+TRAIN_SAMPLES, BATCH_SIZE = 204_800, 256
 
 
 def data_of(order: int) -> DataConfig:
     """Eight features in groups of `order`."""
     parameters = {
         "zipf_exponent": 0.75, "bias": -1.0, "effect_scale": 0.8, "interaction_scale": 3.0, "dense_scale": 0.3,
-        "pairing": "matching", "interaction_order": order, "num_interactions": 8 // order, "latent_mean": 1.5,
+        "pairing": "matching", "interaction_order": order, "num_interactions": 8 // order,
+        "interaction_rank": 1, "latent_mean": 0.75,
     }  # fmt: skip
-    sizes = {"train_samples": 327_680, "eval_samples": 8192, "num_dense": 13, "num_embeddings": [150] * 8}
+    sizes = {"train_samples": TRAIN_SAMPLES, "eval_samples": 8192, "num_dense": 13, "num_embeddings": [3000] * 8}
     return parse_data({"kind": "click_log", "name": "x", "seed": 1, **sizes, "parameters": parameters})
 
 
 def final_auc(name: str, data: DataConfig, folder: Path, rate: float, seed: int) -> float:
-    train = {"global_batch_size": 512, "eval_batch_size": 8192, "opt_name": "adagrad"}
+    train = {"global_batch_size": BATCH_SIZE, "eval_batch_size": 8192, "opt_name": "adagrad"}
     spec = WorkloadSpec(
         model=find_model(name).parse(MODELS[name]),
         data=data,
@@ -50,7 +52,7 @@ def final_auc(name: str, data: DataConfig, folder: Path, rate: float, seed: int)
     )
     workload = find_implementation(name, "optimized").load(spec, SingleProcess())
     workload.build()
-    workload.train(640)
+    workload.train(TRAIN_SAMPLES // BATCH_SIZE)
     return workload.evaluate()
 
 
