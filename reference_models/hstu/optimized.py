@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from reference_models.data.store.dataset import ClickDataset
 from reference_models.hstu.fused_layers import FusedHSTU
 from reference_models.hstu.reference import ReferenceWorkload
@@ -21,6 +23,8 @@ class OptimizedWorkload(ReferenceWorkload):
         model, optimizers = super()._build_model(num_embeddings)
         for group in optimizers[-1].param_groups:
             group["fused"] = True
+        for weight in model.embedding_parameters():  # the backward pass adds up rows; autograd forgets that it did
+            weight.register_post_accumulate_grad_hook(mark_coalesced)
         return model, optimizers
 
     def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
@@ -31,3 +35,9 @@ class OptimizedWorkload(ReferenceWorkload):
         for _ in starts:
             self._enter(Phase.DATA)
             yield next(batches)
+
+
+def mark_coalesced(weight: torch.Tensor) -> None:
+    """Say of a sparse gradient that its rows are sorted, each there once: no step sorts them again."""
+    assert weight.grad is not None
+    weight.grad._coalesced_(True)
