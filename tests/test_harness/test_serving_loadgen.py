@@ -1,6 +1,7 @@
 """Serving by LoadGen: what waits in line for workers, how its log is read, and LoadGen in processes of its own."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -185,7 +186,9 @@ def test_a_constant_service_time_is_bounded_within_five_percent_by_loadgen_itsel
 def test_a_limit_below_the_service_time_has_no_rate(tmp_path: Path) -> None:
     found = judge_alone(tmp_path, service_s=0.05, target_latency_ms=20, queries="fixed:1")
     assert found["exit_code"] == ExitCode.INCONCLUSIVE
-    assert "service alone takes 5" in found["error"] and "the limit is 20 ms" in found["error"]
+    # How long a sleep of 50 ms took is the machine's matter.
+    assert re.search(r"service alone takes \d[\d.e+]* ms", found["error"]), found["error"]
+    assert "the limit is 20 ms" in found["error"]
 
 
 @pytest.mark.parametrize("scenario", ("offline", "single_stream"))
