@@ -11,6 +11,7 @@
 | extra/run_<i>/attempt_<k>/run.json  | RunRecord        | run            |
 | extra/throughput.json               | ThroughputRecord | throughput     |
 | extra/profile.json                  | ProfileRecord    | profile        |
+| experiment.json                     | ExperimentRecord | experiment     |
 | sweep.json                          | SweepRecord      | sweep          |
 | pair.json                           | PairRecord       | pair           |
 | study.json                          | StudyRecord      | study          |

@@ -5,6 +5,7 @@ from importlib import import_module
 
 from rules.records.calibration import CalibrationRecord
 from rules.records.codec import Record
+from rules.records.experiment import ExperimentRecord
 from rules.records.measure import Measurement
 from rules.records.pair import PairRecord
 from rules.records.run import RunRecord
@@ -37,6 +38,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "run_set": RunSetRecord,
     "run": RunRecord,
     **{kind: record for kind, record in KINDS.items() if kind != "training"},
+    "experiment": ExperimentRecord,
     "sweep": SweepRecord,
     "pair": PairRecord,
     "study": StudyRecord,
