@@ -35,7 +35,7 @@ class StageRecord(Record, frozen=True, kw_only=True):
     """In what order repetitions are made: "turns", one of each configuration before the next of any, or "after" the
     stages before it."""
     on_failure: Literal["stop", "leave_out", "note"]
-    """What a failure does: it ends the experiment, leaves its configuration out of what follows, or is written down."""
+    """What a failure does: end the experiment, leave its configuration out of what follows, or be written down."""
 
 
 class MemberRecord(Record, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
 
 
 def group_file(folder: Path) -> Path | None:
-    """Return the file in `folder` that says what its run sets have to do with each other; None where there is none."""
+    """Return the file in `folder` that says how the run sets in it belong together; None where there is none."""
     return next((path for name in GROUP_FILES if (path := folder / name).is_file()), None)
 
 
