@@ -70,7 +70,7 @@ def calibrate(
     from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import ensure_dataset
-    from harness.run_sets.prepare import refuse_output
+    from harness.run_sets.output import refuse_output
     from harness.run_sets.progress import generation_progress
     from reports.text.formatting import duration
 

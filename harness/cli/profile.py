@@ -1,6 +1,5 @@
 """`profile`: where a step's time goes, and how far from this system's limits."""
 
-import sys
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,11 +12,11 @@ from harness.cli.shared.options import (
     collect_overrides,
     completing,
     configuration,
-    output_option,
     trainable,
     warn_of_system,
 )
 from harness.cli.shared.output import form_option, show
+from harness.cli.shared.requests import read_request, request_options
 from harness.foundation.errors import HarnessError
 
 MAX_BATCH = 1 << 20
@@ -41,7 +40,7 @@ class CountList(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @click.command()
 @BENCHMARK
 @configuration
-@output_option("Folder in which the profile's own folder is made, or a run set of the same configuration.")
+@request_options("profile", "output")
 @click.option(
     "--steps", "num_steps", type=click.IntRange(min=1), help="Steps to time.  [default: about 12 s of them]"
 )
@@ -65,7 +64,6 @@ class CountList(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 @QUIET
 def profile(
     benchmark: str,
-    output: Path,
     num_steps: int | None,
     trace: Path | None,
     forward: bool,
@@ -73,7 +71,7 @@ def profile(
     also: tuple[str, ...],
     form: str,
     quiet: bool,
-    **configured: Unpack[Configured],
+    **given: Any,
 ) -> None:
     """Measure this system's ceilings and the phases of BENCHMARK's training step, and hold one against the other.
 
@@ -84,45 +82,28 @@ def profile(
         if num_steps is not None or trace is not None:
             raise click.UsageError("--steps and --trace are of a training step; leave them out of --forward.")
         names = tuple(dict.fromkeys((benchmark, *also)))
-        _profile_forward(names, batch_sizes, output, form=form, quiet=quiet, **configured)
+        _profile_forward(names, batch_sizes, form=form, quiet=quiet, **given)
         return
     if batch_sizes is not None or also:
         raise click.UsageError("--batch-sizes and --also are of --forward; give that too.")
+    from harness.experiment.attach import attach_profile, open_or_create
     from harness.foundation.files import read_record
-    from harness.measure.profile.job import KIND
-    from harness.run_sets.prepare import prepare, refuse_impossible, refuse_output, refuse_unprofilable, resolve_for
-    from harness.run_sets.profile import find_or_start_set, profile_set
-    from harness.run_sets.runner import RunRequest
+    from harness.run_sets.folder import open_run_set
     from harness.system.preflight import run_checks
     from reports.views.measurement import profile_blocks
     from rules.records.profile import ProfileRecord
 
-    config = resolve_for(KIND, benchmark, collect_overrides(configured), configured["name"])
-    refuse_unprofilable(config.workload)
-    refuse_impossible(config.workload)
-    refuse_output(output)
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.")
-    prepared = prepare(config, configured["data_root"], quiet=quiet)
-    request = RunRequest(
-        num_runs=1,
-        base_seed=None,
-        division=configured["division"],
-        timeout_s=None,
-        output=output,
-        command=["dlrmbench", *sys.argv[1:]],
-        kind=KIND.name,
-        quiet=quiet,
-    )
 
     def say(doing: str) -> None:
         if not quiet:
             click.echo(f"profile: {doing}", err=True)
 
-    run_set, record = find_or_start_set(config, prepared, request)
+    folder = open_or_create(read_request("profile", benchmark, {**given, "quiet": quiet}, kinds={"profile": None}))
     if not quiet:
-        warn_of_system(run_checks(prepared.data_dir, output))
-    path = profile_set(run_set, record, num_steps=num_steps, trace=trace, on_progress=say)
+        warn_of_system(run_checks(Path(open_run_set(folder)[1].dataset.dir), given["output"]))
+    path = attach_profile(folder, num_steps=num_steps, trace=trace, on_progress=say)
     if form == "json":
         click.echo(path.read_text(encoding="utf-8"), nl=False)
         return
@@ -134,8 +115,8 @@ def profile(
 def _profile_forward(
     benchmarks: tuple[str, ...],
     batch_sizes: tuple[int, ...] | None,
-    output: Path,
     *,
+    output: Path,
     form: str,
     quiet: bool,
     **configured: Unpack[Configured],
@@ -143,8 +124,11 @@ def _profile_forward(
     """Profile answering, print it, and leave study.json and the page in a folder of their own."""
     from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve
+    from harness.experiment.prepare import prepare_data
+    from harness.measure.profile.job import KIND
+    from harness.measure.refusals import refuse_threads
     from harness.planning.forward import BATCH_SIZES, profile_forward
-    from harness.run_sets.prepare import prepare, refuse_output, refuse_threads
+    from harness.run_sets.output import refuse_output
     from harness.system.resources import read_resources
     from reference_models.registry import refuse_impossible_serving
 
@@ -164,7 +148,7 @@ def _profile_forward(
             )
     refuse_output(output)
     num_threads = configs[0].workload.runtime.threads or read_resources().num_cores
-    folders = [prepare(config, configured["data_root"], quiet=quiet).data_dir for config in configs]
+    folders = [prepare_data(KIND, config, configured["data_root"], quiet=quiet).data_dir for config in configs]
     if not quiet:
         click.echo("profile: measuring ceilings, and parts at each batch size", err=True)
     study = profile_forward(list(zip(configs, folders, strict=True)), batch_sizes or BATCH_SIZES, num_threads)

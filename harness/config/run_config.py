@@ -6,7 +6,7 @@ definition fixes may change only under another name, which makes it another benc
 
 import shlex
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.config.catalog import GIVEN_BY_USER, MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
 from harness.config.serving import ServeConfig, parse_serve
-from harness.config.synthetic import refuse_reshaped_data, use_synthetic_data
+from harness.config.synthetic import use_synthetic_data
 from harness.system.submission import Given, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
@@ -64,6 +64,10 @@ class Override:
     source: str
 
 
+Reshape = Callable[[dict[str, Any], dict[str, str]], None]
+"""Changes the tables of a definition, and their sources, whose data is asked for in another shape; or refuses."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
     """A benchmark as it is going to be run. `tables` is its effective definition, `sources` says whence."""
@@ -106,26 +110,26 @@ def resolve(
     name: str | None = None,
     *,
     derived_suffix: str | None = None,
-    needs_labels: bool = False,
-    is_served: bool = False,
+    reshape: Reshape = use_synthetic_data,
+    has_serve: bool = False,
 ) -> RunConfig:
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
     Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
-    With it, where no target is asked for, a changed shape of the data makes the data synthetic, and the rest of
-    the model's shape follows what was changed of it. Only where it `is_served` does [serve] belong to it.
+    With it the rest of the model's shape follows what was changed of it, and `reshape` says what becomes of data
+    whose shape is changed: it is made synthetic, or refused. Only where it `has_serve` does [serve] belong to it.
     """
     original = load_benchmark(name_or_path)
     refuse_shipped_name(original)
     tables = deepcopy(read_toml(original.path))
     sources: dict[str, str] = {}
     submission: dict[str, Given] = {}
-    if not is_served:
+    if not has_serve:
         tables.pop(SERVE, None)
     for given_override in overrides:
         override = fill_table(given_override, tables)
         section, _, key = override.key.partition(".")
-        if section == SERVE and not is_served:
+        if section == SERVE and not has_serve:
             raise ConfigError(
                 f"{override.source}: {override.key} is for 'dlrmbench serve' and 'sweep --serve' alone."
             )
@@ -144,12 +148,12 @@ def resolve(
         before = f"{sources[override.key]}, " if override != given_override and override.key in sources else ""
         sources[override.key] = before + override.source
     _pin_code(original, tables, sources)
-    if is_served:
+    if has_serve:
         _refuse_unserved(original.model, tables)
         parse_serve(tables.setdefault(SERVE, {}))
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
-        (refuse_reshaped_data if needs_labels else use_synthetic_data)(tables, sources)
+        reshape(tables, sources)
     changed = [key for key in sources if is_fixed(original, key)]
     effective, workload = _parse(tables, original.path, sources)
     label = ""

@@ -144,3 +144,8 @@ def message_of(error: BaseException) -> str:
         hint = model_errors.explain_second_file(Path(own[0]), error)
         return f"{own[0]}, line {own[1]}: {type(error).__name__}: {error}{hint}"
     return str(error)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, which says what is wrong."""
+    return str(error).partition("\n")[0]

@@ -10,8 +10,6 @@ import sys
 import traceback
 from pathlib import Path
 
-import torch
-
 from harness.foundation.errors import ExitCode, end_process
 from harness.launch.consistency import agree
 from harness.launch.heartbeat import Heartbeat
@@ -19,7 +17,6 @@ from harness.measure.job import explain_and_end, measure, read_job, send_to_pare
 from harness.system.code import describe_code
 from reference_models.distributed.process_group import join
 from reference_models.distributed.rendezvous import rendezvous
-from reference_models.training.devices import local_device
 
 COLLECTIVE_TIMEOUT_S = 300.0
 """How long one collective call waits for a rank that still sends its heartbeat."""
@@ -36,8 +33,7 @@ def run_rank(spec_path: Path) -> None:
     runtime = config.runtime
     describe_code()
     num_ranks = kind.num_ranks(job)
-    # What serves shares a device, and its processes exchange nothing but what they found.
-    device = torch.device("cpu") if kind.is_served else local_device(runtime.device, num_ranks)
+    device = kind.rank_device(runtime, num_ranks)
     meeting = rendezvous(num_ranks=num_ranks)
     with Heartbeat(meeting):
         world = join(meeting, device, COLLECTIVE_TIMEOUT_S)

@@ -13,7 +13,7 @@ import msgspec
 
 from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
-from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.kinds import Job, Kind, OnEvent
 from harness.measure.throughput import train_steps
 from reference_models.fused.choice import ChoosesMatmul, MatmulChoice, convert_choice
 from reference_models.process.world import World
@@ -147,4 +147,4 @@ def try_ways(job: ChoiceJob, world: World, on_event: OnEvent) -> TrialsRecord:
     return TrialsRecord(tried=tried, matmuls=matmuls)
 
 
-KIND = MeasurementKind(name="choice", job=ChoiceJob, record=TrialsRecord, run=try_ways)
+KIND = Kind(name="choice", job=ChoiceJob, record=TrialsRecord, run=try_ways)

@@ -20,10 +20,11 @@ import msgspec
 
 from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_code_of, is_out_of_memory, message_of
 from harness.foundation.files import read_json, write_json, write_record
-from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_job_kind
+from harness.measure.kinds import Job, Kind, OnEvent, find_job_kind
 from harness.system.code import describe_code
 from reference_models.process.errors import own_code_of
 from reference_models.process.world import SingleProcess, World
+from rules.records.codec import Document
 from rules.records.measure import Measurement
 
 SPEC_FILE = "spec.json"
@@ -31,7 +32,7 @@ JOB_VERSION = 1
 """Of that file. A child may be of another installation than its parent, where two are measured beside each other."""
 
 
-def write_job(kind: MeasurementKind, job: Job) -> Path:
+def write_job(kind: Kind, job: Job) -> Path:
     """Write the file that a child is started with, in the job's folder."""
     path = Path(job.folder) / SPEC_FILE
     # What asks for nothing, by default, is left out, so that an installation of before that member can do the job.
@@ -41,7 +42,7 @@ def write_job(kind: MeasurementKind, job: Job) -> Path:
     return path
 
 
-def read_job(path: Path) -> tuple[MeasurementKind, Any]:
+def read_job(path: Path) -> tuple[Kind, Any]:
     """Read the kind and the job from a file that `write_job` made. Raises HarnessError for another version's."""
     content = read_json(path)
     version = content.pop("job_version", None)
@@ -53,12 +54,13 @@ def read_job(path: Path) -> tuple[MeasurementKind, Any]:
     return kind, kind.job(**content, folder=str(path.parent))
 
 
-def measure(kind: MeasurementKind, job: Job, world: World, on_event: OnEvent) -> Measurement | None:
+def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document | None:
     """Do the job, with the other ranks of `world`; rank 0 writes the record, with the code, into the job's folder."""
     code = describe_code()
     record = kind.run(job, world, on_event)
     if record is not None:
-        record = msgspec.structs.replace(record, code=code)
+        if isinstance(record, Measurement):
+            record = msgspec.structs.replace(record, code=code)
         write_record(Path(job.folder) / kind.file, record)
     return record
 

@@ -1,22 +1,31 @@
-"""The kinds of measurement: what one fresh process may be asked to do.
+"""The kinds of measurement: what one fresh process may be asked to do, and all that is particular to it.
 
-A new kind is a module with a `KIND` and one line in KINDS here, its record and one line in `rules.records.kinds`, and
-its options.
+A new kind is a module with a `KIND`, its record, and one line in `rules.records.kinds`. No other module asks which
+kind it has: it asks the kind. Importing a kind imports no torch, so that `--help` can list what each is asked.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from harness.config.axes import Axis
 from harness.config.catalog import WorkloadConfig, parse_recorded
+from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.refusals import refuse_untrainable
 from reference_models.fused.choice import convert_choice
 from reference_models.process.world import World
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, parse_benchmark
-from rules.records.measure import Measurement
+from rules.records.codec import Document
+from rules.records.run_set import RunSetRecord
+
+if TYPE_CHECKING:
+    import torch
+
+    from reference_models.config.sections import RuntimeConfig
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 
@@ -44,30 +53,137 @@ class Job:
         return config.spec(Path(self.data_dir), self.seed, matmul)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeasurementKind:
-    """One kind: its name in run_set.json, what a process is asked, what it does, and the file it leaves behind."""
+class Option(NamedTuple):
+    """How a command line asks for a kind: by `--NAME VALUE`, where NAME is the kind's name."""
+
+    verbs: tuple[str, ...]
+    """Commands that have the option."""
+    help: str
+    member: str | None = None
+    """The member of the kind's job that takes the value, a whole number of at least 1; None for an option without
+    a value."""
+    unit: str = ""
+
+
+class Work(NamedTuple):
+    """What one process of a kind trains and evaluates, for an estimate of its time."""
+
+    num_steps: int
+    num_evals: int
+    eval_samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of measurement. Methods say what holds for most; a kind that differs is a subclass."""
 
     name: str
+    """As run_set.json says it, and as options and folders are called."""
     job: type[Job]
-    record: type[Measurement]
-    run: Callable[[Any, World, OnEvent], Measurement | None]
-    """Called on every rank; the record on rank 0, None elsewhere."""
+    record: type[Document]
+    run: Callable[[Any, World, OnEvent], Document | None]
+    """What a process does: called on every rank; returns the record on rank 0, None elsewhere."""
     file: str = "measured.json"
-    """Of the record, in the job's folder."""
-    min_processes: int = 1
-    usual_processes: int | None = None
-    """Where -n is not given, if more than the fewest."""
-    fit: Callable[[Mapping[str, int], Sequence[tuple[int, int]]], Mapping[str, int]] = lambda options, sizes: options
-    """What is asked, made to fit configurations of these global batch sizes and training samples; raises ConfigError
-    where it does not."""
-    is_scored: bool = False
-    needs_labels: bool = False
-    """Whether something must be learnt, so that synthetic data does not do."""
-    is_served: bool = False
-    """Whether [serve] says what is measured, and the model answers without being trained."""
-    num_ranks: Callable[[Any], int] = lambda job: int(job.tables.get("runtime", {}).get("ranks", 1))
-    """The processes that do one job together."""
+    """The file in the job's folder that holds the record."""
+    option: Option | None = None
+    keeper: Literal["logs", "records", "record"] = "records"
+    """How a repetition becomes permanent: `harness.run_sets.keepers` has all ways."""
+    min_repetitions: int = 1
+    usual_repetitions: int | None = None
+    """How many are made where nobody says, if more than the fewest."""
+    max_repetitions: int | None = None
+    ends_early: bool = False
+    """Whether a repetition may be done before its work is, by meeting a target."""
+    is_autotuned: bool = True
+    """Whether threads and matrix products of its training steps are chosen by timing; what serves makes no steps."""
+    takes: frozenset[str] = frozenset()
+    """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights."""
+
+    @property
+    def derived_suffix(self) -> str | None:
+        """Return what ends the name of a benchmark that changed keys make; None where the user names it."""
+        return f"_{self.name}"
+
+    def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
+        """Resolve a benchmark as the kind may change it: any key may vary, and data of another shape is synthetic.
+
+        Raises ConfigError or DefinitionError.
+        """
+        return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix)
+
+    def check(self, workload: WorkloadConfig) -> None:
+        """Raise HarnessError, ConfigError or DeviceError for what cannot be done on this system."""
+        refuse_untrainable(workload)
+
+    def check_axes(self, axes: Sequence[Axis], benchmark: Benchmark) -> None:
+        """Raise ConfigError for an axis of a sweep that the kind may not vary."""
+
+    def is_comparable(self, base: Benchmark, new: Benchmark) -> bool:
+        """Return whether measurements of two definitions may be two sides of one comparison."""
+        return True
+
+    def fit(self, options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
+        """Return what is asked, made to fit configurations of these global batch sizes and training samples.
+
+        Raises ConfigError where it does not.
+        """
+        return options
+
+    def repetitions(self, config: RunConfig, asked: int | None) -> int:
+        """Return how many repetitions a set has. Raises HarnessError (exit 2) for too few, or too many."""
+        if asked is not None and asked < self.min_repetitions:
+            raise HarnessError(
+                f"-n is {asked}, but --{self.name} measures in at least {self.min_repetitions} processes, to tell "
+                "what they differ by. Leave -n out, or give more."
+            )
+        return asked or self.usual_repetitions or self.min_repetitions
+
+    def refuse_growth(self, folder: Path, definition: Path, num_runs: int) -> None:
+        """Raise HarnessError (exit 2) where a set in `folder` may not hold so many repetitions."""
+        if self.max_repetitions is not None:
+            raise HarnessError(f"{folder}: holds a {self.name}, which is of one process. Nothing can be added to it.")
+
+    def num_processes(self, config: RunConfig) -> int:
+        """Return how many processes share the cores in one repetition."""
+        return config.workload.runtime.ranks
+
+    def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
+        """Make the job of repetition `index` of a set, of what jobs of all kinds have and what this one was asked."""
+        return self.job(**members, **more)
+
+    def num_ranks(self, job: Job) -> int:
+        """Return how many processes do a job together."""
+        return int(job.tables.get("runtime", {}).get("ranks", 1))
+
+    def rank_device(self, runtime: "RuntimeConfig", num_ranks: int) -> "torch.device":
+        """Return the device of this rank of several."""
+        from reference_models.training.devices import local_device
+
+        return local_device(runtime.device, num_ranks)
+
+    def remarks(self, config: RunConfig) -> list[str]:
+        """Return what is said to whoever begins a set, before its first repetition."""
+        return []
+
+    def work(self, options: Mapping[str, int], config: RunConfig, sizes: tuple[int, int] | None) -> Work | None:
+        """Return what one process does, of `sizes` training and evaluation samples; None where that is not known."""
+        return None
+
+
+def find_kind(name: str) -> Kind:
+    """Find a kind of which there are sets. Raises HarnessError (exit 8) where this version has none of that name."""
+    return _find(name, KINDS)
+
+
+def find_job_kind(name: str) -> Kind:
+    """Find the kind of a job, which may be one that no set is of. Raises HarnessError as `find_kind` does."""
+    return _find(name, {**KINDS, **_ASIDE})
+
+
+def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
+    """List the kinds that a command has an option for, with it."""
+    found = (find_kind(name) for name in KINDS)
+    return [(kind, kind.option) for kind in found if kind.option is not None and verb in kind.option.verbs]
 
 
 KINDS: Mapping[str, str] = {
@@ -82,20 +198,10 @@ _ASIDE: Mapping[str, str] = {"choice": "harness.measure.choice"}
 """What a process may be asked besides, of which no set is made."""
 
 
-def find_kind(name: str) -> MeasurementKind:
-    """Find the kind of that name. Raises HarnessError (exit 8) where this version has none."""
-    return _find(name, KINDS)
-
-
-def find_job_kind(name: str) -> MeasurementKind:
-    """Find the kind of a job, which may be one that no set is of. Raises HarnessError as `find_kind` does."""
-    return _find(name, {**KINDS, **_ASIDE})
-
-
-def _find(name: str, known: Mapping[str, str]) -> MeasurementKind:
+def _find(name: str, known: Mapping[str, str]) -> Kind:
     if name not in known:
         raise HarnessError(
             f"kind of measurement {name!r}: not known to this version, which has {', '.join(KINDS)}.", ExitCode.INPUT
         )
-    kind: MeasurementKind = import_module(known[name]).KIND
+    kind: Kind = import_module(known[name]).KIND
     return kind

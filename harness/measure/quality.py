@@ -1,13 +1,16 @@
 """Quality: train a fixed number of samples in one fresh process, evaluate on the way; never a score."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
+from harness.config.run_config import Override, RunConfig, resolve
+from harness.config.synthetic import refuse_reshaped_data
 from harness.measure.clock import Clock
-from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.kinds import Job, Kind, OnEvent, Option, Work
 from harness.measure.read_data import refuse_other_data
 from harness.measure.throughput import MIN_PROCESSES, describe_costs, describe_process, train_steps
 from harness.system.energy import EnergyMeter, join_ranks
@@ -96,12 +99,33 @@ def fit_samples(options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) ->
     return {"num_samples": num_samples}
 
 
-KIND = MeasurementKind(
+class QualityKind(Kind):
+    """Quality after a number of samples, which are learnt from: synthetic data does not do."""
+
+    def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
+        return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix, reshape=refuse_reshaped_data)
+
+    def fit(self, options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
+        return fit_samples(options, sizes)
+
+    def work(self, options: Mapping[str, int], config: RunConfig, sizes: tuple[int, int] | None) -> Work | None:
+        if sizes is None:
+            return None
+        num_steps = -(-options["num_samples"] // config.workload.train.global_batch_size)
+        return Work(num_steps=num_steps, num_evals=len(SHARES), eval_samples=sizes[1])
+
+
+KIND = QualityKind(
     name="quality",
     job=QualityJob,
     record=QualityRecord,
     run=train_and_evaluate,
-    min_processes=MIN_PROCESSES,
-    needs_labels=True,
-    fit=fit_samples,
+    min_repetitions=MIN_PROCESSES,
+    takes=frozenset({"with_fit"}),
+    option=Option(
+        verbs=("run", "sweep"),
+        member="num_samples",
+        unit="SAMPLES",
+        help="Measure quality and log loss after SAMPLES in at least 5 processes instead; any key may vary.",
+    ),
 )

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.config.run_config import RunConfig
 from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
-from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.kinds import Job, Kind, OnEvent, Option, Work
 from harness.measure.read_data import refuse_other_data
 from harness.measure.training import EXCHANGE_STEPS, describe_rank
 from harness.system.energy import EnergyMeter, join_ranks
@@ -116,10 +117,23 @@ def train_steps(train: Callable[[int], Any], num_steps: int) -> int:
     return num_samples
 
 
-KIND = MeasurementKind(
+class ThroughputKind(Kind):
+    """Samples per second of a number of steps."""
+
+    def work(self, options: Mapping[str, int], config: RunConfig, sizes: tuple[int, int] | None) -> Work:
+        return Work(num_steps=WARM_UP_STEPS + options["num_steps"], num_evals=0, eval_samples=0)
+
+
+KIND = ThroughputKind(
     name="throughput",
     job=ThroughputJob,
     record=ThroughputRecord,
     run=measure_throughput,
-    min_processes=MIN_PROCESSES,
+    min_repetitions=MIN_PROCESSES,
+    option=Option(
+        verbs=("run", "sweep"),
+        member="num_steps",
+        unit="STEPS",
+        help="Measure samples/s over STEPS in at least 5 processes instead; any key may vary, nothing is scored.",
+    ),
 )

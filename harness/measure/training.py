@@ -4,7 +4,7 @@ import hashlib
 import math
 import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,24 +12,30 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
+from harness.config.axes import Axis, refuse_other_problems
 from harness.config.catalog import has_implementation
+from harness.config.run_config import Override, RunConfig, resolve
+from harness.config.synthetic import refuse_synthetic_target
+from harness.foundation.errors import HarnessError
 from harness.measure.clock import Clock
-from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.kinds import Job, Kind, OnEvent, Work
 from harness.measure.read_data import hash_read_data
 from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, make_schedule
 from harness.measure.weights import keep_weights
 from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
+from harness.system.submission import LOGGED_STATUS, UNSPECIFIED
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model
 from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Workload
-from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
 from rules.records.metrics import ROC_AUC
 from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
 
 _PROGRESS_EVERY_S = 0.5
 EXCHANGE_STEPS = 5
@@ -305,12 +311,81 @@ def describe_run(
     return {key: value for key, value in lines.items() if value is not None}
 
 
-KIND = MeasurementKind(
+class TrainingKind(Kind):
+    """Training to the quality target: what is scored, of one problem that a definition poses."""
+
+    @property
+    def derived_suffix(self) -> None:
+        return None
+
+    def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
+        config = resolve(benchmark, overrides, label)
+        _ = config.benchmark.quality  # raises for a workload
+        refuse_synthetic_target(config.workload.data)
+        return config
+
+    def check_axes(self, axes: Sequence[Axis], benchmark: Benchmark) -> None:
+        refuse_other_problems(axes, benchmark)
+
+    def is_comparable(self, base: Benchmark, new: Benchmark) -> bool:
+        return base.definition_sha256 == new.definition_sha256
+
+    def repetitions(self, config: RunConfig, asked: int | None) -> int:
+        needed = config.benchmark.score.num_runs
+        if config.benchmark.status == "official" and asked is not None and asked > needed:
+            raise HarnessError(
+                f"-n is {asked}, but {config.benchmark.name} is an official benchmark, and its score is over "
+                f"exactly {needed} runs. Give -n {needed} at most; start another set for more."
+            )
+        return asked or needed
+
+    def refuse_growth(self, folder: Path, definition: Path, num_runs: int) -> None:
+        benchmark = load_benchmark(definition)
+        if benchmark.status == "official" and num_runs > benchmark.score.num_runs:
+            needed = benchmark.score.num_runs
+            raise HarnessError(
+                f"{folder}: {benchmark.name} is an official benchmark, and its score is over exactly {needed} "
+                f"runs. Give --runs {needed} at most; start another set for more."
+            )
+
+    def make_job(
+        self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]
+    ) -> TrainingJob:
+        given = {field: entry.value for field, entry in record.submission.items()}
+        return TrainingJob(
+            **members,
+            run_index=index,
+            attempt=int(Path(members["folder"]).name.removeprefix("attempt_")),
+            division=record.division,
+            submission_org=given.get("submitter") or UNSPECIFIED,
+            submission_platform=given.get("platform") or UNSPECIFIED,
+            submission_status=LOGGED_STATUS[record.system.fields["status"]],
+            timeout_s=record.timeout_s,
+            keep_weights=record.keep_weights,
+        )
+
+    def remarks(self, config: RunConfig) -> list[str]:
+        if "submitter" in config.submission:
+            return []
+        return ["note: no submitter is given (--submitter), so this set cannot be packaged as a submission."]
+
+    def work(self, options: Mapping[str, int], config: RunConfig, sizes: tuple[int, int] | None) -> Work | None:
+        if sizes is None:
+            return None
+        train_samples, eval_samples = sizes
+        batch_size = config.workload.train.global_batch_size
+        between = config.benchmark.steps_between_evals(train_samples, batch_size)
+        num_evals = int(config.benchmark.quality.max_epochs * (train_samples // batch_size)) // between
+        return Work(num_steps=between * num_evals, num_evals=num_evals, eval_samples=eval_samples)
+
+
+KIND = TrainingKind(
     name="training",
     job=TrainingJob,
     record=RunRecord,
     run=run_attempt,
     file="run.json",
-    is_scored=True,
-    needs_labels=True,
+    keeper="logs",
+    ends_early=True,
+    takes=frozenset({"timeout_s", "until", "max_runs", "keep_weights", "run_index"}),
 )

@@ -15,10 +15,12 @@ from harness.config.run_config import DERIVED, RunConfig, command_name
 from harness.config.synthetic import hold_in_memory, synthetic_like
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
+from harness.measure.kinds import Work
+from harness.measure.refusals import refuse_device, refuse_threads
 from harness.planning.memory import MemoryNeed, model_memory
 from harness.run_sets.choice import describe_choice, find_choice, to_be_timed
 from harness.run_sets.dataset import how_to_get, is_begun, is_generated
-from harness.run_sets.prepare import refuse_device, refuse_output, refuse_threads
+from harness.run_sets.output import refuse_output
 from harness.system.resources import read_resources
 from harness.system.software import WORKER_VARIABLES, spin_variables
 from reference_models.config.sections import DataConfig
@@ -51,19 +53,10 @@ class Schedule:
     num_evals: int
 
     @property
-    def work(self) -> "Work":
+    def work(self) -> Work:
         """Of a run that never meets its target."""
         steps = self.num_evals * self.steps_between_evals
         return Work(num_steps=steps, num_evals=self.num_evals, eval_samples=self.eval_samples)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
-    """What one process trains and evaluates."""
-
-    num_steps: int
-    num_evals: int
-    eval_samples: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

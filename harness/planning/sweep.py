@@ -6,12 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.config.axes import Point
 from harness.config.run_config import RunConfig
 from harness.config.synthetic import hold_in_memory
-from harness.measure.kinds import MeasurementKind
-from harness.measure.throughput import WARM_UP_STEPS
-from harness.planning.plan import TimeEstimate, Work, estimate_time, make_schedule, read_sizes
+from harness.measure.kinds import Kind, Work
+from harness.planning.plan import TimeEstimate, estimate_time, read_sizes
 from harness.run_sets.choice import to_be_timed
 from harness.study import make_study, make_table
 from reference_models.data.registry import locate_dataset
@@ -19,26 +17,26 @@ from reports.statistics.intervals import MIN_RUNS
 from reports.text.formatting import plural, rough_duration
 from rules.records.study import Parameter, StudyRecord
 
-_QUALITY_EVALUATIONS = 3
-"""At a quarter, a half and the end of the samples."""
 _CHOICE_S = 3.0
 """What timing threads and products takes of a small model, beside the start of two processes."""
 
 
 def plan_sweep(
-    kind: MeasurementKind,
+    kind: Kind,
     options: Mapping[str, int],
-    configs: Sequence[tuple[Point, RunConfig]],
+    configs: Sequence[tuple[str, RunConfig]],
     num_runs: int,
     data_root: Path | None,
+    *,
+    is_autotuned: bool,
 ) -> StudyRecord:
     """List every configuration with the modelled time of one process of it, and the time of all."""
     start_s = measure_start_s()
     times = [estimate_process(kind, options, config, data_root) for _, config in configs]
     known = [estimate.run_s for estimate in times if estimate is not None]
-    num_choices = 0 if kind.is_served else _count_choices(configs, data_root)
+    num_choices = _count_choices(configs, data_root) if is_autotuned else 0
     total_s = num_runs * (len(times) * start_s + sum(known)) + num_choices * (2 * start_s + _CHOICE_S)
-    bound = ", if no run meets its target before" if kind.is_scored else ""
+    bound = ", if no run meets its target before" if kind.ends_early else ""
     missing = len(times) - len(known)
     unknown = f"; of {plural(missing, 'configuration')} only the start is counted" if missing else ""
     processes = plural(len(configs) * num_runs, "process", "processes")
@@ -61,8 +59,8 @@ def plan_sweep(
                 "One process of each, without its start",
                 (("Configuration", None, "given"), ("Time", "s", "modelled"), ("From", None, "given")),
                 [
-                    (point.label, estimate.run_s if estimate else None, estimate.method if estimate else None)
-                    for (point, _), estimate in zip(configs, times, strict=True)
+                    (label, estimate.run_s if estimate else None, estimate.method if estimate else None)
+                    for (label, _), estimate in zip(configs, times, strict=True)
                 ],
             ),
         ),
@@ -71,7 +69,7 @@ def plan_sweep(
 
 
 def estimate_process(
-    kind: MeasurementKind, options: Mapping[str, int], config: RunConfig, data_root: Path | None
+    kind: Kind, options: Mapping[str, int], config: RunConfig, data_root: Path | None
 ) -> TimeEstimate | None:
     """Model one process from a few steps, measured now; None for several ranks, GPUs, and data of unknown size."""
     runtime, work = config.workload.runtime, _work(kind, options, config, data_root)
@@ -82,30 +80,19 @@ def estimate_process(
     return None if sizes is None else estimate_time(config, sizes[2], work, data_dir)
 
 
-def _count_choices(configs: Sequence[tuple[Point, RunConfig]], data_root: Path | None) -> int:
+def _count_choices(configs: Sequence[tuple[str, RunConfig]], data_root: Path | None) -> int:
     """Count the shapes for which threads, and perhaps products, are timed before the first run."""
     keys = set[str]()
-    for point, config in configs:
-        data_dir = locate_dataset(config.workload.data, data_root)
-        question = None if "runtime.ranks" in point.values else to_be_timed(config, data_dir)
+    for _, config in configs:
+        question = to_be_timed(config, locate_dataset(config.workload.data, data_root))
         keys |= set() if question is None else {question.key}
     return len(keys)
 
 
-def _work(
-    kind: MeasurementKind, options: Mapping[str, int], config: RunConfig, data_root: Path | None
-) -> Work | None:
+def _work(kind: Kind, options: Mapping[str, int], config: RunConfig, data_root: Path | None) -> Work | None:
     """What one process of the kind trains and evaluates; None where that is not known."""
-    if "num_steps" in options:
-        return Work(num_steps=WARM_UP_STEPS + options["num_steps"], num_evals=0, eval_samples=0)
     sizes, _ = read_sizes(config.workload.data, locate_dataset(config.workload.data, data_root))
-    if sizes is None:
-        return None
-    train_samples, eval_samples, _ = sizes
-    if "num_samples" in options:
-        steps = -(-options["num_samples"] // config.workload.train.global_batch_size)
-        return Work(num_steps=steps, num_evals=_QUALITY_EVALUATIONS, eval_samples=eval_samples)
-    return make_schedule(config, train_samples, eval_samples).work if kind.is_scored else None
+    return kind.work(options, config, None if sizes is None else sizes[:2])
 
 
 def measure_start_s() -> float:

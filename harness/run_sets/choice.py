@@ -21,7 +21,7 @@ from typing import Any
 from msgspec.structs import replace as change
 
 from harness.config.matmul import GivenMatmul, as_choice, can_choose
-from harness.config.run_config import SERVE, RunConfig
+from harness.config.run_config import RunConfig
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
@@ -29,7 +29,6 @@ from harness.launch.trials import Trial, time_ways
 from harness.measure.choice import plainest
 from harness.run_sets.dataset import dataset_lock
 from harness.run_sets.installation import Installation
-from harness.run_sets.prepare import Prepared
 from harness.system.hardware import read_processors
 from harness.system.preflight import check_load
 from harness.system.resources import read_resources
@@ -44,6 +43,18 @@ FOLDER = "choices"
 SPIN_COUNTS = (1_000, 300_000)
 """Of GOMP_SPINCOUNT: what a busy system needs, and GNU's own default, which is faster on a quiet one."""
 _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_", "LD_PRELOAD")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """What one configuration's processes find ready: their data and their threads."""
+
+    data_dir: Path
+    num_threads: int
+    size: tuple[int, int]
+    """Global batch size and training samples."""
+    choice: ChoiceRecord | None = None
+    """How steps are computed, where that was chosen by timing."""
 
 
 class KeptChoice(Document, frozen=True, kw_only=True):
@@ -124,7 +135,7 @@ def ask(
     On several ranks and on GPUs all is as given, or as the cores allow.
     """
     runtime, implementation = config.workload.runtime, config.workload.implementation
-    if runtime.device != "cpu" or runtime.ranks != 1 or SERVE in config.tables:  # what serves makes no steps
+    if runtime.device != "cpu" or runtime.ranks != 1:
         return None
     num_cores = read_resources().num_cores
     if not can_choose(config.workload):

@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from harness.foundation.files import read_json
 from reference_models.config.sections import DataConfig
 from reference_models.data.registry import GENERATED, find_generator, locate_dataset, open_dataset
 from reference_models.process.errors import DatasetError
@@ -37,6 +39,13 @@ def ensure_dataset(
         raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data, benchmark, root)}")
     open_dataset(folder, data)
     return folder
+
+
+def dataset_record(data_dir: Path) -> dict[str, Any]:
+    """Return where the data is, and the digest that its manifest says, as run_set.json has it."""
+    manifest = data_dir / "manifest.json"
+    digest = read_json(manifest).get("dataset_sha256") if manifest.is_file() else None
+    return {"dir": str(data_dir.resolve()), "dataset_sha256": digest}
 
 
 def is_begun(folder: Path) -> bool:

@@ -13,12 +13,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_json, read_record, sync_folder, write_record
 from harness.run_sets.names import refuse_missing
+from harness.system.code import code_sha256
+from harness.system.submission import Given
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.records.run import RunRecord
@@ -100,6 +103,22 @@ class RunSet:
         stop = read_log(result).last(keys.RUN_STOP)
         reason = None if stop is None else stop.metadata.get(keys.REASON)
         _write_run(attempt, index=index, status="success" if reason is None else "not_converged", reason=reason)
+
+
+def given_fields(record: RunSetRecord) -> dict[str, Given]:
+    """Return what was given of a set's submission and system."""
+    return {field: Given(entry.value, entry.source) for field, entry in record.submission.items()}
+
+
+def describe_other_code(folder: Path, record: RunSetRecord) -> str | None:
+    """Say that the set was begun by other code than this process runs; None where it was not, or nobody knows."""
+    if record.code_sha256 in (None, code_sha256()):
+        return None
+    begun, here = (
+        f"digest {str(digest)[:12]}, dlrmbench {number}"
+        for digest, number in ((record.code_sha256, record.harness_version), (code_sha256(), version("dlrmbench")))
+    )
+    return f"{folder}: was begun by other code ({begun}) than this ({here})."
 
 
 def record_interrupted(attempt: Path, *, index: int, reason: str, exit_code: int | None) -> None:

@@ -25,7 +25,7 @@ from harness.config.catalog import parse_recorded
 from harness.foundation.errors import ExitCode, HarnessError, end_process
 from harness.launch.process import Interpreter
 from harness.measure.job import JOB_VERSION, explain_and_end
-from harness.run_sets.prepare import refuse_impossible
+from harness.measure.refusals import refuse_untrainable
 from harness.system.code import code_sha256, other_path_variables
 from harness.system.description import describe_system, system_slug
 from harness.system.software import WORKER_VARIABLES, environment
@@ -178,7 +178,7 @@ def answer(text: str) -> str:
     question = convert(json.loads(text), Question)
     benchmark = parse_benchmark(question.tables, Path(question.definition_path))
     workload = parse_recorded(benchmark)
-    refuse_impossible(workload)
+    refuse_untrainable(workload)
     given = {field: Given(**entry) for field, entry in question.submission.items()}
     return json.dumps(msgspec.to_builtins(describe_here(benchmark, workload.runtime.device, given)))
 

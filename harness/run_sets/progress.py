@@ -2,12 +2,22 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from harness.foundation.status_line import StatusLine
 from reference_models.config.sections import DataConfig
 from rules.benchmarks.loader import Quality
 from rules.records.metrics import METRICS
+
+
+class Progress(Protocol):
+    """What is shown of one repetition while it is made."""
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """Show what the process sent."""
+
+    def finish(self, text: str) -> None:
+        """Say how it ended, where there is something to say."""
 
 
 class RunProgress:
@@ -63,7 +73,7 @@ class MeasuringProgress:
         if event["event"] == "progress":
             self._line.show(f"{self._label}: {event['doing']}")
 
-    def finish(self) -> None:
+    def finish(self, text: str) -> None:
         """Leave nothing on a terminal: what was measured is said elsewhere."""
         self._line.finish()
 

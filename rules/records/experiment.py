@@ -21,7 +21,9 @@ SWEEP_FILE: Final = "sweep.json"
 PAIR_FILE: Final = "pair.json"
 GROUP_FILES: Final = (EXPERIMENT_FILE, SWEEP_FILE, PAIR_FILE)
 
-Relation = Literal["sides", "matrix"]
+Relation = Literal["one", "sides", "matrix"]
+"""What configurations are to each other: alone, which no file says; two sides, the second compared with the first;
+the points of a matrix, compared with the first and with the best."""
 
 
 class StageRecord(Record, frozen=True, kw_only=True):
@@ -53,6 +55,13 @@ class MemberRecord(Record, frozen=True, kw_only=True):
     """Why a stage whose failures are written down left nothing, by its kind."""
 
 
+class StopRecord(Record, frozen=True, kw_only=True):
+    """The rule by which a group is extended by what was measured, once all that was planned is there."""
+
+    rule: Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
+    values: dict[str, float]
+
+
 class ExperimentRecord(Document, frozen=True, kw_only=True):
     """A group of run sets that were made by one plan, with shared seeds."""
 
@@ -61,8 +70,6 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
     harness_version: str
     command: str
     relation: Relation
-    """How configurations are compared: two sides, the second with the first; or the points of a matrix, with the
-    first and with the best."""
     on_other_code: Literal["warn", "refuse"]
     """What becomes of a group that other code began."""
     base_seed: Annotated[int, Meta(ge=0, description="All configurations derive the seed of repetition i from it.")]
@@ -73,6 +80,8 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
     """Whether a law of quality over computed FLOP is fitted to all configurations."""
     source: str | None
     """The run set whose configuration the first of two sides has; None of a matrix."""
+    stop: StopRecord | None = None
+    """None where the number of repetitions was given."""
 
     @property
     def kind(self) -> str:

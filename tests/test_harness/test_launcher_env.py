@@ -3,7 +3,7 @@
 import pytest
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.launch.launcher_env import adopt_slurm, launcher_of_many, world_size
+from harness.system.launcher_env import adopt_slurm, launcher_of_many, world_size
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None:
     """Write study.json and report.html to a new folder `name` and moment below `output`; print the study."""
     from harness.foundation.files import write_record
-    from harness.run_sets.runner import unique_folder
+    from harness.run_sets.output import unique_folder
     from reports.page.figures.study import study_blocks
     from reports.page.gathered import Gathered
     from reports.page.report import write_page

@@ -1,14 +1,19 @@
 """What a profile is asked, apart from the work itself, which needs torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.config.catalog import WorkloadConfig
+from harness.measure.kinds import Job, Kind, OnEvent
+from harness.measure.refusals import refuse_unprofilable, refuse_untrainable
 from reference_models.process.world import World
 from rules.records.codec import convert
 from rules.records.profile import ProfileRecord
+from rules.records.run_set import RunSetRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,4 +32,23 @@ def _run(job: ProfileJob, world: World, on_event: OnEvent) -> ProfileRecord:
     return convert(msgspec.to_builtins(record), ProfileRecord)  # which checks the bounds of every number
 
 
-KIND = MeasurementKind(name="profile", job=ProfileJob, record=ProfileRecord, run=_run, file="profile.json")
+class ProfileKind(Kind):
+    """Where a training step's time goes, in one process."""
+
+    def check(self, workload: WorkloadConfig) -> None:
+        refuse_unprofilable(workload)
+        refuse_untrainable(workload)
+
+    def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
+        return ProfileJob(**{"num_steps": None, "trace": None, **members, **more})
+
+
+KIND = ProfileKind(
+    name="profile",
+    job=ProfileJob,
+    record=ProfileRecord,
+    run=_run,
+    file="profile.json",
+    keeper="record",
+    max_repetitions=1,
+)

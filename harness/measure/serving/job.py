@@ -5,22 +5,31 @@ measured, the virtual clock says near which rate the limit is met, and LoadGen j
 """
 
 import resource
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from harness.config.catalog import WorkloadConfig
+from harness.config.run_config import SERVE, Override, RunConfig, resolve
 from harness.config.serving import parse_serve
 from harness.foundation.files import write_record
-from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.kinds import Job, Kind, OnEvent, Option
+from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.bench import Bench, measure_beside
 from harness.measure.serving.loadgen import require_loadgen
 from harness.measure.serving.study import STUDY_FILE, make_queue_study
 from harness.system.resources import read_resources
+from reference_models.config.sections import RuntimeConfig
 from reference_models.process.world import World
+from reference_models.serving.servable import explain_emulation
 from rules.records.codec import VERSION
 from rules.records.measured.serve import CurvePoint, ServeProcess, ServeRecord
+
+if TYPE_CHECKING:
+    import torch
 
 USUAL_PROCESSES = 5
 
@@ -108,17 +117,48 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
     )
 
 
-def count_copies(job: Any) -> int:
-    """Return the processes that a job is done in."""
-    return parse_serve(job.tables.get("serve", {})).colocate
+class ServeKind(Kind):
+    """Queries per second within a latency limit: [serve] says what is asked, and a model answers untrained."""
+
+    def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
+        require_loadgen()
+        return resolve_served(benchmark, overrides, label)
+
+    def check(self, workload: WorkloadConfig) -> None:
+        refuse_unservable(workload)
+
+    def remarks(self, config: RunConfig) -> list[str]:
+        emulated = explain_emulation(config.workload.runtime)
+        return [] if emulated is None else [f"warning: {emulated}"]
+
+    def num_processes(self, config: RunConfig) -> int:
+        return config.serve.colocate
+
+    def num_ranks(self, job: Job) -> int:
+        return parse_serve(job.tables.get(SERVE, {})).colocate
+
+    def rank_device(self, runtime: RuntimeConfig, num_ranks: int) -> "torch.device":
+        """Return the CPU: copies share a device, and exchange nothing but what they found."""
+        import torch
+
+        return torch.device("cpu")
 
 
-KIND = MeasurementKind(
+def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
+    """Resolve a benchmark with its [serve]. Raises ConfigError or DefinitionError."""
+    return resolve(benchmark, overrides, label, derived_suffix="_serve", has_serve=True)
+
+
+KIND = ServeKind(
     name="serve",
     job=ServeJob,
     record=ServeRecord,
     run=serve_queries,
-    usual_processes=USUAL_PROCESSES,
-    is_served=True,
-    num_ranks=count_copies,
+    usual_repetitions=USUAL_PROCESSES,
+    takes=frozenset({"weights"}),
+    is_autotuned=False,
+    option=Option(
+        verbs=("sweep",),
+        help="Find the queries/s within the latency limit in 5 processes instead, as 'serve' does; any key may vary.",
+    ),
 )

@@ -12,30 +12,25 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.config.run_config import RunConfig
+from harness.experiment.create import create_set
+from harness.experiment.executors import job_members
+from harness.experiment.expand import Experiment
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError, exit_code_of, message_of
 from harness.foundation.files import read_record
 from harness.launch.consistency import agree, refuse_difference
 from harness.launch.heartbeat import Heartbeat
-from harness.launch.launcher_env import adopt_slurm
 from harness.launch.rank import COLLECTIVE_TIMEOUT_S
 from harness.measure.job import measure, write_job
 from harness.measure.training import KIND, TrainingJob
-from harness.run_sets.folder import RunSet, locked, open_run_set, record_interrupted
-from harness.run_sets.prepare import Prepared
+from harness.run_sets.folder import RunSet, describe_other_code, locked, open_run_set, record_interrupted
+from harness.run_sets.keepers import Keeper, explain_lost_weights, find_keeper, lost_code
 from harness.run_sets.progress import RunProgress
-from harness.run_sets.runner import (
-    RunRequest,
-    describe_other_code,
-    explain_lost_weights,
-    lost_code,
-    make_training_job,
-    start_set,
-)
 from harness.system.code import describe_code
+from harness.system.launcher_env import adopt_slurm
 from reference_models.distributed.process_group import ProcessGroup, join
 from reference_models.distributed.rendezvous import rendezvous
 from reference_models.training.devices import local_device
@@ -43,10 +38,16 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 
-def run_in_world(config: RunConfig, prepared: Prepared, request: RunRequest, index: int) -> str:
-    """Be one rank of run `index` of the set `request.output`; return how it ended on rank 0, nothing elsewhere."""
-    if index >= request.num_runs:
-        raise HarnessError(f"--run-index is {index}, but the set has {request.num_runs} runs, counted from 0.")
+def run_in_world(experiment: Experiment) -> str:
+    """Be one rank of the run of a prepared experiment, whose set is the output itself.
+
+    Returns how it ended on rank 0, nothing elsewhere.
+    """
+    request, (configuration,) = experiment.request, experiment.configurations
+    index, config, prepared = request.run_index, configuration.config, configuration.prepared
+    assert index is not None and prepared is not None
+    if index >= experiment.repetitions:
+        raise HarnessError(f"--run-index is {index}, but the set has {experiment.repetitions} runs, counted from 0.")
     adopt_slurm(os.environ)
     describe_code()
     runtime, folder = config.workload.runtime, request.output
@@ -54,20 +55,22 @@ def run_in_world(config: RunConfig, prepared: Prepared, request: RunRequest, ind
     meeting = rendezvous(num_ranks=runtime.ranks, on_waiting=_report_waiting)
     with ExitStack() as held, Heartbeat(meeting) as heartbeat:  # the set is locked until the reason is on record
         world = join(meeting, device, COLLECTIVE_TIMEOUT_S)
-        refuse_difference(world, _asked(config, request, index))
-        begun = _begin(config, prepared, request, index, held) if world.rank == 0 else None
+        refuse_difference(world, _asked(experiment))
+        begun = _begin(experiment, index, held) if world.rank == 0 else None
         if isinstance(begun, BegunRun):
             heartbeat.on_end = begun.record
         shared: Any = world.broadcast(asdict(begun.job) if isinstance(begun, BegunRun) else begun)
         if isinstance(shared, HarnessError):
             raise RefusedByAllError(str(shared), shared.exit_code)
         summary = (
-            shared if isinstance(shared, str) else _train(world, TrainingJob(**shared), prepared, quiet=request.quiet)
+            shared
+            if isinstance(shared, str)
+            else _train(world, TrainingJob(**shared), prepared.data_dir, quiet=request.quiet)
         )
         world.barrier()
         ended = None
         if isinstance(begun, BegunRun):
-            begun.run_set.recover(index)
+            begun.keeper.recover(index)
             ended = read_record(Path(begun.job.folder) / "run.json", RunRecord)
             summary = f"run {index}: {summary}, in {folder}. After the last run: dlrmbench resume {folder}"
     world.leave()
@@ -80,9 +83,9 @@ def _report_waiting(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _train(world: ProcessGroup, job: TrainingJob, prepared: Prepared, *, quiet: bool) -> str:
+def _train(world: ProcessGroup, job: TrainingJob, data_dir: Path, *, quiet: bool) -> str:
     """Do the run itself; return its status on rank 0. The dataset is where this rank's machine has it."""
-    job = replace(job, data_dir=str(prepared.data_dir.resolve()))
+    job = replace(job, data_dir=str(data_dir.resolve()))
     benchmark, workload = job.parse()
     agree(world, job, workload)
     progress = RunProgress(f"run {job.run_index}", benchmark.quality, quiet=quiet)
@@ -111,13 +114,14 @@ def _quiet_libraries() -> Iterator[None]:
         tracing.setLevel(level)
 
 
-def _asked(config: RunConfig, request: RunRequest, index: int) -> dict[str, Any]:
+def _asked(experiment: Experiment) -> dict[str, Any]:
     """Collect what the command line asks for, which must be the same on all ranks."""
+    request, config = experiment.request, experiment.configurations[0].config
     return {
-        "--run-index": index,
+        "--run-index": request.run_index,
         "--output": str(request.output),
-        "--runs": request.num_runs,
-        "--seed": request.base_seed,
+        "--runs": experiment.repetitions,
+        "--seed": request.seed,
         "--name": config.label,
         "--division": request.division,
         "--timeout": request.timeout_s,
@@ -131,46 +135,47 @@ class BegunRun:
     """A run that is about to begin, as rank 0 keeps it; the other ranks get its job."""
 
     run_set: RunSet
+    keeper: Keeper
     job: TrainingJob
 
     def record(self, reason: str, exit_code: int) -> None:
         """Keep why the attempt was interrupted, unless its log was finished before."""
         attempt, index = Path(self.job.folder), self.job.run_index
-        if not ((attempt / "log.txt").exists() and self.run_set.recover(index)):
+        if not ((attempt / "log.txt").exists() and self.keeper.recover(index)):
             record_interrupted(attempt, index=index, reason=reason, exit_code=exit_code)
 
 
-def _begin(
-    config: RunConfig, prepared: Prepared, request: RunRequest, index: int, held: ExitStack
-) -> BegunRun | str | HarnessError:
+def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | str | HarnessError:
     """Prepare the run to begin; return a summary when there is nothing to do, or why it cannot begin."""
-    folder = request.output
+    (configuration,), folder = experiment.configurations, experiment.request.output
     try:
         if not (folder / "extra").exists():
-            start_set(config, prepared, replace(request, output=folder.parent, name=folder.name))
+            create_set(experiment, configuration, folder.parent, folder.name, datetime.now(UTC))
         run_set, record = open_run_set(folder)
         held.enter_context(locked(run_set))
-        _refuse_other(record, config, request)
+        _refuse_other(record, experiment)
         if other := describe_other_code(folder, record):
             raise HarnessError(f"{other} Start every run of a set with the same code, or give another -o.")
-        if run_set.recover(index):
+        keeper = find_keeper(KIND, run_set, record)
+        if keeper.recover(index):
             return f"run {index} is there already, in {folder}."
-        job = make_training_job(run_set, record, index, run_set.new_attempt(index))
+        job = KIND.make_job(record, index, job_members(run_set, record, index, keeper.open(index)), {})
         write_job(KIND, job)
-        return BegunRun(run_set=run_set, job=job)
+        return BegunRun(run_set=run_set, keeper=keeper, job=job)
     except HarnessError as error:
         return error
     except OSError as error:
         return HarnessError(message_of(error), exit_code_of(error) or ExitCode.INPUT)
 
 
-def _refuse_other(record: RunSetRecord, config: RunConfig, request: RunRequest) -> None:
+def _refuse_other(record: RunSetRecord, experiment: Experiment) -> None:
     """Refuse a run of another configuration, or of another number of runs, than its set began with."""
+    request, config = experiment.request, experiment.configurations[0].config
     begun = {key: entry.value for key, entry in record.config.items()}
     begun |= {"--runs": record.num_runs, "--seed": record.base_seed}
     asked = {key: entry["value"] for key, entry in config.values().items()}
-    asked |= {"--runs": request.num_runs}
-    asked |= {"--seed": record.base_seed if request.base_seed is None else request.base_seed}
+    asked |= {"--runs": experiment.repetitions}
+    asked |= {"--seed": record.base_seed if request.seed is None else request.seed}
     for key in sorted(begun.keys() | asked.keys(), key=lambda key: (key.startswith("--"), key)):
         if begun.get(key) != asked.get(key):
             of = " " if key.startswith("--") else " = "

@@ -1,19 +1,22 @@
-"""After the last run, for `run`, `resume` and `sweep`: judge the set, score it, write its page; its exit code."""
+"""After the last repetition: judge and score what has logs, compare sides, write the pages; and the exit code."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.experiment.store import parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.kinds import find_kind
 from reports.comparison.comparison import compare_sides
 from reports.comparison.records import Comparison
+from reports.comparison.sweep import SweepFacts
 from reports.facts.facts import SetFacts
 from reports.facts.measured_sets import MeasuredSet, measured_side, read_measured
 from reports.facts.sides import side_of
 from reports.page.gathered import Gathered, gather_everything
 from reports.page.report import write_page
 from rules.logs.text import printable
-from rules.records.pair import SIDES, PairRecord
+from rules.records.experiment import ExperimentRecord
 
 _WORST_FIRST = (
     ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.INPUT, ExitCode.RESOURCES, ExitCode.TIMEOUT,
@@ -22,8 +25,8 @@ _WORST_FIRST = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FinishedPair:
-    """A pair that was just completed: its two sides, either sets of runs or measurements, and new against base."""
+class FinishedSides:
+    """Two sides that were just completed: either sets of runs or measurements, and the second against the first."""
 
     folder: Path
     page: Path
@@ -65,20 +68,21 @@ def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
     return next((code for code in _WORST_FIRST if code in found), max(found, default=ExitCode.DONE))
 
 
-def finish_pair(folder: Path, pair: PairRecord) -> FinishedPair:
-    """Judge and score both sides, once, compare them, and write the page of each and of the pair."""
+def finish_sides(folder: Path) -> FinishedSides:
+    """Judge and score both sides, once, compare them, and write the page of each and of both."""
+    kind, sides = find_kind(read(folder).kind), list(parts_of(folder).values())
     gathered = gather_everything([folder])
     page = write_page(gathered, folder)
-    if pair.kind == "training":
-        base, new = (_only(gathered, folder / side) for side in SIDES)
+    if kind.keeper == "logs":
+        base, new = (_only(gathered, side) for side in sides)
         for facts in (base, new):
             assert facts.result_set.root is not None
             write_page(Gathered(sets=(replace(facts, index=0),)), facts.result_set.root)
         compared = compare_sides(side_of(base), [side_of(new)])
-        return FinishedPair(folder=folder, page=page, comparisons=compared, sets=(base, new))
-    measured = tuple(read_measured(folder / side, pair.kind) for side in SIDES)
+        return FinishedSides(folder=folder, page=page, comparisons=compared, sets=(base, new))
+    measured = tuple(read_measured(side, kind.name) for side in sides)
     compared = compare_sides(measured_side(measured[0]), [measured_side(measured[1])])
-    return FinishedPair(folder=folder, page=page, comparisons=compared, measured=measured)
+    return FinishedSides(folder=folder, page=page, comparisons=compared, measured=measured)
 
 
 def _only(gathered: Gathered, folder: Path) -> SetFacts:
@@ -89,6 +93,25 @@ def _only(gathered: Gathered, folder: Path) -> SetFacts:
     return found[0]
 
 
-def exit_code_of_pair(finished: FinishedPair) -> ExitCode:
+def exit_code_of_sides(finished: FinishedSides) -> ExitCode:
     """Return the worse of both sides' codes, as `exit_code_of_set` has them."""
     return worst_of(exit_code_of_set(facts) for facts in finished.sets)
+
+
+def write_pages(folder: Path) -> None:
+    """Write what a complete experiment is shown on: the page of a set with logs, of both sides, of a matrix."""
+    record = read(folder)
+    if record.relation == "sides":
+        finish_sides(folder)
+    elif record.relation == "matrix":
+        write_folder_page(folder)
+    elif find_kind(record.kind).keeper == "logs":
+        finish_set(folder)
+
+
+def exit_code_of_matrix(record: ExperimentRecord, facts: SweepFacts) -> ExitCode:
+    """Find the worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
+    codes = [ExitCode(entry.failure.exit_code) for entry in record.configurations if entry.failure is not None]
+    codes += [exit_code_of_set(row.facts) for row in facts.rows if row.facts is not None]
+    codes += [ExitCode.INCONCLUSIVE] if facts.law is not None and facts.law.fitted is None else []
+    return worst_of(codes)

@@ -1,0 +1,266 @@
+"""Start an experiment, or go on with one; say what happens, and show what came of it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.shared.options import warn_of_system
+from harness.cli.shared.output import show, show_json
+from harness.foundation.errors import ExitCode, HarnessError
+
+if TYPE_CHECKING:
+    from harness.experiment.executors import Granted
+    from harness.experiment.expand import Experiment
+    from harness.experiment.loop import Progress
+    from harness.experiment.request import Request
+    from harness.run_sets.keepers import Outcome
+    from rules.records.experiment import ExperimentRecord
+
+
+def expand_request(request: "Request") -> "Experiment":
+    """Resolve a request; what does not go together on a command line is a usage error."""
+    from harness.experiment.expand import RequestError, expand
+
+    try:
+        return expand(request)
+    except RequestError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def start_and_show(request: "Request", *, form: str) -> None:
+    """Make a new experiment, complete it and show what came of it; exits with its code."""
+    from harness.experiment.create import create
+    from harness.experiment.executors import Granted
+    from harness.experiment.launched import run_in_world
+    from harness.experiment.prepare import prepare
+
+    experiment = prepare(expand_request(request))
+    if request.run_index is not None:
+        click.get_current_context().find_root().obj["is_rank"] = True
+        if summary := run_in_world(experiment):
+            click.echo(summary, err=form == "json")
+        return
+    folder = create(experiment)
+    if not request.quiet:
+        _announce(experiment, folder)
+    complete_and_show(folder, Granted(python=request.python), form=form, quiet=request.quiet)
+
+
+def _announce(experiment: "Experiment", folder: Path) -> None:
+    """Say on standard error what is about to be made, and what disturbs it."""
+    from harness.experiment.store import parts_of
+    from harness.run_sets.folder import open_run_set
+
+    for part in list(parts_of(folder).values())[:1]:  # all were checked within seconds
+        warn_of_system(open_run_set(part)[1].preflight)
+    if experiment.relation == "one":
+        for text in experiment.kind.remarks(experiment.configurations[0].config):
+            click.echo(text, err=True)
+    if experiment.relation == "matrix":
+        click.echo(_describe_matrix(experiment, folder), err=True)
+    elif experiment.relation == "one" and experiment.kind.keeper == "logs":
+        click.echo(_describe_set(experiment, folder), err=True)
+
+
+def _describe_matrix(experiment: "Experiment", folder: Path) -> str:
+    from reports.statistics.intervals import MIN_RUNS
+    from reports.text.formatting import plural
+
+    num_runs = experiment.repetitions
+    few = "" if num_runs >= MIN_RUNS else f" (fewer than {MIN_RUNS}: no verdicts)"
+    return (
+        f"{plural(len(experiment.configurations), 'configuration')}, {plural(num_runs, 'run')} each{few}, in {folder}"
+    )
+
+
+def _describe_set(experiment: "Experiment", folder: Path) -> str:
+    from reports.text.formatting import plural
+
+    (configuration,), until = experiment.configurations, experiment.until
+    config, prepared = configuration.config, configuration.prepared
+    assert prepared is not None
+    runs = experiment.repetitions
+    asked = plural(runs, "run") if until is None else f"{runs} to {until.max_runs} runs"
+    threads, problem, runtime = plural(prepared.num_threads, "thread"), config.benchmark, config.workload.runtime
+    return (
+        f"{problem.name}: {asked} to {problem.metric.label} {problem.quality.target:g} on {runtime.device}, "
+        f"{threads if runtime.ranks == 1 else f'{runtime.ranks} ranks of {threads}'}, in {folder}"
+    )
+
+
+def complete_and_show(
+    folder: Path, granted: "Granted", *, num_runs: int | None = None, form: str = "table", quiet: bool
+) -> None:
+    """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code."""
+    from harness.experiment.loop import Watcher, complete
+    from harness.experiment.store import read
+    from harness.measure.kinds import find_kind
+    from harness.run_sets.commands import resume_command
+
+    record = read(folder)
+    keeper = find_kind(record.kind).keeper
+    if not quiet:
+        _say_kept(folder, record)
+    watcher = (
+        Watcher(on_step=_say_step, on_done=_say_measured, on_growth=_say_growth, quiet=False)
+        if not quiet
+        else Watcher(quiet=True)
+    )
+    try:
+        record = complete(folder, granted, num_runs=num_runs, watcher=watcher)
+    except BaseException as error:
+        if not isinstance(error, HarnessError):
+            what, whole = _NAMES[record.relation, keeper]
+            command = resume_command(folder, record.python)
+            click.echo(f"Finished {what} are kept. Complete the {whole} with: {command}", err=True)
+        raise
+    code = _VIEWS[record.relation, keeper](folder, record, form)
+    click.get_current_context().exit(int(code))
+
+
+_NAMES = {
+    ("one", "logs"): ("runs", "set"),
+    ("one", "records"): ("processes", "measurement"),
+    ("sides", "logs"): ("runs", "pair"),
+    ("sides", "records"): ("runs", "pair"),
+    ("matrix", "logs"): ("runs", "sweep"),
+    ("matrix", "records"): ("runs", "sweep"),
+    ("one", "record"): ("processes", "measurement"),
+}
+"""What repetitions and the whole are called, by how configurations belong together and how repetitions are kept."""
+
+
+def _say_kept(folder: Path, record: "ExperimentRecord") -> None:
+    """Say how many processes of a measurement alone had measured before."""
+    from harness.measure.kinds import find_kind
+    from harness.run_sets.folder import open_run_set
+    from harness.run_sets.keepers import find_keeper
+
+    kind = find_kind(record.kind)
+    if record.relation != "one" or kind.keeper != "records":
+        return
+    keeper = find_keeper(kind, *open_run_set(folder))
+    if kept := sum(keeper.is_done(index) for index in range(record.num_runs)):
+        click.echo(f"{kept} of {record.num_runs} processes had measured before and are kept", err=True)
+
+
+def _say_step(progress: "Progress") -> None:
+    """Say whose run is next, and how long all that is left may take."""
+    from reports.text.formatting import rough_duration
+
+    of = f"[{progress.number}/{progress.total}]"
+    run = "" if progress.run_index is None else f", run {progress.run_index + 1}"
+    left = "" if progress.left_s is None else f", about {rough_duration(progress.left_s)} left"
+    click.echo(f"{of} {progress.label}{run}{left}", err=True)
+
+
+def _say_measured(index: int, outcome: "Outcome") -> None:
+    """Say what a process found, where progress has no words for it."""
+    from reports.page.sections.measured import in_unit
+    from rules.records.measure import Measurement
+
+    measured = outcome.record
+    if outcome.words or not isinstance(measured, Measurement):
+        return
+    value = getattr(measured.repetitions()[0], measured.measure.value)
+    name, text = measured.measure.name, in_unit(value, measured.measure.unit)
+    click.echo(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}", err=True)
+
+
+def _say_growth(num_runs: int) -> None:
+    click.echo(f"not precise enough yet: run {num_runs} is added", err=True)
+
+
+def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
+    """Judge, score and report a set of runs."""
+    from harness.experiment.finish import exit_code_of_set, finish_set
+    from harness.run_sets.folder import open_run_set
+    from reports.views.score import finished_blocks, finished_document
+
+    facts, page = finish_set(folder)
+    system = open_run_set(folder)[0].system
+    if form == "json":
+        show_json(finished_document(facts, system, folder, page))
+    else:
+        show(finished_blocks(facts, system, folder, page))
+    return exit_code_of_set(facts)
+
+
+def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
+    """Say what all processes of a measurement found."""
+    from reports.facts.measured_sets import read_measured
+    from reports.views.measurement import measured_blocks, measurement_document
+    from rules.errors import InputError
+
+    path = folder / "extra" / f"{record.kind}.json"
+    try:
+        measured = read_measured(folder, record.kind)
+    except InputError as error:
+        raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
+    if form == "json":
+        show_json(measurement_document(measured, record.options, path))
+    else:
+        show(measured_blocks(measured, record.options, path))
+    return ExitCode.DONE
+
+
+def _show_sides(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
+    """Compare two sides and report them."""
+    from harness.experiment.finish import exit_code_of_sides, finish_sides
+    from reports.views.pair import pair_blocks, pair_document
+
+    done = finish_sides(folder)
+    if form == "json":
+        show_json(pair_document(done.sets, done.measured, done.comparisons, folder, done.page))
+    else:
+        show(pair_blocks(done.sets, done.measured, done.comparisons, done.page))
+        click.echo(f"results  {folder}")
+        click.echo(f"report   {done.page}")
+    return exit_code_of_sides(done)
+
+
+def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
+    """Show all configurations of a sweep in one table, and report them."""
+    from harness.experiment.finish import exit_code_of_matrix, write_folder_page
+    from reports.comparison.sweep import read_sweep_facts
+    from reports.page.sections.law import law_record
+    from reports.page.sections.sweep import rows_as_records
+    from reports.render.csv import render_csv
+    from reports.views.measurement import sweep_blocks
+
+    facts = read_sweep_facts(folder)
+    rows = rows_as_records(facts)
+    if form == "json":
+        document: dict[str, Any] = {
+            "schema_version": 1,
+            "name": facts.name,
+            "mode": facts.mode,
+            "configurations": rows,
+            "closing": facts.closing,
+            **law_record(facts.law),
+        }
+        show_json(document)
+    elif form == "csv":
+        click.echo(render_csv(list(rows[0]), [row.values() for row in rows]), nl=False)
+    else:
+        show(sweep_blocks(facts), form)
+    page = write_folder_page(folder)
+    if form == "table":
+        click.echo(f"results  {folder}")
+        click.echo(f"report   {page}")
+    else:
+        click.echo(f"report: {page}", err=True)
+    return exit_code_of_matrix(record, facts)
+
+
+_VIEWS: Mapping[tuple[str, str], Callable[[Path, "ExperimentRecord", str], ExitCode]] = {
+    ("one", "logs"): _show_set,
+    ("one", "records"): _show_measurement,
+    ("sides", "logs"): _show_sides,
+    ("sides", "records"): _show_sides,
+    ("matrix", "logs"): _show_matrix,
+    ("matrix", "records"): _show_matrix,
+}
+"""What shows a complete experiment, by how configurations belong together and how repetitions are kept."""

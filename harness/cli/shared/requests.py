@@ -1,0 +1,85 @@
+"""The options that a request has, for the verbs that make one, and the request that they make."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+
+from harness.cli.compare import fraction
+from harness.cli.shared.options import Configured, ResultPath, collect_overrides, output_option
+from harness.experiment.request import Request, flags_of, option_of
+from harness.measure.kinds import kinds_asked_by
+
+F = TypeVar("F", bound=Callable[..., Any])
+KINDS = "kinds"
+"""Stands for the options of all kinds of measurement that a verb has."""
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "count": {"type": click.IntRange(min=1)},
+    "index": {"type": click.IntRange(min=0)},
+    "seconds": {"type": click.FloatRange(min=0, min_open=True)},
+    "fraction": {"type": fraction},
+    "path": {"type": click.Path(path_type=Path)},
+    "set": {"type": ResultPath()},
+    "text": {},
+    "texts": {"multiple": True, "required": True},
+    "flag": {"is_flag": True},
+}
+
+
+def request_options(verb: str, *members: str) -> Callable[[F], F]:
+    """Add the options of the members of a request, in this order, as the verb asks for them."""
+
+    def add(command: F) -> F:
+        for member in reversed(members):
+            for option in reversed(_options(verb, member)):
+                command = option(command)
+        return command
+
+    return add
+
+
+def _options(verb: str, member: str) -> list[Callable[[F], F]]:
+    if member == KINDS:
+        return [
+            _kind_option(kind.name, option.member, option.unit, option.help) for kind, option in kinds_asked_by(verb)
+        ]
+    option = option_of(member)
+    assert option is not None
+    text = option.help if isinstance(option.help, str) else option.help[verb]
+    if member == "output":
+        return [output_option(text)]
+    more: dict[str, Any] = {} if option.unit is None else {"metavar": option.unit}
+    return [click.option(*flags_of(verb, member), member, help=text, **_TYPES[option.type], **more)]
+
+
+def _kind_option(name: str, member: str | None, unit: str, text: str) -> Callable[[F], F]:
+    if member is None:
+        return click.option(f"--{name}", f"kind_{name}", is_flag=True, default=None, help=text)
+    return click.option(f"--{name}", f"kind_{name}", type=click.IntRange(min=1), metavar=unit, help=text)
+
+
+def read_request(verb: str, benchmark: str, given: Mapping[str, Any], **more: Any) -> Request:
+    """Make the request that a command line makes of its options; `more` is what it makes of others."""
+    source = click.get_current_context().get_parameter_source("benchmark")
+    members = {name: value for name, value in given.items() if name in Request.__dataclass_fields__}
+    kinds = {
+        name.removeprefix("kind_"): None if value is True else value
+        for name, value in given.items()
+        if name.startswith("kind_") and value is not None and value is not False
+    }
+    overrides = [*collect_overrides(cast(Configured, given)), *more.pop("overrides", ())]
+    return Request(
+        **{
+            **members,
+            "verb": verb,
+            "benchmark": None if source is ParameterSource.DEFAULT else benchmark,
+            "kinds": kinds,
+            "data": given["data_root"],
+            "overrides": overrides,
+            "typed": ["dlrmbench", *sys.argv[1:]],
+            **more,
+        }
+    )

@@ -1,0 +1,90 @@
+"""A profile beside the runs of a set: one more record in it, of the configuration that its runs have."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.config.run_config import RunConfig
+from harness.experiment.create import create
+from harness.experiment.executors import Repetition, WorkerExecutor
+from harness.experiment.expand import expand
+from harness.experiment.loop import perform
+from harness.experiment.prepare import prepare, prepare_data
+from harness.experiment.request import Request
+from harness.foundation.errors import HarnessError
+from harness.measure.profile.job import KIND
+from harness.run_sets.commands import resume_command
+from harness.run_sets.folder import RUN_SET_FILE, locked, open_run_set
+from harness.run_sets.keepers import OnlyRecordKeeper
+from harness.run_sets.output import refuse_output
+from rules.records.run_set import RunSetRecord
+
+
+def open_or_create(request: Request) -> Path:
+    """Return the run set that the output is, where it is one of the same configuration; else a new one below it.
+
+    A new one is autotuned; the other one has been. Raises HarnessError, before anything is written, where the kind
+    cannot be measured.
+    """
+    experiment = expand(request)
+    (configuration,) = experiment.configurations
+    if not (request.output / "extra" / RUN_SET_FILE).is_file():
+        return create(prepare(experiment))
+    refuse_output(request.output)
+    prepared = prepare_data(experiment.kind, configuration.config, request.data, quiet=request.quiet)
+    _, record = open_run_set(request.output)
+    refuse_other_configuration(request.output, configuration.config, prepared.num_threads, record)
+    return request.output
+
+
+def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, record: RunSetRecord) -> None:
+    """Refuse (HarnessError, exit 2) a profile of something else than what the runs beside it did."""
+    here = {key: entry["value"] for key, entry in config.values().items() if key != "runtime.threads"}
+    there = {key: entry.value for key, entry in record.config.items() if key != "runtime.threads"}
+    other = sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key))
+    if record.num_threads != num_threads and (record.choice is None or config.workload.runtime.threads is not None):
+        other.append("runtime.threads")
+    if other:
+        raise HarnessError(
+            f"{folder}: is a run set of another configuration ({', '.join(other[:5])} differ). Give the same "
+            "values, or the folder above it for a set of its own."
+        )
+
+
+def attach_profile(
+    folder: Path, *, num_steps: int | None, trace: Path | None, on_progress: Callable[[str], None]
+) -> Path:
+    """Profile the configuration of the set in `folder` in a fresh process; returns extra/profile.json.
+
+    Raises HarnessError.
+    """
+    options: Mapping[str, Any] = {"num_steps": num_steps, "trace": None if trace is None else str(trace.absolute())}
+    run_set, _ = open_run_set(folder)
+    with locked(run_set):
+        record = open_run_set(folder)[1]
+        keeper = OnlyRecordKeeper(run_set, record, KIND)
+        repetition = Repetition(
+            kind=KIND,
+            keeper=keeper,
+            run_set=run_set,
+            record=record,
+            index=0,
+            more=options,
+            resume=resume_command(folder),
+        )
+        perform(repetition, WorkerExecutor(), _Saying(on_progress))
+    return keeper.path
+
+
+class _Saying:
+    """Hands on what a process says that it is doing."""
+
+    def __init__(self, on_progress: Callable[[str], None]) -> None:
+        self._on_progress = on_progress
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "progress":
+            self._on_progress(str(event.get("doing")))
+
+    def finish(self, text: str) -> None:
+        """Say nothing: the record says all."""

@@ -1,0 +1,216 @@
+"""The folder of a new experiment: a run set for each configuration, and, of several, experiment.json beside them."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli_w
+from msgspec import structs
+
+from harness.config.run_config import RunConfig, default_division
+from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
+from harness.experiment.expand import Configuration, Experiment
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import write_record, write_text
+from harness.run_sets.dataset import dataset_record
+from harness.run_sets.folder import RunSet, create_run_set
+from harness.run_sets.installation import describe_here
+from harness.run_sets.names import link_latest
+from harness.run_sets.output import unique_folder
+from harness.system.description import SystemDescription, write_system_json
+from harness.system.preflight import run_checks
+from harness.system.resources import free_disk_bytes
+from harness.system.software import spin_variables
+from harness.system.submission import Given
+from reference_models.costs import FLOAT_BYTES
+from reference_models.data.registry import open_dataset
+from reports.text.formatting import num_bytes, plural
+from rules.records.codec import VERSION, convert
+from rules.records.experiment import (
+    EXPERIMENT_FILE,
+    PROFILE_STAGE,
+    ExperimentRecord,
+    MemberRecord,
+    StageRecord,
+)
+from rules.records.run_set import ChoiceRecord, RunSetRecord
+from rules.records.sweep import AxisRecord
+
+_PREFIXES = {"sides": "beside", "matrix": "sweep"}
+"""What the folder of a group is called, before its name and moment."""
+
+
+def create(experiment: Experiment) -> Path:
+    """Make the folder of a prepared experiment, of which `latest` beside it is then a link; returns the folder.
+
+    The file that says what it is comes last, so that a folder with it is whole. Raises HarnessError (exit 9) where
+    kept weights would not fit on the disk.
+    """
+    folder = _create_alone(experiment) if experiment.relation == "one" else _create_group(experiment)
+    link_latest(folder)
+    return folder
+
+
+def _create_alone(experiment: Experiment) -> Path:
+    (configuration,) = experiment.configurations
+    benchmark, config = configuration.config.benchmark, configuration.config
+    _refuse_small_disk(experiment)
+    created = datetime.now(UTC)
+    name = f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
+    return create_set(experiment, configuration, experiment.request.output, name, created).folder
+
+
+def _create_group(experiment: Experiment) -> Path:
+    request, first = experiment.request, experiment.configurations[0].config
+    _refuse_small_disk(experiment)
+    created = datetime.now(UTC)
+    label = request.name if experiment.relation == "sides" else first.label
+    name = f"{_PREFIXES[experiment.relation]}-{label or first.benchmark.name}-{created:%Y%m%dT%H%M%SZ}"
+    folder = unique_folder(request.output, name)
+    folder.mkdir(parents=True)
+    base_seed = draw_base_seed() if request.seed is None else request.seed
+    members = []
+    for each in experiment.configurations:
+        made = (
+            None if each.prepared is None else create_set(experiment, each, folder, each.folder, created, base_seed)
+        )
+        members.append(
+            MemberRecord(
+                label=each.label,
+                values=dict(each.values),
+                folder=None if made is None else made.folder.name,
+                python=None if each.installation is None else each.installation.python,
+                failure=each.failure,
+                notes={},
+            )
+        )
+    record = ExperimentRecord(
+        name=folder.name,
+        created_utc=created.isoformat(timespec="seconds"),
+        harness_version=version("dlrmbench"),
+        command=shlex.join(request.command()),
+        relation=experiment.relation,
+        on_other_code="refuse" if experiment.relation == "sides" else "warn",
+        base_seed=base_seed,
+        stages=_stages(experiment),
+        axes=tuple(AxisRecord(key=axis.key, values=axis.texts) for axis in experiment.axes),
+        configurations=tuple(members),
+        with_fit=request.with_fit,
+        source=None if request.beside is None else str(request.beside.absolute()),
+        stop=request.stop,
+    )
+    write_record(folder / EXPERIMENT_FILE, record)
+    return folder
+
+
+def _stages(experiment: Experiment) -> tuple[StageRecord, ...]:
+    first = StageRecord(
+        kind=experiment.kind.name,
+        options=dict(experiment.options),
+        repetitions=experiment.repetitions,
+        order=experiment.request.order,
+        on_failure="leave_out" if experiment.relation == "matrix" else "stop",
+    )
+    return (first, PROFILE_STAGE) if experiment.request.with_profile else (first,)
+
+
+def create_set(
+    experiment: Experiment,
+    configuration: Configuration,
+    output: Path,
+    name: str,
+    created: datetime,
+    base_seed: int | None = None,
+) -> RunSet:
+    """Create the folder of a run set below `output`, with all that its repetitions need."""
+    request, config, prepared = experiment.request, configuration.config, configuration.prepared
+    assert prepared is not None
+    benchmark = config.benchmark
+    division = experiment.division or default_division(benchmark)
+    given = {
+        **config.submission,
+        "division": Given(division, "option --division" if experiment.division else "benchmark"),
+    }
+    installation = configuration.installation
+    if installation is None:
+        about = describe_here(benchmark, config.workload.runtime.device, given)
+    else:
+        about = installation.about
+    if base_seed is None:
+        base_seed = draw_base_seed() if request.seed is None else request.seed
+    num_runs = experiment.repetitions
+    content = {
+        "schema_version": VERSION,
+        "name": name,
+        "created_utc": created.isoformat(timespec="seconds"),
+        "harness_version": about.harness_version,
+        "command": shlex.join(request.command()),
+        "benchmark": {
+            "name": benchmark.name,
+            "version": benchmark.version,
+            "status": benchmark.status,
+            "definition_sha256": benchmark.definition_sha256,
+        },
+        "config": config.values(),
+        "num_runs": num_runs,
+        "base_seed": base_seed,
+        "seeds": derive_seeds(base_seed, num_runs, reserved_seeds(benchmark.name)),
+        "division": division,
+        "timeout_s": experiment.timeout_s,
+        "kind": experiment.kind.name,
+        "options": dict(experiment.options),
+        "num_threads": prepared.num_threads,
+        "choice": None if prepared.choice is None else msgspec.to_builtins(prepared.choice),
+        "dataset": dataset_record(prepared.data_dir),
+        "submission": {field: asdict(entry) for field, entry in given.items()},
+        "system": structs.asdict(about.system),
+        "environment": _with_spinning(about.environment, prepared.choice),
+        "code_sha256": about.code_sha256,
+        "until": None if experiment.until is None else structs.asdict(experiment.until),
+        "keep_weights": request.keep_weights,
+        "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, output)],
+    }
+    run_set = create_run_set(unique_folder(output, name), convert(content, RunSetRecord))
+    system = SystemDescription(fields=about.system.fields, provenance=about.system.provenance)
+    write_system_json(run_set.folder / "systems", system, name=about.system.name)
+    write_text(run_set.definition, tomli_w.dumps(dict(config.tables)))
+    return run_set
+
+
+def _with_spinning(environment: Mapping[str, Any], choice: ChoiceRecord | None) -> dict[str, Any]:
+    """Return a set's environment with the variables that its choice gives to its runs."""
+    variables = environment.get("variables")
+    if choice is None or not isinstance(variables, Mapping):
+        return dict(environment)
+    return {**environment, "variables": {**variables, **spin_variables(choice.spin_count)}}
+
+
+def _refuse_small_disk(experiment: Experiment) -> None:
+    """Raise HarnessError (exit 9) where the weights of all runs do not fit beside what the disk holds."""
+    request = experiment.request
+    if not request.keep_weights:
+        return
+    sets = [(each.config, each.prepared.data_dir) for each in experiment.configurations if each.prepared is not None]
+    sizes = _weights_bytes(sets)
+    needed, free = experiment.repetitions * sum(sizes), free_disk_bytes(request.output)
+    if needed > free:
+        raise HarnessError(
+            f"{request.output}: --keep-weights writes {num_bytes(needed)}, {num_bytes(max(sizes))} for each of "
+            f"{plural(experiment.repetitions * len(sizes), 'run')}, and {num_bytes(free)} are free. Free some space, "
+            "choose another --output, or make fewer runs.",
+            ExitCode.RESOURCES,
+        )
+
+
+def _weights_bytes(sets: Sequence[tuple[RunConfig, Path]]) -> list[int]:
+    """Return the computed size of the weights of one run of each configuration, whose data is at the path."""
+    return [
+        config.workload.costs(open_dataset(data_dir, config.workload.data).train.num_embeddings).num_parameters
+        * FLOAT_BYTES
+        for config, data_dir in sets
+    ]

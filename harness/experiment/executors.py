@@ -1,0 +1,161 @@
+"""Who does an experiment's jobs: this installation, or the interpreter that is given on the command line."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from harness.config.matmul import as_choice
+from harness.experiment.store import Store
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.launch.process import WorkerEnd, launch_worker
+from harness.measure.job import write_job
+from harness.measure.kinds import Kind, OnEvent
+from harness.run_sets.commands import resume_command
+from harness.run_sets.folder import RUN_SET_FILE, RunSet, given_fields
+from harness.run_sets.installation import Installation, ask_installation
+from harness.run_sets.keepers import Keeper
+from harness.system.code import code_sha256
+from harness.system.description import describe_system, system_slug
+from harness.system.software import spin_variables
+from rules.benchmarks.loader import parse_benchmark, read_toml
+from rules.records.run_set import RunSetRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Granted:
+    """What the command line permits to be started. Nothing is started for being named in a folder."""
+
+    python: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repetition:
+    """One repetition that is about to be made."""
+
+    kind: Kind
+    keeper: Keeper
+    run_set: RunSet
+    record: RunSetRecord
+    index: int
+    more: Mapping[str, Any]
+    """What its job is asked besides what the set says."""
+    resume: str
+    """The command that completes what is left where it is interrupted."""
+
+
+class Executor(Protocol):
+    """Does the jobs of a configuration in fresh processes."""
+
+    def run(self, repetition: Repetition, folder: Path, on_event: OnEvent) -> WorkerEnd:
+        """Do a repetition in `folder`; how many processes do it together is its kind's matter."""
+
+    def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
+        """Raise HarnessError (exit 2) where the set began on another system than this does its jobs on."""
+
+    def refuse_other_code(self, folder: Path, record: RunSetRecord) -> None:
+        """Raise HarnessError (exit 2) where the set began with other code than this has."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerExecutor:
+    """Starts a worker for each job, of this installation or of another one's interpreter."""
+
+    installation: Installation | None = None
+
+    def run(self, repetition: Repetition, folder: Path, on_event: OnEvent) -> WorkerEnd:
+        kind, record, index = repetition.kind, repetition.record, repetition.index
+        members = job_members(repetition.run_set, record, index, folder)
+        job = kind.make_job(record, index, members, repetition.more)
+        return launch_worker(
+            write_job(kind, job),
+            num_threads=record.num_threads,
+            on_event=on_event,
+            num_ranks=kind.num_ranks(job),
+            interpreter=None if self.installation is None else self.installation.interpreter,
+            variables=None if record.choice is None else spin_variables(record.choice.spin_count),
+        )
+
+    def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
+        if self.installation is None:
+            found = describe_system(given_fields(record), device=record.config["runtime.device"].value)
+            name, framework = system_slug(found), found.fields["framework"]
+        else:
+            system = self.installation.about.system
+            name, framework = system.name, system.fields["framework"]
+        # A name that was given says nothing of the software.
+        begun = record.system.fields.get("framework", framework)
+        for was, here in ((run_set.system, name), (begun, framework)):
+            if was != here:
+                raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
+
+    def refuse_other_code(self, folder: Path, record: RunSetRecord) -> None:
+        """The code is what may be compared, and half a side would be of each."""
+        here = code_sha256() if self.installation is None else self.installation.about.code_sha256
+        if record.code_sha256 != here:
+            who = "this dlrmbench" if self.installation is None else f"the dlrmbench of {self.installation.python}"
+            raise HarnessError(
+                f"{folder}: {record.name} was begun by code of digest {str(record.code_sha256)[:12]}, {who} is now "
+                f"{here[:12]}. Put that code back, or start a new pair."
+            )
+
+
+def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path) -> dict[str, Any]:
+    """Collect what a job of any kind is asked, from the set's definition and record.
+
+    Raises HarnessError (exit 8) where the record's choice of matrix products is none.
+    """
+    tables = read_toml(run_set.definition)
+    matmul = None if record.choice is None else record.choice.matmul
+    if matmul is not None:
+        as_choice(matmul, f"{run_set.extra / RUN_SET_FILE}: choice.matmul")
+    return {
+        "tables": {**tables, "runtime": {**tables.get("runtime", {}), "threads": record.num_threads}},
+        "definition_path": str(run_set.definition),
+        "data_dir": record.dataset.dir,
+        "seed": record.seeds[index],
+        "folder": str(folder),
+        **({} if matmul is None else {"matmul": msgspec.to_builtins(matmul)}),
+    }
+
+
+def find_executors(store: Store, granted: Granted) -> dict[int, Executor]:
+    """Find who does the jobs of each configuration, by its place.
+
+    A group may be anyone's, so no interpreter is started for being named in it: it must be granted. Raises
+    HarnessError (exit 2) where one is missing, or granted for nothing.
+    """
+    folder, record, python = store.folder, store.record, granted.python
+    if record.python is None and python is not None:
+        if record.relation == "sides":
+            raise HarnessError(f"{folder}: both of its sides are measured by this interpreter. Leave --python out.")
+        raise HarnessError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
+    if record.python is not None and python is None:
+        command = resume_command(folder, record.python)
+        raise HarnessError(f"{folder}: its base was measured by another interpreter. Give it to run it: {command}")
+    found: dict[int, Executor] = {}
+    for place, (run_set, set_record) in store.sets.items():
+        installation = None
+        if python is not None and record.configurations[place].python is not None:
+            tables = read_toml(run_set.definition)
+            benchmark = parse_benchmark(tables, run_set.definition)
+            installation = ask_installation(python, benchmark, tables, given_fields(set_record))
+        found[place] = WorkerExecutor(installation=installation)
+    return found
+
+
+def refuse_changed(store: Store, executors: Mapping[int, Executor]) -> None:
+    """Refuse to go on where a definition, a system, or, of a group that says so, the code is another than it began
+    with. Raises HarnessError: exit 2, or 8 for a definition.
+    """
+    for place, (run_set, record) in store.sets.items():
+        benchmark = parse_benchmark(read_toml(run_set.definition), run_set.definition)
+        if benchmark.definition_sha256 != record.benchmark.definition_sha256:
+            raise HarnessError(
+                f"{run_set.definition}: differs from the definition that the set began with.", ExitCode.INPUT
+            )
+        if store.record.on_other_code == "refuse":
+            executors[place].refuse_other_code(store.folder, record)
+        executors[place].refuse_other_system(run_set, record)

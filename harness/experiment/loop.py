@@ -1,0 +1,188 @@
+"""The one loop: make what is missing of an experiment, whoever began it and however it was interrupted."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.config.run_config import WORLD_SOURCE
+from harness.experiment.executors import Executor, Granted, Repetition, find_executors, refuse_changed
+from harness.experiment.orders import Step
+from harness.experiment.stopping import State, find_stop_rule
+from harness.experiment.store import Store, hold
+from harness.foundation.errors import HarnessError
+from harness.measure.kinds import find_kind
+from harness.run_sets.commands import resume_command
+from harness.run_sets.folder import RunSet
+from harness.run_sets.keepers import Outcome, find_keeper
+from harness.run_sets.progress import Progress as ShownProgress
+from rules.records.experiment import ExperimentRecord, StageRecord
+from rules.records.run_set import RunSetRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """What is about to be made: its place among all repetitions of its stage, whose it is, and how long all that is
+    left may take, by those made so far; None before the first, and of a stage that follows another."""
+
+    number: int
+    total: int
+    label: str
+    run_index: int | None
+    left_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Watcher:
+    """Who is told of an experiment's progress."""
+
+    on_step: Callable[[Progress], None] = lambda progress: None
+    """Called before each repetition of a group."""
+    on_done: Callable[[int, Outcome], None] = lambda index, outcome: None
+    """Called after each repetition of a set alone."""
+    on_growth: Callable[[int], None] = lambda num_runs: None
+    """Called with the number of repetitions that a stop rule is about to ask for."""
+    quiet: bool = False
+
+
+def complete(
+    folder: Path,
+    granted: Granted | None = None,
+    *,
+    num_runs: int | None = None,
+    watcher: Watcher | None = None,
+) -> ExperimentRecord:
+    """Make whatever is missing of the experiment in `folder`, stage by stage, then what its stop rule adds.
+
+    With `num_runs` it first grows to so many repetitions of each configuration. A failure does what its stage says.
+    Raises HarnessError where the experiment cannot go on, before anything is run where it may not: by another
+    interpreter than is granted, on another system, or, where its record says so, with other code.
+    """
+    watcher = watcher or Watcher()
+    with hold(folder) as store:
+        _refuse_single(store)
+        executors = find_executors(store, granted or Granted())
+        refuse_changed(store, executors)
+        if num_runs is not None:
+            store.grow(num_runs, is_asked=True)
+        store.recover()
+        store.forget_failures()
+        while True:
+            for stage in store.record.stages:
+                _complete_stage(store, stage, executors, watcher)
+            rule = find_stop_rule(store.record.stop)
+            sets = tuple(store.sets[place][0] for place in store.sets)
+            more = None if rule is None else rule.extend(State(folder=folder, record=store.record, sets=sets))
+            if more is None:
+                break
+            watcher.on_growth(more.repetitions)
+            store.grow(more.repetitions, is_asked=False)
+        store.gather()
+        return store.record
+
+
+def _refuse_single(store: Store) -> None:
+    """Refuse what has one record that was asked for at its command line alone."""
+    kind = find_kind(store.record.kind)
+    if kind.max_repetitions is not None:
+        raise HarnessError(
+            f"{store.folder}: holds a {kind.name} measurement, which has no runs to complete. Measure again with "
+            f"{store.record.command}"
+        )
+
+
+def _complete_stage(store: Store, stage: StageRecord, executors: Mapping[int, Executor], watcher: Watcher) -> None:
+    steps, took_s = store.steps(stage), dict[int, list[float]]()
+    total = stage.repetitions * sum(each.failure is None for each in _members(store))
+    for position, (number, step) in enumerate(steps):
+        if store.is_left_out(step):
+            continue
+        left = [later.configuration for _, later in steps[position:] if not store.is_left_out(later)]
+        if store.path is not None:
+            watcher.on_step(_describe(store, stage, number, total, step, estimate_left_s(took_s, left)))
+        started_s = time.monotonic()
+        try:
+            outcome = _make(store, stage, step, executors[step.configuration], quiet=watcher.quiet)
+        except HarnessError as error:
+            if stage.on_failure == "stop":
+                raise
+            store.note(stage, step, error)
+            continue
+        took_s.setdefault(step.configuration, []).append(time.monotonic() - started_s)
+        if store.path is None and outcome is not None:
+            watcher.on_done(step.repetition, outcome)
+
+
+def _members(store: Store) -> list[Any]:
+    return [store.record.configurations[place] for place in store.sets]
+
+
+def _describe(
+    store: Store, stage: StageRecord, number: int, total: int, step: Step, left_s: float | None
+) -> Progress:
+    label = store.record.configurations[step.configuration].label
+    if stage is store.record.stages[0]:
+        return Progress(number=number, total=total, label=label, run_index=step.repetition, left_s=left_s)
+    return Progress(number=number, total=total, label=f"{stage.kind} {label}", run_index=None)
+
+
+def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
+    """Seconds that the repetitions of these configurations may take, by the mean of each one's own; None before any.
+
+    A configuration that has not run yet is taken to be like the mean of the others.
+    """
+    means = {position: sum(times) / len(times) for position, times in took_s.items()}
+    if not means:
+        return None
+    usual = sum(means.values()) / len(means)
+    return sum(means.get(position, usual) for position in left)
+
+
+def _make(store: Store, stage: StageRecord, step: Step, executor: Executor, *, quiet: bool) -> Outcome | None:
+    """Make one repetition, under the lock of its set; None where what a crash had left was whole."""
+    with store.holding(step.configuration):
+        run_set, record = store.sets[step.configuration]
+        kind = find_kind(stage.kind)
+        keeper = find_keeper(kind, run_set, record)
+        if keeper.recover(step.repetition):
+            return None
+        _refuse_externally_launched(run_set, record, step.repetition)
+        repetition = Repetition(
+            kind=kind,
+            keeper=keeper,
+            run_set=run_set,
+            record=record,
+            index=step.repetition,
+            more=stage.options,
+            resume=resume_command(store.folder, store.record.python),
+        )
+        return perform(repetition, executor, keeper.progress(step.repetition, quiet=quiet))
+
+
+def perform(repetition: Repetition, executor: Executor, progress: ShownProgress) -> Outcome:
+    """Make one repetition and keep it, under the lock of its set.
+
+    Raises HarnessError where it is no result; what was interrupted is kept as its kind keeps it.
+    """
+    keeper, index = repetition.keeper, repetition.index
+    folder = keeper.open(index)
+    try:
+        end = executor.run(repetition, folder, progress.on_event)
+    except BaseException as error:
+        progress.finish(keeper.close(index, folder, error, repetition.resume).words)
+        raise
+    outcome = keeper.close(index, folder, end, repetition.resume)
+    progress.finish(outcome.words)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome
+
+
+def _refuse_externally_launched(run_set: RunSet, record: RunSetRecord, index: int) -> None:
+    """Refuse a run whose ranks an external launcher starts: it is started there again."""
+    if "runtime.ranks" in record.config and record.config["runtime.ranks"].source == WORLD_SOURCE:
+        raise HarnessError(
+            f"{run_set.folder}: run {index} is missing, and the ranks of this set are started by torchrun or srun. "
+            f"Start it there again, with --run-index {index}."
+        )

@@ -1,0 +1,51 @@
+"""The orders in which repetitions of several configurations are made: pure functions of names and numbers."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from harness.foundation.errors import ExitCode, HarnessError
+
+
+class Step(NamedTuple):
+    """One repetition of one configuration."""
+
+    configuration: int
+    """The place of the configuration in the experiment."""
+    repetition: int
+
+
+Order = Callable[[Sequence[int], int], Iterator[Step]]
+"""From the places of the configurations and the number of repetitions of each to all steps."""
+
+
+def turns(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
+    """Make repetition k of every configuration before k + 1 of any, forwards and backwards in turn: A B, B A, A B …
+
+    A drift of the system that is even in time then weighs on all configurations alike.
+    """
+    for repetition in range(repetitions):
+        for configuration in configurations if repetition % 2 == 0 else reversed(configurations):
+            yield Step(configuration, repetition)
+
+
+def after(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
+    """Make all repetitions of a configuration before those of the next: of a stage that follows another."""
+    for configuration in configurations:
+        for repetition in range(repetitions):
+            yield Step(configuration, repetition)
+
+
+ORDERS: Mapping[str, Order] = {
+    "turns": turns,
+    "after": after,
+}
+"""By the name that a stage has on disk."""
+
+
+def find_order(name: str) -> Order:
+    """Find the order of that name. Raises HarnessError (exit 8) where this version has none."""
+    if name not in ORDERS:
+        raise HarnessError(
+            f"order {name!r}: not known to this version, which has {', '.join(ORDERS)}.", ExitCode.INPUT
+        )
+    return ORDERS[name]

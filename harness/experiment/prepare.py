@@ -1,0 +1,155 @@
+"""Before a folder is made: the data of each configuration, and how its steps are computed; or why that cannot be.
+
+Writes beside the data only.
+"""
+
+from collections.abc import MutableMapping
+from dataclasses import replace
+from pathlib import Path
+
+from msgspec.structs import replace as change
+
+from harness.config.matmul import GivenMatmul, as_choice
+from harness.config.run_config import RunConfig, command_name
+from harness.config.synthetic import hold_in_memory
+from harness.experiment.environment import refuse_disturbed_environment
+from harness.experiment.expand import Configuration, Experiment
+from harness.experiment.sides import Source
+from harness.foundation.errors import ExitCode, HarnessError, first_line
+from harness.measure.kinds import Kind
+from harness.run_sets.choice import Prepared, ask, choose
+from harness.run_sets.dataset import dataset_record, ensure_dataset
+from harness.run_sets.folder import given_fields
+from harness.run_sets.installation import ask_installation
+from harness.run_sets.output import refuse_output
+from harness.run_sets.progress import generation_progress
+from harness.system.resources import read_resources
+from reference_models.data.registry import open_dataset
+from rules.records.run_set import ChoiceRecord
+from rules.records.sweep import FailureRecord
+
+
+def prepare(experiment: Experiment) -> Experiment:
+    """Return the experiment with what its processes find ready, and its kind's options made to fit that.
+
+    A point of a matrix that cannot be prepared fails alone. Raises HarnessError, DatasetError or OSError otherwise.
+    """
+    request = experiment.request
+    refuse_output(request.output)
+    if request.strict_env:
+        refuse_disturbed_environment(request.data, request.output)
+    if experiment.source is not None:
+        configurations = _prepare_sides(experiment, experiment.source)
+    else:
+        configurations = _prepare_alike(experiment)
+    sizes = [each.prepared.size for each in configurations if each.prepared is not None]
+    return replace(experiment, configurations=configurations, options=experiment.kind.fit(experiment.options, sizes))
+
+
+def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Prepared:
+    """Make the dataset where it can be made. Raises DatasetError; HarnessError where it holds not one batch."""
+    workload = config.workload
+    num_threads = workload.runtime.threads or max(1, read_resources().num_cores // kind.num_processes(config))
+    with generation_progress(workload.data, quiet=quiet) as on_progress:
+        folder = ensure_dataset(
+            workload.data,
+            data_root,
+            num_threads=num_threads,
+            on_progress=on_progress,
+            benchmark=command_name(config.benchmark),
+        )
+    num_samples = open_dataset(folder, hold_in_memory(workload, 1).data).train.num_samples
+    batch_size = workload.train.global_batch_size
+    if batch_size > num_samples:
+        raise HarnessError(
+            f"train.global_batch_size is {batch_size}, but {folder} has only {num_samples} training samples. "
+            "Use a smaller batch."
+        )
+    return Prepared(data_dir=folder, num_threads=num_threads, size=(batch_size, num_samples))
+
+
+def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
+    """Prepare each configuration on its own; those of one shape are autotuned once."""
+    request, kind = experiment.request, experiment.kind
+    known: MutableMapping[str, ChoiceRecord] = {}
+    found = []
+    for each in experiment.configurations:
+        try:
+            prepared = prepare_data(kind, each.config, request.data, quiet=request.quiet)
+            if experiment.is_autotuned:
+                prepared = choose(each.config, prepared, known=known, given=experiment.matmul, quiet=request.quiet)
+        except HarnessError as error:
+            if experiment.relation != "matrix":
+                raise
+            failure = FailureRecord(reason=first_line(error), exit_code=int(error.exit_code), run_index=None)
+            found.append(replace(each, failure=failure))
+        else:
+            found.append(replace(each, prepared=prepared))
+    return tuple(found)
+
+
+def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuration, ...]:
+    """Prepare both sides: the first as its set was, by another interpreter where one is given."""
+    request, kind = experiment.request, experiment.kind
+    base, new = experiment.configurations
+    if request.python is not None:
+        given = given_fields(source.record)
+        config = base.config
+        base = replace(base, installation=ask_installation(request.python, config.benchmark, config.tables, given))
+    base, new = (replace(each, prepared=_prepare_side(experiment, source, each.config)) for each in (base, new))
+    return (
+        _autotune_sides(source, base, new, experiment.matmul, quiet=request.quiet)
+        if kind.is_autotuned
+        else (base, new)
+    )
+
+
+def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> Prepared:
+    """Make or find the data, by default what the set was measured on. Raises DatasetError where it is gone."""
+    request, recorded = experiment.request, source.record.dataset
+    root = request.data
+    is_alike = config.workload.data == source.config.workload.data
+    if root is None and is_alike and Path(recorded.dir).is_dir():
+        root = Path(recorded.dir)
+    prepared = prepare_data(experiment.kind, config, root, quiet=request.quiet)
+    found = dataset_record(prepared.data_dir)["dataset_sha256"]
+    if is_alike and None not in (found, recorded.dataset_sha256) and found != recorded.dataset_sha256:
+        raise HarnessError(
+            f"{prepared.data_dir}: holds other data (digest {str(found)[:12]}) than {request.beside} was measured on "
+            f"({str(recorded.dataset_sha256)[:12]}, in {recorded.dir}). Give that with --data.",
+            ExitCode.INPUT,
+        )
+    return prepared
+
+
+def _autotune_sides(
+    source: Source, base: Configuration, new: Configuration, given: GivenMatmul | None, *, quiet: bool
+) -> tuple[Configuration, Configuration]:
+    """Choose how both compute their steps: as the set did where it still fits, alike where both are of one shape."""
+    assert base.prepared is not None and new.prepared is not None
+    recorded, of_set = source.record.choice, None
+    if recorded is not None and recorded.matmul is not None:
+        as_choice(recorded.matmul, f"--beside {source.folder}: choice.matmul")
+    if recorded is not None and recorded.matmul is not None and recorded.matmul_source not in (None, "measured"):
+        of_set = GivenMatmul(record=recorded.matmul, source=str(recorded.matmul_source))
+        asked = [
+            ask(config, prepared.data_dir, of_set)
+            for config, prepared in ((base.config, base.prepared), (new.config, new.prepared))
+        ]
+        if given is None and len({question and question.key for question in asked}) == 1:
+            given = of_set
+    known = {} if recorded is None else {recorded.key: recorded}
+    of_new = choose(new.config, new.prepared, known=known, given=given, quiet=quiet)
+    is_able = base.installation is None or base.installation.about.chooses
+    of_base = choose(
+        base.config,
+        base.prepared,
+        known=known,
+        given=of_set if is_able else None,
+        installation=base.installation,
+        quiet=quiet,
+        measure=None if is_able else lambda *question: "its dlrmbench is too old for that",
+    )
+    if not is_able and of_base.choice is not None:
+        of_base = replace(of_base, choice=change(of_base.choice, matmul=None, matmul_source=None))
+    return replace(base, prepared=of_base), replace(new, prepared=of_new)

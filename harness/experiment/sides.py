@@ -1,0 +1,164 @@
+"""Two sides: the configuration of a set, measured again, and a new one beside it."""
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.config.catalog import parse_recorded
+from harness.config.run_config import WORLD_SOURCE, RunConfig, command_name
+from harness.experiment.request import Request
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.kinds import Kind, find_kind
+from harness.run_sets.folder import RunSet, given_fields, open_run_set
+from harness.run_sets.outside_code import refuse_outside_code
+from reference_models.registry import parse_place
+from rules.benchmarks.loader import (
+    Benchmark,
+    list_versions,
+    load_benchmark,
+    parse_benchmark,
+    read_toml,
+    shipped_names,
+    shipped_twin,
+)
+from rules.records.experiment import group_file
+from rules.records.run_set import RunSetRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """The set that is measured again: its record, and its configuration as it was resolved."""
+
+    folder: Path
+    record: RunSetRecord
+    kind: Kind
+    config: RunConfig
+
+    @property
+    def is_division_given(self) -> bool:
+        """Return whether somebody chose the set's division; it is the benchmark's own otherwise."""
+        submission = self.record.submission
+        return "division" not in submission or submission["division"].source != "benchmark"
+
+
+_NOT_GIVEN = ("definition", "default")
+
+
+def open_source(request: Request, asked: Kind | None) -> Source:
+    """Read the set that is measured again, by the kind that is `asked` for, if any.
+
+    Raises HarnessError where it is no set, or cannot be run here.
+    """
+    folder = request.beside
+    assert folder is not None
+    if group_file(folder) is not None:
+        parts = "".join(f"\n  {path.parents[1]}" for path in sorted(folder.glob("*/extra/run_set.json")))
+        raise HarnessError(f"--beside {folder}: holds several sets; give one of them:{parts}")
+    run_set, record = open_run_set(folder)
+    kind = find_kind(record.kind)
+    _refuse_other_kind(folder, request, asked, kind)
+    if any(entry.source == WORLD_SOURCE for entry in record.config.values()):
+        raise HarnessError(
+            f"--beside {folder}: its ranks are started by torchrun or srun, which cannot take turns here."
+        )
+    tables = read_toml(run_set.definition)
+    benchmark = parse_benchmark(tables, run_set.definition)
+    _refuse_other_definition(run_set, record, benchmark)
+    refuse_outside_code(folder, _given_code(request), _again)
+    config = RunConfig(
+        benchmark=benchmark,
+        workload=parse_recorded(benchmark),
+        tables=tables,
+        sources={key: entry.source for key, entry in record.config.items() if entry.source not in _NOT_GIVEN},
+        label="",
+        submission={name: entry for name, entry in given_fields(record).items() if name != "division"},
+    )
+    if request.division not in (None, record.division):
+        raise HarnessError(
+            f"--division is {request.division}, and {folder} is of the {record.division} division: results of two "
+            "divisions are not compared. Leave --division out."
+        )
+    return Source(folder=folder, record=record, kind=kind, config=config)
+
+
+def _refuse_other_kind(folder: Path, request: Request, asked: Kind | None, kind: Kind) -> None:
+    if kind.max_repetitions is not None:
+        raise HarnessError(f"--beside {folder}: holds a {kind.name}, which is of one process and compared with none.")
+    if asked is not None and asked.name != kind.name:
+        raise HarnessError(
+            f"--beside {folder}: is a set of {kind.name}, and {asked.name} is asked for. Both sides are measured "
+            f"as SET was: leave --{asked.name} out, or give a set of that."
+        )
+    if request.timeout_s is not None and "timeout_s" not in kind.takes:
+        raise HarnessError(f"--timeout is for runs to the target; {folder} holds {kind.name}, which ends by itself.")
+
+
+def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: Benchmark) -> None:
+    """Refuse a set whose definition was changed, or is of no version that is shipped by that name."""
+    if benchmark.definition_sha256 != record.benchmark.definition_sha256:
+        raise HarnessError(
+            f"{run_set.definition}: differs from the definition that the set was made with.", ExitCode.INPUT
+        )
+    if benchmark.name in shipped_names() and shipped_twin(benchmark) is None:
+        raise HarnessError(
+            f"--beside {run_set.folder}: was made with {benchmark.name} of definition "
+            f"{benchmark.definition_sha256[:12]}, which none of the versions here has "
+            f"({list_versions(benchmark.name)}): another benchmark, whose times are not compared. Make a set with "
+            "one of these first."
+        )
+
+
+def _given_code(request: Request) -> Mapping[str, Collection[str]]:
+    """Collect what is not dlrmbench's own and was named here: the model of the benchmark, an implementation."""
+    given = {each.key: str(each.value) for each in request.overrides}
+    files = {
+        what: [given[key]] if (key := f"runtime.{what}") in given else [] for what in ("model", "implementation")
+    }
+    models = [] if request.benchmark is None else [load_benchmark(request.benchmark).model]
+    return {**files, "model": [*models, *files["model"]]}
+
+
+def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
+    """Say how to run beside a set what only it names."""
+    words = [
+        f"--{what} {shlex.quote(name)}"
+        if what != "model" or parse_place(name) is not None
+        else "BENCHMARK, a definition of that model"
+        for what, name in missing
+    ]
+    return (
+        f"--beside {folder}: was made with what is not dlrmbench's own. That code runs where it is given, and then "
+        f"for both sides: give {' and '.join(words)}. Two implementations of your own are compared by 'dlrmbench "
+        "sweep --axis runtime.implementation=A,B'."
+    )
+
+
+def resolve_beside(request: Request, source: Source) -> RunConfig:
+    """Resolve the new configuration: with a benchmark what that says, without one the set's, with the changes.
+
+    Raises HarnessError where its runs cannot be compared with the set's.
+    """
+    base, kind = source.config, source.kind
+    if request.benchmark is not None:
+        config = kind.resolve(request.benchmark, request.overrides, request.name)
+    else:
+        suffix = kind.derived_suffix
+        is_derived = suffix is not None and base.benchmark.name.endswith(suffix)
+        config = kind.resolve(
+            str(base.benchmark.path), request.overrides, base.benchmark.name if is_derived else request.name
+        )
+        config = replace(
+            config,
+            sources={**base.sources, **config.sources},
+            submission={**base.submission, **config.submission},
+        )
+    if not kind.is_comparable(base.benchmark, config.benchmark):
+        changed = ", ".join(each.key for each in request.overrides) or command_name(config.benchmark)
+        raise HarnessError(
+            f"--beside {request.beside}: is of {base.benchmark.name}, definition "
+            f"{base.benchmark.definition_sha256[:12]}; with {changed} the new runs would be of another one "
+            f"({config.benchmark.definition_sha256[:12]}), and times of two problems are not compared. Beside a "
+            "measurement of 'run --throughput' anything may vary."
+        )
+    return config

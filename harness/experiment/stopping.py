@@ -1,0 +1,107 @@
+"""Stop rules: whether an experiment, once all of it is measured, is extended by what was measured."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.run_sets.folder import RunSet
+from reports.facts.grid import time_step
+from reports.statistics.growth import is_narrow
+from reports.statistics.intervals import MIN_RUNS
+from rules.benchmarks.loader import Benchmark, load_benchmark
+from rules.logs.log import read_log
+from rules.records.experiment import ExperimentRecord, StopRecord
+from rules.records.run_set import UntilRecord
+from rules.scoring.results import read_run_result
+
+MAX_RUNS = 30
+"""How many runs a set that grows until it is precise has at most, where nobody says."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """An experiment of which everything that was planned is measured."""
+
+    folder: Path
+    record: ExperimentRecord
+    sets: tuple[RunSet, ...]
+    """The run sets of all configurations that are not left out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Extension:
+    """What is added to an experiment; it is on disk before it is run."""
+
+    repetitions: int
+    """How many repetitions each configuration then has in all."""
+
+
+class StopRule(Protocol):
+    """Decides from what is measured; made from the numbers that the record holds under the rule's name."""
+
+    def __init__(self, values: Mapping[str, float]) -> None: ...
+
+    def extend(self, state: State) -> Extension | None:
+        """Return what to add, or None at the end."""
+
+
+class Until:
+    """Add run by run until the interval of the mean time to train is narrow enough, or there are max_runs.
+
+    Ends, too, with a run that did not converge: it leaves a mean that no further run makes known.
+    """
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._width, self._min_runs, self._max_runs = (values[key] for key in ("width", "min_runs", "max_runs"))
+
+    def extend(self, state: State) -> Extension | None:
+        num_runs = state.record.num_runs
+        if num_runs >= self._max_runs:
+            return None
+        (run_set,) = state.sets
+        benchmark = load_benchmark(run_set.definition)
+        runs = [read_run_result(read_log(run_set.result(index)), benchmark) for index in range(num_runs)]
+        times_s = [run.time_to_train_s for run in runs if run.converged and run.time_to_train_s]
+        if len(times_s) < len(runs):
+            return None
+        if is_narrow(times_s, [time_step(run) for run in runs], self._width, int(self._min_runs)):
+            return None
+        return Extension(repetitions=num_runs + 1)
+
+
+STOP_RULES: Mapping[str, type[StopRule]] = {
+    "until": Until,
+}
+"""By the name that a record says."""
+
+
+def find_stop_rule(record: StopRecord | None) -> StopRule | None:
+    """Find the rule that a record names, if any. Raises HarnessError (exit 8) for an unknown one."""
+    if record is None:
+        return None
+    if record.rule not in STOP_RULES:
+        raise HarnessError(
+            f"stop rule {record.rule!r}: not known to this version, which has {', '.join(STOP_RULES)}.",
+            ExitCode.INPUT,
+        )
+    return STOP_RULES[record.rule](record.values)
+
+
+def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int | None) -> UntilRecord:
+    """Make the rule by which a new set grows. Raises HarnessError (exit 2) where it cannot grow by it."""
+    if benchmark.status == "official":
+        raise HarnessError(
+            f"{benchmark.name} is an official benchmark: its score is over exactly {benchmark.score.num_runs} runs, "
+            "and its sets do not grow. Leave --until out, or make a benchmark of your own of it, with --name."
+        )
+    if min_runs < MIN_RUNS:
+        raise HarnessError(
+            f"-n is {min_runs}, but --until looks at the interval of at least {MIN_RUNS} runs. Leave -n out, or give "
+            "more."
+        )
+    most = max(MAX_RUNS, min_runs) if max_runs is None else max_runs
+    if most < min_runs:
+        raise HarnessError(f"--max-runs is {most}, but the set begins with {min_runs} runs. Give at least that many.")
+    return UntilRecord(width=width, min_runs=min_runs, max_runs=most)

@@ -1,0 +1,244 @@
+"""An experiment on disk: one run set, or a group of them in the file of any version; locked while it is held."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec.structs import asdict, replace
+
+from harness.config.seeds import derive_seeds, reserved_seeds
+from harness.experiment.orders import Step, find_order
+from harness.foundation.errors import ExitCode, HarnessError, first_line
+from harness.foundation.files import read_record, write_record
+from harness.measure.kinds import find_kind
+from harness.run_sets.folder import RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
+from harness.run_sets.keepers import Keeper, find_keeper
+from rules.records.experiment import (
+    EXPERIMENT_FILE,
+    PAIR_FILE,
+    SWEEP_FILE,
+    ExperimentRecord,
+    MemberRecord,
+    StageRecord,
+    StopRecord,
+    encode_like,
+    from_pair,
+    from_sweep,
+    group_file,
+)
+from rules.records.pair import PairRecord
+from rules.records.run_set import RunSetRecord
+from rules.records.sweep import FailureRecord, SweepRecord
+
+Begun = SweepRecord | PairRecord | None
+"""What an older version wrote, which is written back in its own form."""
+
+
+@dataclass(kw_only=True)
+class Store:
+    """An experiment whose lock is held: what it plans, what it has, and what is written of it."""
+
+    folder: Path
+    record: ExperimentRecord
+    path: Path | None
+    """The file of a group; None of a set alone, which has none."""
+    begun: Begun = None
+    sets: dict[int, tuple[RunSet, RunSetRecord]] = field(default_factory=dict)
+    """The run sets by the places of their configurations; one that failed before it had a set has none."""
+
+    def keeper(self, stage: StageRecord, configuration: int) -> Keeper:
+        """Return what keeps the repetitions of a stage of one configuration."""
+        return find_keeper(find_kind(stage.kind), *self.sets[configuration])
+
+    def steps(self, stage: StageRecord) -> list[tuple[int, Step]]:
+        """List what is missing of a stage, in the order of its plan, with the place of each in the whole plan."""
+        places = [place for place in self.sets if self.record.configurations[place].failure is None]
+        planned = enumerate(find_order(stage.order)(places, stage.repetitions), start=1)
+        keepers = {place: self.keeper(stage, place) for place in places}
+        return [
+            (number, step) for number, step in planned if not keepers[step.configuration].is_done(step.repetition)
+        ]
+
+    def is_left_out(self, step: Step) -> bool:
+        """Return whether the configuration of a step has failed."""
+        return self.record.configurations[step.configuration].failure is not None
+
+    @contextmanager
+    def holding(self, configuration: int) -> Iterator[None]:
+        """Hold the lock of one set of a group; the lock of a set alone is held already."""
+        if self.path is None:
+            yield
+        else:
+            with locked(self.sets[configuration][0]):
+                yield
+
+    def recover(self) -> None:
+        """Bring in line what a crash left of any repetition of the first stage."""
+        for place in self.sets:
+            with self.holding(place):
+                keeper = self.keeper(self.record.stages[0], place)
+                for index in range(self.record.num_runs):
+                    keeper.recover(index)
+
+    def forget_failures(self) -> None:
+        """Try again what has failed before, unless it has no set."""
+        self._change(
+            [
+                each if each.folder is None else replace(each, failure=None, notes={})
+                for each in self.record.configurations
+            ]
+        )
+
+    def note(self, stage: StageRecord, step: Step, error: HarnessError) -> None:
+        """Write down that a step failed: its configuration is left out, or only lacks the stage, as that says."""
+        members = list(self.record.configurations)
+        member = members[step.configuration]
+        if stage.on_failure == "note":
+            members[step.configuration] = replace(member, notes={**member.notes, stage.kind: first_line(error)})
+            self._change(members)
+            return
+        failure = FailureRecord(reason=first_line(error), exit_code=int(error.exit_code), run_index=step.repetition)
+        members[step.configuration] = replace(member, failure=failure)
+        self._change(members)
+        self.save()
+
+    def _change(self, members: Sequence[MemberRecord]) -> None:
+        self.record = replace(self.record, configurations=tuple(members))
+
+    def save(self) -> None:
+        """Write the group's file in the form in which it was begun; a set alone has none."""
+        if self.path is not None:
+            write_record(self.path, self.record if self.begun is None else encode_like(self.begun, self.record))
+
+    def grow(self, num_runs: int, *, is_asked: bool) -> None:
+        """Have every set hold so many repetitions, which are on disk before they are made.
+
+        Where a person asks for them, a set that grows until it is precise ends there. Raises HarnessError (exit 2),
+        before anything is written, where one may not grow.
+        """
+        for run_set, record in self.sets.values():
+            _refuse_growth(run_set, record, num_runs)
+        for place, (run_set, record) in self.sets.items():
+            with self.holding(place):
+                self.sets[place] = run_set, _grow_set(run_set, record, num_runs, is_asked=is_asked)
+        first, *others = self.record.stages
+        stop = self.record.stop
+        if stop is not None and is_asked:
+            stop = replace(stop, values={**stop.values, "max_runs": float(num_runs)})
+        self.record = replace(self.record, stages=(replace(first, repetitions=num_runs), *others), stop=stop)
+        self.save()
+
+    def gather(self) -> None:
+        """Bring together what the repetitions of the first stage left, and write what has failed."""
+        for place in self.sets:
+            if self.record.configurations[place].failure is None:
+                with self.holding(place):
+                    self.keeper(self.record.stages[0], place).gather()
+        self.save()
+
+
+def _refuse_growth(run_set: RunSet, record: RunSetRecord, num_runs: int) -> None:
+    if num_runs < record.num_runs:
+        raise HarnessError(
+            f"{run_set.folder}: holds {record.num_runs} runs, and --runs is {num_runs}: a set does not shrink, since "
+            f"leaving runs out would be choosing among them. Give --runs {record.num_runs} or more."
+        )
+    find_kind(record.kind).refuse_growth(run_set.folder, run_set.definition, num_runs)
+
+
+def _grow_set(run_set: RunSet, record: RunSetRecord, num_runs: int, *, is_asked: bool) -> RunSetRecord:
+    reserved = reserved_seeds(record.benchmark.name) | set(record.seeds)
+    more = derive_seeds(record.base_seed, num_runs, reserved)
+    grown = replace(
+        record,
+        num_runs=num_runs,
+        seeds=(*record.seeds, *more)[:num_runs],
+        until=replace(record.until, max_runs=num_runs) if record.until is not None and is_asked else record.until,
+    )
+    write_record(run_set.extra / RUN_SET_FILE, grown)
+    return grown
+
+
+def experiment_of(folder: Path, record: RunSetRecord) -> ExperimentRecord:
+    """Return a run set alone as an experiment of one configuration, which no file says."""
+    until = record.until
+    return ExperimentRecord(
+        name=record.name,
+        created_utc=record.created_utc,
+        harness_version=record.harness_version,
+        command=record.command,
+        relation="one",
+        on_other_code="warn",
+        base_seed=record.base_seed,
+        stages=(
+            StageRecord(
+                kind=record.kind,
+                options=record.options,
+                repetitions=record.num_runs,
+                order="turns",
+                on_failure="stop",
+            ),
+        ),
+        axes=(),
+        configurations=(
+            MemberRecord(label=record.name, values={}, folder=folder.name, python=None, failure=None, notes={}),
+        ),
+        with_fit=False,
+        source=None,
+        stop=None if until is None else StopRecord(rule="until", values=dict(asdict(until))),
+    )
+
+
+def read(folder: Path) -> ExperimentRecord:
+    """Read the experiment in a folder: a group, by whichever version, or a run set. Raises HarnessError (exit 8)."""
+    if group_file(folder) is None:
+        return experiment_of(folder, open_run_set(folder)[1])
+    return _read_group(folder)[0]
+
+
+def _read_group(folder: Path) -> tuple[ExperimentRecord, Begun]:
+    """Read a group's file, and what an older version wrote."""
+    if (folder / SWEEP_FILE).is_file() and not (folder / EXPERIMENT_FILE).is_file():
+        sweep = read_record(folder / SWEEP_FILE, SweepRecord)
+        return from_sweep(sweep), sweep
+    if (folder / PAIR_FILE).is_file() and not (folder / EXPERIMENT_FILE).is_file():
+        pair = read_record(folder / PAIR_FILE, PairRecord)
+        return from_pair(pair), pair
+    return read_record(folder / EXPERIMENT_FILE, ExperimentRecord), None
+
+
+def parts_of(folder: Path) -> dict[int, Path]:
+    """Return the folders of an experiment's run sets by the places of their configurations.
+
+    Raises HarnessError (exit 8) for a name that leads out of the group: its file may be anyone's.
+    """
+    path = group_file(folder)
+    if path is None:
+        return {0: folder}
+    names = {place: each.folder for place, each in enumerate(read(folder).configurations) if each.folder is not None}
+    for name in names.values():
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise HarnessError(
+                f"{path}: a configuration has the folder {name!r}, expected a name inside {folder}.", ExitCode.INPUT
+            )
+    return {place: folder / name for place, name in names.items()}
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[Store]:
+    """Hold the lock of an experiment and give all that its files say.
+
+    Raises HarnessError: exit 2 when another process holds the lock, 8 for files that are missing or damaged.
+    """
+    path = group_file(folder)
+    if path is None:
+        run_set, _ = open_run_set(folder)
+        with locked(run_set):
+            record = open_run_set(folder)[1]  # as it is now that nobody else writes it
+            yield Store(folder=folder, record=experiment_of(folder, record), path=None, sets={0: (run_set, record)})
+        return
+    with hold_lock(folder / "lock", folder):
+        group, begun = _read_group(folder)
+        sets = {place: open_run_set(part) for place, part in parts_of(folder).items()}
+        yield Store(folder=folder, record=group, path=path, begun=begun, sets=sets)

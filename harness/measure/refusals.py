@@ -1,0 +1,73 @@
+"""What cannot be run on this system is refused before anything is written."""
+
+import os
+
+from harness.config.catalog import WorkloadConfig
+from harness.foundation.errors import HarnessError
+from harness.system.launcher_env import launcher_of_many
+from harness.system.resources import read_resources
+from reference_models.config.sections import RuntimeConfig
+from reference_models.registry import label_of, refuse_impossible_runtime, refuse_impossible_serving
+
+
+def refuse_untrainable(workload: WorkloadConfig) -> None:
+    """Refuse to train with a device, an implementation, a precision or CPUs that are not there.
+
+    Raises ConfigError, HarnessError or DeviceError. Imports torch only to look at a GPU or a precision that is asked
+    for.
+    """
+    runtime = workload.runtime
+    workload.implementation.require_installed()
+    refuse_impossible_runtime(workload.model_name, workload.train, runtime)
+    refuse_emulation(runtime)
+    refuse_threads(runtime.threads)
+    refuse_device(runtime)
+
+
+def refuse_unservable(workload: WorkloadConfig) -> None:
+    """Refuse to serve a model, or with a device or CPUs, that cannot; as `refuse_untrainable`."""
+    workload.implementation.require_installed()
+    refuse_impossible_serving(workload.model_name, workload.runtime)
+    refuse_threads(workload.runtime.threads)
+    refuse_device(workload.runtime)
+
+
+def refuse_device(runtime: RuntimeConfig) -> None:
+    """Raise DeviceError for a device that is not here, and for more ranks on this machine than it has GPUs.
+
+    Ranks that a launcher has started look for themselves when they begin: they may be on several machines.
+    """
+    if runtime.device != "cpu":
+        from reference_models.training.devices import refuse_shared_gpus  # imports torch
+
+        refuse_shared_gpus(runtime.device, 1 if launcher_of_many(os.environ) else runtime.ranks)
+
+
+def refuse_emulation(runtime: RuntimeConfig) -> None:
+    """Raise ConfigError for training in a precision that this system's CPU lacks."""
+    if runtime.device == "cpu" and runtime.precision != "fp32":
+        from reference_models.training.devices import refuse_precision  # imports torch
+
+        refuse_precision(runtime.device, runtime.precision)
+
+
+def refuse_threads(num_threads: int | None) -> None:
+    """Raise HarnessError for more threads than this process may have CPUs for."""
+    num_cpus = read_resources().num_affinity_cpus
+    if num_threads is not None and num_threads > num_cpus:
+        raise HarnessError(
+            f"runtime.threads is {num_threads}, but this process may use {num_cpus} CPUs. "
+            "More threads than CPUs wait for one another; give at most that many."
+        )
+
+
+def refuse_unprofilable(workload: WorkloadConfig) -> None:
+    """Raise HarnessError for an implementation whose step has no phases to time."""
+    if workload.implementation.reports_phases:
+        return
+    others = [repr(name) for name, other in workload.model_spec.implementations.items() if other.reports_phases]
+    name = label_of(workload.runtime.implementation)
+    raise HarnessError(
+        f"implementation {name!r} does not report its phases and cannot be profiled. "
+        + (f"Use {' or '.join(others)}." if others else "")
+    )

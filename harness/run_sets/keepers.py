@@ -1,0 +1,242 @@
+"""How a repetition becomes permanent. Three ways: as a log, as one record among several, as the only record."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import read_record, write_record
+from harness.launch.process import WorkerEnd, explain_end
+from harness.measure.kinds import Kind
+from harness.run_sets.folder import RunSet, record_interrupted
+from harness.run_sets.progress import MeasuringProgress, Progress, RunProgress
+from rules.benchmarks.loader import parse_benchmark, read_toml
+from rules.records.codec import Damage, Document, decode
+from rules.records.measure import Measurement
+from rules.records.metrics import Metric
+from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How a repetition ended."""
+
+    words: str
+    """What progress says of it at the end; empty where the record says all."""
+    record: Document | None = None
+    """What it left; None where that is no result."""
+    error: HarnessError | None = None
+    """Why it is no result; or what went wrong after it was one, which is then kept and not repeated."""
+
+
+class Keeper(Protocol):
+    """Keeps the repetitions of one kind in one run set. All but `is_done` are for who holds the set's lock."""
+
+    def is_done(self, index: int) -> bool:
+        """Return whether repetition `index` is there; changes nothing."""
+
+    def recover(self, index: int) -> bool:
+        """Bring in line what a crash left of a repetition, and return whether it is there."""
+
+    def open(self, index: int) -> Path:
+        """Make the folder for a repetition that is about to be made."""
+
+    def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> Outcome:
+        """Keep what a process left in the folder of a repetition; `resume` is the command that completes the rest."""
+
+    def gather(self) -> None:
+        """Bring together what all repetitions left."""
+
+    def progress(self, index: int, *, quiet: bool) -> Progress:
+        """Make what is shown while a repetition is made."""
+
+
+class LogKeeper:
+    """Keeps runs: every attempt stays, and the rename of a finished log to result_<i>.txt makes it a run."""
+
+    def __init__(self, run_set: RunSet, record: RunSetRecord, kind: Kind) -> None:
+        self._set, self._record = run_set, record
+        self._benchmark = parse_benchmark(read_toml(run_set.definition), run_set.definition)
+
+    def is_done(self, index: int) -> bool:
+        return self._set.result(index).exists()
+
+    def recover(self, index: int) -> bool:
+        return self._set.recover(index)
+
+    def open(self, index: int) -> Path:
+        return self._set.new_attempt(index)
+
+    def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> Outcome:
+        is_finished = (folder / "log.txt").exists() and self._set.recover(index)
+        if not is_finished:
+            return self._interrupted(index, folder, end, resume)
+        if isinstance(end, BaseException):
+            return Outcome(words="interrupted")
+        ended = read_record(folder / "run.json", RunRecord)
+        lost = explain_lost_weights(ended)
+        said = f"{self._label(index)} {lost} Complete the set with: {resume}"
+        return Outcome(
+            words=_describe_end(ended, self._benchmark.metric),
+            record=ended,
+            error=None if lost is None else HarnessError(said, lost_code(ended)),
+        )
+
+    def _interrupted(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> Outcome:
+        if isinstance(end, BaseException):
+            reason = type(end).__name__ if str(end) == "" else str(end)
+            record_interrupted(folder, index=index, reason=reason, exit_code=None)
+            return Outcome(words="interrupted")
+        reason, code = explain_end(end)
+        record_interrupted(folder, index=index, reason=reason, exit_code=end.exit_code)
+        error = HarnessError(
+            f"{self._label(index)} was interrupted: {reason}\nThe attempt is kept in {folder}. Complete "
+            f"the set with: {resume}",
+            code,
+        )
+        return Outcome(words="interrupted", error=error)
+
+    def gather(self) -> None:
+        """Do nothing: the logs are all there is."""
+
+    def progress(self, index: int, *, quiet: bool) -> Progress:
+        return RunProgress(self._label(index), self._benchmark.quality, quiet=quiet)
+
+    def _label(self, index: int) -> str:
+        return f"run {index + 1} of {self._record.num_runs}"
+
+
+def explain_lost_weights(ended: RunRecord) -> str | None:
+    """Say why a run that is complete has no weights; None where it has them, or nobody asked."""
+    kept = ended.weights
+    if kept is None or kept.error is None:
+        return None
+    return f"is complete and kept, its weights are not: {kept.error}"
+
+
+def lost_code(ended: RunRecord) -> ExitCode:
+    """Return the exit code of what kept the weights from being written."""
+    code = 0 if ended.weights is None else ended.weights.exit_code
+    return ExitCode(code) if code in set(ExitCode) else ExitCode.RESOURCES
+
+
+def _describe_end(record: RunRecord, metric: Metric) -> str:
+    last = record.evaluations[-1] if record.evaluations else None
+    quality = "no evaluation" if last is None else f"{metric.label} {last.quality:.5f}"
+    samples = f"{0 if last is None else last.samples_count:,} samples"
+    if record.status == "success":
+        return f"target met, {quality} after {samples}"
+    return f"not converged ({record.reason}), {quality} after {samples}"
+
+
+class RecordKeeper:
+    """Keeps what each of several processes measured in a folder of its own, and all of it in extra/<kind>.json.
+
+    What was interrupted is made again from nothing.
+    """
+
+    def __init__(self, run_set: RunSet, record: RunSetRecord, kind: Kind) -> None:
+        self._set, self._kind, self._num_runs = run_set, kind, record.num_runs
+
+    @property
+    def path(self) -> Path:
+        """The file that holds what all processes measured."""
+        return self._set.extra / f"{self._kind.name}.json"
+
+    def folder(self, index: int) -> Path:
+        """Return the folder of one process."""
+        return self._set.extra / f"{self._kind.name}_{index}"
+
+    def is_done(self, index: int) -> bool:
+        return not isinstance(decode(self.folder(index) / self._kind.file, self._kind.record), Damage)
+
+    def recover(self, index: int) -> bool:
+        return self.is_done(index)
+
+    def open(self, index: int) -> Path:
+        folder = self.folder(index)
+        _remove(folder)
+        folder.mkdir()
+        return folder
+
+    def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> Outcome:
+        path = folder / self._kind.file
+        if isinstance(end, BaseException):
+            return Outcome(words="")
+        if not path.exists():
+            reason, code = explain_end(end)
+            return Outcome(words="", error=HarnessError(f"{self._failure(index)}: {reason}", code))
+        found = read_record(path, self._kind.record)
+        self.gather()
+        return Outcome(words="", record=found)
+
+    def _failure(self, index: int) -> str:
+        return f"process {index + 1} measured nothing"
+
+    def gather(self) -> None:
+        """Write the first process's record with the processes of all that have measured so far.
+
+        Those after a gap wait for it: the seed of a process is known by its place. Raises HarnessError without a
+        first.
+        """
+        done = takewhile(self.is_done, range(1, self._num_runs))
+        found = [read_record(self.folder(index) / self._kind.file, self._kind.record) for index in (0, *done)]
+        measured = [part for part in found if isinstance(part, Measurement)]
+        processes = tuple(process for part in measured for process in part.repetitions())
+        code = measured[0].code if len({part.code for part in measured}) == 1 else None
+        write_record(self.path, msgspec.structs.replace(measured[0], processes=processes, code=code))
+
+    def progress(self, index: int, *, quiet: bool) -> Progress:
+        return MeasuringProgress(f"process {index + 1}", quiet=quiet)
+
+
+def _remove(path: Path) -> None:
+    """Remove what is at `path`. rmtree would open, and wait for, a pipe in place of the folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+class OnlyRecordKeeper(RecordKeeper):
+    """Keeps the one record of a kind that has one process, in extra/<kind>.json, with its folder beside it."""
+
+    def folder(self, index: int) -> Path:
+        return self._set.extra / self._kind.name
+
+    def is_done(self, index: int) -> bool:
+        return self.path.exists()
+
+    def open(self, index: int) -> Path:
+        folder = self.folder(index)
+        folder.mkdir(exist_ok=True)
+        (folder / self._kind.file).unlink(missing_ok=True)
+        return folder
+
+    def _failure(self, index: int) -> str:
+        return f"nothing was {self._kind.name}d"
+
+    def progress(self, index: int, *, quiet: bool) -> Progress:
+        return MeasuringProgress(self._kind.name, quiet=quiet)
+
+    def gather(self) -> None:
+        """Move the record to its place."""
+        (self.folder(0) / self._kind.file).replace(self.path)
+
+
+KEEPERS: Mapping[str, type[LogKeeper] | type[RecordKeeper]] = {
+    "logs": LogKeeper,
+    "records": RecordKeeper,
+    "record": OnlyRecordKeeper,
+}
+
+
+def find_keeper(kind: Kind, run_set: RunSet, record: RunSetRecord) -> Keeper:
+    """Make what keeps the repetitions of a kind in a set."""
+    return KEEPERS[kind.keeper](run_set, record, kind)

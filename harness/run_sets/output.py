@@ -1,0 +1,29 @@
+"""Where results are made: whether a folder can be made there, and under which name."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def refuse_output(output: Path) -> None:
+    """Raise OSError, before data is made, where no folder can be made at `output`, or nothing be written into it."""
+    for place in (output, *output.parents):
+        try:
+            place.lstat()
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISDIR(place.stat().st_mode):  # a link that leads nowhere, or to itself, is an error of its own
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+        return
+
+
+def unique_folder(output: Path, name: str) -> Path:
+    """Find a folder below `output` that does not exist yet; two sets of one second get a counter."""
+    folder, number = output / name, 1
+    while folder.exists():
+        number += 1
+        folder = output / f"{name}-{number}"
+    return folder
