@@ -1,4 +1,4 @@
-"""Write files so that a reader never meets half of one, and read them back."""
+"""Write files so that a reader never meets half of one, and read them back; nothing is written through links."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.process.errors import naming
+from reference_models.process.whole import create, sync_folder, write_whole
 from reports.text.whole import drafted
 from rules.records.codec import Damage, Record, decode, encode, read_object
 
@@ -16,37 +17,28 @@ T = TypeVar("T")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON by one rename, synced to disk before it."""
+    """Write JSON as `write_text` does."""
     write_text(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text by one rename, synced to disk before it; a failure leaves no draft behind."""
-    with drafted(path, name=f"{path.name}.partial") as draft, naming(path), draft.open("w", encoding="utf-8") as file:
-        file.write(text)
+    """Write UTF-8 text where a user named a file, by one rename, synced before it; no failure leaves a draft."""
+    with drafted(path) as draft, naming(path), create(draft) as file:
+        file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())
     sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename inside `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_record(path: Path, record: Record) -> None:
-    """Write a record by one rename, synced to disk before it.
+    """Write a record by one rename, synced to disk before it; one process at a time, which holds the folder's lock.
 
     Raises HarnessError (exit 8) where something else is in its place: a pipe's reader might never come, and a link in
     a stranger's folder may lead to what is the user's.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise HarnessError(f"{path} is no regular file, expected a record or nothing. Remove it.", ExitCode.INPUT)
-    write_text(path, encode(record))
+    write_whole(path, encode(record))
 
 
 def read_record(path: Path, record_type: type[R]) -> R:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import read_json, read_record, sync_folder, write_record
+from harness.foundation.files import read_json, read_record, write_record
 from harness.run_sets.names import refuse_missing
+from reference_models.process.whole import sync_folder
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.records.run import RunRecord
