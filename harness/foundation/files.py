@@ -1,5 +1,6 @@
 """Write files so that a reader never meets half of one, and read them back; nothing is written through links."""
 
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -39,6 +40,33 @@ def write_record(path: Path, record: Record) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise HarnessError(f"{path} is no regular file, expected a record or nothing. Remove it.", ExitCode.INPUT)
     write_whole(path, encode(record))
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise HarnessError (exit 8) for a link in `folder`, a set or a group of sets, through which would be written.
+
+    `folder` itself may be one: its user named it. So may a file beside what is written, such as a page or notes.
+    """
+    for place, folders, files in os.walk(folder):
+        is_written = not {"extra", "results", "systems"}.isdisjoint(Path(place).relative_to(folder).parts)
+        for name in (*folders, *(files if is_written else ())):
+            if (path := Path(place, name)).is_symlink():
+                raise HarnessError(
+                    f"{path} is a link, expected the set's own file or folder: what is written there would go "
+                    "elsewhere. Remove it, or put in its place what it leads to.",
+                    ExitCode.INPUT,
+                )
+
+
+def open_lock(path: Path) -> int:
+    """Open a lock's file, made where it is missing. Raises HarnessError (exit 8) for a link in its place."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno != errno.ELOOP or not path.is_symlink():
+            raise
+        words = f"{path} is a link, expected a lock's file or nothing. Remove it."
+        raise HarnessError(words, ExitCode.INPUT) from None
 
 
 def read_record(path: Path, record_type: type[R]) -> R:

@@ -42,7 +42,6 @@ def measure_process(
     measured = decode(folder / kind.file, kind.record)
     if not isinstance(measured, Damage):
         return measured
-    _remove(folder)
     failure = f"process {index + 1} measured nothing"
     progress = MeasuringProgress(f"process {index + 1}", quiet=quiet)
     try:
@@ -70,9 +69,12 @@ def launch(
     on_event: OnEvent = lambda event: None,
     interpreter: Interpreter | None = None,
 ) -> Measurement:
-    """Do the kind's job for the set's configuration in a fresh process; `failure` begins the error's message."""
-    folder.mkdir(exist_ok=True)
-    (folder / kind.file).unlink(missing_ok=True)
+    """Do the kind's job for the set's configuration in a fresh process, in a folder that is made anew.
+
+    `failure` begins the error's message.
+    """
+    _remove(folder)
+    folder.mkdir()
     job = kind.job(**job_members(run_set, record, index, folder), **options)
     end = launch_job(kind, job, record, on_event, interpreter)
     if not (folder / kind.file).exists():
