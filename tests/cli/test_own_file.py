@@ -13,7 +13,7 @@ from command import Command
 from made_sets import made_in
 from sweep_builder import FastWorkers
 
-from harness.config.run_config import Override, resolve
+from harness.config.run_config import Override, read_config_file, resolve
 from reference_models.process.errors import ConfigError
 from reference_models.registry import find_implementation, label_of, parse_place, pin_code
 
@@ -121,6 +121,17 @@ def test_a_definition_cannot_name_a_file(mine: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+@pytest.mark.parametrize("key", ["implementation", "model"])
+def test_a_file_of_values_cannot_name_a_file(key: str, tmp_path: Path) -> None:
+    """Nor is it looked at: it may be a stranger's, as a definition may."""
+    config = tmp_path / "c.toml"
+    config.write_text(f'[runtime]\n{key} = "{tmp_path}/nowhere.py:load"\n')
+    with pytest.raises(ConfigError, match=f"c.toml: runtime.{key} .* given by its user, as --{key}"):
+        read_config_file(config)
+    config.write_text('[runtime]\nimplementation = "optimized"\n')
+    assert [each.value for each in read_config_file(config)] == ["optimized"]
+
+
     ("source", "name", "message"),
     [
         (LOADER, "lode", "Did you mean 'load'"),
