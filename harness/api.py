@@ -8,6 +8,7 @@ DatasetError or InputError, with the command line's own message; a run that miss
 """
 
 import json
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -81,7 +82,7 @@ def run(
     if beside is not None:
         folder = start_pair(asked.pair(benchmark, beside, python, quiet=quiet))
         link_latest(folder)
-        _complete(folder, python=_path(python), quiet=quiet)
+        _complete(folder, python=_program(python), quiet=quiet)
         return folder
     if python is not None:
         raise HarnessError("python is the interpreter of the set that beside names; give that too.")
@@ -235,7 +236,7 @@ def resume(
             warnings.warn(other, stacklevel=2)
     if runs is not None:
         grow(folder, runs)
-    _complete(folder, python=_path(python), quiet=quiet)
+    _complete(folder, python=_program(python), quiet=quiet)
     return folder
 
 
@@ -331,7 +332,7 @@ class _Asked:
             raise HarnessError("beside makes `runs` pairs; leave until and max_runs out.")
         return PairRequest(
             source=Path(beside),
-            python=_path(python),
+            python=_program(python),
             benchmark=None if benchmark is None else str(benchmark),
             overrides=read_settings(self.settings),
             matmul=_path(self.matmul),
@@ -393,6 +394,11 @@ def _command(verb: str, benchmark: str | Path | None, asked: Mapping[str, Any]) 
 def _text(value: Any) -> str:
     """Write a value as --axis takes it."""
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _program(python: str | Path | None) -> Path | None:
+    """Return a program as a shell takes it: a name is looked for in PATH, and './NAME' is a file."""
+    return Path.cwd() / python if python is not None and os.sep in str(python) else _path(python)
 
 
 def _path(path: str | Path | None) -> Path | None:

@@ -1,8 +1,9 @@
 """`run` and `resume`: train to the target, judge, score, report."""
 
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 from click.core import ParameterSource
@@ -28,8 +29,16 @@ from harness.foundation.errors import HarnessError
 if TYPE_CHECKING:
     from harness.run_sets.pair import PairRequest
 
+
+class InterpreterPath(click.Path):
+    """A program as a shell takes it: a name is looked for in PATH, and ./NAME is a file, though a Path drops "./"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return Path.cwd() / value if os.sep in str(value) else super().convert(value, param, ctx)
+
+
 PYTHON = click.option(
-    "--python", type=click.Path(path_type=Path), metavar="PYTHON",
+    "--python", type=InterpreterPath(path_type=Path), metavar="PYTHON",
     help="Interpreter whose dlrmbench runs the base of --beside, such as OTHER/bin/python.  [default: this one]",
 )  # fmt: skip
 
