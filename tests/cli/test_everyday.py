@@ -209,6 +209,8 @@ def test_too_little_address_space_is_out_of_memory_and_no_interrupt(
     (tmp_path / "runs").symlink_to(Path(__file__).parents[1] / "data" / "version_1" / "runs")
     script = f'ulimit -v 150000; "{sys.executable}" -m harness {words}'
     done = subprocess.run(
+    words = "RuntimeError: Resource temporarily unavailable"  # as std::thread says it
+    assert explain_end(WorkerEnd(exit_code=1, last_words=words)) == (words, ExitCode.RESOURCES)
         ["sh", "-c", script], cwd=tmp_path, env={**os.environ, "OPENBLAS_NUM_THREADS": "64"}, check=False,
         capture_output=True, text=True, timeout=HANG_S,
     )  # fmt: skip
