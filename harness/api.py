@@ -217,7 +217,7 @@ def resume(
     run only where they are given again, as does `python`, the interpreter of a pair's base. A set that other code
     began is gone on with, after a warning of Python's.
     """
-    from harness.run_sets.folder import open_run_set
+    from harness.run_sets.folder import open_run_set, resuming
     from harness.run_sets.growth import grow
     from harness.run_sets.pair import is_pair, refuse_side
     from harness.run_sets.prepare import check_again, refuse_outside_code
@@ -234,9 +234,10 @@ def resume(
         check_again(folder, record)
         if (other := describe_other_code(part, record)) and not is_pair(folder):  # which is refused
             warnings.warn(other, stacklevel=2)
-    if runs is not None:
-        grow(folder, runs)
-    _complete(folder, python=_program(python), quiet=quiet)
+    with resuming(folder):
+        if runs is not None:
+            grow(folder, runs)
+        _complete(folder, python=_program(python), quiet=quiet)
     return folder
 
 

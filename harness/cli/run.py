@@ -250,7 +250,7 @@ def resume(
     --until' then ends there. The environment is checked again: it warns, or refuses a set of --strict-env.
     """
     from harness.cli.sweep import complete_and_show
-    from harness.run_sets.folder import open_run_set
+    from harness.run_sets.folder import open_run_set, resuming
     from harness.run_sets.growth import grow
     from harness.run_sets.pair import is_pair, refuse_side
     from harness.run_sets.prepare import check_again, refuse_outside_code
@@ -270,6 +270,7 @@ def resume(
     for part in parts[:1]:  # all were begun alike
         checks = check_again(folder, open_run_set(part)[1])
         warn_of_system([] if quiet else checks)
+    click.get_current_context().with_resource(resuming(folder))
     if is_pair(folder):
         complete_pair_and_show(folder, python=python, num_runs=num_runs, form=form, quiet=quiet)
     if num_runs is not None:

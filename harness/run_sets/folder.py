@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -199,3 +199,12 @@ def hold_lock(path: Path, folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def resuming(folder: Path) -> AbstractContextManager[None]:
+    """Let one command at a time resume a set or a group of sets, so that none grows what another one then completes.
+
+    Its own lock is held while runs are made, and free between growing and completing. Raises as `hold_lock`.
+    """
+    extra = folder / "extra"
+    return hold_lock((extra if extra.is_dir() else folder) / "resume.lock", folder)
