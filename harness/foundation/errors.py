@@ -132,8 +132,8 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         remedy = {
-            errno.ENOSPC: " Free some space or choose another --output or --data folder.",
-            errno.EDQUOT: " Free some space or choose another --output or --data folder.",
+            errno.ENOSPC: " Free some space, or choose another place to write to.",
+            errno.EDQUOT: " Free some space, or choose another place to write to.",
             errno.EACCES: " Choose what you may read, and folders that you may write to.",
             errno.EPERM: " Choose what you may read, and folders that you may write to.",
             errno.EROFS: " Choose a folder that can be written to.",

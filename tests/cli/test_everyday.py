@@ -193,10 +193,24 @@ def test_a_link_to_itself_and_a_name_that_is_too_long_are_input_errors(
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
+def test_a_stream_that_is_full_is_named() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "harness", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, "standard output: No space left on device" in done.stderr) == (9, True), done.stderr
+
+
 def test_a_system_without_threads_or_memory_left_is_out_of_resources() -> None:
     words = "libgomp: Thread creation failed: Resource temporarily unavailable"
     assert explain_end(WorkerEnd(exit_code=1, last_words=words)) == (words, ExitCode.RESOURCES)
     assert exit_code_of(RuntimeError("can't start new thread")) == ExitCode.RESOURCES
+    words = "RuntimeError: Resource temporarily unavailable"  # as std::thread says it
+    assert explain_end(WorkerEnd(exit_code=1, last_words=words)) == (words, ExitCode.RESOURCES)
     assert exit_code_of(ImportError("x.so: failed to map segment from shared object")) == ExitCode.RESOURCES
     assert exit_code_of(RuntimeError("something else")) is exit_code_of(ImportError("no module")) is None
 
@@ -209,8 +223,6 @@ def test_too_little_address_space_is_out_of_memory_and_no_interrupt(
     (tmp_path / "runs").symlink_to(Path(__file__).parents[1] / "data" / "version_1" / "runs")
     script = f'ulimit -v 150000; "{sys.executable}" -m harness {words}'
     done = subprocess.run(
-    words = "RuntimeError: Resource temporarily unavailable"  # as std::thread says it
-    assert explain_end(WorkerEnd(exit_code=1, last_words=words)) == (words, ExitCode.RESOURCES)
         ["sh", "-c", script], cwd=tmp_path, env={**os.environ, "OPENBLAS_NUM_THREADS": "64"}, check=False,
         capture_output=True, text=True, timeout=HANG_S,
     )  # fmt: skip
