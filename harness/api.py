@@ -8,7 +8,6 @@ DatasetError or InputError, with the command line's own message; a run that miss
 """
 
 import json
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config.settings import read_settings
 from harness.foundation.errors import HarnessError
+from harness.foundation.files import program_path
 from reports.frames import Frames, compare
 from reports.frames import read as results
 
@@ -82,7 +82,7 @@ def run(
     if beside is not None:
         folder = start_pair(asked.pair(benchmark, beside, python, quiet=quiet))
         link_latest(folder)
-        _complete(folder, python=_program(python), quiet=quiet)
+        _complete(folder, python=program_path(python), quiet=quiet)
         return folder
     if python is not None:
         raise HarnessError("python is the interpreter of the set that beside names; give that too.")
@@ -237,7 +237,7 @@ def resume(
     with resuming(folder):
         if runs is not None:
             grow(folder, runs)
-        _complete(folder, python=_program(python), quiet=quiet)
+        _complete(folder, python=program_path(python), quiet=quiet)
     return folder
 
 
@@ -333,7 +333,7 @@ class _Asked:
             raise HarnessError("beside makes `runs` pairs; leave until and max_runs out.")
         return PairRequest(
             source=Path(beside),
-            python=_program(python),
+            python=program_path(python),
             benchmark=None if benchmark is None else str(benchmark),
             overrides=read_settings(self.settings),
             matmul=_path(self.matmul),
@@ -383,23 +383,17 @@ def _command(verb: str, benchmark: str | Path | None, asked: Mapping[str, Any]) 
     for name, value in asked.items():
         if name == "settings":
             words += [word for key, given in value.items() for word in ("--set", f"{key}={_text(given)}")]
-            continue
-        if value is True:
+        elif value is True:
             words.append(f"--{name.replace('_', '-')}")
-            continue
-        for each in value if isinstance(value, list) else [] if value is None else [value]:
-            words += [f"--{name.replace('_', '-')}", str(each)]
+        else:
+            for each in value if isinstance(value, list) else [] if value is None else [value]:
+                words += [f"--{name.replace('_', '-')}", str(each)]
     return words
 
 
 def _text(value: Any) -> str:
     """Write a value as --axis takes it."""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _program(python: str | Path | None) -> Path | None:
-    """Return a program as a shell takes it: a name is looked for in PATH, and './NAME' is a file."""
-    return Path.cwd() / python if python is not None and os.sep in str(python) else _path(python)
 
 
 def _path(path: str | Path | None) -> Path | None:

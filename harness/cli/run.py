@@ -1,6 +1,5 @@
 """`run` and `resume`: train to the target, judge, score, report."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -30,15 +29,17 @@ if TYPE_CHECKING:
     from harness.run_sets.pair import PairRequest
 
 
-class InterpreterPath(click.Path):
-    """A program as a shell takes it: a name is looked for in PATH, and ./NAME is a file, though a Path drops "./"."""
+class ProgramPath(click.Path):
+    """What names a program."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return Path.cwd() / value if os.sep in str(value) else super().convert(value, param, ctx)
+        from harness.foundation.files import program_path
+
+        return program_path(value)
 
 
 PYTHON = click.option(
-    "--python", type=InterpreterPath(path_type=Path), metavar="PYTHON",
+    "--python", type=ProgramPath(), metavar="PYTHON",
     help="Interpreter whose dlrmbench runs the base of --beside, such as OTHER/bin/python.  [default: this one]",
 )  # fmt: skip
 

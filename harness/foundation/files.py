@@ -69,6 +69,16 @@ def open_lock(path: Path) -> int:
         raise HarnessError(words, ExitCode.INPUT) from None
 
 
+def program_path(program: str | Path | None) -> Path | None:
+    """Return where a program is, as a shell takes it: a name is looked for in PATH, ./NAME is a file.
+
+    A Path drops the "./", and would be looked for.
+    """
+    if program is None:
+        return None
+    return Path.cwd() / program if os.sep in str(program) else Path(program)
+
+
 def read_record(path: Path, record_type: type[R]) -> R:
     """Read a record from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
     return _refuse_damage(decode(path, record_type))
