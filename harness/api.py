@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config.settings import read_settings
 from harness.foundation.errors import HarnessError
+from harness.foundation.files import program_path
 from reports.frames import Frames, compare
 from reports.frames import read as results
 
@@ -133,7 +134,7 @@ def resume(
     _, other = look_again(folder, **code, is_python_given=python is not None)
     if other is not None:
         warnings.warn(other, stacklevel=2)
-    complete(folder, Granted(python=_path(python)), num_runs=runs, watcher=Watcher(quiet=quiet))
+    complete(folder, Granted(python=program_path(python)), num_runs=runs, watcher=Watcher(quiet=quiet))
     write_pages(folder)
     return folder
 
@@ -169,9 +170,10 @@ def _request(verb: str, arguments: Mapping[str, Any]) -> "Request":
         members["axes"] = [f"{key}={','.join(map(as_text, values))}" for key, values in members["axes"].items()]
     if "processes" in members:
         members["runs"] = members.pop("processes")
-    for name in ("beside", "python", "matmul", "data", "output"):
+    for name in ("beside", "matmul", "data", "output"):
         if name in members:
             members[name] = Path(members[name])
+    members["python"] = program_path(members.get("python"))
     for name in ("benchmark", "weights"):
         if name in members:
             members[name] = str(members[name])
@@ -191,7 +193,3 @@ def _start(request: "Request") -> Path:
     complete(folder, Granted(python=request.python), watcher=Watcher(quiet=request.quiet))
     write_pages(folder)
     return folder
-
-
-def _path(path: str | Path | None) -> Path | None:
-    return None if path is None else Path(path)

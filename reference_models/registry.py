@@ -8,7 +8,9 @@ that such code consists of, beside what is installed.
 """
 
 import hashlib
+import os
 import re
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -37,6 +39,7 @@ MODELS: Mapping[str, str] = {
 """Modules that hold a `SPEC`, by the name that a definition gives as benchmark.model."""
 MODEL_GROUP, IMPLEMENTATION_GROUP = "dlrmbench.models", "dlrmbench.implementations"
 _PLACE = re.compile(r"(?P<path>.+\.py):(?P<name>[^\W\d]\w*)(@(?P<sha256>[0-9a-f]{64}))?", re.DOTALL)
+_MAX_CODE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,11 +189,18 @@ def _load_object(place: FilePlace) -> Any:
 def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
     """Read a file and its digest. Raises ConfigError where it cannot be read, or has another digest than `sha256`."""
     try:
-        source = path.read_bytes()
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: not a regular file. Give PATH.py:OBJECT of a file.")
+            source = file.read(_MAX_CODE_BYTES + 1)
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror}. Give PATH.py:OBJECT of a file that is there."
         ) from None
+    if len(source) > _MAX_CODE_BYTES:
+        raise ConfigError(
+            f"{path}: more than {_MAX_CODE_BYTES:,} bytes, expected Python's source. Give PATH.py:OBJECT of that."
+        )
     digest = hashlib.sha256(source).hexdigest()
     if sha256 not in (None, digest):
         raise ConfigError(

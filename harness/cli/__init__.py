@@ -112,6 +112,16 @@ def _printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def _stream_of(error: Exception) -> str:
+    """Name the stream that an error of writing is of, where it is one's (disk full): the error names files alone."""
+    trace = error.__traceback__ if isinstance(error, OSError) and error.filename is None else None
+    while trace is not None:
+        if trace.tb_frame.f_code is click.echo.__code__:
+            return "standard error: " if trace.tb_frame.f_locals.get("err") else "standard output: "
+        trace = trace.tb_next
+    return ""
+
+
 def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
@@ -178,5 +188,6 @@ def main(argv: list[str] | None = None) -> NoReturn:
             )
             code = ExitCode.INTERNAL_ERROR
         else:
-            click.echo(f"dlrmbench: error: {_printable_lines(message_of(error))}", err=True)
+            place = _stream_of(error)
+            click.echo(f"dlrmbench: error: {place}{_printable_lines(message_of(error))}", err=True)
         leave(code)

@@ -172,15 +172,12 @@ def resolve(
 def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str, str]) -> None:
     """Pin code in files by their digests. Raises ConfigError for files that the definition itself names."""
     runtime = dict(tables.get("runtime", {}))
-    for key in ("implementation", MODEL_KEY):
-        given = runtime.get(key)
-        if given is None or (key == "implementation" and parse_place(str(given)) is None):
-            continue
-        if f"runtime.{key}" not in sources:
-            raise ConfigError(f"{original.path}: runtime.{key} is {given!r}. {GIVEN_BY_USER}, as --{key}.")
-        if key == MODEL_KEY:
-            refuse_model_file(original, given)
-        runtime[key] = pin_code(given)
+    _refuse_code(original.path, {key: value for key, value in runtime.items() if f"runtime.{key}" not in sources})
+    if (file := runtime.get(MODEL_KEY)) is not None:
+        refuse_model_file(original, file)
+        runtime[MODEL_KEY] = pin_code(file)
+    if (name := runtime.get("implementation")) is not None and parse_place(str(name)) is not None:
+        runtime["implementation"] = pin_code(name)
     tables["runtime"] = runtime
 
 
@@ -271,8 +268,16 @@ def read_config_file(path: Path) -> list[Override]:
         known = [*OVERRIDABLE, SUBMISSION]
         if section not in known or not isinstance(table, Mapping):
             raise ConfigError(f"{path}: unknown section [{section}].{did_you_mean(section, known)}")
+        _refuse_code(path, table if section == "runtime" else {})
         overrides += [Override(key=f"{section}.{k}", value=v, source=f"file {path}") for k, v in table.items()]
     return overrides
+
+
+def _refuse_code(path: Path, runtime: Mapping[str, Any]) -> None:
+    """Raise ConfigError for code that a file of values names: it may be anyone's, as a definition may."""
+    for key in ("implementation", MODEL_KEY):
+        if key in runtime and (key == MODEL_KEY or parse_place(str(runtime[key])) is not None):
+            raise ConfigError(f"{path}: runtime.{key} is {runtime[key]!r}. {GIVEN_BY_USER}, as --{key}.")
 
 
 def read_environment(environ: Mapping[str, str]) -> list[Override]:

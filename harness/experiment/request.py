@@ -17,7 +17,7 @@ class RequestOption(NamedTuple):
     help: str | Mapping[str, str]
     """What `--help` says, of all verbs or by verb."""
     type: str = "text"
-    """One of count, index, seconds, fraction, path, set, text, texts, flag."""
+    """One of count, index, seconds, fraction, path, program, set, text, texts, flag."""
     flags: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """How the option is written by a verb; by its name where nothing is said."""
     unit: str | None = None
@@ -61,7 +61,7 @@ class Request:
         metadata=_option(
             help="Interpreter whose dlrmbench runs the base of --beside, such as OTHER/bin/python.  "
             "[default: this one]",
-            type="path",
+            type="program",
             unit="PYTHON",
         ),
     )

@@ -14,6 +14,9 @@ from rules import errors as rules_errors
 
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation")
 """As CUDA's runtime, its driver and NCCL say it; the CPU's allocator; cuBLAS, cuDNN and their kin."""
+_STARVED = (
+    "can't start new thread", "failed to map segment", "Thread creation failed", "Resource temporarily unavailable",
+)  # fmt: skip
 _RESOURCE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 
 
@@ -83,10 +86,8 @@ def _is_loop_of_links(error: BaseException) -> bool:
 
 
 def is_starved(words: str) -> bool:
-    """Recognise what Python, the loader and OpenMP say where they get no thread or no memory."""
-    return any(
-        part in words for part in ("can't start new thread", "failed to map segment", "Thread creation failed")
-    )
+    """Recognise what Python, the loader, OpenMP and C++ (std::thread) say where they get no thread or no memory."""
+    return any(part in words for part in _STARVED)
 
 
 def end_process(exit_code: int) -> NoReturn:
@@ -131,8 +132,8 @@ def message_of(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         remedy = {
-            errno.ENOSPC: " Free some space or choose another --output or --data folder.",
-            errno.EDQUOT: " Free some space or choose another --output or --data folder.",
+            errno.ENOSPC: " Free some space, or choose another place to write to.",
+            errno.EDQUOT: " Free some space, or choose another place to write to.",
             errno.EACCES: " Choose what you may read, and folders that you may write to.",
             errno.EPERM: " Choose what you may read, and folders that you may write to.",
             errno.EROFS: " Choose a folder that can be written to.",

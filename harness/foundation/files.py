@@ -1,5 +1,6 @@
-"""Write files so that a reader never meets half of one, and read them back."""
+"""Write files so that a reader never meets half of one, and read them back; nothing is written through links."""
 
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from typing import Any, TypeVar
 
 from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.process.errors import naming
+from reference_models.process.whole import create, sync_folder, write_whole
 from reports.text.whole import drafted
 from rules.records.codec import Damage, Record, decode, encode, read_object
 
@@ -16,37 +18,65 @@ T = TypeVar("T")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON by one rename, synced to disk before it."""
+    """Write JSON as `write_text` does."""
     write_text(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text by one rename, synced to disk before it; a failure leaves no draft behind."""
-    with drafted(path, name=f"{path.name}.partial") as draft, naming(path), draft.open("w", encoding="utf-8") as file:
-        file.write(text)
+    """Write UTF-8 text where a user named a file, by one rename, synced before it; no failure leaves a draft."""
+    with drafted(path) as draft, naming(path), create(draft) as file:
+        file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())
     sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename inside `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write_record(path: Path, record: Record) -> None:
-    """Write a record by one rename, synced to disk before it.
+    """Write a record by one rename, synced to disk before it; one process at a time, which holds the folder's lock.
 
     Raises HarnessError (exit 8) where something else is in its place: a pipe's reader might never come, and a link in
     a stranger's folder may lead to what is the user's.
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise HarnessError(f"{path} is no regular file, expected a record or nothing. Remove it.", ExitCode.INPUT)
-    write_text(path, encode(record))
+    write_whole(path, encode(record))
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise HarnessError (exit 8) for a link in `folder`, a set or a group of sets, through which would be written.
+
+    `folder` itself may be one: its user named it. So may a file beside what is written, such as a page or notes.
+    """
+    for place, folders, files in os.walk(folder):
+        is_written = not {"extra", "results", "systems"}.isdisjoint(Path(place).relative_to(folder).parts)
+        for name in (*folders, *(files if is_written else ())):
+            if (path := Path(place, name)).is_symlink():
+                raise HarnessError(
+                    f"{path} is a link, expected the set's own file or folder: what is written there would go "
+                    "elsewhere. Remove it, or put in its place what it leads to.",
+                    ExitCode.INPUT,
+                )
+
+
+def open_lock(path: Path) -> int:
+    """Open a lock's file, made where it is missing. Raises HarnessError (exit 8) for a link in its place."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno != errno.ELOOP or not path.is_symlink():
+            raise
+        words = f"{path} is a link, expected a lock's file or nothing. Remove it."
+        raise HarnessError(words, ExitCode.INPUT) from None
+
+
+def program_path(program: str | Path | None) -> Path | None:
+    """Return where a program is, as a shell takes it: a name is looked for in PATH, ./NAME is a file.
+
+    A Path drops the "./", and would be looked for.
+    """
+    if program is None:
+        return None
+    return Path.cwd() / program if os.sep in str(program) else Path(program)
 
 
 def read_record(path: Path, record_type: type[R]) -> R:

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, message_of
-from harness.foundation.files import read_record, sync_folder, write_record
+from harness.foundation.files import read_record, write_record
 from harness.system.resources import read_resources
 from reference_models.process.errors import ConfigError, naming
+from reference_models.process.whole import sync_folder
 from rules.records.weights import (
     DRAFT_FOLDER,
     ITEM_BYTES,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import sync_folder
 from harness.packaging.code import has_source, implementation_of, is_unchanged, own_files, source_files, system_files
 from harness.packaging.records import PackagedWeights, add_records, add_weights, kept_weights
 from harness.packaging.sets import (
@@ -24,6 +23,7 @@ from harness.packaging.sets import (
 )
 from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
 from harness.system.resources import free_disk_bytes
+from reference_models.process.whole import sync_folder
 from reference_models.registry import find_model, is_model
 from reports.document.blocks import Block, Prose, text_table
 from reports.text.formatting import num_bytes, plural

@@ -98,5 +98,5 @@ def _work(kind: Kind, options: Mapping[str, int], config: RunConfig, data_root: 
 def measure_start_s() -> float:
     """Measure the seconds that a fresh process takes to begin: Python with torch imported."""
     started_s = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import torch"], check=False, capture_output=True)
+    subprocess.run([sys.executable, "-P", "-c", "import torch"], check=False, capture_output=True)
     return time.monotonic() - started_s

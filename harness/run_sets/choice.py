@@ -195,7 +195,7 @@ def choose(
     choice = known.get(question.key)
     if choice is not None and question.fits(choice):
         return _with(prepared, choice)
-    with _locked(question.path.parent) as is_writable:
+    with _locked(question.path.parent) as why_not:
         found, is_busy = _read_kept(question, line), is_system_busy()
         kept = None if found is None else found.choice
         if kept is not None and found is not None and (is_busy or not found.was_busy):
@@ -212,9 +212,9 @@ def choose(
             )
             return prepared
         timed = timed if kept is None else prefer(kept, timed)
-        is_kept = is_writable and _keep(question, timed, was_busy=is_busy)
-        where = f"kept in {question.path}" if is_kept else "not kept: no writing there"
-        where += ", until it is quiet here" if is_kept and is_busy else ""
+        why_not = why_not or _keep(question, timed, was_busy=is_busy)
+        where = f"not kept: {why_not}" if why_not else f"kept in {question.path}"
+        where += ", until it is quiet here" if is_busy and not why_not else ""
         line.finish(f"computed with {describe_choice(timed)}, as timed now; {where}")
     known[question.key] = timed
     return _with(prepared, timed)
@@ -290,16 +290,23 @@ class _Timing:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Let one process at a time choose; a second one waits and then finds the answer. False where nothing is kept,
-    since nothing can be written there."""
+def _locked(folder: Path) -> Iterator[str | None]:
+    """Let one process at a time choose; a second one waits and then finds the answer.
+
+    Yields why nothing will be kept, if so. A dataset may be a stranger's, whose links lead to what is the user's.
+    """
     with ExitStack() as held:
+        why_not = f"{folder} is a link" if folder.is_symlink() else None
         try:
-            held.enter_context(dataset_lock(folder))
-            is_writable = True
-        except OSError:
-            is_writable = False
-        yield is_writable
+            if why_not is None:
+                held.enter_context(dataset_lock(folder))
+        except (OSError, HarnessError) as error:
+            why_not = _say_why(error)
+        yield why_not
+
+
+def _say_why(error: OSError | HarnessError) -> str:
+    return "no writing there" if isinstance(error, OSError) else str(error).rstrip(".")
 
 
 def is_system_busy() -> bool:
@@ -348,10 +355,11 @@ def _earlier(question: Question) -> MatmulRecord | None:
     return None
 
 
-def _keep(question: Question, choice: ChoiceRecord, *, was_busy: bool) -> bool:
+def _keep(question: Question, choice: ChoiceRecord, *, was_busy: bool) -> str | None:
+    """Keep it for other sets; return why it could not be."""
     chosen_for = {**question.chosen_for, "torch": question.torch_version}
     try:
         write_record(question.path, KeptChoice(chosen_for=chosen_for, choice=choice, was_busy=was_busy))
-    except OSError:
-        return False
-    return True
+    except (OSError, HarnessError) as error:
+        return _say_why(error)
+    return None

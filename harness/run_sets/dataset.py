@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.foundation.files import read_json
+from harness.foundation.files import open_lock, read_json
 from reference_models.config.sections import DataConfig
 from reference_models.data.registry import GENERATED, find_generator, locate_dataset, open_dataset
 from reference_models.process.errors import DatasetError
@@ -73,7 +73,7 @@ def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
 def dataset_lock(folder: Path) -> Iterator[None]:
     """Let one process at a time make a dataset; a second one waits and then finds it finished."""
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = open_lock(folder / _LOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import read_json, read_record, sync_folder, write_record
+from harness.foundation.files import open_lock, read_json, read_record, refuse_links, write_record
 from harness.run_sets.names import refuse_missing
 from harness.system.code import code_sha256
 from harness.system.submission import Given
+from reference_models.process.whole import sync_folder
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.records.run import RunRecord
@@ -201,8 +202,12 @@ def locked(run_set: RunSet) -> Iterator[None]:
 
 @contextmanager
 def hold_lock(path: Path, folder: Path) -> Iterator[None]:
-    """Hold the lock file `path` of `folder`. Raises HarnessError (exit 2) when another process holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    """Hold the lock file `path` of `folder`, which is then written into.
+
+    Raises HarnessError: exit 2 when another process holds it, 8 where links would lead writing elsewhere.
+    """
+    refuse_links(folder)
+    descriptor = open_lock(path)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -213,12 +213,6 @@ class OnlyRecordKeeper(RecordKeeper):
     def is_done(self, index: int) -> bool:
         return self.path.exists()
 
-    def open(self, index: int) -> Path:
-        folder = self.folder(index)
-        folder.mkdir(exist_ok=True)
-        (folder / self._kind.file).unlink(missing_ok=True)
-        return folder
-
     def _failure(self, index: int) -> str:
         return f"nothing was {self._kind.name}d"
 

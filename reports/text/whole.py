@@ -11,38 +11,50 @@ from pathlib import Path
 
 
 @contextmanager
-def drafted(path: Path, suffix: str = "", *, name: str | None = None) -> Iterator[Path]:
+def drafted(path: Path, suffix: str = "") -> Iterator[Path]:
     """Give a place for a draft, whose name ends in `suffix`, that takes the place of `path` by one rename afterwards.
 
-    `name` is the draft's where one that a killed process left shall be written over; by default no two have the same.
-    Links are followed: what they lead to is written, and they stay. A device or a pipe is never replaced: it is
-    written to, once the draft is whole. An error inside leaves no draft. Raises OSError where `path` cannot be
-    written.
+    Nobody foresees a draft's name, and who opens it shall make it new. Links are followed: what they lead to is
+    written, and they stay. A device or a pipe is never replaced: it is written to, once the draft is whole. An error
+    inside leaves no draft. Raises OSError, which names `path`, where it cannot be written.
     """
     target = _file_to_replace(path)
     if target is None:
         with tempfile.TemporaryDirectory(prefix="dlrmbench-draft-") as folder:
             draft = Path(folder) / f"draft{suffix}"
-            yield draft
-            with draft.open("rb") as source, path.open("wb") as sink:
-                shutil.copyfileobj(source, sink)
+            with _naming(path, draft):
+                yield draft
+                with draft.open("rb") as source, path.open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
         return
-    with replaced(target, suffix, name=name) as draft:
+    with replaced(target, suffix) as draft:
         yield draft
 
 
 @contextmanager
-def replaced(path: Path, suffix: str = "", *, name: str | None = None) -> Iterator[Path]:
+def replaced(path: Path, suffix: str = "") -> Iterator[Path]:
     """Give a place for a draft as `drafted` does, that takes the place of `path` itself, also of a link or a pipe.
 
     For folders that may be a stranger's: a link there may lead to what is the user's, and a pipe has no reader.
     """
-    draft = path.with_name(name or f".{secrets.token_hex(8)}.partial{suffix}")
+    draft = path.with_name(f".{secrets.token_hex(8)}.partial{suffix}")
     try:
-        yield draft
-        draft.replace(path)
+        with _naming(path, draft):
+            yield draft
+            draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(path: Path, draft: Path) -> Iterator[None]:
+    """Give errors of writing (disk full) the name of what was to be written, in place of none or the draft's."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(draft), draft):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _file_to_replace(path: Path) -> Path | None:

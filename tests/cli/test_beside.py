@@ -183,6 +183,18 @@ def test_python_is_of_a_pair(run: Command, command: Command, tmp_path: Path) -> 
     assert code == 2 and "is for a pair" in err
 
 
+@pytest.mark.parametrize("given", ["./python3", "../{here}/python3", "{folder}/python3"])
+def test_a_program_in_a_folder_is_that_file_and_no_other_of_its_name(
+    given: str, run: Command, tmp_path: Path
+) -> None:
+    make(run, "-n", 1)
+    program = tmp_path / "python3"
+    program.write_text("#!/bin/sh\necho LOCAL >&2\nexit 2\n")
+    program.chmod(0o755)
+    code, _, err = run("--beside", "old", "--python", given.format(folder=tmp_path, here=tmp_path.name))
+    assert (code, "LOCAL" in err) == (2, True), err
+
+
 def test_a_folder_of_several_sets_is_no_set(run: Command, tmp_path: Path) -> None:
     make(run, "--throughput", 4)
     assert run("--beside", "old")[0] == 0

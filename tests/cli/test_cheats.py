@@ -157,6 +157,17 @@ def test_a_cheat_ends_with_3_where_the_records_are_there(name: str, command: Com
     assert code == 3 and f"error  {rule}" in out, out
 
 
+@pytest.mark.parametrize(("member", "is_explained"), [("ctime_ns", True), ("mtime_ns", False)])
+def test_a_change_that_ctime_alone_shows_is_said_to_have_other_causes(
+    member: str, is_explained: bool, command: Command, tmp_path: Path
+) -> None:
+    """A run beside a backup by hard links looks like one whose data was changed, and set back."""
+    root = write_recorded(tmp_path / "set")
+    rewrite_records(root, read_data=[changed_file(member)])
+    code, out, _ = command("check", root, "--no-second-opinion")
+    assert code == 3 and ("hard links" in out) is is_explained, out
+
+
 @pytest.mark.parametrize("name", CHEATS)
 def test_without_the_records_that_is_said(name: str, command: Command, tmp_path: Path) -> None:
     cheat, _ = CHEATS[name]

@@ -193,10 +193,24 @@ def test_a_link_to_itself_and_a_name_that_is_too_long_are_input_errors(
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
+def test_a_stream_that_is_full_is_named() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "harness", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, "standard output: No space left on device" in done.stderr) == (9, True), done.stderr
+
+
 def test_a_system_without_threads_or_memory_left_is_out_of_resources() -> None:
     words = "libgomp: Thread creation failed: Resource temporarily unavailable"
     assert explain_end(WorkerEnd(exit_code=1, last_words=words)) == (words, ExitCode.RESOURCES)
     assert exit_code_of(RuntimeError("can't start new thread")) == ExitCode.RESOURCES
+    words = "RuntimeError: Resource temporarily unavailable"  # as std::thread says it
+    assert explain_end(WorkerEnd(exit_code=1, last_words=words)) == (words, ExitCode.RESOURCES)
     assert exit_code_of(ImportError("x.so: failed to map segment from shared object")) == ExitCode.RESOURCES
     assert exit_code_of(RuntimeError("something else")) is exit_code_of(ImportError("no module")) is None
 

@@ -16,6 +16,7 @@ from run_record_cases import write_recorded
 from waiting import HANG_S
 
 from harness.config.run_config import Override, resolve
+from harness.planning.sweep import measure_start_s
 from harness.run_sets.folder import open_run_set
 from harness.run_sets.prepare import prepare
 from harness.run_sets.runner import RunRequest, start_set
@@ -210,17 +211,23 @@ def test_other_code_is_a_difference_and_on_the_page(tmp_path: Path) -> None:
 
 
 def test_pools_of_processes_read_nothing_of_the_current_folder(own_folder: Path, tmp_path: Path) -> None:
-    """As the command line has its environment; without, Python's own helpers of a pool import what is there."""
+    """Also those of a program that is not the command line, whose environment says nothing of it."""
     script = tmp_path / "pool.py"
     script.write_text(
-        "import os\n"
-        "from harness.system.code import safe_path_variables\n"
         "from rules.judge.parallel import map_in_order\n"
-        "os.environ.update(safe_path_variables())\n"
         "if __name__ == '__main__':\n"
-        "    print(list(map_in_order(abs, [-1, -2, -3], 2)))\n"
+        "    print(list(map_in_order(abs, [-1, -2, -3], 2, preload=['rules.judge.checker'])))\n"
     )
     done = subprocess.run(
         [sys.executable, script], cwd=own_folder, capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert (done.returncode, done.stdout) == (0, "[1, 2, 3]\n"), done.stderr
+
+
+def test_what_times_the_start_of_a_process_reads_nothing_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("open('imported', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert measure_start_s() > 0 and not (tmp_path / "imported").exists()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -13,7 +14,7 @@ from command import Command
 from made_sets import made_in
 from sweep_builder import FastWorkers
 
-from harness.config.run_config import Override, resolve
+from harness.config.run_config import Override, read_config_file, resolve
 from reference_models.process.errors import ConfigError
 from reference_models.registry import find_implementation, label_of, parse_place, pin_code
 
@@ -120,6 +121,17 @@ def test_a_definition_cannot_name_a_file(mine: Path, tmp_path: Path) -> None:
     assert config.workload.runtime.implementation == f"{mine}:load@{digest(mine)}"
 
 
+@pytest.mark.parametrize("key", ["implementation", "model"])
+def test_a_file_of_values_cannot_name_a_file(key: str, tmp_path: Path) -> None:
+    """Nor is it looked at: it may be a stranger's, as a definition may."""
+    config = tmp_path / "c.toml"
+    config.write_text(f'[runtime]\n{key} = "{tmp_path}/nowhere.py:load"\n')
+    with pytest.raises(ConfigError, match=f"c.toml: runtime.{key} .* given by its user, as --{key}"):
+        read_config_file(config)
+    config.write_text('[runtime]\nimplementation = "optimized"\n')
+    assert [each.value for each in read_config_file(config)] == ["optimized"]
+
+
 @pytest.mark.parametrize(
     ("source", "name", "message"),
     [
@@ -201,3 +213,19 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_names_are_no_places(name: str) -> None:
     assert parse_place(name) is None
     assert (label_of(name), pin_code(name)) == (name, name)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "too large"])
+def test_code_is_in_a_regular_file_of_a_size_to_read(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match=r"mine.py: (not a regular file|cannot be read|more than)"):
+        pin_code(f"{path}:load")

@@ -35,6 +35,13 @@ def test_an_error_leaves_the_old_file_and_no_draft(tmp_path: Path) -> None:
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+def test_an_error_of_writing_names_the_file_and_not_its_draft(tmp_path: Path, is_named: bool) -> None:
+    with pytest.raises(OSError) as failed, drafted(tmp_path / "a") as draft:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(draft)] if is_named else []))
+    assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, str(tmp_path / "a"))
+
+
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path, exists: bool) -> None:
     folder = tmp_path / "elsewhere"

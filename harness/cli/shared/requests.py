@@ -11,9 +11,19 @@ from click.core import ParameterSource
 from harness.cli.compare import fraction
 from harness.cli.shared.options import Configured, ResultPath, collect_overrides, output_option
 from harness.experiment.request import Request, flags_of, option_of
+from harness.foundation.files import program_path
 from harness.measure.kinds import kinds_asked_by
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ProgramPath(click.Path):
+    """What names a program."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return program_path(value)
+
+
 KINDS = "kinds"
 """Stands for the options of all kinds of measurement that a verb has."""
 _TYPES: Mapping[str, Mapping[str, Any]] = {
@@ -22,6 +32,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "seconds": {"type": click.FloatRange(min=0, min_open=True)},
     "fraction": {"type": fraction},
     "path": {"type": click.Path(path_type=Path)},
+    "program": {"type": ProgramPath()},
     "set": {"type": ResultPath()},
     "text": {},
     "texts": {"multiple": True, "required": True},

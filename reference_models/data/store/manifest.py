@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from reference_models.process.errors import DatasetError
+from reference_models.process.whole import write_whole
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
@@ -52,12 +52,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any], *, sha256: str | No
             "Nothing was kept. A definition that was edited needs a new data.sha256, or none; otherwise report this."
         )
     manifest = {"schema_version": SCHEMA_VERSION, **content, "files": files, "dataset_sha256": dataset_sha256}
-    draft = folder / (MANIFEST + ".partial")
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(manifest, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(folder / MANIFEST)
+    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1))
     return dataset_sha256
 
 

@@ -31,6 +31,7 @@ from reference_models.data.store.manifest import (
 )
 from reference_models.data.store.read_files import ReadFiles
 from reference_models.process.errors import DatasetError, naming
+from reference_models.process.whole import create
 
 __all__ = ["SPLITS", "Chunk", "SplitWriter", "StoreSplit", "open_store", "unfinished", "verify", "write_manifest"]
 
@@ -84,11 +85,12 @@ class _ArrayFile:
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._path, self._dtype, self._columns = path, dtype, shape[1:]
         self._row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
-        with path.open("wb") as file:
+        path.unlink(missing_ok=True)  # a link in its place may lead to what is the user's
+        with naming(path), create(path) as file:
             header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
             self._offset = file.tell()
-        self._descriptor = os.open(path, os.O_RDWR)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         size = self._offset + shape[0] * self._row_bytes
         with naming(self._path):
             os.truncate(self._descriptor, size)
@@ -132,7 +134,7 @@ def unfinished(folder: Path) -> Iterator[Path]:
     try:
         yield folder
     except BaseException:
-        for name in (*FILES, MANIFEST, MANIFEST + ".partial"):
+        for name in (*FILES, MANIFEST):
             with suppress(OSError):
                 (folder / name).unlink(missing_ok=True)
         raise

@@ -4,6 +4,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from rules.checks.result_set.records import has_records, record_of
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
@@ -16,6 +18,10 @@ from rules.records.run_set import RunSetRecord
 _AGAIN = (
     "Compare the dataset with its manifest ('dlrmbench data verify {folder}'), make it again ('dlrmbench data"
     " generate' or 'data prepare') where it differs, and run again."
+)
+_CTIME = (
+    "Its size and mtime are as before. What links to its files (a backup that copies by hard links), or changes their"
+    " rights, moves ctime as writing does, and cannot be told from it: keep that away from data that is in use. "
 )
 _MAX_FOLDER = 1000
 
@@ -110,12 +116,13 @@ def _judge_copy(
     """Judge one copy of the dataset as some ranks of a run read it."""
     for file in copy.files:
         if file.opened != file.hashed:
+            is_ctime_alone = replace(file.hashed, ctime_ns=file.opened.ctime_ns) == file.opened
             yield Problem(
                 f"{show(file.name)} was changed while the run was under way",
                 place,
                 found=_times(file.hashed.mtime_ns, file.hashed.ctime_ns),
                 expected=_times(file.opened.mtime_ns, file.opened.ctime_ns) + ", as when it was opened",
-                remedy=remedy,
+                remedy=_CTIME + remedy if is_ctime_alone else remedy,
             )
     if named is not None and copy.sha256 != named[0]:
         yield Problem(
