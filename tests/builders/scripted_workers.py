@@ -1,0 +1,431 @@
+"""The command line in this process, with workers that follow a script: no training, no waiting, the same every time.
+
+`scripted` is the one place that knows where the product starts a worker and asks what time it is and what system this
+is: SEAMS. Each is named where it is defined, and replaced in every module that has imported it.
+"""
+
+import importlib
+import io
+import json
+import os
+import pkgutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from log_builder import usual_evals
+from records_builder import run_content
+from scripted_workload import ScriptedWorkload, TickingClock
+from sweep_builder import FastWorkers, profile_answer, throughput_answer
+
+import harness
+from harness.cli import main
+from harness.foundation.errors import ExitCode
+from harness.launch.process import Interpreter, WorkerEnd
+from harness.measure.run_log import RunLogWriter
+from harness.measure.training import Monitor, TrainingJob, describe_end, describe_run, run_once
+from harness.measure.weights import keep_weights
+from harness.run_sets.installation import Installation, InstallationRecord
+from harness.system.description import SystemDescription
+from harness.system.resources import Resources
+from rules.benchmarks.loader import Benchmark, parse_benchmark
+from rules.logs import keys
+from rules.records.codec import convert, encode
+from rules.records.run import RunRecord
+from rules.records.run_set import PreflightCheck
+from rules.records.system import SYSTEM_FIELDS
+
+CODE, OTHER_CODE = "c" * 64, "0" * 64
+"""Digests of this dlrmbench's code, and of another interpreter's."""
+SYSTEM = "here"
+FRAMEWORK = "torch 2.0"
+BEGIN = datetime(2026, 11, 21, 3, tzinfo=UTC)
+JOB_S = 2.0
+"""What every job takes by the scripted clock."""
+MANY = 1 << 40
+
+
+@dataclass
+class Moment:
+    """The time of day and of the monotonic clock, which go on only when they are told to."""
+
+    passed_s: float = 0.0
+
+    @property
+    def now(self) -> datetime:
+        return BEGIN + timedelta(seconds=self.passed_s)
+
+
+class LogClock(TickingClock):
+    """Stamps that differ by `step_s`, without waiting, from a beginning that is given."""
+
+    def __init__(self, began: datetime, step_s: float) -> None:
+        super().__init__()
+        self._began_ms, self._step_s = round(began.timestamp() * 1000), step_s
+
+    def elapsed_s(self) -> float:
+        self.synchronize()
+        self.ticks += 1
+        return self.ticks * self._step_s
+
+    def time_ms(self) -> int:
+        return self._began_ms + round(self.elapsed_s() * 1000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a job ends before it is done: what it leaves, its exit code and last words, or what the parent meets."""
+
+    exit_code: int = int(ExitCode.RESOURCES)
+    words: str = "out of memory."
+    leaves: str = "nothing"
+    """"nothing"; "half a log", of a run; "log", finished, without its record; "record", complete."""
+    raises: type[BaseException] | None = None
+
+
+@dataclass
+class ScriptedWorkers:
+    """Stands in for `launch_worker`. Jobs are counted from 0 for each command line."""
+
+    moment: Moment
+    endings: Mapping[int, Ending] = field(default_factory=dict)
+    """By the job's number."""
+    missing: frozenset[int] = frozenset()
+    """Runs that do not reach the target, by their index."""
+    launches: list[str] = field(default_factory=list)
+
+    def __call__(
+        self,
+        spec_path: Path,
+        *,
+        num_threads: int,
+        on_event: Callable[[Mapping[str, Any]], None] = lambda event: None,
+        num_ranks: int = 1,
+        interpreter: Interpreter | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> WorkerEnd:
+        spec = json.loads(spec_path.read_text(encoding="utf-8"))
+        ending = self.endings.get(len(self.launches))
+        who = "" if interpreter is None else f", by {interpreter.python}"
+        where = "a temporary folder" if spec["kind"] == "choice" else os.path.relpath(spec_path.parent)
+        ranks = "" if num_ranks == 1 else f", {num_ranks} ranks"
+        more = "" if not variables else f", variables {dict(variables)}"
+        self.launches.append(
+            f"{spec['kind']} in {where}: seed {spec['seed']}, threads {num_threads}{ranks}{more}{who}"
+        )
+        code = {"sha256": CODE if interpreter is None else OTHER_CODE, "commit": None, "commit_is_dirty": None}
+        leaves = "record" if ending is None else ending.leaves
+        if leaves != "nothing":
+            self._work(spec, spec_path.parent, code, leaves, on_event)
+        self.moment.passed_s += JOB_S
+        if ending is None:
+            return WorkerEnd(exit_code=0, last_words="")
+        if ending.raises is not None:
+            raise ending.raises
+        return WorkerEnd(exit_code=ending.exit_code, last_words=ending.words)
+
+    def _work(
+        self,
+        spec: Mapping[str, Any],
+        folder: Path,
+        code: Mapping[str, Any],
+        leaves: str,
+        on_event: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        kind, name = spec["kind"], "measured.json"
+        # The same for the same job, whenever and after whatever it is done.
+        number = int(folder.name.rpartition("_")[2]) if kind in ("throughput", "quality", "serve") else 0
+        if kind == "training":
+            train(spec, folder, code, self.moment.now, leaves, on_event, is_met=spec["run_index"] not in self.missing)
+            return
+        if kind == "profile":
+            on_event({"event": "progress", "doing": "timing steps"})
+            content, name = profile_answer(), "profile.json"
+        elif kind == "choice":
+            content = tuning_answer(spec)
+        elif kind == "throughput":
+            content = throughput_answer(spec, number)
+        elif kind == "quality":
+            content = FastWorkers().quality_answer(spec, number)
+        else:
+            content = FastWorkers().serve_answer(spec, number)
+        (folder / name).write_text(json.dumps({**content, "code": code}), encoding="utf-8")
+
+
+def tuning_answer(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a process that times ways finds: two threads take 0.6 of one's time, whatever they spin."""
+    seconds = {1: 0.01, 2: 0.006}
+    ways = [
+        {"num_threads": count, "spin_count": spec["spin_count"], "step_s": seconds.get(count, 0.006)}
+        for count in spec["thread_counts"]
+    ]
+    return {"schema_version": run_content()["schema_version"], "tried": ways, "matmuls": []}
+
+
+def train(
+    spec: Mapping[str, Any],
+    folder: Path,
+    code: Mapping[str, Any],
+    began: datetime,
+    leaves: str,
+    on_event: Callable[[Mapping[str, Any]], None],
+    *,
+    is_met: bool,
+) -> None:
+    """Write what a run leaves: its log, its weights where they are asked for, its record."""
+    benchmark = parse_benchmark(spec["tables"], Path(spec["definition_path"]))
+    values = {key: value for key, value in spec.items() if key not in ("job_version", "kind")}
+    job = TrainingJob(**values, folder=str(folder))
+    data, digest = benchmark.sections["data"], json.loads((Path(job.data_dir) / "manifest.json").read_text())
+    # No two seeds take equally long, so that a mean has an interval.
+    clock = LogClock(began, 0.01 * (1 + job.seed % 11 / 40))
+    path = folder / "log.txt"
+    log = RunLogWriter(path, clock)
+    monitor = Monitor(clock, job.timeout_s, on_event=on_event)
+    monitor.send("start", run_index=job.run_index, train_samples=data["train_samples"])
+    log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})
+    describe = describe_run(job, benchmark, digest["dataset_sha256"], "reference")
+    outcome = run_once(_workload(benchmark, is_met=is_met), benchmark, describe, log, clock, monitor)
+    log.close()
+    _hide_callers(path, is_half=leaves == "half a log")
+    if leaves != "record":
+        return
+    ended = describe_end(job, benchmark, digest["dataset_sha256"], "reference", outcome, monitor)
+    weights = None
+    if job.keep_weights:
+        import torch
+
+        kept = keep_weights(folder.parent, {"layer.weight": torch.arange(4.0)}, ended)
+        weights = {"num_bytes": kept.num_bytes, "duration_s": 0.1, "error": kept.error, "exit_code": kept.exit_code}
+    content = run_content(
+        run_index=job.run_index,
+        attempt=job.attempt,
+        seed=job.seed,
+        status=ended["status"],
+        reason=outcome.reason,
+        started_utc=began.isoformat(timespec="milliseconds"),
+        ended_utc=(began + timedelta(seconds=clock.ticks / 100)).isoformat(timespec="milliseconds"),
+        peak_rss_bytes=2**28,
+        cache_clear={
+            "cleared": True,
+            "method": "scripted",
+            "resident_bytes_before": None,
+            "resident_bytes_after": None,
+        },
+        blocks=monitor.blocks,
+        evaluations=monitor.evaluations,
+        log_sha256=ended["log_sha256"],
+        weights=weights,
+        code=code,
+    )
+    (folder / "run.json").write_text(encode(convert(content, RunRecord)))
+
+
+def _workload(benchmark: Benchmark, *, is_met: bool) -> ScriptedWorkload:
+    data, train_section, target = benchmark.sections["data"], benchmark.sections["train"], benchmark.quality.target
+    last = [min(1.0, target + 0.01)] if is_met else [target - 0.01] * 1000
+    return ScriptedWorkload(
+        benchmark,
+        [*(0.6 for _ in range(usual_evals(benchmark) - 1)), *last],
+        global_batch_size=train_section["global_batch_size"],
+        train_samples=data["train_samples"],
+        eval_samples=data["eval_samples"],
+    )
+
+
+def _hide_callers(path: Path, *, is_half: bool) -> None:
+    """Replace the lines of code that a log names, which change with the code; of half a log keep the first half."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if is_half:
+        lines = lines[: len(lines) // 2]
+    changed = []
+    for line in lines:
+        content = json.loads(line.removeprefix(":::MLLOG "))
+        content["metadata"] |= {"file": "scripted.py", "lineno": 1}
+        changed.append(f":::MLLOG {json.dumps(content)}\n")
+    path.write_text("".join(changed), encoding="utf-8")
+
+
+def describe_scripted_system(given: Mapping[str, Any], **options: Any) -> SystemDescription:
+    """A system of which nothing is looked at; what was given wins."""
+    said = {name: entry if isinstance(entry, str) else entry.value for name, entry in given.items()}
+    known = {
+        "submitter": "unspecified",
+        "status": "Research, Development, or Internal (RDI)",
+        "system_name": SYSTEM,
+        "framework": FRAMEWORK,
+    }
+    fields = {name: said.get(name, known.get(name, "")) for name in SYSTEM_FIELDS}
+    provenance = {"system_name": "given (option)" if "system_name" in said else "given (scripted)"}
+    return SystemDescription(fields=fields, provenance=provenance)
+
+
+def scripted_environment(*_: object) -> dict[str, Any]:
+    return {"python": "3.12.0", "packages": {"torch": "2.0.0"}, "variables": {}}
+
+
+def checks(*_: object, **__: object) -> tuple[PreflightCheck, ...]:
+    """What the environment check finds: something that is well, and something to warn of."""
+    return (
+        PreflightCheck(name="cores", value="2", status="ok", why="All are there.", remedy=""),
+        PreflightCheck(name="governor", value="powersave", status="warning", why="It is slow.", remedy="Change it."),
+    )
+
+
+def resources(*_: object) -> Resources:
+    return Resources(
+        num_cores=2, num_logical_cpus=2, num_affinity_cpus=2, quota_cores=None, physical_memory_bytes=MANY,
+        memory_limit_bytes=None, available_memory_bytes=MANY,
+    )  # fmt: skip
+
+
+def answering_installation(
+    python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, Any]
+) -> Installation:
+    """Another interpreter, which answers with other code on the same system."""
+    system = describe_scripted_system(given)
+    about = {
+        "harness_version": "0.0.9",
+        "code_sha256": OTHER_CODE,
+        "environment": scripted_environment(),
+        "system": {"name": SYSTEM, "fields": dict(system.fields), "provenance": dict(system.provenance)},
+        "variables": {},
+        "definition_sha256": benchmark.definition_sha256,
+        "job_version": 1,
+        "record_version": 2,
+        "chooses": True,
+    }
+    return Installation(python=f"/other/{python.name}", about=convert(about, InstallationRecord))
+
+
+def _code_record() -> Any:
+    from rules.records.measure import CodeRecord
+
+    return CodeRecord(sha256=CODE, commit=None, commit_is_dirty=None)
+
+
+def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
+    """What is replaced, by where it is defined. All that a move of code within the product changes here is a name."""
+    return {
+        "harness.launch.process:launch_worker": workers,
+        "harness.run_sets.installation:ask_installation": answering_installation,
+        "harness.run_sets.choice:is_system_busy": lambda: False,
+        "harness.config.seeds:draw_base_seed": lambda: 7,
+        "harness.measure.serving.loadgen:require_loadgen": lambda: None,
+        "harness.system.code:code_sha256": lambda: CODE,
+        "harness.system.code:describe_code": _code_record,
+        "harness.system.description:describe_system": describe_scripted_system,
+        "harness.system.hardware:read_processors": lambda *_: SimpleNamespace(model_name="scripted processor"),
+        "harness.system.preflight:run_checks": checks,
+        "harness.system.resources:read_resources": resources,
+        "harness.system.resources:free_disk_bytes": lambda path: MANY,
+        "harness.system.software:environment": scripted_environment,
+        "harness.system.software:version_of": lambda package: "2.0.0",
+        "importlib.metadata:version": lambda package: "0.1.0",
+        "rules.official.opinion:_installed": lambda: None,
+    }
+
+
+@cache
+def product_modules() -> tuple[ModuleType, ...]:
+    """All modules of the product that can be imported: one that is first imported later would keep a stand-in."""
+    for found in pkgutil.walk_packages(harness.__path__, "harness."):
+        if not found.name.endswith("__main__"):
+            with suppress(ImportError):
+                importlib.import_module(found.name)
+    return tuple(module for name, module in sys.modules.items() if name.partition(".")[0] in ("harness", "rules"))
+
+
+@contextmanager
+def replaced(stand_ins: Mapping[str, Any], moment: Moment) -> Iterator[None]:
+    """Put stand-ins wherever the product's modules hold the originals, and take them away again."""
+
+    class Now(datetime):
+        """The scripted time of day."""
+
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            return moment.now
+
+    modules = product_modules()
+    originals: dict[int, Any] = {id(datetime): Now}
+    holders = []
+    for place, stand_in in stand_ins.items():
+        module, _, name = place.partition(":")
+        holder = importlib.import_module(module)
+        holders.append(holder)
+        originals[id(getattr(holder, name))] = stand_in
+    ticking = {**vars(time), "monotonic": lambda: moment.passed_s, "perf_counter": lambda: moment.passed_s}
+    originals[id(time)] = SimpleNamespace(**ticking)
+    kept = []
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if id(value) in originals:
+                kept.append((module, name, value))
+                setattr(module, name, originals[id(value)])
+    try:
+        yield
+    finally:
+        for module, name, value in kept:
+            setattr(module, name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a command line ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@contextmanager
+def place(folder: Path, words: list[str]) -> Iterator[None]:
+    """Work in `folder`, with an environment that says nothing, as the command line `words`."""
+    before, environ, argv = Path.cwd(), dict(os.environ), sys.argv
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for name in [name for name in environ if name.startswith(("DLRMBENCH_", "OMP_", "GOMP_", "MKL_", "KMP_"))]:
+        del os.environ[name]
+    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
+    os.chdir(folder)
+    sys.argv = ["dlrmbench", *words]
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        sys.argv = argv
+        os.environ.clear()
+        os.environ.update(environ)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def run_scripted_command(words: list[str], folder: Path, workers: ScriptedWorkers) -> Ended:
+    """Run one command line in `folder` with these workers."""
+    out, err = io.StringIO(), io.StringIO()
+    with place(folder, words), replaced(seams(workers), workers.moment), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(words)
+        except SystemExit as leaving:
+            assert isinstance(leaving.code, int)
+            return Ended(code=leaving.code, out=out.getvalue(), err=err.getvalue())
+    raise AssertionError("a command line ends by SystemExit")
+
+
+def run_scripted_call(call: Callable[[], Any], folder: Path, workers: ScriptedWorkers) -> Ended:
+    """Call the Python interface likewise: what is returned or raised is what was said."""
+    out, err = io.StringIO(), io.StringIO()
+    with place(folder, []), replaced(seams(workers), workers.moment), redirect_stdout(out), redirect_stderr(err):
+        try:
+            said = f"returned {os.path.relpath(call())}\n"
+        except Exception as error:
+            return Ended(code=1, out=out.getvalue(), err=f"{err.getvalue()}raised {type(error).__name__}: {error}\n")
+    return Ended(code=0, out=out.getvalue() + said, err=err.getvalue())
