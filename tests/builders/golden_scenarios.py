@@ -42,7 +42,7 @@ RATES = "--axis train.opt_base_learning_rate=0.03,0.06"
 SWEEP = f"sweep dlrm_tiny --threads 1 {RATES}"
 ONE = {"runtime.threads": 1}
 TWO_RATES = {"train.opt_base_learning_rate": [0.03, 0.06]}
-PARTS = "--axis model.embedding_dim=4,8,16,32"
+PARTS = "--axis model.mlp=8,64,512,2048"
 
 TRAINING: dict[str, tuple[Step, ...]] = {
     "train": (step(f"{TRAIN} --seed 5"), step("resume latest --format json")),
@@ -84,10 +84,7 @@ MEASURING: dict[str, tuple[Step, ...]] = {
     ),
     "serve_starved": (step("serve dlrm_tiny -n 2", {1: STARVED}), step("resume latest -q")),
     "serve_interrupted": (step("serve dlrm_tiny -n 2 -q", {1: CTRL_C}), step("resume latest")),
-    "profile": (
-        step("profile dlrm_tiny --threads 1"),
-        step("profile dlrm_tiny --threads 1 -q --format md --steps 5"),
-    ),
+    "profile": (step("profile dlrm_tiny --threads 1"),),
     "profile_into_a_set": (
         step(f"{TRAIN} -n 1 -q"),
         step(f"profile dlrm_tiny --threads 1 -o {LATEST} --trace trace.json"),
@@ -95,7 +92,7 @@ MEASURING: dict[str, tuple[Step, ...]] = {
         step(f"profile dlrm_tiny --threads 2 -o {LATEST}"),
         step(f"profile dlrm_tiny --threads 1 --set train.opt_base_learning_rate=0.04 -o {LATEST}"),
     ),
-    "profile_tuned": (step("profile dlrm_tiny -q --format json"),),
+    "profile_tuned": (step("profile dlrm_tiny -q --format md --steps 5"),),
 }
 
 BESIDE = "--threads 1 --seed 9"
@@ -152,7 +149,7 @@ SWEEPS: dict[str, tuple[Step, ...]] = {
         step("resume latest -n 6"),
     ),
     "sweep_quality": (step(f"sweep dlrm_tiny --threads 1 --quality 2000 --fit {PARTS} -q"),),
-    "sweep_quality_json": (step(f"{SWEEP} --quality 2000 --format json -q"),),
+    "sweep_quality_csv": (step(f"{SWEEP} --quality 2000 --format csv -q"),),
     "sweep_serve": (
         step("sweep dlrm_tiny --serve -n 1 --axis serve.percentile=90,99"),
         step("resume latest -q --format json"),
@@ -162,7 +159,7 @@ SWEEPS: dict[str, tuple[Step, ...]] = {
         step("resume latest --format json"),
         step("resume latest"),
     ),
-    "sweep_throughput_profile": (step(f"{SWEEP} --throughput 10 --profile -q --format csv"),),
+    "sweep_throughput_profile": (step(f"{SWEEP} --throughput 10 --profile -q --format md"),),
     "sweep_dry": (
         step(f"{SWEEP} --dry-run --serve --format json"),
         step("sweep dlrm_tiny --serve --axis serve.percentile=90,99 --dry-run"),
@@ -184,16 +181,14 @@ API: dict[str, tuple[Step, ...]] = {
     ),
     "api_measure": (
         call("run('dlrm_tiny', throughput=10)", api.run, "dlrm_tiny", throughput=10, settings=ONE),
-        call("run('dlrm_tiny', quality=2000)", api.run, "dlrm_tiny", quality=2000, settings=ONE),
         call("serve('dlrm_tiny', processes=1)", api.serve, "dlrm_tiny", processes=1),
     ),
     "api_sweep": (
-        call("sweep('dlrm_tiny', TWO_RATES, runs=1)", api.sweep, "dlrm_tiny", TWO_RATES, runs=1, settings=ONE),
-        call("resume(LATEST, runs=2)", api.resume, LATEST, runs=2),
         call(
-            "sweep('dlrm_tiny', TWO_RATES, throughput=10, name='two')",
-            api.sweep, "dlrm_tiny", TWO_RATES, throughput=10, name="two", settings=ONE,
+            "sweep('dlrm_tiny', TWO_RATES, runs=1, name='two')",
+            api.sweep, "dlrm_tiny", TWO_RATES, runs=1, settings=ONE, name="two",
         ),
+        call("resume(LATEST, runs=2)", api.resume, LATEST, runs=2),
     ),
 }  # fmt: skip
 

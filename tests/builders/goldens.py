@@ -16,8 +16,10 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
+from golden_refusals import COMMANDS, MADE, listing, write_files
 from golden_scenarios import SCENARIOS, Step
-from scripted_workers import SYSTEM, Ended, Moment, ScriptedWorkers, run_scripted_call, run_scripted_command
+from scripted_commands import SYSTEM, Ended, run_scripted_call, run_scripted_command
+from scripted_workers import Moment, ScriptedWorkers
 
 from harness.config.catalog import load_entry
 from harness.run_sets.dataset import ensure_dataset
@@ -30,8 +32,10 @@ _SHOWN = (".json", ".toml", ".jsonl")
 
 
 def lay_data(root: Path, folder: Path) -> Path:
-    """Make a folder to work in, with the datasets of `root` in its own folder data; files are shared by links."""
-    shutil.copytree(root, folder / "data", copy_function=os.link, ignore=shutil.ignore_patterns("choices", ".lock"))
+    """Make a folder to work in, with the datasets of `root` in its own folder data, whose files are links."""
+    shutil.copytree(
+        root, folder / "data", copy_function=os.symlink, ignore=shutil.ignore_patterns("choices", ".lock")
+    )
     return folder
 
 
@@ -47,6 +51,29 @@ def tell(steps: tuple[Step, ...], folder: Path) -> str:
             parts.append(show_command(f"api.{each.words}", run_scripted_call(each.call, folder, workers)))
         parts += [f"launched {launch}\n" for launch in workers.launches]
     return normalise("".join([*parts, "\n", *show_files(folder)]), folder)
+
+
+def tell_refusals(verb: str, folder: Path) -> str:
+    """Give the refused command lines of a verb; what each said, and what it wrote although it is refused."""
+    moment, parts = Moment(), []
+    tell(MADE, folder)
+    write_files(folder)
+    moment.passed_s += 3600
+    for refusal in COMMANDS[verb]:
+        refusal.before(folder)
+        before, workers = listing(folder), ScriptedWorkers(moment)
+        with refusal.within(folder):
+            if refusal.step.call is None:
+                words = refusal.step.words.split()
+                ended = run_scripted_command(words, folder, workers, refusal.variables)
+            else:
+                ended = run_scripted_call(refusal.step.call, folder, workers)
+        given = "".join(f"{name}={value} " for name, value in refusal.variables.items())
+        parts.append(show_command(given + refusal.step.words, ended))
+        written = {name for name, size in listing(folder).items() if before.get(name) != size}
+        parts += [f"launched {launch}\n" for launch in workers.launches]
+        parts += [f"written {name}\n" for name in sorted(written)]
+    return normalise("".join(parts), folder)
 
 
 def show_command(words: str, ended: Ended) -> str:
@@ -122,6 +149,9 @@ def write_all() -> None:
         _write_bases(lay_data(root, place / "bases"))
         for name, steps in SCENARIOS.items():
             (FOLDER / f"{name}.txt").write_text(tell(steps, lay_data(root, place / name)), encoding="utf-8")
+        for verb in COMMANDS:
+            told = tell_refusals(verb, lay_data(root, place / f"refused_{verb}"))
+            (FOLDER / f"refused_{verb}.txt").write_text(told, encoding="utf-8")
 
 
 def _write_bases(folder: Path) -> None:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from golden_refusals import COMMANDS
 from golden_scenarios import SCENARIOS
-from goldens import FOLDER, lay_data, tell
+from goldens import FOLDER, lay_data, tell, tell_refusals
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -13,5 +14,12 @@ def test_commands_say_and_leave_what_they_did(name: str, data_root: Path, tmp_pa
     assert told.splitlines() == (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_commands_refuse_what_they_did_and_write_nothing(verb: str, data_root: Path, tmp_path: Path) -> None:
+    told = tell_refusals(verb, lay_data(data_root, tmp_path / "place"))
+    assert not [line for line in told.splitlines() if line.startswith(("exit 0", "launched", "written"))]
+    assert told.splitlines() == (FOLDER / f"refused_{verb}.txt").read_text(encoding="utf-8").splitlines()
+
+
 def test_each_golden_is_one_of_a_scenario() -> None:
-    assert {path.stem for path in FOLDER.glob("*.txt")} == set(SCENARIOS)
+    assert {path.stem for path in FOLDER.glob("*.txt")} == {*SCENARIOS, *(f"refused_{verb}" for verb in COMMANDS)}
