@@ -163,6 +163,7 @@ SWEEPS: dict[str, tuple[Step, ...]] = {
     "sweep_dry": (
         step(f"{SWEEP} --dry-run --serve --format json"),
         step("sweep dlrm_tiny --serve --axis serve.percentile=90,99 --dry-run"),
+        step(f"{SWEEP} --dry-run"),
     ),
 }
 

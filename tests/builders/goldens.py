@@ -44,7 +44,7 @@ def tell(steps: tuple[Step, ...], folder: Path) -> str:
     moment, parts = Moment(), []
     for each in steps:
         moment.passed_s += 60
-        workers = ScriptedWorkers(moment, each.endings, each.missing)
+        workers = ScriptedWorkers(moment, each.endings, missing=each.missing)
         if each.call is None:
             parts.append(show_command(each.words, run_scripted_command(each.words.split(), folder, workers)))
         else:
@@ -83,17 +83,18 @@ def show_command(words: str, ended: Ended) -> str:
     return text
 
 
-def show_files(folder: Path) -> list[str]:
+def show_files(folder: Path, stored: Path | None = None) -> list[str]:
     """All files and folders but the datasets' own, and what is in the records.
 
     A record is shown in full, or against the last one of its name, here or in BASES: "=" is the same, "~" is
-    followed by the lines that differ. What a worker wrote is a digest, whose stand-in says what it is.
+    followed by the lines that differ. Records of a folder that was stored are shown against what was there. What a
+    worker wrote is a digest: its stand-in says what it is.
     """
     listed, contents = ["--- files\n"], []
     known = {path.name: path.read_text(encoding="utf-8").splitlines() for path in BASES.glob("*")}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if name.startswith("data") and "choices" not in path.parts:
+        if name.startswith("data/") and "choices" not in path.parts:
             continue
         if path.is_symlink():
             listed.append(f"{name} -> {path.readlink()}\n")
@@ -103,6 +104,9 @@ def show_files(folder: Path) -> list[str]:
             listed.append(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}\n")
         elif path.suffix in _SHOWN and path.name != "trace.json":
             lines = normalise(path.read_text(encoding="utf-8"), folder).splitlines()
+            before = None if stored is None else stored / Path(*path.relative_to(folder).parts[1:])
+            if before is not None and before.is_file():
+                known[path.name] = _stored_lines(before, folder)
             is_same = lines == known.get(path.name)
             listed.append(f"{name} =\n" if is_same else f"{name}\n")
             contents += [] if is_same else [_show_record(name, lines, known.get(path.name))]
@@ -110,6 +114,16 @@ def show_files(folder: Path) -> list[str]:
         else:
             listed.append(f"{name}\n")
     return listed + contents
+
+
+def _stored_lines(path: Path, folder: Path) -> list[str]:
+    (data,) = (folder / "data").glob("click_log_tiny-*")
+    text = (
+        path.read_text(encoding="utf-8")
+        .replace("@PLACE@", "<folder>")
+        .replace("@DATA@", f"<folder>/data/{data.name}")
+    )
+    return text.splitlines()
 
 
 def _is_of_a_worker(path: Path) -> bool:
@@ -141,7 +155,9 @@ def make_data(root: Path) -> Path:
 
 def write_all() -> None:
     """Write every golden anew."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
+    for path in (path for path in FOLDER.glob("*.txt") if not path.name.startswith("resumed_")):
+        path.unlink()
+    shutil.rmtree(BASES, ignore_errors=True)
     BASES.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary).resolve()

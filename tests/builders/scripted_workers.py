@@ -75,6 +75,8 @@ class ScriptedWorkers:
     moment: Moment
     endings: Mapping[int, Ending] = field(default_factory=dict)
     """By the job's number."""
+    num_evals: int | None = None
+    """Evaluations of a run that reaches the target; as the reference takes, where not said."""
     missing: frozenset[int] = frozenset()
     """Runs that do not reach the target, by their index."""
     launches: list[str] = field(default_factory=list)
@@ -121,7 +123,8 @@ class ScriptedWorkers:
         # The same for the same job, whenever and after whatever it is done.
         number = int(folder.name.rpartition("_")[2]) if kind in ("throughput", "quality", "serve") else 0
         if kind == "training":
-            train(spec, folder, code, self.moment.now, leaves, on_event, is_met=spec["run_index"] not in self.missing)
+            is_met = spec["run_index"] not in self.missing
+            train(spec, folder, code, self.moment.now, leaves, on_event, is_met=is_met, num_evals=self.num_evals)
             return
         if kind == "profile":
             on_event({"event": "progress", "doing": "timing steps"})
@@ -156,6 +159,7 @@ def train(
     on_event: Callable[[Mapping[str, Any]], None],
     *,
     is_met: bool,
+    num_evals: int | None,
 ) -> None:
     """Write what a run leaves: its log, its weights where they are asked for, its record."""
     benchmark = parse_benchmark(spec["tables"], Path(spec["definition_path"]))
@@ -170,7 +174,7 @@ def train(
     monitor.send("start", run_index=job.run_index, train_samples=data["train_samples"])
     log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})
     describe = describe_run(job, benchmark, digest["dataset_sha256"], "reference")
-    outcome = run_once(_workload(benchmark, is_met=is_met), benchmark, describe, log, clock, monitor)
+    outcome = run_once(_workload(benchmark, num_evals, is_met=is_met), benchmark, describe, log, clock, monitor)
     log.close()
     _hide_callers(path, is_half=leaves == "half a log")
     if leaves != "record":
@@ -206,12 +210,12 @@ def train(
     (folder / "run.json").write_text(encode(convert(content, RunRecord)))
 
 
-def _workload(benchmark: Benchmark, *, is_met: bool) -> ScriptedWorkload:
+def _workload(benchmark: Benchmark, num_evals: int | None, *, is_met: bool) -> ScriptedWorkload:
     data, train_section, target = benchmark.sections["data"], benchmark.sections["train"], benchmark.quality.target
     last = [min(1.0, target + 0.01)] if is_met else [target - 0.01] * 1000
     return ScriptedWorkload(
         benchmark,
-        [*(0.6 for _ in range(usual_evals(benchmark) - 1)), *last],
+        [*(0.6 for _ in range((num_evals or usual_evals(benchmark)) - 1)), *last],
         global_batch_size=train_section["global_batch_size"],
         train_samples=data["train_samples"],
         eval_samples=data["eval_samples"],
