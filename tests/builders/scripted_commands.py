@@ -1,0 +1,275 @@
+"""The command line in this process, with workers that follow a script: no training, no waiting, the same every time.
+
+`seams` is the one place that knows where the product starts a worker, asks what time it is and what system this is.
+Each is named where it is defined, and replaced in every module that has imported it.
+"""
+
+import importlib
+import io
+import os
+import pkgutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from scripted_workers import CODE, OTHER_CODE, Moment, ScriptedWorkers
+
+import harness
+from harness.calibration.runs import CalibrationResult, CalibrationRun
+from harness.cli import main
+from harness.run_sets.installation import Installation, InstallationRecord
+from harness.system.description import SystemDescription
+from harness.system.resources import Resources
+from rules.benchmarks.loader import Benchmark
+from rules.records.codec import convert
+from rules.records.run_set import PreflightCheck
+from rules.records.system import SYSTEM_FIELDS
+
+SYSTEM = "here"
+FRAMEWORK = "torch 2.0"
+MANY = 1 << 40
+
+
+def describe_scripted_system(given: Mapping[str, Any], **options: Any) -> SystemDescription:
+    """A system of which nothing is looked at; what was given wins."""
+    said = {name: entry if isinstance(entry, str) else entry.value for name, entry in given.items()}
+    known = {
+        "submitter": "unspecified",
+        "status": "Research, Development, or Internal (RDI)",
+        "system_name": SYSTEM,
+        "framework": FRAMEWORK,
+    }
+    fields = {name: said.get(name, known.get(name, "")) for name in SYSTEM_FIELDS}
+    provenance = {"system_name": "given (option)" if "system_name" in said else "given (scripted)"}
+    return SystemDescription(fields=fields, provenance=provenance)
+
+
+def scripted_environment(*_: object) -> dict[str, Any]:
+    return {"python": "3.12.0", "packages": {"torch": "2.0.0"}, "variables": {}}
+
+
+def checks(*_: object, **__: object) -> tuple[PreflightCheck, ...]:
+    """What the environment check finds: something that is well, and something to warn of."""
+    return (
+        PreflightCheck(name="cores", value="2", status="ok", why="All are there.", remedy=""),
+        PreflightCheck(name="governor", value="powersave", status="warning", why="It is slow.", remedy="Change it."),
+    )
+
+
+def resources(*_: object) -> Resources:
+    return Resources(
+        num_cores=2, num_logical_cpus=2, num_affinity_cpus=2, quota_cores=None, physical_memory_bytes=MANY,
+        memory_limit_bytes=None, available_memory_bytes=MANY,
+    )  # fmt: skip
+
+
+def answering_installation(
+    python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, Any]
+) -> Installation:
+    """Another interpreter, which answers with other code on the same system."""
+    system = describe_scripted_system(given)
+    about = {
+        "harness_version": "0.0.9",
+        "code_sha256": OTHER_CODE,
+        "environment": scripted_environment(),
+        "system": {"name": SYSTEM, "fields": dict(system.fields), "provenance": dict(system.provenance)},
+        "variables": {},
+        "definition_sha256": benchmark.definition_sha256,
+        "job_version": 1,
+        "record_version": 2,
+        "chooses": True,
+    }
+    return Installation(python=f"/other/{python.name}", about=convert(about, InstallationRecord))
+
+
+class InlinePool:
+    """A pool of processes that does in this one what it is given, at once."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> "InlinePool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], *values: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        future.set_result(work(*values))
+        return future
+
+    def shutdown(self, **_: object) -> None:
+        pass
+
+
+def calibrated(entry: Any, data_dir: Path, run: CalibrationRun) -> CalibrationResult:
+    """An epoch that meets the target of the reference at its end, and of no baseline."""
+    best = entry.benchmark.quality.target + (0.01 if run.model == "reference" else -0.1)
+    return CalibrationResult(
+        run=run,
+        samples_counts=(163_840, 327_680),
+        qualities=(best - 0.05, best - run.seed % 7 / 1000),
+        train_s=1.0,
+        eval_s=0.5,
+        code_sha256=CODE,
+        train_samples=327_680,
+    )
+
+
+def _code_record() -> Any:
+    from rules.records.measure import CodeRecord
+
+    return CodeRecord(sha256=CODE, commit=None, commit_is_dirty=None)
+
+
+def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
+    """What is replaced, by where it is defined. All that a move of code within the product changes here is a name."""
+    return {
+        "harness.launch.process:launch_worker": workers,
+        "concurrent.futures:ProcessPoolExecutor": InlinePool,
+        "harness.calibration.runs:train_epoch": calibrated,
+        "harness.planning.plan:measure_steps": lambda *_: (0.01, 0.1),
+        "harness.planning.sweep:measure_start_s": lambda: 1.5,
+        "harness.run_sets.installation:ask_installation": answering_installation,
+        "harness.run_sets.choice:is_system_busy": lambda: False,
+        "harness.config.seeds:draw_base_seed": lambda: 7,
+        "harness.measure.serving.loadgen:require_loadgen": lambda: None,
+        "harness.system.code:code_sha256": lambda: CODE,
+        "harness.system.code:describe_code": _code_record,
+        "harness.system.description:describe_system": describe_scripted_system,
+        "harness.system.hardware:read_processors": lambda *_: SimpleNamespace(model_name="scripted processor"),
+        "harness.system.preflight:run_checks": checks,
+        "harness.system.resources:read_resources": resources,
+        "harness.system.resources:free_disk_bytes": lambda path: MANY,
+        "harness.system.software:environment": scripted_environment,
+        "harness.system.software:version_of": lambda package: "2.0.0",
+        "importlib.metadata:version": lambda package: "0.1.0",
+        "rules.official.opinion:_installed": lambda: None,
+    }
+
+
+@cache
+def product_modules() -> tuple[ModuleType, ...]:
+    """All modules of the product that can be imported: one that is first imported later would keep a stand-in."""
+    for found in pkgutil.walk_packages(harness.__path__, "harness."):
+        if not found.name.endswith("__main__"):
+            with suppress(ImportError):
+                importlib.import_module(found.name)
+    return tuple(module for name, module in sys.modules.items() if name.partition(".")[0] in ("harness", "rules"))
+
+
+@contextmanager
+def replaced(stand_ins: Mapping[str, Any], moment: Moment) -> Iterator[None]:
+    """Put stand-ins wherever the product's modules hold the originals, and take them away again."""
+
+    class Now(datetime):
+        """The scripted time of day."""
+
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            return moment.now
+
+    modules = product_modules()
+    originals: dict[int, Any] = {id(datetime): Now}
+    holders = []
+    for place, stand_in in stand_ins.items():
+        module, _, name = place.partition(":")
+        holder = importlib.import_module(module)
+        holders.append(holder)
+        originals[id(getattr(holder, name))] = stand_in
+    ticking = {**vars(time), "monotonic": lambda: moment.passed_s, "perf_counter": lambda: moment.passed_s}
+    originals[id(time)] = SimpleNamespace(**ticking)
+    kept = []
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if id(value) in originals:
+                kept.append((module, name, value))
+                setattr(module, name, originals[id(value)])
+    try:
+        yield
+    finally:
+        for module, name, value in kept:
+            setattr(module, name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a command line ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def _is_read(variable: str) -> bool:
+    return variable.startswith(("DLRMBENCH_", "OMP_", "GOMP_", "MKL_", "KMP_", "SLURM_"))
+
+
+@contextmanager
+def place(folder: Path, words: list[str], variables: Mapping[str, str]) -> Iterator[None]:
+    """Work in `folder`, with an environment that says nothing but `variables`, as the command line `words`."""
+    before, environ, argv = Path.cwd(), dict(os.environ), sys.argv
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for name in [
+        name for name in environ if name.startswith(("DLRMBENCH_", "OMP_", "GOMP_", "MKL_", "KMP_", "SLURM_"))
+    ]:
+        del os.environ[name]
+    os.environ.update({"COLUMNS": "100", "NO_COLOR": "1", **variables})
+    os.chdir(folder)
+    sys.argv = ["dlrmbench", *words]
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        sys.argv = argv
+        os.environ.clear()
+        os.environ.update(environ)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def acting(folder: Path, words: list[str], variables: Mapping[str, str], workers: ScriptedWorkers) -> Iterator[None]:
+    """Be that command line in that folder, with these workers."""
+    with place(folder, words, variables), replaced(seams(workers), workers.moment):
+        yield
+
+
+def run_scripted_command(
+    words: list[str], folder: Path, workers: ScriptedWorkers, variables: Mapping[str, str] | None = None
+) -> Ended:
+    """Run one command line in `folder` with these workers."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        place(folder, words, variables or {}),
+        replaced(seams(workers), workers.moment),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main(words)
+        except SystemExit as leaving:
+            assert isinstance(leaving.code, int)
+            return Ended(code=leaving.code, out=out.getvalue(), err=err.getvalue())
+    raise AssertionError("a command line ends by SystemExit")
+
+
+def run_scripted_call(call: Callable[[], Any], folder: Path, workers: ScriptedWorkers) -> Ended:
+    """Call the Python interface likewise: what is returned or raised is what was said."""
+    out, err = io.StringIO(), io.StringIO()
+    with acting(folder, [], {}, workers), redirect_stdout(out), redirect_stderr(err):
+        try:
+            said = f"returned {os.path.relpath(call())}\n"
+        except Exception as error:
+            return Ended(code=1, out=out.getvalue(), err=f"{err.getvalue()}raised {type(error).__name__}: {error}\n")
+    return Ended(code=0, out=out.getvalue() + said, err=err.getvalue())

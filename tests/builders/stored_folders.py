@@ -1,0 +1,218 @@
+"""Folders that an earlier version left: `python tests/builders/stored_folders.py --write` makes those that lack.
+
+They are kept in tests/data/folders and are not to be made anew when the product changes: that it still goes on with
+them is what they are for. DATA stands for the folder of dlrm_tiny's data; pages are left out. Some stories take what
+another one left and damage it, as a process that was killed would have left it.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+
+from golden_scenarios import CTRL_C, RATES, STARVED, TRAIN, Step, step
+from goldens import FOLDER, lay_data, make_data, normalise, show_command, show_files
+from scripted_commands import run_scripted_command
+from scripted_workers import Moment, ScriptedWorkers
+
+FOLDERS = FOLDER.parent / "folders"
+DATA = "@DATA@"
+NUM_EVALS = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """How a folder came to be, what is then done to it, and how it is gone on with."""
+
+    made: tuple[Step, ...] = ()
+    """The last one made it; nothing, where `stored` names whose folder it is."""
+    stored: str | None = None
+    then: Callable[[Path], object] = lambda folder: None
+    resumed: tuple[str, ...] = ("resume latest",)
+
+
+def story(*made: Step, resumed: str = "resume latest") -> Story:
+    return Story(made=made, resumed=tuple(resumed.split("; ")))
+
+
+def damaged(stored: str, then: Callable[[Path], object], resumed: str = "resume latest") -> Story:
+    return Story(stored=stored, then=then, resumed=tuple(resumed.split("; ")))
+
+
+def log_not_renamed(folder: Path) -> None:
+    """The process was killed after the last run's log was finished, before anything else was done."""
+    attempt = folder / "extra" / "run_1" / "attempt_0"
+    (log,) = folder.glob("results/*/*/result_1.txt")
+    log.rename(attempt / "log.txt")
+    (attempt / "run.json").unlink()
+
+
+def attempt_without_record(folder: Path) -> None:
+    """The system went down in the middle of the last run."""
+    log_not_renamed(folder)
+    log = folder / "extra" / "run_1" / "attempt_0" / "log.txt"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[: len(lines) // 2]))
+
+
+def record_lost(folder: Path) -> None:
+    """The log was renamed, and the record of its attempt is gone."""
+    (folder / "extra" / "run_1" / "attempt_0" / "run.json").unlink()
+
+
+def gap(folder: Path) -> None:
+    shutil.rmtree(folder / "extra" / "throughput_1")
+
+
+def half_a_record(folder: Path) -> None:
+    path = folder / "extra" / "throughput_4" / "measured.json"
+    path.write_text(path.read_text()[:100])
+
+
+def not_gathered(folder: Path) -> None:
+    (folder / "extra" / "throughput.json").unlink()
+
+
+def by_other_code(folder: Path) -> None:
+    for path in folder.rglob("run_set.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "code_sha256": "d" * 64}, indent=1) + "\n")
+
+
+def half_a_line(folder: Path) -> None:
+    path = folder / "runs.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:3]) + lines[3][:50])
+
+
+SWEEP = f"sweep dlrm_tiny --threads 1 {RATES} -q"
+BESIDE = "run --beside latest --threads 1 --seed 9 -q"
+CALIBRATE = "calibrate dlrm_tiny -n 2 --confirm-runs 2 --learning-rate 0.03 --tuning-runs 1 --workers 1"
+SET = step(f"{TRAIN} -n 2 -q")
+STORIES: dict[str, Story] = {
+    "set": story(SET, resumed="resume latest; resume latest -n 3"),
+    "set_log_not_renamed": damaged("set", log_not_renamed),
+    "set_attempt_without_record": damaged("set", attempt_without_record),
+    "set_record_lost": damaged("set", record_lost),
+    "set_by_other_code": damaged("set_grown", by_other_code),
+    "set_grown": story(step(f"{TRAIN} -n 1 -q"), step("resume latest -n 2 -q", {0: CTRL_C})),
+    "until": story(
+        step(f"{TRAIN} --until 9% -q --seed 5", {5: CTRL_C}),
+        resumed="resume latest; resume latest -n 9",
+    ),
+    "throughput": story(step(f"{TRAIN} --throughput 10 -q"), resumed="resume latest; resume latest -n 6"),
+    "throughput_gap": damaged("throughput", gap),
+    "throughput_half_a_record": damaged("throughput", half_a_record),
+    "throughput_not_gathered": damaged("throughput", not_gathered),
+    "quality": story(step(f"{TRAIN} --quality 2000 -q", {3: STARVED})),
+    "serve": story(step("serve dlrm_tiny -n 2 -q", {1: STARVED}), resumed="resume latest; resume latest -n 3"),
+    "profile": story(
+        step("profile dlrm_tiny --threads 1 -q"),
+        resumed="resume latest; profile dlrm_tiny --threads 1 -o latest -q --format md",
+    ),
+    "sweep_profile": story(
+        step(f"{SWEEP} -n 1 --profile", {3: STARVED}), resumed="resume latest; resume latest -n 2"
+    ),
+    "sweep_failed": story(step(f"{SWEEP} -n 2", {0: STARVED})),
+    "sweep_interrupted": story(step(f"{SWEEP} --throughput 10", {3: CTRL_C})),
+    "pair": story(step(f"{TRAIN} -n 1 -q"), step(f"{BESIDE} -n 2", {2: CTRL_C})),
+    "pair_throughput": story(step(f"{TRAIN} --throughput 10 -q"), step(BESIDE, {2: CTRL_C})),
+    "pair_of_interpreters": story(
+        step(f"{TRAIN} -n 1 -q"),
+        step(f"{BESIDE} -n 2 --python other/bin/python", {3: CTRL_C}),
+        resumed="resume latest; resume latest --python other/bin/python",
+    ),
+    "pair_by_other_code": damaged("pair", by_other_code),
+    "calibration": story(step(f"{CALIBRATE} -o results/latest"), resumed=f"{CALIBRATE} -o latest"),
+    "calibration_half_a_line": damaged("calibration", half_a_line, f"{CALIBRATE} -o latest"),
+}
+
+
+def data_folder(place: Path) -> Path:
+    (found,) = (path for path in (place / "data").iterdir() if path.name.startswith("click_log_tiny"))
+    return found
+
+
+def make(made: Story, place: Path) -> Path:
+    """Make the newest part of a story below `place`; its folder."""
+    moment = Moment()
+    for each in made.made:
+        moment.passed_s += 60
+        workers = ScriptedWorkers(moment, each.endings, num_evals=NUM_EVALS)
+        run_scripted_command(each.words.split(), place, workers)
+    latest = place / "results" / "latest"
+    return latest.resolve() if latest.exists() else next(path for path in latest.parent.iterdir())
+
+
+def store(folder: Path, place: Path, target: Path) -> None:
+    """Keep a folder, with a word in the place of its data."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if path.suffix == ".html" or path.name == "lock":
+            continue
+        kept = target / path.relative_to(folder)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_text(encoding="utf-8").replace(str(data_folder(place).resolve()), DATA)
+        kept.write_text(text.replace(str(place), "@PLACE@"), encoding="utf-8")
+
+
+def stored_folder(name: str) -> Path:
+    return FOLDERS / (STORIES[name].stored or name)
+
+
+def lay_folder(name: str, place: Path) -> None:
+    """Put a stored folder at `place`/latest, where dlrm_tiny's data is that of `place`."""
+    data = str(data_folder(place).resolve())
+    shutil.copytree(stored_folder(name), place / "latest")
+    for path in (path for path in (place / "latest").rglob("*") if path.is_file()):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(DATA, data).replace("@PLACE@", str(place)), encoding="utf-8")
+    for path in (place / "latest").rglob("run_set.json"):  # git keeps no empty folders
+        record = json.loads(path.read_text(encoding="utf-8"))
+        results = path.parents[1] / "results" / record["system"]["name"] / record["benchmark"]["name"]
+        results.mkdir(parents=True, exist_ok=True)
+    STORIES[name].then(place / "latest")
+
+
+def tell_resumed(name: str, place: Path) -> str:
+    """Go on with a stored folder in `place`; what was said, and all files that are there in the end."""
+    lay_folder(name, place)
+    moment, parts = Moment(passed_s=86_400), []
+    for words in STORIES[name].resumed:
+        moment.passed_s += 60
+        workers = ScriptedWorkers(moment, num_evals=NUM_EVALS)
+        parts.append(show_command(words, run_scripted_command(words.split(), place, workers)))
+        parts += [f"launched {launch}\n" for launch in workers.launches]
+    return normalise("".join([*parts, "\n", *show_files(place, stored_folder(name))]), place)
+
+
+def write_all() -> None:
+    """Make the folders that are not there yet; those that are stay as they are."""
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary).resolve()
+        root = make_data(place / "root")
+        for name, each in STORIES.items():
+            if each.stored is None and not (FOLDERS / name).exists():
+                work = lay_data(root, place / name)
+                store(make(each, work), work, FOLDERS / name)
+
+
+def write_resumed() -> None:
+    """Write what becomes of each of them now."""
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary).resolve()
+        root = make_data(place / "root")
+        for name in STORIES:
+            told = tell_resumed(name, lay_data(root, place / name))
+            (FOLDER / f"resumed_{name}.txt").write_text(told, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit("usage: python tests/builders/stored_folders.py --write")
+    write_all()
+    write_resumed()

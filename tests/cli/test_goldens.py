@@ -1,0 +1,33 @@
+"""Commands that drive runs say and leave what they did: `python tests/builders/goldens.py --write` writes it anew."""
+
+from pathlib import Path
+
+import pytest
+from golden_refusals import COMMANDS
+from golden_scenarios import SCENARIOS
+from goldens import FOLDER, lay_data, tell, tell_refusals
+from stored_folders import STORIES, tell_resumed
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_commands_say_and_leave_what_they_did(name: str, data_root: Path, tmp_path: Path) -> None:
+    told = tell(SCENARIOS[name], lay_data(data_root, tmp_path / "place"))
+    assert told.splitlines() == (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_commands_refuse_what_they_did_and_write_nothing(verb: str, data_root: Path, tmp_path: Path) -> None:
+    told = tell_refusals(verb, lay_data(data_root, tmp_path / "place"))
+    assert not [line for line in told.splitlines() if line.startswith(("exit 0", "launched", "written"))]
+    assert told.splitlines() == (FOLDER / f"refused_{verb}.txt").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_folder_of_an_earlier_version_is_gone_on_with_as_it_was(name: str, data_root: Path, tmp_path: Path) -> None:
+    told = tell_resumed(name, lay_data(data_root, tmp_path / "place"))
+    assert told.splitlines() == (FOLDER / f"resumed_{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_each_golden_is_one_of_a_scenario() -> None:
+    others = {f"refused_{verb}" for verb in COMMANDS} | {f"resumed_{name}" for name in STORIES}
+    assert {path.stem for path in FOLDER.glob("*.txt")} == {*SCENARIOS, *others}
