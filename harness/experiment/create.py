@@ -52,7 +52,8 @@ def create(experiment: Experiment) -> Path:
     kept weights would not fit on the disk.
     """
     folder = _create_alone(experiment) if experiment.relation == "one" else _create_group(experiment)
-    link_latest(folder)
+    if experiment.kind.max_repetitions is None:  # one of which nothing is compared is not looked for
+        link_latest(folder)
     return folder
 
 

@@ -140,7 +140,7 @@ def _refuse_combinations(request: Request, kind: Kind) -> None:
         "until" not in kind.takes or request.run_index is not None or not 0 < request.until < 1
     ):
         raise RequestError(
-            f"{named('until')} is a fraction above 0 and below 1, for runs to the target that this command starts."
+            f"{named('until')} is a fraction above 0, for runs to the target that this command starts."
         )
 
 

@@ -202,6 +202,8 @@ class Request:
         if self.typed:
             return list(self.typed)
         words = ["dlrmbench", self.verb, *([] if self.benchmark is None else [self.benchmark])]
+        for kind, number in self.kinds.items() if self.verb != "serve" else ():
+            words += _words(f"--{kind}", True if number is None else number)
         for member in fields(self):
             if member.name not in _NOT_OPTIONS:
                 words += _words(self._flag(member.name), getattr(self, member.name))
@@ -228,14 +230,12 @@ def flags_of(verb: str, member: str) -> tuple[str, ...]:
     return default if option is None else option.flags.get(verb, default)
 
 
-_NOT_OPTIONS = frozenset({"verb", "benchmark", "order", "stop", "overrides", "typed", "quiet"})
+_NOT_OPTIONS = frozenset({"verb", "benchmark", "kinds", "order", "stop", "overrides", "typed", "quiet"})
 _NAMES = {"settings": "set"}
 
 
 def _words(flag: str, value: Any) -> list[str]:
     """Write one member as a command line does; nothing where it was not asked."""
-    if flag == "--kinds":
-        return [word for kind, number in value.items() for word in (f"--{kind}", str(number))]
     if isinstance(value, Mapping):
         return [word for key, given in value.items() for word in (flag, f"{key}={as_text(given)}")]
     if value is None or value is False:

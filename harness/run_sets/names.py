@@ -13,6 +13,7 @@ from rules.benchmarks.loader import shipped_names, workload_names
 from rules.errors import InputError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
+from rules.records.experiment import ExperimentRecord, group_file, read_experiment
 from rules.records.run_set import RunSetRecord
 from rules.records.weights import MANIFEST_FILE, WEIGHTS_FOLDER
 
@@ -84,7 +85,7 @@ def sets_of(results: Path) -> Iterator[Path]:
     """The run sets, sweeps and pairs in a folder, by name."""
     with suppress(OSError):
         for path in sorted(results.iterdir()):
-            is_made = any((path / name).is_file() for name in ("extra/run_set.json", "sweep.json", "pair.json"))
+            is_made = (path / "extra" / "run_set.json").is_file() or group_file(path) is not None
             if is_made and not path.is_symlink():
                 yield path
 
@@ -107,8 +108,9 @@ def names_of(folder: Path) -> tuple[str, ...]:
         return ()
     record = decode(folder / "extra" / "run_set.json", RunSetRecord)
     if isinstance(record, Damage):
-        maker = "beside" if (folder / "pair.json").is_file() else "sweep"
-        return (folder.name[: match.start()].removeprefix(f"{maker}-"),)
+        group = read_experiment(folder)
+        is_beside = isinstance(group, ExperimentRecord) and group.relation == "sides"
+        return (folder.name[: match.start()].removeprefix("beside-" if is_beside else "sweep-"),)
     benchmark = record.benchmark.name
     label = folder.name[: match.start()].removeprefix(f"{benchmark}-")
     is_named = _DIGEST.fullmatch(label) and benchmark not in (*shipped_names(), *workload_names())

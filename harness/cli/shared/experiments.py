@@ -102,7 +102,7 @@ def complete_and_show(
     record = read(folder)
     keeper = find_kind(record.kind).keeper
     if not quiet:
-        _say_kept(folder, record)
+        _say_kept(folder, record, num_runs or record.num_runs)
     watcher = (
         Watcher(on_step=_say_step, on_done=_say_measured, on_growth=_say_growth, quiet=False)
         if not quiet
@@ -132,7 +132,7 @@ _NAMES = {
 """What repetitions and the whole are called, by how configurations belong together and how repetitions are kept."""
 
 
-def _say_kept(folder: Path, record: "ExperimentRecord") -> None:
+def _say_kept(folder: Path, record: "ExperimentRecord", num_runs: int) -> None:
     """Say how many processes of a measurement alone had measured before."""
     from harness.measure.kinds import find_kind
     from harness.run_sets.folder import open_run_set
@@ -143,7 +143,7 @@ def _say_kept(folder: Path, record: "ExperimentRecord") -> None:
         return
     keeper = find_keeper(kind, *open_run_set(folder))
     if kept := sum(keeper.is_done(index) for index in range(record.num_runs)):
-        click.echo(f"{kept} of {record.num_runs} processes had measured before and are kept", err=True)
+        click.echo(f"{kept} of {num_runs} processes had measured before and are kept", err=True)
 
 
 def _say_step(progress: "Progress") -> None:
