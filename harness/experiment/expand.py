@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from harness.autotune.tuning import Prepared
 from harness.config.axes import Axis, make_points, overrides_of, read_axis
 from harness.config.matmul import GivenMatmul, give_matmul
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig
@@ -17,7 +18,6 @@ from harness.foundation.errors import HarnessError
 from harness.measure.kinds import Kind, find_kind
 from harness.measure.refusals import refuse_unprofilable
 from harness.planning.scaling import refuse_unfittable
-from harness.run_sets.choice import Prepared
 from harness.run_sets.installation import Installation
 from harness.run_sets.names import find_weights
 from harness.system.launcher_env import launcher_of_many, world_size

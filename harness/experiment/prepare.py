@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace as change
 
+from harness.autotune.tuning import Prepared, autotune, find_candidates
 from harness.config.matmul import GivenMatmul, as_choice
 from harness.config.run_config import RunConfig, command_name
 from harness.config.synthetic import hold_in_memory
@@ -17,7 +18,6 @@ from harness.experiment.expand import Configuration, Experiment
 from harness.experiment.sides import Source
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.measure.kinds import Kind
-from harness.run_sets.choice import Prepared, ask, choose
 from harness.run_sets.dataset import dataset_record, ensure_dataset
 from harness.run_sets.folder import given_fields
 from harness.run_sets.installation import ask_installation
@@ -77,7 +77,7 @@ def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
         try:
             prepared = prepare_data(kind, each.config, request.data, quiet=request.quiet)
             if experiment.is_autotuned:
-                prepared = choose(each.config, prepared, known=known, given=experiment.matmul, quiet=request.quiet)
+                prepared = autotune(each.config, prepared, known=known, given=experiment.matmul, quiet=request.quiet)
         except HarnessError as error:
             if experiment.relation != "matrix":
                 raise
@@ -133,22 +133,22 @@ def _autotune_sides(
     if recorded is not None and recorded.matmul is not None and recorded.matmul_source not in (None, "measured"):
         of_set = GivenMatmul(record=recorded.matmul, source=str(recorded.matmul_source))
         asked = [
-            ask(config, prepared.data_dir, of_set)
+            find_candidates(config, prepared.data_dir, of_set)
             for config, prepared in ((base.config, base.prepared), (new.config, new.prepared))
         ]
-        if given is None and len({question and question.key for question in asked}) == 1:
+        if given is None and len({candidates and candidates.key for candidates in asked}) == 1:
             given = of_set
     known = {} if recorded is None else {recorded.key: recorded}
-    of_new = choose(new.config, new.prepared, known=known, given=given, quiet=quiet)
+    of_new = autotune(new.config, new.prepared, known=known, given=given, quiet=quiet)
     is_able = base.installation is None or base.installation.about.chooses
-    of_base = choose(
+    of_base = autotune(
         base.config,
         base.prepared,
         known=known,
         given=of_set if is_able else None,
         installation=base.installation,
         quiet=quiet,
-        measure=None if is_able else lambda *question: "its dlrmbench is too old for that",
+        measure=None if is_able else lambda *asked: "its dlrmbench is too old for that",
     )
     if not is_able and of_base.choice is not None:
         of_base = replace(of_base, choice=change(of_base.choice, matmul=None, matmul_source=None))

@@ -194,7 +194,7 @@ KINDS: Mapping[str, str] = {
     "serve": "harness.measure.serving.job",
 }
 """The module of each kind, imported when it is asked for."""
-_ASIDE: Mapping[str, str] = {"choice": "harness.measure.choice"}
+_ASIDE: Mapping[str, str] = {"choice": "harness.autotune.job"}
 """What a process may be asked besides, of which no set is made."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from harness.autotune.tuning import describe_choice, find_choice, to_be_timed
 from harness.config.catalog import WorkloadConfig
 from harness.config.matmul import as_choice
 from harness.config.run_config import DERIVED, RunConfig, command_name
@@ -18,7 +19,6 @@ from harness.measure.clock import Clock
 from harness.measure.kinds import Work
 from harness.measure.refusals import refuse_device, refuse_threads
 from harness.planning.memory import MemoryNeed, model_memory
-from harness.run_sets.choice import describe_choice, find_choice, to_be_timed
 from harness.run_sets.dataset import how_to_get, is_begun, is_generated
 from harness.run_sets.output import refuse_output
 from harness.system.resources import read_resources

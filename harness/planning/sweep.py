@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.autotune.tuning import to_be_timed
 from harness.config.run_config import RunConfig
 from harness.config.synthetic import hold_in_memory
 from harness.measure.kinds import Kind, Work
 from harness.planning.plan import TimeEstimate, estimate_time, read_sizes
-from harness.run_sets.choice import to_be_timed
 from harness.study import make_study, make_table
 from reference_models.data.registry import locate_dataset
 from reports.statistics.intervals import MIN_RUNS
@@ -84,8 +84,8 @@ def _count_choices(configs: Sequence[tuple[str, RunConfig]], data_root: Path | N
     """Count the shapes for which threads, and perhaps products, are timed before the first run."""
     keys = set[str]()
     for _, config in configs:
-        question = to_be_timed(config, locate_dataset(config.workload.data, data_root))
-        keys |= set() if question is None else {question.key}
+        candidates = to_be_timed(config, locate_dataset(config.workload.data, data_root))
+        keys |= set() if candidates is None else {candidates.key}
     return len(keys)
 
 

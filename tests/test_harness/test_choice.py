@@ -10,11 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.autotune.job import plainest
+from harness.autotune.tuning import (
+    FOLDER,
+    Candidates,
+    KeptChoice,
+    autotune,
+    find_candidates,
+    find_choice,
+    prefer,
+    to_be_timed,
+)
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
-from harness.measure.choice import plainest
-from harness.run_sets.choice import FOLDER, KeptChoice, Question, ask, choose, find_choice, prefer, to_be_timed
 from harness.run_sets.prepare import Prepared
 from harness.system.resources import Resources, read_resources
 from reports.facts.records import describe_times
@@ -45,7 +54,7 @@ def test_a_plainer_way_is_replaced_by_one_that_is_5_percent_faster(
 def cores(monkeypatch: pytest.MonkeyPatch, num_cores: int) -> None:
     found = read_resources()
     values = {name: getattr(found, name) for name in Resources.__dataclass_fields__} | {"num_cores": num_cores}
-    monkeypatch.setattr("harness.run_sets.choice.read_resources", lambda: Resources(**values))
+    monkeypatch.setattr("harness.autotune.tuning.read_resources", lambda: Resources(**values))
     for name in [name for name in os.environ if name.startswith(("GOMP_", "OMP_", "KMP_"))]:
         monkeypatch.delenv(name)
 
@@ -56,8 +65,8 @@ def config_of(**given: Any) -> RunConfig:
     return resolve("dlrm_tiny", overrides)
 
 
-def ask_of(folder: Path, **given: Any) -> Question | None:
-    return ask(config_of(**given), folder)
+def ask_of(folder: Path, **given: Any) -> Candidates | None:
+    return find_candidates(config_of(**given), folder)
 
 
 def key_of(folder: Path, **given: Any) -> str:
@@ -101,7 +110,7 @@ def test_the_key_is_of_shape_batch_threads_and_precision_and_of_no_learning_rate
     others.append(key_of(tmp_path))
     monkeypatch.setenv("MKL_ENABLE_INSTRUCTIONS", "AVX2")
     others.append(key_of(tmp_path))
-    monkeypatch.setattr("harness.run_sets.choice.version_of", lambda package: "9.9")
+    monkeypatch.setattr("harness.autotune.tuning.version_of", lambda package: "9.9")
     others.append(key_of(tmp_path))
     assert len({plain, *others}) == 8
 
@@ -114,7 +123,7 @@ class FakeTiming:
     matmul: MatmulRecord | None = None
     asked: list[MatmulRecord | None] = field(default_factory=list)
 
-    def __call__(self, question: Question, earlier: MatmulRecord | None) -> ChoiceRecord | str:
+    def __call__(self, question: Candidates, earlier: MatmulRecord | None) -> ChoiceRecord | str:
         self.asked.append(earlier)
         return ChoiceRecord(
             key=question.key,
@@ -140,11 +149,11 @@ def matmul_of(form: str = "onednn", num_samples: int = 512) -> MatmulRecord:
 def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Prepared]:
     """Choose for dlrm_tiny on two cores, with what is kept below tmp_path/data."""
     cores(monkeypatch, 2)
-    monkeypatch.setattr("harness.run_sets.choice.is_system_busy", lambda: False)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
 
     def call(measure: Any, known: dict[str, ChoiceRecord] | None = None, **given: Any) -> Prepared:
         prepared = Prepared(data_dir=tmp_path / "data", num_threads=2, size=(512, 1000))
-        return choose(config_of(**given), prepared, known={} if known is None else known, measure=measure)
+        return autotune(config_of(**given), prepared, known={} if known is None else known, measure=measure)
 
     return call
 
@@ -181,14 +190,14 @@ def test_what_was_timed_on_a_busy_system_is_timed_again_on_a_quiet_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     busy, quiet = FakeTiming(num_threads=1, matmul=matmul_of()), FakeTiming(num_threads=2, matmul=matmul_of("mm"))
-    monkeypatch.setattr("harness.run_sets.choice.is_system_busy", lambda: True)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: True)
     first = chosen(busy)
     assert ", until it is quiet here" in capsys.readouterr().err
     assert chosen(busy).choice == first.choice and len(busy.asked) == 1, "sets on a busy system are alike"
-    monkeypatch.setattr("harness.run_sets.choice.is_system_busy", lambda: False)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
     again = chosen(quiet)
     assert again.num_threads == 2 and quiet.asked == [matmul_of()]
-    monkeypatch.setattr("harness.run_sets.choice.is_system_busy", lambda: True)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: True)
     assert chosen(busy).choice == again.choice and len(busy.asked) == len(quiet.asked) == 1
     assert len(kept_in(tmp_path)) == 1
 
@@ -258,7 +267,7 @@ def test_where_timing_fails_nothing_is_chosen_and_nothing_kept(
 
 
 def test_an_interrupted_choice_leaves_nothing(chosen: Callable[..., Prepared], tmp_path: Path) -> None:
-    def interrupt(question: Question, earlier: MatmulRecord | None) -> str:
+    def interrupt(question: Candidates, earlier: MatmulRecord | None) -> str:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -271,7 +280,7 @@ def test_another_torch_begins_from_the_forms_that_an_earlier_one_had(
 ) -> None:
     timing = FakeTiming(matmul=matmul_of())
     chosen(timing)
-    monkeypatch.setattr("harness.run_sets.choice.version_of", lambda package: "9.9")
+    monkeypatch.setattr("harness.autotune.tuning.version_of", lambda package: "9.9")
     chosen(timing)
     assert timing.asked == [None, matmul_of()] and len(kept_in(tmp_path)) == 2
 
@@ -339,7 +348,7 @@ def test_a_process_per_spinning_and_products_for_the_best(
     threads_spin: tuple[int, int],
 ) -> None:
     processes = FakeProcesses(times, unit_s=0.01)
-    monkeypatch.setattr("harness.launch.trials.launch_worker", processes)
+    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes)
     choice = chosen(None, runtime__implementation="optimized").choice
     assert choice is not None and processes.jobs == jobs
     assert (choice.num_threads, choice.spin_count) == threads_spin
@@ -358,7 +367,7 @@ def test_a_process_that_was_disturbed_has_another_turn_before_it_decides(
             self.step_s = {**(second if self.jobs else first), (2, 300_000): 0.99}
             return super().__call__(spec_path, **options)
 
-    monkeypatch.setattr("harness.launch.trials.launch_worker", processes := Drifting({}, unit_s=0.01))
+    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes := Drifting({}, unit_s=0.01))
     choice = chosen(None).choice
     assert choice is not None and (choice.num_threads, choice.spin_count) == (1, 1000)
     assert choice.tried[0].step_s == 0.0101 and len(processes.jobs) == 4
@@ -367,7 +376,7 @@ def test_a_process_that_was_disturbed_has_another_turn_before_it_decides(
 
 def test_long_steps_take_no_other_turn(chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
     processes = FakeProcesses({(1, 1000): 1.0, (2, 1000): 0.97, (2, 300_000): 0.94})
-    monkeypatch.setattr("harness.launch.trials.launch_worker", processes)
+    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes)
     assert chosen(None).choice is not None and len(processes.jobs) == 2
 
 
@@ -375,7 +384,7 @@ def test_what_was_measured_is_said_and_so_is_a_tie(
     chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = {(1, 1000): 0.0104, (2, 1000): 0.0101, (2, 300_000): 0.01}
-    monkeypatch.setattr("harness.launch.trials.launch_worker", FakeProcesses(times))
+    monkeypatch.setattr("harness.autotune.trials.launch_worker", FakeProcesses(times))
     choice = chosen(None).choice
     assert choice is not None
     assert "computed with 1 thread (10.4 ms a step; 2 threads: 10 ms, a tie), as timed now" in capsys.readouterr().err
@@ -390,10 +399,10 @@ def test_a_second_process_that_fails_leaves_what_the_first_found(
     chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     processes = FakeProcesses({(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.1}, fails=lambda number: number == 2)
-    monkeypatch.setattr("harness.launch.trials.launch_worker", processes)
+    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes)
     choice = chosen(None).choice
     assert choice is not None and (choice.num_threads, choice.spin_count) == (2, 1000)
     processes = FakeProcesses({}, fails=lambda number: True)
-    monkeypatch.setattr("harness.launch.trials.launch_worker", processes)
+    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes)
     assert chosen(None, runtime__threads=2).choice is None
     assert "(out of memory.)" in capsys.readouterr().err

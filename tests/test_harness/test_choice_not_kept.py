@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.autotune.tuning import FOLDER, Candidates
 from harness.config.run_config import Override, resolve
-from harness.run_sets.choice import FOLDER, Question, choose
 from harness.run_sets.prepare import Prepared
 from rules.records.run_set import ChoiceRecord, MatmulRecord
 
 
-def answer(question: Question, earlier: MatmulRecord | None) -> ChoiceRecord:
+def answer(question: Candidates, earlier: MatmulRecord | None) -> ChoiceRecord:
     """One thread, as if it had been timed."""
     return ChoiceRecord(
         key=question.key,
@@ -30,12 +30,12 @@ def test_a_link_or_a_pipe_in_its_place_costs_the_file_and_not_the_run(
     kind: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the folder, its lock or the file itself, in a dataset that may be a stranger's."""
-    monkeypatch.setattr("harness.run_sets.choice.is_system_busy", lambda: False)
+    monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
     folder, users = tmp_path / "data" / FOLDER, tmp_path / "users"
     config = resolve("dlrm_tiny", [Override(key="runtime.implementation", value="optimized", source="test")])
     prepared = Prepared(data_dir=folder.parent, num_threads=2, size=(512, 4096))
     folder.mkdir(parents=True)
-    choose(config, prepared, known={}, measure=answer)
+    autotune(config, prepared, known={}, measure=answer)
     (path,) = folder.glob("*.json")
     (folder / ".lock").unlink()
     path.unlink()
@@ -48,7 +48,7 @@ def test_a_link_or_a_pipe_in_its_place_costs_the_file_and_not_the_run(
     else:
         os.mkfifo(taken)
     capsys.readouterr()
-    made = choose(config, prepared, known={}, measure=answer)
+    made = autotune(config, prepared, known={}, measure=answer)
     assert made.choice is not None and made.num_threads == 1
     is_kept = (kind, place) == ("pipe", ".lock")  # a lock is not read
     assert ("not kept: " in capsys.readouterr().err) is not is_kept

@@ -13,10 +13,10 @@ import pytest
 from sweep_builder import FastWorkers, use_fast_workers
 
 from harness import api
+from harness.autotune import tuning as choosing
+from harness.autotune.tuning import Candidates
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.packaging.code import system_files
-from harness.run_sets import choice as choosing
-from harness.run_sets.choice import Question
 from harness.run_sets.folder import RunSet, open_run_set
 from harness.run_sets.runner import complete_set, job_members
 from reference_models.fused.choice import convert_choice
@@ -28,7 +28,7 @@ from rules.benchmarks.loader import load_benchmark
 from rules.records.run_set import ChoiceRecord, MatmulRecord, RunSetRecord
 
 THREADS = "runtime.threads"
-ASK = choosing.ask
+ASK = choosing.find_candidates
 
 
 def matmul_content(form: str = "onednn", num_samples: int = 512) -> dict[str, Any]:
@@ -46,14 +46,14 @@ class Timing:
     """In place of timing: two threads that spin, and one form; what it was asked is noted."""
 
     def __init__(self) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[Candidates] = []
         self.form = "onednn"
         self.workers = FastWorkers()
 
     def __call__(self, installation: Any) -> Any:
         return self.answer
 
-    def answer(self, question: Question, earlier: MatmulRecord | None) -> ChoiceRecord:
+    def answer(self, question: Candidates, earlier: MatmulRecord | None) -> ChoiceRecord:
         self.asked.append(question)
         given = question.given.record if question.given is not None else None
         timed = msgspec.convert(matmul_content(self.form), MatmulRecord) if question.chooses_matmul else None

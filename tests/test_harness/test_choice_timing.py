@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.autotune.job import ChoiceJob, time_threads, try_ways
 from harness.config.run_config import Override, resolve
-from harness.measure.choice import ChoiceJob, time_threads, try_ways
 from harness.measure.quality import QualityJob, train_and_evaluate
 from reference_models.data.registry import locate_dataset
 from reference_models.process.world import SingleProcess
@@ -66,7 +66,7 @@ def test_threads_are_compared_with_the_products_chosen_for_each() -> None:
     steps = FakeSteps({1: 0.10, 2: 0.08, 4: 0.13})
     chosen: list[int] = []
 
-    def choose(num_threads: int) -> None:
+    def autotune(num_threads: int) -> None:
         chosen.append(num_threads)
         steps.step_s = {**steps.step_s, num_threads: 0.05}
 

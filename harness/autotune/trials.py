@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from harness.autotune.job import KIND, ChoiceJob, TrialsRecord, is_about_a_tie
 from harness.launch.process import Interpreter, explain_end, launch_worker
-from harness.measure.choice import KIND, ChoiceJob, TrialsRecord, is_about_a_tie
 from harness.measure.job import write_job
 from harness.system.software import spin_variables
 from rules.records.codec import Damage, decode

@@ -1,6 +1,6 @@
 """Time ways to compute a configuration's training step in one fresh process, off every clock; nothing is scored.
 
-The parent (`harness.run_sets.choice`) starts such processes, each with a length of OpenMP's spinning, which a process
+The parent (`harness.autotune.tuning`) starts such processes, each with a length of OpenMP's spinning, which a process
 keeps for life. A first look, with every matrix product in torch.mm's form, finds the counts of threads that are near
 the best; each of those gets products of its own, and with them they take turns.
 """

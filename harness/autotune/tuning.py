@@ -20,13 +20,13 @@ from typing import Any
 
 from msgspec.structs import replace as change
 
+from harness.autotune.job import plainest
+from harness.autotune.trials import Trial, time_ways
 from harness.config.matmul import GivenMatmul, as_choice, can_choose
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
-from harness.launch.trials import Trial, time_ways
-from harness.measure.choice import plainest
 from harness.run_sets.dataset import dataset_lock
 from harness.run_sets.installation import Installation
 from harness.system.hardware import read_processors
@@ -67,7 +67,7 @@ class KeptChoice(Document, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class Candidates:
     """What is to be chosen, among which ways, and what for."""
 
     config: RunConfig
@@ -123,13 +123,13 @@ class Question:
         )
 
 
-Measure = Callable[[Question, MatmulRecord | None], ChoiceRecord | str]
-"""Answer a question by timing, products beginning from earlier ones; or say why that failed."""
+Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
+"""Answer a candidates by timing, products beginning from earlier ones; or say why that failed."""
 
 
-def ask(
+def find_candidates(
     config: RunConfig, data_dir: Path, given: GivenMatmul | None = None, installation: Installation | None = None
-) -> Question | None:
+) -> Candidates | None:
     """Say what is to be chosen for a configuration; None where there is one way only.
 
     On several ranks and on GPUs all is as given, or as the cores allow.
@@ -154,7 +154,7 @@ def ask(
     if len(counts) == len(spins) == 1 and not chooses and given is None:
         return None
     packages: Any = {} if installation is None else installation.about.environment.get("packages")
-    return Question(
+    return Candidates(
         config=config,
         data_dir=data_dir,
         thread_counts=counts,
@@ -173,7 +173,7 @@ def _powers(num_cores: int) -> tuple[int, ...]:
     return (*(1 << power for power in range(num_cores.bit_length()) if 1 << power < num_cores), num_cores)
 
 
-def choose(
+def autotune(
     config: RunConfig,
     prepared: Prepared,
     *,
@@ -188,35 +188,37 @@ def choose(
     `known` gains what is chosen, so that all configurations of one command share it. Where timing fails nothing is
     chosen, which is said: the first run meets the same failure, and says it in its own words.
     """
-    question = ask(config, prepared.data_dir, given, installation)
-    if question is None:
+    candidates = find_candidates(config, prepared.data_dir, given, installation)
+    if candidates is None:
         return prepared
     line = StatusLine(quiet=quiet)
-    choice = known.get(question.key)
-    if choice is not None and question.fits(choice):
+    choice = known.get(candidates.key)
+    if choice is not None and candidates.fits(choice):
         return _with(prepared, choice)
-    with _locked(question.path.parent) as why_not:
-        found, is_busy = _read_kept(question, line), is_system_busy()
+    with _locked(candidates.path.parent) as why_not:
+        found, is_busy = _read_kept(candidates, line), is_system_busy()
         kept = None if found is None else found.choice
         if kept is not None and found is not None and (is_busy or not found.was_busy):
-            line.finish(f"computed with {describe_choice(kept)}, as timed on {kept.chosen_utc[:10]}: {question.path}")
-            known[question.key] = kept
+            line.finish(
+                f"computed with {describe_choice(kept)}, as timed on {kept.chosen_utc[:10]}: {candidates.path}"
+            )
+            known[candidates.key] = kept
             return _with(prepared, kept)
-        what = " and matrix products" if question.chooses_matmul else ""
+        what = " and matrix products" if candidates.chooses_matmul else ""
         line.show(f"timing threads{what}, once for this shape on this system: some seconds", now=True)
-        earlier = _earlier(question) if kept is None else kept.matmul
-        timed = (measure or _Timing(installation))(question, earlier)
+        earlier = _earlier(candidates) if kept is None else kept.matmul
+        timed = (measure or _Timing(installation))(candidates, earlier)
         if isinstance(timed, str):
             line.finish(
                 f"note: threads{what} were not chosen by timing ({timed}); {plural(prepared.num_threads, 'thread')}."
             )
             return prepared
         timed = timed if kept is None else prefer(kept, timed)
-        why_not = why_not or _keep(question, timed, was_busy=is_busy)
-        where = f"not kept: {why_not}" if why_not else f"kept in {question.path}"
+        why_not = why_not or _keep(candidates, timed, was_busy=is_busy)
+        where = f"not kept: {why_not}" if why_not else f"kept in {candidates.path}"
         where += ", until it is quiet here" if is_busy and not why_not else ""
         line.finish(f"computed with {describe_choice(timed)}, as timed now; {where}")
-    known[question.key] = timed
+    known[candidates.key] = timed
     return _with(prepared, timed)
 
 
@@ -226,14 +228,14 @@ def _with(prepared: Prepared, choice: ChoiceRecord) -> Prepared:
 
 def find_choice(config: RunConfig, data_dir: Path) -> ChoiceRecord | None:
     """Return what a run of the configuration would find kept; None where it has nothing to choose, or would time."""
-    question = ask(config, data_dir)
-    kept = None if question is None else _read_kept(question, StatusLine(quiet=True))
+    candidates = find_candidates(config, data_dir)
+    kept = None if candidates is None else _read_kept(candidates, StatusLine(quiet=True))
     return None if kept is None else kept.choice
 
 
-def to_be_timed(config: RunConfig, data_dir: Path) -> Question | None:
+def to_be_timed(config: RunConfig, data_dir: Path) -> Candidates | None:
     """Return what a run of the configuration would time before it begins; None where nothing is left to choose."""
-    return None if find_choice(config, data_dir) is not None else ask(config, data_dir)
+    return None if find_choice(config, data_dir) is not None else find_candidates(config, data_dir)
 
 
 def describe_choice(choice: ChoiceRecord) -> str:
@@ -251,40 +253,44 @@ class _Timing:
 
     installation: Installation | None
 
-    def __call__(self, question: Question, earlier: MatmulRecord | None) -> ChoiceRecord | str:
-        given = None if question.given is None else question.given.record
-        if given is not None and len(question.thread_counts) == len(question.spin_counts) == 1:
-            return self._answer(question, question.thread_counts[0], question.spin_counts[0], (), given)
+    def __call__(self, candidates: Candidates, earlier: MatmulRecord | None) -> ChoiceRecord | str:
+        given = None if candidates.given is None else candidates.given.record
+        if given is not None and len(candidates.thread_counts) == len(candidates.spin_counts) == 1:
+            return self._answer(candidates, candidates.thread_counts[0], candidates.spin_counts[0], (), given)
         trial = Trial(
-            tables=question.config.tables,
-            definition_path=question.config.benchmark.path,
-            data_dir=question.data_dir,
+            tables=candidates.config.tables,
+            definition_path=candidates.config.benchmark.path,
+            data_dir=candidates.data_dir,
             given=given,
             previous=earlier,
             interpreter=None if self.installation is None else self.installation.interpreter,
         )
-        found = time_ways(trial, question.thread_counts, question.spin_counts)
+        found = time_ways(trial, candidates.thread_counts, candidates.spin_counts)
         if isinstance(found, str):
             return found
         best = plainest(found.tried)
         matmul = given if given is not None else found.matmuls.get((best.num_threads, best.spin_count))
-        return self._answer(question, best.num_threads, best.spin_count, found.tried, matmul)
+        return self._answer(candidates, best.num_threads, best.spin_count, found.tried, matmul)
 
     def _answer(
         self,
-        question: Question,
+        candidates: Candidates,
         num_threads: int,
         spin_count: int | None,
         tried: tuple[StepTimeRecord, ...],
         matmul: MatmulRecord | None,
     ) -> ChoiceRecord:
         return ChoiceRecord(
-            key=question.key,
+            key=candidates.key,
             num_threads=num_threads,
             spin_count=spin_count,
             tried=tried,
             matmul=matmul,
-            matmul_source=None if matmul is None else "measured" if question.given is None else question.given.source,
+            matmul_source=None
+            if matmul is None
+            else "measured"
+            if candidates.given is None
+            else candidates.given.source,
             chosen_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
@@ -323,43 +329,43 @@ def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
     return change(timed, spin_count=kept.spin_count) if kept.num_threads == timed.num_threads else kept
 
 
-def _read_kept(question: Question, line: StatusLine) -> KeptChoice | None:
+def _read_kept(candidates: Candidates, line: StatusLine) -> KeptChoice | None:
     """Read the file of an earlier set; one that is damaged is passed over, and said."""
-    kept = decode(question.path, KeptChoice)
+    kept = decode(candidates.path, KeptChoice)
     if isinstance(kept, Damage):
-        if os.path.lexists(question.path):
+        if os.path.lexists(candidates.path):
             line.finish(f"note: {kept}; not used, and made anew.")
         return None
     try:
         if kept.choice.matmul is not None:
-            as_choice(kept.choice.matmul, str(question.path))
+            as_choice(kept.choice.matmul, str(candidates.path))
     except HarnessError as error:
         line.finish(f"note: {error} Not used, and made anew.")
         return None
-    return kept if question.fits(kept.choice) else None
+    return kept if candidates.fits(kept.choice) else None
 
 
-def _earlier(question: Question) -> MatmulRecord | None:
+def _earlier(candidates: Candidates) -> MatmulRecord | None:
     """Find the forms that the newest file of another torch has."""
     try:
         others = sorted(
-            question.path.parent.glob(f"{question.path.name[:16]}-torch-*.json"),
+            candidates.path.parent.glob(f"{candidates.path.name[:16]}-torch-*.json"),
             key=lambda path: path.stat().st_mtime,
         )
     except OSError:
         return None
     for path in reversed(others):
         kept = decode(path, KeptChoice)
-        if path != question.path and not isinstance(kept, Damage) and kept.choice.matmul is not None:
+        if path != candidates.path and not isinstance(kept, Damage) and kept.choice.matmul is not None:
             return kept.choice.matmul
     return None
 
 
-def _keep(question: Question, choice: ChoiceRecord, *, was_busy: bool) -> str | None:
+def _keep(candidates: Candidates, choice: ChoiceRecord, *, was_busy: bool) -> str | None:
     """Keep it for other sets; return why it could not be."""
-    chosen_for = {**question.chosen_for, "torch": question.torch_version}
+    chosen_for = {**candidates.chosen_for, "torch": candidates.torch_version}
     try:
-        write_record(question.path, KeptChoice(chosen_for=chosen_for, choice=choice, was_busy=was_busy))
+        write_record(candidates.path, KeptChoice(chosen_for=chosen_for, choice=choice, was_busy=was_busy))
     except (OSError, HarnessError) as error:
         return _say_why(error)
     return None
