@@ -81,6 +81,9 @@ class ScriptedWorkers:
     """Runs that do not reach the target, by their index."""
     launches: list[str] = field(default_factory=list)
 
+    on_work: Callable[[bool], object] = lambda is_working: None
+    """Called with True before a worker leaves anything, and with False when it is done."""
+
     def __call__(
         self,
         spec_path: Path,
@@ -103,7 +106,9 @@ class ScriptedWorkers:
         code = {"sha256": CODE if interpreter is None else OTHER_CODE, "commit": None, "commit_is_dirty": None}
         leaves = "record" if ending is None else ending.leaves
         if leaves != "nothing":
+            self.on_work(True)
             self._work(spec, spec_path.parent, code, leaves, on_event)
+            self.on_work(False)
         self.moment.passed_s += JOB_S
         if ending is None:
             return WorkerEnd(exit_code=0, last_words="")
