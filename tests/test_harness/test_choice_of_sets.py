@@ -53,17 +53,17 @@ class Timing:
     def __call__(self, installation: Any) -> Any:
         return self.answer
 
-    def answer(self, question: Candidates, earlier: MatmulRecord | None) -> ChoiceRecord:
-        self.asked.append(question)
-        given = question.given.record if question.given is not None else None
-        timed = msgspec.convert(matmul_content(self.form), MatmulRecord) if question.chooses_matmul else None
+    def answer(self, candidates: Candidates, earlier: MatmulRecord | None) -> ChoiceRecord:
+        self.asked.append(candidates)
+        given = candidates.given.record if candidates.given is not None else None
+        timed = msgspec.convert(matmul_content(self.form), MatmulRecord) if candidates.chooses_matmul else None
         return ChoiceRecord(
-            key=question.key,
-            num_threads=question.thread_counts[-1],
-            spin_count=question.spin_counts[-1],
+            key=candidates.key,
+            num_threads=candidates.thread_counts[-1],
+            spin_count=candidates.spin_counts[-1],
             tried=(),
             matmul=given or timed,
-            matmul_source=question.given.source if question.given is not None else timed and "measured",
+            matmul_source=candidates.given.source if candidates.given is not None else timed and "measured",
             chosen_utc="2026-11-22T09:00:00+00:00",
         )
 
@@ -73,7 +73,7 @@ def timing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Timing:
     """Workers that answer at once and timing that does, on two cores; what is kept is in tmp_path/data."""
     made = Timing()
     use_fast_workers(monkeypatch, made.workers)
-    monkeypatch.setattr(choosing, "ask", ASK)
+    monkeypatch.setattr(choosing, "find_candidates", ASK)
     monkeypatch.setattr(choosing, "_Timing", made)
     monkeypatch.setattr(choosing, "_powers", lambda num_cores: (1, 2))
     monkeypatch.setattr(choosing, "is_system_busy", lambda: False)

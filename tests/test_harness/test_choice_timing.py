@@ -66,7 +66,7 @@ def test_threads_are_compared_with_the_products_chosen_for_each() -> None:
     steps = FakeSteps({1: 0.10, 2: 0.08, 4: 0.13})
     chosen: list[int] = []
 
-    def autotune(num_threads: int) -> None:
+    def choose(num_threads: int) -> None:
         chosen.append(num_threads)
         steps.step_s = {**steps.step_s, num_threads: 0.05}
 
