@@ -280,7 +280,6 @@ class _Timing:
         tried: tuple[StepTimeRecord, ...],
         matmul: MatmulRecord | None,
     ) -> ChoiceRecord:
-        given = candidates.given
         return ChoiceRecord(
             key=candidates.key,
             num_threads=num_threads,
