@@ -16,13 +16,12 @@ from harness.config.run_config import RunConfig, default_division
 from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.experiment.expand import Configuration, Experiment
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import write_record, write_text
+from harness.foundation.files import write_record
 from harness.run_sets.dataset import dataset_record
 from harness.run_sets.folder import RunSet, create_run_set
 from harness.run_sets.installation import describe_here
 from harness.run_sets.names import link_latest
 from harness.run_sets.output import unique_folder
-from harness.system.description import SystemDescription, write_system_json
 from harness.system.preflight import run_checks
 from harness.system.resources import free_disk_bytes
 from harness.system.software import spin_variables
@@ -176,11 +175,8 @@ def create_set(
         "keep_weights": request.keep_weights,
         "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, output)],
     }
-    run_set = create_run_set(unique_folder(output, name), convert(content, RunSetRecord))
-    system = SystemDescription(fields=about.system.fields, provenance=about.system.provenance)
-    write_system_json(run_set.folder / "systems", system, name=about.system.name)
-    write_text(run_set.definition, tomli_w.dumps(dict(config.tables)))
-    return run_set
+    definition = tomli_w.dumps(dict(config.tables))
+    return create_run_set(unique_folder(output, name), convert(content, RunSetRecord), definition)
 
 
 def _with_spinning(environment: Mapping[str, Any], choice: ChoiceRecord | None) -> dict[str, Any]:

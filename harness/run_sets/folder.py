@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import open_lock, read_json, read_record, refuse_links, write_record
+from harness.foundation.files import open_lock, read_json, read_record, refuse_links, write_record, write_text
 from harness.run_sets.names import refuse_missing
 from harness.system.code import code_sha256
+from harness.system.description import SystemDescription, write_system_json
 from harness.system.submission import Given
 from reference_models.process.whole import sync_folder
 from rules.logs import keys
@@ -183,12 +184,15 @@ def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
     return RunSet(folder=folder, system=record.system.name, benchmark=record.benchmark.name), record
 
 
-def create_run_set(folder: Path, record: RunSetRecord) -> RunSet:
+def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSet:
     """Make the folders of a new set; run_set.json is written last, so that a set with it is whole."""
     run_set = RunSet(folder=folder, system=record.system.name, benchmark=record.benchmark.name)
     run_set.extra.mkdir(parents=True)
     run_set.results.mkdir(parents=True)
     (folder / "systems").mkdir()
+    system = SystemDescription(fields=record.system.fields, provenance=record.system.provenance)
+    write_system_json(folder / "systems", system, name=record.system.name)
+    write_text(run_set.definition, definition)
     write_record(run_set.extra / RUN_SET_FILE, record)
     return run_set
 

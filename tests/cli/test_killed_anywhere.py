@@ -37,8 +37,8 @@ def newest(place: Path, shape: str) -> Path | None:
     """The folder that the command makes, if it is whole enough to be resumed."""
     made = made_in(place / "results") if (place / "results").exists() else []
     made = [path for path in made if "-old-" not in path.name and not path.name.startswith(".")]
-    names = {"pair": "pair.json", "sweep": "sweep.json", "sweep_profile": "sweep.json"}
-    whole = [path for path in made if (path / names.get(shape, "extra/definition.toml")).exists()]
+    names = dict.fromkeys(("pair", "sweep", "sweep_profile"), "experiment.json")
+    whole = [path for path in made if (path / names.get(shape, "extra/run_set.json")).exists()]
     return whole[-1] if whole else None
 
 
