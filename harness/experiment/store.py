@@ -26,6 +26,7 @@ from rules.records.experiment import (
     from_pair,
     from_sweep,
     group_file,
+    is_plain_name,
 )
 from rules.records.pair import PairRecord
 from rules.records.run_set import RunSetRecord
@@ -218,7 +219,7 @@ def parts_of(folder: Path) -> dict[int, Path]:
         return {0: folder}
     names = {place: each.folder for place, each in enumerate(read(folder).configurations) if each.folder is not None}
     for name in names.values():
-        if name in ("", ".", "..") or "/" in name or "\0" in name:
+        if not is_plain_name(name):
             raise HarnessError(
                 f"{path}: a configuration has the folder {name!r}, expected a name inside {folder}.", ExitCode.INPUT
             )

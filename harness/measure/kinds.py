@@ -20,6 +20,7 @@ from reference_models.process.world import World
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.records.codec import Document
+from rules.records.kinds import KIND_MODULES
 from rules.records.run_set import RunSetRecord
 
 if TYPE_CHECKING:
@@ -172,28 +173,20 @@ class Kind:
 
 def find_kind(name: str) -> Kind:
     """Find a kind of which there are sets. Raises HarnessError (exit 8) where this version has none of that name."""
-    return _find(name, KINDS)
+    return _find(name, KIND_MODULES)
 
 
 def find_job_kind(name: str) -> Kind:
     """Find the kind of a job, which may be one that no set is of. Raises HarnessError as `find_kind` does."""
-    return _find(name, {**KINDS, **_ASIDE})
+    return _find(name, {**KIND_MODULES, **_ASIDE})
 
 
 def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
     """List the kinds that a command has an option for, with it."""
-    found = (find_kind(name) for name in KINDS)
+    found = (find_kind(name) for name in KIND_MODULES)
     return [(kind, kind.option) for kind in found if kind.option is not None and verb in kind.option.verbs]
 
 
-KINDS: Mapping[str, str] = {
-    "training": "harness.measure.training",
-    "throughput": "harness.measure.throughput",
-    "profile": "harness.measure.profile.job",
-    "quality": "harness.measure.quality",
-    "serve": "harness.measure.serving.job",
-}
-"""The module of each kind, imported when it is asked for."""
 _ASIDE: Mapping[str, str] = {"choice": "harness.autotune.job"}
 """What a process may be asked besides, of which no set is made."""
 
@@ -201,7 +194,8 @@ _ASIDE: Mapping[str, str] = {"choice": "harness.autotune.job"}
 def _find(name: str, known: Mapping[str, str]) -> Kind:
     if name not in known:
         raise HarnessError(
-            f"kind of measurement {name!r}: not known to this version, which has {', '.join(KINDS)}.", ExitCode.INPUT
+            f"kind of measurement {name!r}: not known to this version, which has {', '.join(KIND_MODULES)}.",
+            ExitCode.INPUT,
         )
     kind: Kind = import_module(known[name]).KIND
     return kind

@@ -13,9 +13,8 @@ from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
-from rules.records.kinds import IN_PROCESSES
 from rules.records.run_set import RunSetRecord
-from rules.tree.inventory import take_inventory
+from rules.tree.inventory import find_in_processes, take_inventory
 
 SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "logged")
 MAX_VALUES = 4
@@ -75,7 +74,7 @@ def describe(path: Path) -> Described:
     if is_document(path):
         return _of_document(path)
     inventory = take_inventory(path)
-    measured = [(folder, kind) for kind in IN_PROCESSES for folder in inventory.measurements.get(kind, ())]
+    measured = find_in_processes(inventory)
     if measured and not inventory.result_sets:
         return _of_measurement(read_measured(*only(path, measured, lambda found: found[0].name)))
     result_set = only(path, inventory.require_result_sets(), lambda found: str(found.folder))

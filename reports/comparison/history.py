@@ -15,7 +15,7 @@ from rules.benchmarks.loader import canonical_sha256
 from rules.errors import DefinitionError, InputError
 from rules.judge.sets import judge_set
 from rules.records.codec import Damage, decode
-from rules.records.kinds import IN_PROCESSES
+from rules.records.kinds import EXTRA_KINDS, is_in_processes
 from rules.records.metrics import METRICS
 from rules.records.run_set import RunSetRecord
 from rules.tree.inventory import take_inventory
@@ -76,15 +76,15 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
         "commit": commit_of(record),
         "code": record.code_sha256[:12] if record.code_sha256 else None,
     }
-    if record.kind == "profile" and not sets:
-        return _profiled(path, known)
-    return _measured(path, record.kind, known) if record.kind in IN_PROCESSES else _runs(sets, known)
+    if is_in_processes(record.kind):
+        return _measured(path, record.kind, known)
+    return _measured_once(path, record.kind, known) if record.kind in EXTRA_KINDS and not sets else _runs(sets, known)
 
 
-def _profiled(path: Path, known: Mapping[str, Any]) -> PastSet:
+def _measured_once(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
     """A set that was made for a profile: one process, and no run is missing."""
-    is_done = (path / "extra" / "profile.json").is_file()
-    return PastSet(**known, kind="profile", num_done=int(is_done), problem=None if is_done else "not finished")
+    is_done = (path / "extra" / f"{kind}.json").is_file()
+    return PastSet(**known, kind=kind, num_done=int(is_done), problem=None if is_done else "not finished")
 
 
 def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
@@ -94,7 +94,7 @@ def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
         if problems:
             return PastSet(**known, kind="broken", problem=problems[0])
         return PastSet(**known, kind=kind, num_done=0, problem="not finished")
-    summary = log_summary(measured.rates) if measured.counts_samples else None
+    summary = log_summary(measured.rates) if measured.measure.counts_samples else None
     means: dict[str, Any] = {name: measured.mean(name) for name in _MEANS if name == measured.measure.value}
     return PastSet(
         **known,

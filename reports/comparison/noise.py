@@ -50,7 +50,8 @@ def measured_noise(measured: MeasuredSet, band: Band = ASSUMED) -> Smallest | No
     """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
     min_effect = factor_of(measured.compared).min_effect
     if measured.measure.scale == "ratio":
-        rates, step = (measured.rates, measured.clock_step) if measured.counts_samples else (measured.values, 0.0)
+        is_rate = measured.measure.counts_samples
+        rates, step = (measured.rates, measured.clock_step) if is_rate else (measured.values, 0.0)
         own = _own_reach(compared_values(measured_side(measured).samples, measured.compared))
         width = math.expm1(max(band.width(measured.compared), own))
         return noise_of_rates(rates, min_effect=min_effect, band=width, step=step)

@@ -13,7 +13,7 @@ from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import shipped_names
 from rules.errors import InputError
 from rules.logs.log import read_log
-from rules.records.kinds import IN_PROCESSES
+from rules.records.kinds import is_in_processes
 from rules.records.run_set import RunSetRecord
 from rules.scoring.results import read_run_result
 from rules.tree.inventory import take_inventory
@@ -83,7 +83,7 @@ def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
 
 def _read(folder: Path, record: RunSetRecord, known: Side | None) -> Side | None:
     """A set as far as its speed goes: nothing is judged. Of a side that is `known` its logs are not read again."""
-    if record.kind in IN_PROCESSES:
+    if is_in_processes(record.kind):
         measured = find_measured(folder, record.kind, [])
         return None if measured is None else measured_side(measured)
     try:

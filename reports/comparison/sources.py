@@ -15,9 +15,8 @@ from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember
 from reports.text.formatting import printable
 from rules.errors import InputError
-from rules.records.kinds import IN_PROCESSES
 from rules.scoring.results import Evaluation, RunResult
-from rules.tree.inventory import take_inventory
+from rules.tree.inventory import find_in_processes, take_inventory
 from rules.tree.result_set import real_path
 
 T = TypeVar("T")
@@ -28,11 +27,7 @@ def read_sides(path: Path) -> tuple[Side, ...]:
     if is_document(path):
         return tuple(sides_of(read_document(path)))
     inventory = take_inventory(path)
-    measured = tuple(
-        measured_side(read_measured(folder, kind))
-        for kind in IN_PROCESSES
-        for folder in inventory.measurements.get(kind, ())
-    )
+    measured = tuple(measured_side(read_measured(folder, kind)) for folder, kind in find_in_processes(inventory))
     if measured and not inventory.result_sets:
         return measured
     sets: tuple[SetFacts, ...] = gather([inventory], second_opinion=False)

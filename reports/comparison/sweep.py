@@ -1,4 +1,4 @@
-"""A sweep's facts: every configuration of sweep.json with what its runs or processes measured.
+"""A sweep's facts: every configuration of a matrix with what its runs or processes measured.
 
 Its folders are names inside the sweep, whoever wrote them; a configuration without results is shown as such.
 """
@@ -17,19 +17,17 @@ from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts, gather
 from reports.facts.measured_sets import MeasuredSet, find_measured, measured_side
 from reports.facts.profile import PROFILE_FILE
-from reports.facts.records import read_record
+from reports.facts.records import read_experiment_record, read_record
 from reports.facts.scaling_law import ScalingLaw, find_law
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import printable, throughput_text
 from rules.errors import InputError
-from rules.records.kinds import IN_PROCESSES
+from rules.records.experiment import EXPERIMENT_FILE, group_file
+from rules.records.kinds import KINDS, is_in_processes, is_logged
 from rules.records.profile import ProfileRecord
 from rules.records.run import EnergyRecord
-from rules.records.sweep import SweepRecord
 from rules.tree.result_set import real_path
-
-SWEEP_FILE = "sweep.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,8 +130,7 @@ class SweepFacts:
     """One sweep. `axes` are keys with their values as they were written; rows are in the matrix' order."""
 
     name: str
-    mode: str
-    """to_target, throughput, or another kind of measurement."""
+    kind: str
     num_steps: int | None
     axes: tuple[tuple[str, tuple[str, ...]], ...]
     rows: tuple[SweepRow, ...]
@@ -143,22 +140,38 @@ class SweepFacts:
     law: ScalingLaw | None = None
     """Of quality over training FLOP, where that was asked for."""
 
+    @property
+    def is_of_runs(self) -> bool:
+        """Return whether its configurations are told by their runs, and not by what processes measured."""
+        return not is_in_processes(self.kind)
+
+    @property
+    def counts_samples(self) -> bool:
+        """Return whether a rate of samples is what is measured alone."""
+        return not self.is_of_runs and KINDS[self.kind].MEASURE.counts_samples
+
+    @property
+    def mode(self) -> str:
+        """Return what `sweep --format json` has always called the kind."""
+        return "to_target" if self.is_of_runs else self.kind
+
     def at(self, values: Sequence[str]) -> SweepRow | None:
         return next((row for row in self.rows if row.values == tuple(values)), None)
 
 
 def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Sequence[SetFacts] = ()) -> SweepFacts:
-    """Everything known about the sweep in `folder`. Raises InputError where sweep.json is no sweep's.
+    """Everything known about the sweep in `folder`. Raises InputError where there is none, or its record is damaged.
 
     Sets that are `known` already are not judged again.
     """
     problems: list[str] = []
-    sweep = read_record(folder / SWEEP_FILE, SweepRecord, problems)
-    if sweep is None:
-        why = problems[0] if problems else f"{printable(folder / SWEEP_FILE)}: no such file."
-        raise InputError(f"{why} Give the folder that 'dlrmbench sweep' made.")
-    folders = [_inside(folder, configuration.folder) for configuration in sweep.configurations]
-    facts = _gather_sets(folders, second_opinion, known) if sweep.kind == "training" else {}
+    sweep = read_experiment_record(folder, problems)
+    if sweep is None or sweep.relation != "matrix" or not sweep.axes:
+        place = printable(group_file(folder) or folder / EXPERIMENT_FILE)
+        why = f"{place}: no such file." if sweep is None else f"{place}: found a group that varies nothing."
+        raise InputError(f"{problems[0] if problems else why} Give the folder that 'dlrmbench sweep' made.")
+    folders = [_inside(folder, name) for name in sweep.folders]
+    facts = _gather_sets(folders, second_opinion, known) if is_logged(sweep.kind) else {}
     rows = []
     for index, (configuration, set_folder) in enumerate(zip(sweep.configurations, folders, strict=True)):
         row = SweepRow(
@@ -169,14 +182,14 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
             num_planned=sweep.num_runs,
             facts=facts.get(set_folder) if set_folder else None,
             profile=read_record(set_folder / PROFILE_FILE, ProfileRecord, problems) if set_folder else None,
-            profile_failure=printable(configuration.profile_failure, 300) if configuration.profile_failure else None,
+            profile_failure=printable(note, 300) if (note := configuration.notes.get("profile")) else None,
         )
-        if sweep.kind in IN_PROCESSES and set_folder is not None:
+        if is_in_processes(sweep.kind) and set_folder is not None:
             row = replace(row, measured=find_measured(set_folder, sweep.kind, problems))
         rows.append(row)
     return SweepFacts(
         name=sweep.name or folder.name,
-        mode=sweep.kind if sweep.kind in IN_PROCESSES else "to_target",
+        kind=sweep.kind,
         num_steps=sweep.options.get("num_steps"),
         axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
         rows=_compare(rows),
@@ -189,11 +202,9 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
 
 
 def _inside(folder: Path, name: str | None) -> Path | None:
-    """A plain name below `folder`, and a folder that is really there (no link out of it)."""
-    if not name or name in (".", "..") or "/" in name or "\0" in name:
-        return None
-    path = folder / name
-    return path if path.is_dir() and not path.is_symlink() else None
+    """A folder that is really there (no link out of `folder`)."""
+    path = None if name is None else folder / name
+    return path if path is not None and path.is_dir() and not path.is_symlink() else None
 
 
 def _gather_sets(

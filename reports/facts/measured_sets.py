@@ -59,11 +59,6 @@ class MeasuredSet:
         return tuple(float(getattr(process, self.measure.value)) for process in self.processes)
 
     @property
-    def counts_samples(self) -> bool:
-        """Whether its rate is of samples, so that `rates` are known."""
-        return self.measure.unit == "samples/s"
-
-    @property
     def rates(self) -> tuple[float, ...]:
         """Samples per second, one per process of a measurement of throughput."""
         return tuple(process.num_samples / process.duration_s for process in self.processes)
@@ -71,7 +66,7 @@ class MeasuredSet:
     @property
     def throughput(self) -> LogSummary | None:
         """Of its rates; None where it does not count samples."""
-        return log_summary(self.rates, step=self.clock_step) if self.counts_samples else None
+        return log_summary(self.rates, step=self.clock_step) if self.measure.counts_samples else None
 
     @property
     def clock_step(self) -> float:
@@ -151,7 +146,7 @@ def measured_side(measured: MeasuredSet) -> Side:
     run_set = measured.run_set
     fields = run_set.system.fields if run_set else {}
     named = {name: getattr(measured.record, name, None) for name in _NAMED}
-    if measured.counts_samples:
+    if measured.measure.counts_samples:
         named = {"benchmark": measured.benchmark} | named
     else:
         named["num_samples"] = getattr(measured.processes[0], "num_samples", None)
@@ -180,7 +175,7 @@ def _sample(measured: MeasuredSet, index: int) -> Sample:
     seeds = measured.run_set.seeds if measured.run_set else ()
     seed, process = seeds[index] if index < len(seeds) else None, measured.processes[index]
     value, steps = measured.values[index], {}
-    if measured.counts_samples:
+    if measured.measure.counts_samples:
         value, steps = measured.rates[index], {measured.compared: _clock_step(process)}
     return Sample(
         seed=seed,

@@ -5,13 +5,10 @@ from pathlib import Path
 
 from reports.text.formatting import distinct_labels, printable
 from rules.benchmarks.loader import canonical_sha256
-from rules.records.codec import Damage, decode
-from rules.records.pair import SIDES
+from rules.records.codec import Damage
+from rules.records.experiment import Group, read_group
 from rules.records.run_set import RunSetRecord
-from rules.records.sweep import SweepRecord
 from rules.tree.result_set import real_path
-
-SWEEP_FILE, PAIR_FILE = "sweep.json", "pair.json"
 
 
 def repetition_key(record: RunSetRecord | None) -> str | None:
@@ -36,16 +33,21 @@ def repetition_key(record: RunSetRecord | None) -> str | None:
         return None
 
 
+def group_of(folder: Path | None) -> Group | None:
+    """Return the group that the set in `folder` is a member of, with its relation to the others; else None."""
+    if folder is None:
+        return None
+    place = real_path(folder)
+    group = read_group(place.parent)
+    return group if group is not None and group.holds(place.name) else None
+
+
 def turns_of(folder: Path) -> str | None:
     """Return the folder of the sweep in which the measurement in `folder` took turns with others; else None."""
-    above = real_path(folder).parent
-    if not (above / SWEEP_FILE).is_file():
+    group = group_of(folder)
+    if group is None or isinstance(group.record, Damage) or group.relation != "matrix":
         return None
-    sweep = decode(above / SWEEP_FILE, SweepRecord)
-    if isinstance(sweep, Damage):
-        return None
-    names = {configuration.folder for configuration in sweep.configurations}
-    return printable(above, 1000) if real_path(folder).name in names else None
+    return printable(group.file.parent, 1000)
 
 
 def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
@@ -54,7 +56,7 @@ def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
     'beside-small-20261122T101500Z/base' then: where sets of several share a name, all sets of these pairs and sweeps
     are called so. Any other name that is there already gets a number.
     """
-    groups = [_group_of(folder) for _, folder in places]
+    groups = _groups_of([folder for _, folder in places])
     used: dict[str, set[Path | None]] = {}
     for (label, _), group in zip(places, groups, strict=True):
         used.setdefault(label, set()).add(group)
@@ -65,18 +67,27 @@ def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
     )
 
 
-def _group_of(folder: Path | None) -> Path | None:
-    """The folder of the pair or sweep that the set in `folder` is of."""
-    if folder is None:
-        return None
-    above = real_path(folder).parent
-    is_in_group = (above / SWEEP_FILE).is_file() or pair_of(folder) is not None
-    return above if is_in_group else None
+def _groups_of(folders: Sequence[Path | None]) -> list[Path | None]:
+    """Return the folder of each set's group, whose record is read once; all that is in a sweep is of the sweep."""
+    places = [None if folder is None else real_path(folder) for folder in folders]
+    groups = {above: read_group(above) for above in {place.parent for place in places if place}}
+    return [
+        place.parent
+        if place and (group := groups[place.parent]) and (group.relation == "matrix" or group.holds(place.name))
+        else None
+        for place in places
+    ]
 
 
 def pair_of(folder: Path | None) -> str | None:
-    """The name of the pair that a folder is one side of."""
-    if folder is None or folder.name not in SIDES:
-        return None
-    above = real_path(folder).parent
-    return printable(above.name, 80) if (above / PAIR_FILE).is_file() else None
+    """Return the name of the pair that a folder is one side of."""
+    group = group_of(folder)
+    return None if group is None or group.relation != "sides" else printable(group.file.parent.name, 80)
+
+
+def order_in_pair(folder: Path) -> int:
+    """Return which side of its pair the set in `folder` is, from 0, the base; 0 for any other set."""
+    group = group_of(folder)
+    if group is None or isinstance(group.record, Damage) or group.relation != "sides":
+        return 0
+    return group.record.folders.index(real_path(folder).name)

@@ -19,6 +19,7 @@ import msgspec
 from reports.text.formatting import MAX_TEXT, plural, printable
 from rules.checks.subject import SetFiles
 from rules.records.codec import Damage, Record, decode, read_object
+from rules.records.experiment import ExperimentRecord, read_experiment
 from rules.records.run import RunRecord
 from rules.records.run_set import ChoiceRecord, RunSetRecord
 from rules.records.study import STUDY_FILE, StudyRecord
@@ -72,6 +73,15 @@ def read_record(path: Path, record_type: type[T], problems: list[str]) -> T | No
     except (OSError, ValueError):
         return None
     record = decode(path, record_type, _printable)
+    if not isinstance(record, Damage):
+        return record
+    problems.append(_sentence(record))
+    return None
+
+
+def read_experiment_record(folder: Path, problems: list[str]) -> ExperimentRecord | None:
+    """Read the record of the group in `folder`, as `read_record` does, in whichever file it is."""
+    record = read_experiment(folder, _printable)
     if not isinstance(record, Damage):
         return record
     problems.append(_sentence(record))

@@ -10,10 +10,9 @@ from reports.facts.measured_sets import MeasuredSet, find_measured
 from reports.facts.profile import read_profiles
 from reports.facts.records import read_study
 from rules.official.opinion import OnProgress
-from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
 from rules.records.study import StudyRecord
-from rules.tree.inventory import Inventory, take_inventory
+from rules.tree.inventory import Inventory, find_in_processes, take_inventory
 from rules.tree.others import OtherSet
 from rules.tree.result_set import real_path
 
@@ -51,13 +50,10 @@ def gather_everything(
     sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file, on_opinion=on_opinion)
     sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
     swept = {real_path(folder) for found in inventories for folder in found.sweeps}
-
-    def outside(kind: str) -> list[Path]:
-        return _outside(swept, [place for found in inventories for place in found.measurements.get(kind, ())])
-
-    profiles = read_profiles(outside("profile"))
+    profiled = [(folder, "profile") for found in inventories for folder in found.measurements.get("profile", ())]
+    profiles = read_profiles([folder for folder, _ in _outside(swept, profiled)])
     # Broken ones are left out of the page.
-    measured = (find_measured(folder, kind, []) for kind in IN_PROCESSES for folder in outside(kind))
+    measured = (find_measured(folder, kind, []) for folder, kind in _outside(swept, find_in_processes(*inventories)))
     known = tuple(measurement for measurement in measured if measurement is not None)
     files = {real_path(path): path for found in inventories for path in found.studies}
     studies = tuple(study for path in files.values() if (study := read_study(path)) is not None)
@@ -75,7 +71,7 @@ def gather_everything(
     )
 
 
-def _outside(sweeps: set[Path], folders: Iterable[Path]) -> list[Path]:
-    """The folders, each once, that are not in a sweep, whose table shows what they found."""
-    distinct = {real_path(folder): folder for folder in folders}
-    return [folder for place, folder in distinct.items() if sweeps.isdisjoint(place.parents)]
+def _outside(sweeps: set[Path], found: Iterable[tuple[Path, str]]) -> list[tuple[Path, str]]:
+    """The folders of each kind, each once, that are not in a sweep, whose table shows what they found."""
+    distinct = {(real_path(folder), kind): (folder, kind) for folder, kind in found}
+    return [entry for (place, _), entry in distinct.items() if sweeps.isdisjoint(place.parents)]

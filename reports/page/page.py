@@ -106,7 +106,7 @@ def _kinds(gathered: Gathered) -> set[str]:
     """What a page has beside runs to a target, by kind; profiles and studies are kinds, too."""
     profiled = {"profile"} if gathered.profiles else set()
     return (
-        {sweep.mode for sweep in gathered.sweeps}
+        {sweep.kind for sweep in gathered.sweeps}
         | {found.kind for found in gathered.measured}
         | {study.kind for study in gathered.studies}
         | profiled

@@ -36,7 +36,7 @@ from rules.records.run import TrafficRecord
 
 def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> tuple[Block, ...]:
     """Show what one measurement found and the file at `path`; `options` is what was asked of it."""
-    if measured.counts_samples:
+    if measured.measure.counts_samples:
         facts = _throughput_facts(measured, options)
     else:
         facts = serve_facts(measured) if isinstance(measured.record, ServeRecord) else _mean_facts(measured)
@@ -63,7 +63,7 @@ def measurement_document(measured: MeasuredSet, options: Mapping[str, int], path
     """As `measured_blocks`: where everything is, what every process measured, its mean and interval."""
     measure, values = measured.measure, measured.values
     smallest = _noise(measured)
-    step = measured.clock_step if measured.counts_samples else 0.0
+    step = measured.clock_step if measured.measure.counts_samples else 0.0
     summary = log_summary(values, step=step) if measure.scale == "ratio" else None
     bounds = summary.interval if summary else mean_interval(values)
     return MeasurementDocument(

@@ -4,15 +4,15 @@ Each configuration is an ordinary run set in a folder beside the file. One reade
 names; an older file stays what it is: `encode_like` puts what has changed into its own form.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from rules.records.codec import Damage, Document, PositiveCount, Record, decode
-from rules.records.pair import BASE, NEW, PairRecord
+from rules.records.pair import BASE, NEW, SIDES, PairRecord
 from rules.records.run_set import Kind, Options
 from rules.records.sweep import AxisRecord, ConfigurationRecord, FailureRecord, SweepRecord
 
@@ -84,6 +84,11 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
     """None where the number of repetitions was given."""
 
     @property
+    def folders(self) -> tuple[str | None, ...]:
+        """Return the name of each configuration's folder; None where it has none, or one that is no plain name."""
+        return tuple(each.folder if is_plain_name(each.folder) else None for each in self.configurations)
+
+    @property
     def kind(self) -> str:
         """Return the kind of the first stage, which is what configurations are compared by."""
         return self.stages[0].kind
@@ -105,23 +110,68 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
         return next((each.python for each in self.configurations if each.python is not None), None)
 
 
+class Group(NamedTuple):
+    """A folder's file that says what the run sets beside it have to do with each other, and what it says."""
+
+    file: Path
+    record: ExperimentRecord | Damage
+    relation: Relation | None
+    """None where the file is damaged, and its name does not tell."""
+
+    def holds(self, name: str) -> bool:
+        """Return whether the folder of that name is one of the group's, as far as a damaged file lets one know."""
+        if isinstance(self.record, Damage):
+            return self.relation != "sides" or name in SIDES
+        return name in self.record.folders
+
+
+def is_plain_name(name: str | None) -> bool:
+    """Return whether a name is of something in a folder, and leads neither out of it nor further down."""
+    return bool(name) and name not in (".", "..") and "/" not in str(name) and "\0" not in str(name)
+
+
 def group_file(folder: Path) -> Path | None:
-    """Return the file in `folder` that says how the run sets in it belong together; None where there is none."""
-    return next((path for name in GROUP_FILES if (path := folder / name).is_file()), None)
+    """Return the file in `folder` that says how its run sets belong together; None where there is none."""
+    try:
+        return next((path for name in GROUP_FILES if (path := folder / name).is_file()), None)
+    except OSError:
+        return None
 
 
-def read_experiment(folder: Path) -> ExperimentRecord | Damage | None:
-    """Read the group in `folder`, by whichever version it was begun; None where `folder` is no group's."""
+def read_experiment(folder: Path, clean: Callable[[Any], Any] | None = None) -> ExperimentRecord | Damage | None:
+    """Read the group in `folder`, by whichever version it was begun; None where `folder` is no group's. `clean` is
+    applied to the file's JSON value first."""
     path = group_file(folder)
     if path is None:
         return None
     if path.name == EXPERIMENT_FILE:
-        return decode(path, ExperimentRecord)
+        return decode(path, ExperimentRecord, clean)
     if path.name == SWEEP_FILE:
-        sweep = decode(path, SweepRecord)
+        sweep = decode(path, SweepRecord, clean)
         return sweep if isinstance(sweep, Damage) else from_sweep(sweep)
-    pair = decode(path, PairRecord)
+    pair = decode(path, PairRecord, clean)
     return pair if isinstance(pair, Damage) else from_pair(pair)
+
+
+def read_group(folder: Path) -> Group | None:
+    """Read what the run sets in `folder` have to do with each other; None where nothing says it."""
+    file, record = group_file(folder), read_experiment(folder)
+    if file is None or record is None:
+        return None
+    return Group(file, record, _RELATIONS.get(file.name) if isinstance(record, Damage) else record.relation)
+
+
+def is_matrix(folder: Path) -> bool:
+    """Return whether the group in `folder` is a matrix, or may be: experiment.json, which is read, is damaged."""
+    path = group_file(folder)
+    if path is None or path.name != EXPERIMENT_FILE:
+        return path is not None and _RELATIONS[path.name] == "matrix"
+    record = decode(path, ExperimentRecord)
+    return isinstance(record, Damage) or record.relation == "matrix"
+
+
+_RELATIONS: Final[Mapping[str, Relation]] = {SWEEP_FILE: "matrix", PAIR_FILE: "sides"}
+"""What the name of an older file says."""
 
 
 def from_sweep(sweep: SweepRecord) -> ExperimentRecord:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import NamedTuple
 
 from rules.records.calibration import CalibrationRecord
 from rules.records.codec import Record
 from rules.records.experiment import ExperimentRecord
-from rules.records.measure import Measurement
+from rules.records.measure import Measurement, ProcessMeasurement
 from rules.records.pair import PairRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord, SystemChecks
@@ -15,14 +16,24 @@ from rules.records.sweep import SweepRecord
 from rules.records.system import SystemRecord
 from rules.records.weights import WeightsManifest
 
-_MODULES: Mapping[str, str] = {
-    "training": "rules.records.run:RunRecord",
-    "throughput": "rules.records.measured.throughput:ThroughputRecord",
-    "profile": "rules.records.profile:ProfileRecord",
-    "quality": "rules.records.measured.quality:QualityRecord",
-    "serve": "rules.records.measured.serve:ServeRecord",
+
+class Places(NamedTuple):
+    """Where a kind's record is, as module:type, and the module of its job, which the harness alone looks up."""
+
+    record: str
+    job: str
+
+
+PLACES: Mapping[str, Places] = {
+    "training": Places(record="rules.records.run:RunRecord", job="harness.measure.training"),
+    "throughput": Places(
+        record="rules.records.measured.throughput:ThroughputRecord", job="harness.measure.throughput"
+    ),
+    "profile": Places(record="rules.records.profile:ProfileRecord", job="harness.measure.profile.job"),
+    "quality": Places(record="rules.records.measured.quality:QualityRecord", job="harness.measure.quality"),
+    "serve": Places(record="rules.records.measured.serve:ServeRecord", job="harness.measure.serving.job"),
 }
-"""The module and the type of each kind's record: a line is all that a new kind adds here."""
+"""The registry of kinds: a line is all that a new one adds."""
 
 
 def _type_of(place: str) -> type[Measurement]:
@@ -31,13 +42,27 @@ def _type_of(place: str) -> type[Measurement]:
     return record
 
 
-KINDS: Mapping[str, type[Measurement]] = {kind: _type_of(place) for kind, place in _MODULES.items()}
-IN_PROCESSES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if "processes" in kind.__struct_fields__)
-"""Kinds that are measured in several fresh processes, gathered in extra/<kind>.json."""
+KINDS: Mapping[str, type[Measurement]] = {kind: _type_of(places.record) for kind, places in PLACES.items()}
+KIND_MODULES: Mapping[str, str] = {kind: places.job for kind, places in PLACES.items()}
+"""The module of each kind's job. Nothing here imports it."""
+EXTRA_KINDS: tuple[str, ...] = tuple(kind for kind, record in KINDS.items() if not record.IS_LOGGED)
+"""Kinds whose record is extra/<kind>.json."""
+
+
+def is_logged(kind: str) -> bool:
+    """Return whether a kind's repetitions leave logs to judge; one that this version does not know leaves none."""
+    return KINDS.get(kind, Measurement).IS_LOGGED
+
+
+def is_in_processes(kind: str) -> bool:
+    """Return whether a kind is measured in several fresh processes; one that this version does not know is not."""
+    return issubclass(KINDS.get(kind, Measurement), ProcessMeasurement)
+
+
 RECORDS: Mapping[str, type[Record]] = {
     "run_set": RunSetRecord,
     "run": RunRecord,
-    **{kind: record for kind, record in KINDS.items() if kind != "training"},
+    **{kind: KINDS[kind] for kind in EXTRA_KINDS},
     "experiment": ExperimentRecord,
     "sweep": SweepRecord,
     "pair": PairRecord,

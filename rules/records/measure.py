@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -41,6 +41,11 @@ class Measure:
     def name(self) -> str:
         return next((column.title for column in self.columns if column.member == self.value), self.title)
 
+    @property
+    def counts_samples(self) -> bool:
+        """Return whether it is a rate of samples, as a throughput is."""
+        return self.unit == "samples/s"
+
 
 class CodeRecord(Record, frozen=True, kw_only=True):
     """The code that ran, as the process that ran it found its own files."""
@@ -59,6 +64,8 @@ class Measurement(Document, frozen=True, kw_only=True):
     MEASURE: ClassVar[Measure]
     OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = {}
     """What files of the kind may have measured instead, by the member of `Measure.value`."""
+    IS_LOGGED: ClassVar[bool] = False
+    """Whether each repetition leaves a log and a record of its own, and not all of them extra/<kind>.json."""
 
     code: CodeRecord | None = None
     """Set by the harness for every kind, in one place. None in files of versions 1 and 2, for an attempt that was cut
@@ -72,3 +79,14 @@ class Measurement(Document, frozen=True, kw_only=True):
     def repetitions(self) -> tuple[Any, ...]:
         """Return what a comparison takes as its sample: the record itself, where it does not hold several."""
         return (self,)
+
+
+class ProcessMeasurement(Measurement, frozen=True, kw_only=True):
+    """The record of a kind that is measured in several fresh processes, gathered in extra/<kind>.json."""
+
+    if TYPE_CHECKING:  # a type has it where its file does
+        processes: tuple[Any, ...]
+
+    def repetitions(self) -> tuple[Any, ...]:
+        """Return what a comparison takes as its sample."""
+        return self.processes

@@ -182,6 +182,7 @@ class ReadDatasetRecord(Record, frozen=True, kw_only=True):
 class RunRecord(Measurement, frozen=True, kw_only=True):
     """One attempt at one run; null means not measured."""
 
+    IS_LOGGED: ClassVar[bool] = True
     MEASURE: ClassVar[Measure] = Measure(
         title="Time to train",
         value="duration_s",

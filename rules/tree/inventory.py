@@ -2,7 +2,8 @@
 
 Every verb that reads results starts here. Links to directories are never followed; directories that hold neither
 results nor measurements (NOT_RESULTS, and hidden ones) are not entered. No file is opened, but for the first bytes of
-those that `find_skipped` looks at, and for logs in directories of no benchmark of ours, up to the benchmark's name.
+those that `find_skipped` looks at, for logs in directories of no benchmark of ours, up to the benchmark's name, and
+for a group's record, where the name of its file does not tell a sweep from a pair.
 """
 
 import os
@@ -15,7 +16,8 @@ from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError, NothingToJudgeError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
-from rules.records.kinds import KINDS
+from rules.records.experiment import GROUP_FILES, is_matrix
+from rules.records.kinds import EXTRA_KINDS, is_in_processes, is_logged
 from rules.records.run_set import RunSetRecord
 from rules.records.study import STUDY_FILE
 from rules.tree.others import OtherSet, other_benchmark, summarise
@@ -30,9 +32,7 @@ from rules.tree.result_set import (
 )
 
 EXTRA = "extra"
-RUN_SET, SWEEP = "run_set.json", "sweep.json"
-MEASUREMENTS = tuple(kind for kind in KINDS if kind != "training")
-"""Kinds whose record is extra/<kind>.json; runs to a target have a record each."""
+RUN_SET = "run_set.json"
 MAX_MENTIONED = 20
 _MAX_CANDIDATES = 20_000
 _MAX_NAMES_SHOWN = 3
@@ -47,7 +47,8 @@ class Inventory:
     `result_sets` are directories with result_*.txt, sorted by folder; one of a single log where `path` is a file.
     `others` are those of MLPerf's other benchmarks, which are in no other member.
     `run_sets` are directories that this harness made: they hold extra/ beside results/, or extra/run_set.json.
-    `sweeps` hold sweep.json, `measurements` of a kind extra/<kind>.json, `studies` are files study.json.
+    `sweeps` hold the record of a matrix of run sets, or one that cannot be read, `measurements` of a kind
+    extra/<kind>.json, `studies` are files study.json.
     `subfolders` has every directory that was entered with the names of the directories in it. `candidates` are run
     sets, and files outside of result sets, at most 20,000. `unreadable` says which directory could not be read, the
     first one.
@@ -143,7 +144,8 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
         raise InputError(f"{path}: {what}. Give a log or a directory that holds result_*.txt.")
     subfolders: dict[Path, tuple[str, ...]] = {}
     result_sets: list[ResultSet] = []
-    found: dict[str, list[Path]] = {name: [] for name in (RUN_SET, SWEEP, STUDY_FILE, *MEASUREMENTS)}
+    sweeps: list[Path] = []
+    found: dict[str, list[Path]] = {name: [] for name in (RUN_SET, STUDY_FILE, *EXTRA_KINDS)}
     candidates: list[Path] = []
     unreadable = None
     waiting = [path]
@@ -167,11 +169,11 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
                 found[RUN_SET].append(folder)
             if is_recorded and len(candidates) < _MAX_CANDIDATES:
                 candidates.append(folder)
-            for kind in MEASUREMENTS:
+            for kind in EXTRA_KINDS:
                 if _is_file(folder / EXTRA / f"{kind}.json"):
                     found[kind].append(folder)
-        if SWEEP in files and _is_file(folder / SWEEP):
-            found[SWEEP].append(folder)
+        if any(name in files for name in GROUP_FILES) and is_matrix(folder):
+            sweeps.append(folder)
         if STUDY_FILE in files and _is_file(folder / STUDY_FILE):
             found[STUDY_FILE].append(folder / STUDY_FILE)
         below = [name for name in subfolders[folder] if name not in NOT_RESULTS]
@@ -187,8 +189,8 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
         result_sets=tuple(result_set for result_set, name in named if name is None),
         others=tuple(OtherSet(path=found.folder, benchmark=name) for found, name in named if name is not None),
         run_sets=tuple(found[RUN_SET]),
-        sweeps=tuple(found[SWEEP]),
-        measurements=MappingProxyType({kind: tuple(found[kind]) for kind in MEASUREMENTS}),
+        sweeps=tuple(sweeps),
+        measurements=MappingProxyType({kind: tuple(found[kind]) for kind in EXTRA_KINDS}),
         studies=tuple(found[STUDY_FILE]),
         subfolders=MappingProxyType(subfolders),
         candidates=tuple(candidates),
@@ -214,6 +216,12 @@ def result_sets_of(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
         if inventory.result_sets or not (is_any_judged and inventory.others)
         for result_set in inventory.require_result_sets()
     )
+
+
+def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
+    """Return each folder that holds a measurement in several fresh processes, with its kind; kind by kind."""
+    kinds = (kind for kind in EXTRA_KINDS if is_in_processes(kind))
+    return tuple((place, kind) for kind in kinds for each in inventories for place in each.measurements.get(kind, ()))
 
 
 def find_skipped(inventory: Inventory) -> tuple[Skipped, ...]:
@@ -244,7 +252,7 @@ def find_skipped(inventory: Inventory) -> tuple[Skipped, ...]:
 def _measured_kind(folder: Path) -> str | None:
     """Return what a run set measures beside runs to the target, where that is there; None for a set of runs."""
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
-    if isinstance(record, Damage) or record.kind == "training":
+    if isinstance(record, Damage) or is_logged(record.kind):
         return None
     return record.kind if _is_file(folder / EXTRA / f"{record.kind}.json") else None
 

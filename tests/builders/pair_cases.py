@@ -1,14 +1,15 @@
-"""Two sets that pair.json calls measured in turns: whether their runs' stamps say so, too."""
+"""Two sets that a group's file calls measured in turns: whether their runs' stamps say so, too."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from log_builder import START_MS, make_runs, write_set
+from records_builder import FORMS, pair_content, write_group
 from verdict_cases import VerdictCase
 
 from rules.benchmarks.loader import load_benchmark
-from rules.records.codec import VERSION
 
 TINY = load_benchmark("dlrm_tiny")
 _STEP_MS = 3_600_000
@@ -18,26 +19,13 @@ ONE_AFTER_THE_OTHER = {"base": (0, 1, 2, 3, 4), "new": (5, 6, 7, 8, 9)}
 AT_ONCE = {"base": (0, 3, 4, 7, 8), "new": (0.001, 2, 5, 6, 9)}
 
 
-def pair_content(**changes: Any) -> dict[str, Any]:
-    """pair.json of five pairs of runs."""
-    return {
-        "schema_version": VERSION,
-        "name": "beside-dlrm_tiny-20261121T030000Z",
-        "created_utc": "2026-11-21T03:00:00+00:00",
-        "harness_version": "0.1.0",
-        "command": "dlrmbench run --beside old",
-        "kind": "training",
-        "options": {},
-        "num_runs": 5,
-        "base_seed": 7,
-        "source": "results/old",
-        "python": None,
-        **changes,
-    }
+SIDES = {"base": "zebra", "new": "antelope"}
+"""What a side's folder is called in experiment.json, where any name will do: here not in the order of the sides."""
 
 
-def write_pair(folder: Path, places: dict[str, tuple[float, ...]], **changes: Any) -> Path:
+def write_pair(folder: Path, places: dict[str, tuple[float, ...]], form: str = "pair.json", **members: Any) -> Path:
     """A pair whose runs began in these places of one order; returns the folder of its base."""
+    names = SIDES if form == "experiment.json" else dict(zip(SIDES, SIDES, strict=True))
     for side, order in places.items():
         runs = [
             [{**record, "time_ms": record["time_ms"] - records[0]["time_ms"] + begin_ms} for record in records]
@@ -45,31 +33,56 @@ def write_pair(folder: Path, places: dict[str, tuple[float, ...]], **changes: An
                 [START_MS + int(place * _STEP_MS) for place in order], make_runs(TINY), strict=True
             )
         ]
-        write_set(folder / side, TINY, runs)
-    (folder / "pair.json").write_text(json.dumps(pair_content(**changes)))
-    return folder / "base"
+        write_set(folder / names[side], TINY, runs)
+    file = write_group(folder, form, pair_content())
+    if form == "experiment.json":
+        content = json.loads(file.read_text())
+        for configuration in content["configurations"]:
+            configuration["folder"] = names[configuration["folder"]]
+        file.write_text(json.dumps(content | members))
+    return folder / names["base"]
 
 
-def _broken(folder: Path) -> Path:
-    write_pair(folder, IN_TURNS)
-    (folder / "pair.json").write_text("{")
-    return folder / "base"
+def _broken(folder: Path, form: str) -> Path:
+    base = write_pair(folder, IN_TURNS, form)
+    (folder / form).write_text("{")
+    return base
+
+
+def _with_other(folder: Path, name: str) -> Path:
+    """A pair whose second side is said to be in a folder of that name."""
+    base = write_pair(folder, IN_TURNS, "experiment.json")
+    file = folder / "experiment.json"
+    file.write_text(file.read_text().replace(json.dumps(SIDES["new"]), json.dumps(name)))
+    return base
 
 
 CASES = [
     VerdictCase(
         code="RS120",
-        name=name,
-        write_bad=write_bad,
-        write_good=lambda folder: write_pair(folder, IN_TURNS),
-        file=file,
+        name=f"{name}, {form}",
+        write_bad=partial(write_bad, form=form),
+        write_good=partial(write_pair, places=IN_TURNS, form=form),
+        file=file or form,
         also=frozenset({"RS119"}),  # logs alone, without the runs' records
         is_error=False,
     )
+    for form in FORMS["pair.json"]
     for name, write_bad, file in (
-        ("one after the other", lambda folder: write_pair(folder, ONE_AFTER_THE_OTHER), "extra"),
-        ("at the same time", lambda folder: write_pair(folder, AT_ONCE), "extra"),
-        ("alone", lambda folder: write_pair(folder, {"base": IN_TURNS["base"]}), "pair.json"),
-        ("broken", _broken, "pair.json"),
+        ("one after the other", partial(write_pair, places=ONE_AFTER_THE_OTHER), "extra"),
+        ("at the same time", partial(write_pair, places=AT_ONCE), "extra"),
+        ("alone", partial(write_pair, places={"base": IN_TURNS["base"]}), None),
+        ("broken", _broken, None),
     )
+] + [
+    VerdictCase(
+        code="RS120",
+        name=f"other side {name!r}",
+        write_bad=partial(_with_other, name=name),
+        write_good=partial(write_pair, places=IN_TURNS, form="experiment.json"),
+        file="experiment.json",
+        also=frozenset({"RS119"}),
+        is_error=False,
+    )
+    for name in ("../elsewhere", "..", "a/b", "/etc", "", "\0")
 ]

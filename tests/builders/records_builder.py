@@ -5,8 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from rules.records.codec import VERSION, convert, encode
+from rules.records.experiment import from_pair, from_sweep
+from rules.records.pair import PairRecord
 from rules.records.profile import ProfileRecord
+from rules.records.sweep import SweepRecord
 from rules.records.system import SYSTEM_FIELDS
+
+VERSION_1 = Path(__file__).parents[1] / "data" / "version_1"
 
 
 def run_set_content(**changes: Any) -> dict[str, Any]:
@@ -138,9 +143,57 @@ def sweep_content(**changes: Any) -> dict[str, Any]:
     }
 
 
+def pair_content(**changes: Any) -> dict[str, Any]:
+    """pair.json of five pairs of runs."""
+    return {
+        "schema_version": VERSION,
+        "name": "beside-dlrm_tiny-20261121T030000Z",
+        "created_utc": "2026-11-21T03:00:00+00:00",
+        "harness_version": "0.1.0",
+        "command": "dlrmbench run --beside old",
+        "kind": "training",
+        "options": {},
+        "num_runs": 5,
+        "base_seed": 7,
+        "source": "results/old",
+        "python": None,
+        **changes,
+    }
+
+
+def experiment_content() -> dict[str, Any]:
+    """experiment.json of a matrix with a configuration that failed, was not profiled, and had its own interpreter."""
+    path = VERSION_1 / "throughput_sweep" / "sweep.json"
+    group = from_sweep(convert(json.loads(path.read_text(encoding="utf-8")), SweepRecord))
+    content = json.loads(encode(group))
+    failure = {"reason": "out of memory", "exit_code": 9, "run_index": 1}
+    content["configurations"][-1] |= {"failure": failure, "notes": {"profile": "no memory"}, "python": "bin/python"}
+    return content  # type: ignore[no-any-return]
+
+
+FORMS = {
+    "sweep.json": ("sweep.json", "experiment.json"),
+    "pair.json": ("pair.json", "experiment.json"),
+}
+"""By the name of an older version's file, all in which the same group may be."""
+
+
+def write_group(folder: Path, form: str, content: dict[str, Any], **members: Any) -> Path:
+    """Write a group, given as a sweep.json or a pair.json holds it, as a file of that form; returns the file.
+
+    `members` are changed in experiment.json alone.
+    """
+    if form == "experiment.json":
+        is_pair = "source" in content
+        group = from_pair(convert(content, PairRecord)) if is_pair else from_sweep(convert(content, SweepRecord))
+        content = json.loads(encode(group)) | members
+    (folder / form).write_text(json.dumps(content), encoding="utf-8")
+    return folder / form
+
+
 def profile_content() -> dict[str, Any]:
     """profile.json as a profile of dlrm_tiny left it."""
-    folder = Path(__file__).parents[1] / "data" / "version_1" / "throughput_sweep" / "01-global_batch_size-128"
+    folder = VERSION_1 / "throughput_sweep" / "01-global_batch_size-128"
     content = json.loads((folder / "extra" / "profile.json").read_text(encoding="utf-8"))
     return json.loads(encode(convert(content, ProfileRecord)))  # type: ignore[no-any-return]
 

@@ -49,7 +49,7 @@ def made_sweep(name: str, sizes: Sequence[MeasuredSet], seed: int = 1) -> SweepF
         for index, size in enumerate(sizes)
     )
     law = find_law([row.label for row in rows], [row.measured for row in rows], seed)
-    return SweepFacts(name=name, mode="quality", num_steps=None, axes=(), rows=rows, problems=(), law=law)
+    return SweepFacts(name=name, kind="quality", num_steps=None, axes=(), rows=rows, problems=(), law=law)
 
 
 def chart_of(section: PageSection) -> Chart:

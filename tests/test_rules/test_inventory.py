@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from log_builder import make_records, write_log, write_set
+from records_builder import FORMS, pair_content, sweep_content, write_group
 
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError, NothingToJudgeError
@@ -21,12 +22,12 @@ def write(path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
+@pytest.fixture(params=FORMS["sweep.json"])
+def tree(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A set, a sweep with a measurement and a profile, a set without a run, a log of another name."""
     write_set(tmp_path / "a" / "set", TINY)
     write(tmp_path / "a" / "set" / "extra" / "run_set.json")
-    write(tmp_path / "sweep" / "sweep.json")
+    write(tmp_path / "sweep" / request.param)
     for name in ("run_set.json", "throughput.json"):
         write(tmp_path / "sweep" / "c1" / "extra" / name)
     write(tmp_path / "sweep" / "c1" / "extra" / "profile.json")
@@ -75,7 +76,20 @@ def test_names_that_are_not_utf_8_are_found(tree: Path) -> None:
     assert take_inventory(tree).sweeps == (tree / name, tree / "sweep")
 
 
-@pytest.mark.parametrize("name", ["sweep.json", "extra/profile.json", "extra/throughput.json", "extra/run_set.json"])
+@pytest.mark.parametrize(("old", "is_sweep"), [("sweep.json", True), ("pair.json", False)])
+def test_a_matrix_is_a_sweep_and_a_pair_is_none(old: str, is_sweep: bool, tmp_path: Path) -> None:
+    for form in FORMS[old]:
+        (tmp_path / form).mkdir()
+        point = {"label": "k=1", "values": {}, "folder": "a", "failure": None, "profile_failure": None}
+        sweep = sweep_content(axes=[{"key": "data.k", "values": ["1"]}], configurations=[point])
+        write_group(tmp_path / form, form, sweep if is_sweep else pair_content())
+    found = {place.name for place in take_inventory(tmp_path).sweeps}
+    assert found == (set(FORMS[old]) if is_sweep else set())
+
+
+@pytest.mark.parametrize(
+    "name", [*FORMS["sweep.json"], "extra/profile.json", "extra/throughput.json", "extra/run_set.json"]
+)
 def test_a_directory_or_a_pipe_named_like_a_record_is_none(name: str, tmp_path: Path) -> None:
     (tmp_path / "one" / name).mkdir(parents=True)
     pipe = tmp_path / "two" / name

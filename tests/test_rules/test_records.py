@@ -14,14 +14,24 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from records_builder import quality_content, quality_process, serve_content, serve_process
+from record_strategy import records
+from records_builder import (
+    experiment_content,
+    pair_content,
+    quality_content,
+    quality_process,
+    serve_content,
+    serve_process,
+)
 
 from rules.records import codec
 from rules.records.codec import Damage, DamageError, Document, Record, convert, decode, encode, json_schema
-from rules.records.kinds import KINDS, RECORDS
+from rules.records.experiment import ExperimentRecord
+from rules.records.kinds import KINDS, RECORDS, is_in_processes, is_logged
 from rules.records.measured.quality import QualityRecord
 from rules.records.measured.serve import ServeRecord
 from rules.records.measured.throughput import ThroughputRecord
+from rules.records.pair import PairRecord
 from rules.records.profile import ProfileRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
@@ -40,8 +50,10 @@ FILES = {
 LATER = {
     QualityRecord: lambda: quality_content([quality_process()]),
     ServeRecord: lambda: serve_content([serve_process(alone_per_s=60.0, quality=SERVED)], num_copies=2),
+    PairRecord: pair_content,
+    ExperimentRecord: experiment_content,
 }
-"""Of kinds that version 1 did not know."""
+"""What version 1 did not know."""
 SERVED = {
     "auc": 0.9, "log_loss": 0.5, "normalised_entropy": 0.8, "auc_ratio": 0.999, "entropy_ratio": 1.01,
     "mlperf_class": "99 %",
@@ -306,39 +318,12 @@ def test_a_record_that_can_be_built_reads_back_as_itself(record_type: type[Recor
     validator(record_type).validate(json.loads(text))
 
 
-def records(annotation: Any, bounds: msgspec.Meta | None = None) -> st.SearchStrategy[Any]:
-    """Values of an annotation within its bounds."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    low = (bounds.ge if bounds.ge is not None else bounds.gt) if bounds else None
-    high = bounds.le if bounds else None
-    if origin is Annotated:
-        return records(arguments[0], arguments[1])
-    if str(origin) == "typing.Literal":
-        return st.sampled_from(arguments)
-    if origin is tuple:
-        if arguments[-1] is not Ellipsis:
-            return st.tuples(*map(records, arguments))
-        least, most = (bounds.min_length or 0, bounds.max_length) if bounds else (0, None)
-        return st.lists(records(arguments[0]), min_size=least, max_size=min(most or 3 + least, 3 + least)).map(tuple)
-    if origin is dict:
-        if bounds and bounds.min_length:
-            return st.fixed_dictionaries(dict.fromkeys(SYSTEM_FIELDS, st.text(max_size=5)))
-        return st.dictionaries(records(arguments[0]), records(arguments[1]), max_size=3)
-    if arguments:  # a union
-        return st.one_of(*map(records, arguments))
-    if annotation is int:
-        return st.integers(min_value=low, max_value=high)
-    if annotation is float:
-        exclusive = bool(bounds and bounds.gt is not None)
-        return st.floats(low, high, allow_nan=False, allow_infinity=False, exclude_min=exclusive)
-    if annotation is str:
-        if bounds and bounds.pattern:
-            return st.from_regex(bounds.pattern.removesuffix("$") + r"\Z")
-        return st.text(min_size=(bounds.min_length or 0) if bounds else 0, max_size=8)
-    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
-        return st.builds(annotation, **{f.name: records(f.type) for f in msgspec.structs.fields(annotation)})
-    simple = {bool: st.booleans(), type(None): st.none(), Any: st.none() | st.integers() | st.text(max_size=5)}
-    return simple[annotation]
+def test_a_kind_that_is_not_known_is_neither_logged_nor_in_processes() -> None:
+    known = {name: (is_logged(name), is_in_processes(name)) for name in (*KINDS, "levitation")}
+    assert known == {
+        "training": (True, False), "throughput": (False, True), "profile": (False, False), "quality": (False, True),
+        "serve": (False, True), "levitation": (False, False),
+    }  # fmt: skip
 
 
 def test_a_record_with_a_number_that_is_none_is_not_written() -> None:

@@ -14,7 +14,7 @@ from reports.comparison.wording import change_text, sentence, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet, measured_side
-from reports.facts.origin import pair_of
+from reports.facts.origin import order_in_pair, pair_of
 from reports.facts.sides import Side
 from reports.page.figures.noise import measured_assumptions, size_text
 from reports.page.figures.serving import serving_blocks
@@ -52,10 +52,9 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
     """What the kind of a sweep measures; None for runs to a target, and for throughput."""
-    record = None if sweep.mode == "throughput" else KINDS.get(sweep.mode)
-    if record is None:
+    if sweep.is_of_runs or sweep.counts_samples:
         return None
-    return next((row.measured.measure for row in sweep.rows if row.measured is not None), record.MEASURE)
+    return next((row.measured.measure for row in sweep.rows if row.measured is not None), KINDS[sweep.kind].MEASURE)
 
 
 def in_unit(value: float | None, unit: str | None) -> str:
@@ -151,7 +150,7 @@ def measured_sections(measured: Sequence[MeasuredSet]) -> tuple[PageSection, ...
 def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     """Show measurements of a kind apart from everything that was trained to a target."""
     measure = measured[0].measure
-    is_throughput = measured[0].counts_samples
+    is_throughput = measured[0].measure.counts_samples
     beside = ", and nothing here is compared with one" if is_throughput else ""
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
     what = "Samples per second" if is_throughput else measure.title
@@ -210,8 +209,8 @@ def _compare(measured: Sequence[MeasuredSet], sides: Mapping[Path, Side]) -> dic
         groups.setdefault((found.benchmark, pair_of(found.folder)), []).append(found)
     compared: dict[Path, Comparison] = {}
     for of_one in groups.values():
-        base, *news = (sides[found.folder] for found in of_one)
-        folders = [found.folder for found in of_one[1:]]
+        first, *folders = sorted((found.folder for found in of_one), key=order_in_pair)
+        base, news = sides[first], [sides[folder] for folder in folders]
         compared |= dict(zip(folders, compare_sides(base, news) if news else (), strict=True))
     return compared
 

@@ -59,7 +59,7 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     id_ = f"sweep{index + 1}"
     failed = sum(bool(row.failure) for row in sweep.rows)
     done = sum(bool(row.num_runs) for row in sweep.rows)
-    what = "time to train" if sweep.mode == "to_target" else sweep.mode
+    what = "time to train" if sweep.is_of_runs else sweep.kind
     axes = " × ".join(f"{printable(key)} ({len(values)})" for key, values in sweep.axes)
     lead = (
         f"{plural(len(sweep.rows), 'configuration')} over {axes}, their runs interleaved in time with shared seeds; "
@@ -117,7 +117,7 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
 def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepRow], object]]]:
     """What a kind of sweep shows of a configuration."""
     unit = _unit(sweep)
-    if sweep.mode == "to_target":
+    if sweep.is_of_runs:
         yield (
             numeric(f"Score, {unit.name}", "Olympic mean"),
             lambda row: Cell(text=unit.number(row.score_s), kind="strong"),
@@ -141,7 +141,7 @@ def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepR
             lambda row: sorted_cell(num_bytes(row.peak_bytes), row.peak_bytes),
         )
         yield numeric("J/sample", "measured"), lambda row: _small(row.energy_per_sample_j)
-    if sweep.mode == "throughput":
+    if sweep.counts_samples:
         yield numeric("GFLOP/s", "computed FLOP × measured samples/s"), _gflop_per_s
         yield numeric("FLOP/byte", "computed; of embedding rows"), _flop_per_byte
     if any(row.profile for row in sweep.rows):
@@ -210,7 +210,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     means = (
         "The score is the Olympic mean; the other times, samples and samples/s are geometric means of the runs that "
         "converged"
-        if sweep.mode == "to_target"
+        if sweep.is_of_runs
         else "Samples/s are geometric means of the processes"
     )
     of_grid = f", of times and samples at least as wide as the evaluations' grid asks ({AT_LEAST_NAME}s)"
@@ -221,7 +221,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         notes.append(
             "Verdicts are against the first configuration with results; all of them are one family of tests (Holm)."
         )
-    if sweep.mode == "throughput":
+    if sweep.counts_samples:
         steps = f"{count(sweep.num_steps)} steps per process" if sweep.num_steps else "a number of steps not recorded"
         notes.append(f"Throughput over {steps} after a warm-up; nothing was trained to a target, nothing is a score.")
         if any(row.data_kind in ("made_up", "synthetic") for row in sweep.rows):
@@ -247,9 +247,9 @@ def _quantities(sweep: SweepFacts) -> list[_Quantity]:
     if (measure := measure_of(sweep)) is not None:
         words = partial(in_unit, unit=measure.unit)
         estimate = partial(_of_processes, measure=measure)
-        return [_Quantity(sweep.mode, measure.title, measure.name, words, estimate, measure.scale == "ratio")]
+        return [_Quantity(sweep.kind, measure.title, measure.name, words, estimate, measure.scale == "ratio")]
     speed = _Quantity("throughput", "Throughput", "samples/s", si, lambda row: _of_mean(row.throughput))
-    if sweep.mode != "to_target":
+    if not sweep.is_of_runs:
         return [speed, _Quantity("memory", "Peak memory", "GiB", "{:.3g}".format, _peak_gib)]
     unit = _unit(sweep)
     return [
@@ -359,7 +359,7 @@ def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
     return {
         **{key: value for (key, _), value in zip(sweep.axes, row.values, strict=True)},
         "num_runs": row.num_runs,
-        "num_converged": row.num_converged if sweep.mode == "to_target" else None,
+        "num_converged": row.num_converged if sweep.is_of_runs else None,
         "score_s": row.score_s,
         "score_low_s": bounds.low if bounds else None,
         "score_high_s": bounds.high if bounds else None,

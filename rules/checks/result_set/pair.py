@@ -1,4 +1,4 @@
-"""A set that is one side of a pair: whether its runs and the other side's took turns, as pair.json says."""
+"""A set that is one side of a pair: whether its runs and the other side's took turns, as the pair's record says."""
 
 import re
 from collections.abc import Iterator
@@ -10,12 +10,11 @@ from rules.checks.subject import SetSubject
 from rules.errors import InputError
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
-from rules.logs.text import plural
-from rules.records.codec import Damage, decode
-from rules.records.pair import SIDES, PairRecord
+from rules.logs.text import plural, printable
+from rules.records.codec import Damage
+from rules.records.experiment import Group, read_group
 from rules.tree.result_set import leads_out
 
-PAIR_FILE = "pair.json"
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _MAX_RUNS = 1000
 """Of the other side, which are read: more than anybody makes."""
@@ -23,11 +22,14 @@ Span = tuple[float, float, str, int]
 """Begin and end in milliseconds since 1970, the side, the number of the run."""
 
 
-def _side(subject: SetSubject) -> Path | None:
-    """The folder of a side of a pair; None for any other set."""
-    root = subject.result_set.root.absolute() if subject.result_set.root is not None else None
-    is_side = root is not None and root.name in SIDES and (root.parent / PAIR_FILE).exists()
-    return root if is_side else None
+def _side(subject: SetSubject) -> tuple[Path, Group] | None:
+    """The folder of a side of a pair, and the pair, which may be what a damaged record is of; None for any other
+    set."""
+    if subject.result_set.root is None:
+        return None
+    root = subject.result_set.root.absolute()
+    group = read_group(root.parent)
+    return None if group is None or group.relation == "matrix" or not group.holds(root.name) else (root, group)
 
 
 def _of_a_pair(subject: SetSubject) -> str | None:
@@ -43,25 +45,25 @@ def _of_a_pair(subject: SetSubject) -> str | None:
     applies=_of_a_pair,
 )
 def runs_took_turns(subject: SetSubject) -> Iterator[Problem]:
-    """Where pair.json says that two sets were measured in turns, run k of one and run k of the other follow one
-    another by their logs' stamps: no other run of the pair begins between them, and neither begins before the other
-    has ended. Comparisons go by the stamps alone, whatever pair.json says."""
-    root = _side(subject)
-    assert root is not None
-    place = root.parent / PAIR_FILE
-    record = decode(place, PairRecord)
-    if isinstance(record, Damage):
-        yield damage_problem(record, "warning")
+    """Where experiment.json, or pair.json of older versions, says that two sets were measured in turns, run k of one
+    and run k of the other follow one another by their logs' stamps: no other run of the pair begins between them, and
+    neither begins before the other has ended. Comparisons go by the stamps alone, whatever that file says."""
+    side = _side(subject)
+    assert side is not None
+    root, group = side
+    if isinstance(group.record, Damage):
+        yield damage_problem(group.record, "warning")
         return
-    other = SIDES[1 - SIDES.index(root.name)]
-    spans = sorted([*_spans(subject.logs, root.name), *_spans(_logs_of(root.parent / other), other)])
+    other = next((name for name in group.record.folders if name and name != root.name), "")
+    logs, shown = _logs_of(root.parent / other) if other else (), printable(other)
+    spans = sorted([*_spans(subject.logs, root.name), *_spans(logs, other)])
     both = {number for *_, side, number in spans if side == other}
     own = [number for *_, side, number in spans if side == root.name]
     if not both:
         yield Problem(
             "the other side of the pair has no run",
-            place,
-            found=f"no log in {other}/",
+            group.file,
+            found=f"no log in {shown}/" if other else "no folder of another side",
             expected="a run beside each run",
         )
         return
@@ -70,7 +72,7 @@ def runs_took_turns(subject: SetSubject) -> Iterator[Problem]:
         yield Problem(
             "the runs of the pair did not take turns",
             root / "extra",
-            found=f"{len(apart)} of {plural(len(own), 'run')} made apart from {other}/'s, the first is {apart[0]}",
+            found=f"{len(apart)} of {plural(len(own), 'run')} made apart from {shown}/'s, the first is {apart[0]}",
             expected="run k of both sides one after the other",
         )
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from rules.records.codec import Amount, Count, PositiveCount, Record, Share
-from rules.records.measure import Column, Measure, Measurement
+from rules.records.measure import Column, Measure, ProcessMeasurement
 from rules.records.measured.throughput import ModelCosts
 from rules.records.metrics import METRICS, ROC_AUC, Metric
 from rules.records.run import EnergyRecord, RankRecord
@@ -87,7 +87,7 @@ def _measure(metric: Metric) -> Measure:
 _MEASURES: Mapping[str, Measure] = {metric.member: _measure(metric) for metric in METRICS.values()}
 
 
-class QualityRecord(Measurement, frozen=True, kw_only=True):
+class QualityRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """The benchmark's metric, log loss and normalised entropy after a fixed number of samples, measured in fresh
     processes."""
 
@@ -104,7 +104,3 @@ class QualityRecord(Measurement, frozen=True, kw_only=True):
     def measure(self) -> Measure:
         """Return the measure of the metric that its first process has, ROC AUC where it has both."""
         return _MEASURES["accuracy"] if self.processes[0].auc is None else self.MEASURE
-
-    def repetitions(self) -> tuple[QualityProcess, ...]:
-        """What a comparison takes as its sample."""
-        return self.processes

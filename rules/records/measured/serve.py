@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from rules.records.codec import Amount, Count, PositiveAmount, PositiveCount, Record, Sha256, Share
-from rules.records.measure import Column, Measure, Measurement
+from rules.records.measure import Column, Measure, ProcessMeasurement
 
 Percentile = Annotated[float, Meta(ge=50, le=99.9)]
 MAX_ENTRIES = 1000
@@ -101,7 +101,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
         return None if self.alone_per_s is None else self.queries_per_s / self.alone_per_s
 
 
-class ServeRecord(Measurement, frozen=True, kw_only=True):
+class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """Latency-bounded throughput, or of another scenario the rate alone, measured in fresh processes."""
 
     MEASURE: ClassVar[Measure] = Measure(
@@ -148,7 +148,3 @@ class ServeRecord(Measurement, frozen=True, kw_only=True):
     """Computed: of tables and products, in their precisions."""
     loadgen_version: str
     processes: Annotated[tuple[ServeProcess, ...], Meta(min_length=1)]
-
-    def repetitions(self) -> tuple[ServeProcess, ...]:
-        """Return what a comparison takes as its sample."""
-        return self.processes

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, field
 
 from rules.records.codec import Count, PositiveAmount, PositiveCount, Record
-from rules.records.measure import Column, Measure, Measurement
+from rules.records.measure import Column, Measure, ProcessMeasurement
 from rules.records.run import EnergyRecord, RankRecord, TrafficRecord
 
 
@@ -39,7 +39,7 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     ended_utc: str | None = None
 
 
-class ThroughputRecord(Measurement, frozen=True, kw_only=True):
+class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """Samples per second, measured in fresh processes."""
 
     MEASURE: ClassVar[Measure] = Measure(
@@ -63,10 +63,6 @@ class ThroughputRecord(Measurement, frozen=True, kw_only=True):
     computed: ModelCosts | None
     processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=1)]
     """Of a whole measurement at least five; one in the file that a process leaves."""
-
-    def repetitions(self) -> tuple[ProcessRecord, ...]:
-        """Return what a comparison takes as its sample."""
-        return self.processes
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from rules.records.codec import PositiveAmount, PositiveCount, Record
-from rules.records.measure import Column, Measure, Measurement
+from rules.records.measure import Column, Measure, ProcessMeasurement
 
 
 class CopyingProcess(Record, frozen=True, kw_only=True):
@@ -15,7 +15,7 @@ class CopyingProcess(Record, frozen=True, kw_only=True):
     bytes_per_s: PositiveAmount
 
 
-class CopyingRecord(Measurement, frozen=True, kw_only=True):
+class CopyingRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """Bytes per second, measured in fresh processes."""
 
     MEASURE: ClassVar[Measure] = Measure(
@@ -24,7 +24,3 @@ class CopyingRecord(Measurement, frozen=True, kw_only=True):
     )  # fmt: skip
 
     processes: Annotated[tuple[CopyingProcess, ...], Meta(min_length=1)]
-
-    def repetitions(self) -> tuple[CopyingProcess, ...]:
-        """What a comparison takes as its sample."""
-        return self.processes
