@@ -77,6 +77,14 @@ def changed(path: str, **members: object) -> Callable[[Path], None]:
     return change
 
 
+def by_another_interpreter(folder: Path) -> None:
+    """Have the base be measured by another interpreter."""
+    path = folder / "experiment.json"
+    content = json.loads(path.read_text())
+    content["configurations"][0]["python"] = "/other/python"
+    path.write_text(json.dumps(content))
+
+
 def emptied(path: str) -> Callable[[Path], object]:
     """Leave half a record."""
     return lambda folder: (folder / path).write_text("{")
@@ -241,9 +249,9 @@ COMMANDS: dict[str, tuple[Refusal, ...]] = {
         *after(copied("set", "broken", emptied(RECORD)), "resume broken"),
         *after(copied("both", "pair", lambda folder: None), "resume pair/new", "resume pair -n 1 --format csv"),
         *after(copied("both", "newer", changed("base/extra/run_set.json", code_sha256="d" * 64)), "resume newer"),
-        *after(copied("both", "elsewhere", changed("pair.json", python="/other/python")), "resume elsewhere"),
-        *after(copied("both", "bad_pair", emptied("pair.json")), "resume bad_pair"),
-        *after(copied("matrix", "bad_sweep", emptied("sweep.json")), "resume bad_sweep"),
+        *after(copied("both", "elsewhere", by_another_interpreter), "resume elsewhere"),
+        *after(copied("both", "bad_pair", emptied("experiment.json")), "resume bad_pair"),
+        *after(copied("matrix", "bad_sweep", emptied("experiment.json")), "resume bad_sweep"),
         held("resume set", "results/dlrm_tiny-set-*/extra/lock"),
         held("resume speed", "results/dlrm_tiny-speed-*/extra/lock"),
         held("resume matrix", "results/sweep-matrix-*/lock"),
