@@ -214,9 +214,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         else "Samples/s are geometric means of the processes"
     )
     of_grid = f", of times and samples at least as wide as the evaluations' grid asks ({AT_LEAST_NAME}s)"
-    notes = [
-        f"{means}; their intervals are Student's t on the logarithms{of_grid if sweep.mode == 'to_target' else ''}."
-    ]
+    notes = [f"{means}; their intervals are Student's t on the logarithms{of_grid if sweep.is_of_runs else ''}."]
     if any(row.comparison for row in sweep.rows):
         notes.append(
             "Verdicts are against the first configuration with results; all of them are one family of tests (Holm)."
