@@ -69,9 +69,10 @@ def resume(
     from harness.experiment.executors import Granted
     from harness.experiment.resume import look_again
 
-    checks, other = look_again(
-        folder, models=models, implementations=implementations, is_python_given=python is not None
-    )
+    with usage_errors():
+        checks, other = look_again(
+            folder, models=models, implementations=implementations, is_python_given=python is not None
+        )
     if other is not None:
         click.echo(f"warning: {other} What is resumed will hold runs of both.", err=True)
     warn_of_system([] if quiet else checks)

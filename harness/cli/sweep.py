@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.shared.experiments import expand_request, start_and_show
+from harness.cli.shared.experiments import start_and_show, usage_errors
 from harness.cli.shared.options import BENCHMARK, QUIET, configuration
 from harness.cli.shared.output import form_option, show
 from harness.cli.shared.requests import KINDS, read_request, request_options
@@ -40,9 +40,11 @@ def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:
     if not is_dry:
         start_and_show(request, form=form)
         return
+    from harness.experiment.expand import expand
     from harness.planning.sweep import plan_sweep
 
-    plan = expand_request(request)
+    with usage_errors():
+        plan = expand(request)
     configs = [(each.label, each.config) for each in plan.configurations]
     study = plan_sweep(
         plan.kind, plan.options, configs, plan.repetitions, request.data, is_autotuned=plan.is_autotuned

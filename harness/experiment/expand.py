@@ -11,7 +11,7 @@ from harness.autotune.tuning import Prepared
 from harness.config.axes import Axis, make_points, overrides_of, read_axis
 from harness.config.matmul import GivenMatmul, give_matmul
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig
-from harness.experiment.request import Request
+from harness.experiment.request import Request, RequestError
 from harness.experiment.sides import Source, open_source, resolve_beside
 from harness.experiment.stopping import make_until
 from harness.foundation.errors import HarnessError
@@ -25,10 +25,6 @@ from rules.records.experiment import Relation
 from rules.records.pair import BASE, NEW
 from rules.records.run_set import UntilRecord
 from rules.records.sweep import FailureRecord
-
-
-class RequestError(HarnessError):
-    """What is asked for does not go together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +83,7 @@ def expand(request: Request) -> Experiment:
         request = replace(request, overrides=(*request.overrides, served))
     if request.beside is not None:
         return _expand_sides(request, kind, options)
-    if request.axes:
+    if request.verb == "sweep":
         return _expand_matrix(request, kind, options)
     return _expand_one(request, kind, options)
 
@@ -114,7 +110,7 @@ def _refuse_combinations(request: Request, kind: Kind) -> None:
     if request.timeout_s is not None and "timeout_s" not in kind.takes and request.beside is None:
         raise RequestError(f"{named('timeout_s')} is for runs to the target; {asked} ends by itself.")
     if request.keep_weights and ("keep_weights" not in kind.takes or request.beside is not None):
-        of = "" if request.axes else " of one set"
+        of = "" if request.verb == "sweep" else " of one set"
         raise RequestError(
             f"{named('keep_weights')} is for runs to the target{of}; a measurement trains nothing whole."
         )
@@ -133,6 +129,11 @@ def _refuse_combinations(request: Request, kind: Kind) -> None:
         raise RequestError(
             f"{named('python')} is the interpreter of the set that {named('beside')} names; give that too."
         )
+
+
+def _refuse_stop(request: Request, kind: Kind) -> None:
+    """Raise RequestError where runs cannot be added until the mean is known."""
+    named = request.spelled
     if request.max_runs is not None and request.until is None:
         runs = "-n for a number of runs" if request.typed else "runs"
         raise RequestError(f"{named('max_runs')} is the end of {named('until')}; give that too, or {runs}.")
@@ -150,6 +151,7 @@ def _benchmark_of(request: Request) -> str:
 
 def _expand_one(request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
     request = _in_world(request, kind)
+    _refuse_stop(request, kind)
     config = kind.resolve(_benchmark_of(request), request.overrides, request.name)
     repetitions = kind.repetitions(config, request.runs)
     until = None

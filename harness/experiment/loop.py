@@ -37,6 +37,8 @@ class Progress:
 class Watcher:
     """Who is told of an experiment's progress."""
 
+    on_begin: Callable[[int, int], None] = lambda kept, planned: None
+    """Called with how many repetitions of a set alone are there already, and how many are planned."""
     on_step: Callable[[Progress], None] = lambda progress: None
     """Called before each repetition of a group."""
     on_done: Callable[[int, Outcome], None] = lambda index, outcome: None
@@ -68,6 +70,9 @@ def complete(
             store.grow(num_runs, is_asked=True)
         store.recover()
         store.forget_failures()
+        if store.path is None:
+            planned = store.record.num_runs
+            watcher.on_begin(planned - len(store.steps(store.record.stages[0])), planned)
         while True:
             for stage in store.record.stages:
                 _complete_stage(store, stage, executors, watcher)

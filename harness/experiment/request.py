@@ -8,7 +8,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from harness.config.run_config import Override
+from harness.foundation.errors import HarnessError
 from rules.records.experiment import StopRecord
+
+
+class RequestError(HarnessError):
+    """What is asked for does not go together."""
 
 
 class RequestOption(NamedTuple):

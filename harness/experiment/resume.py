@@ -4,6 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from harness.experiment.environment import check_again
+from harness.experiment.request import RequestError
 from harness.experiment.store import parts_of, read
 from harness.foundation.errors import HarnessError
 from harness.run_sets.commands import resume_command
@@ -25,7 +26,7 @@ def look_again(
     _refuse_side(folder)
     record = read(folder)
     if is_python_given and record.relation != "sides":
-        raise HarnessError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
+        raise RequestError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
     sets = [open_run_set(part) for part in parts_of(folder).values()]
     others = (describe_other_code(run_set.folder, each) for run_set, each in sets)
     other = next(filter(None, others), None) if record.on_other_code == "warn" else None

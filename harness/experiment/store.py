@@ -145,7 +145,7 @@ def _refuse_growth(run_set: RunSet, record: RunSetRecord, num_runs: int) -> None
             f"{run_set.folder}: holds {record.num_runs} runs, and --runs is {num_runs}: a set does not shrink, since "
             f"leaving runs out would be choosing among them. Give --runs {record.num_runs} or more."
         )
-    find_kind(record.kind).refuse_growth(run_set.folder, run_set.definition, num_runs)
+    find_kind(record.kind).refuse_growth(run_set.folder, record, run_set.definition, num_runs)
 
 
 def _grow_set(run_set: RunSet, record: RunSetRecord, num_runs: int, *, is_asked: bool) -> RunSetRecord:

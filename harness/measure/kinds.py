@@ -139,7 +139,7 @@ class Kind:
             )
         return asked or self.usual_repetitions or self.min_repetitions
 
-    def refuse_growth(self, folder: Path, definition: Path, num_runs: int) -> None:
+    def refuse_growth(self, folder: Path, record: RunSetRecord, definition: Path, num_runs: int) -> None:
         """Raise HarnessError (exit 2) where a set in `folder` may not hold so many repetitions."""
         if self.max_repetitions is not None:
             raise HarnessError(f"{folder}: holds a {self.name}, which is of one process. Nothing can be added to it.")

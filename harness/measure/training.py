@@ -339,12 +339,13 @@ class TrainingKind(Kind):
             )
         return asked or needed
 
-    def refuse_growth(self, folder: Path, definition: Path, num_runs: int) -> None:
-        benchmark = load_benchmark(definition)
-        if benchmark.status == "official" and num_runs > benchmark.score.num_runs:
-            needed = benchmark.score.num_runs
+    def refuse_growth(self, folder: Path, record: RunSetRecord, definition: Path, num_runs: int) -> None:
+        if record.benchmark.status != "official":
+            return
+        needed = load_benchmark(definition).score.num_runs
+        if num_runs > needed:
             raise HarnessError(
-                f"{folder}: {benchmark.name} is an official benchmark, and its score is over exactly {needed} "
+                f"{folder}: {record.benchmark.name} is an official benchmark, and its score is over exactly {needed} "
                 f"runs. Give --runs {needed} at most; start another set for more."
             )
 

@@ -150,11 +150,6 @@ class SweepFacts:
         """Return whether a rate of samples is what is measured alone."""
         return not self.is_of_runs and KINDS[self.kind].MEASURE.counts_samples
 
-    @property
-    def mode(self) -> str:
-        """Return what `sweep --format json` has always called the kind."""
-        return "to_target" if self.is_of_runs else self.kind
-
     def at(self, values: Sequence[str]) -> SweepRow | None:
         return next((row for row in self.rows if row.values == tuple(values)), None)
 

@@ -1,6 +1,7 @@
 """Start an experiment, or go on with one; say what happens, and show what came of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
     from rules.records.experiment import ExperimentRecord
 
 
-def expand_request(request: "Request") -> "Experiment":
-    """Resolve a request; what does not go together on a command line is a usage error."""
-    from harness.experiment.expand import RequestError, expand
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Let what does not go together on a command line be an error of its usage."""
+    from harness.experiment.request import RequestError
 
     try:
-        return expand(request)
+        yield
     except RequestError as error:
         raise click.UsageError(str(error)) from None
 
@@ -33,10 +35,12 @@ def start_and_show(request: "Request", *, form: str) -> None:
     """Make a new experiment, complete it and show what came of it; exits with its code."""
     from harness.experiment.create import create
     from harness.experiment.executors import Granted
+    from harness.experiment.expand import expand
     from harness.experiment.launched import run_in_world
     from harness.experiment.prepare import prepare
 
-    experiment = prepare(expand_request(request))
+    with usage_errors():
+        experiment = prepare(expand(request))
     if request.run_index is not None:
         click.get_current_context().find_root().obj["is_rank"] = True
         if summary := run_in_world(experiment):
@@ -101,13 +105,10 @@ def complete_and_show(
 
     record = read(folder)
     keeper = find_kind(record.kind).keeper
+    watcher = Watcher(quiet=True)
     if not quiet:
-        _say_kept(folder, record, num_runs or record.num_runs)
-    watcher = (
-        Watcher(on_step=_say_step, on_done=_say_measured, on_growth=_say_growth, quiet=False)
-        if not quiet
-        else Watcher(quiet=True)
-    )
+        on_begin = _say_kept if keeper == "records" else _say_nothing
+        watcher = Watcher(on_begin=on_begin, on_step=_say_step, on_done=_say_measured, on_growth=_say_growth)
     try:
         record = complete(folder, granted, num_runs=num_runs, watcher=watcher)
     except BaseException as error:
@@ -132,18 +133,14 @@ _NAMES = {
 """What repetitions and the whole are called, by how configurations belong together and how repetitions are kept."""
 
 
-def _say_kept(folder: Path, record: "ExperimentRecord", num_runs: int) -> None:
-    """Say how many processes of a measurement alone had measured before."""
-    from harness.measure.kinds import find_kind
-    from harness.run_sets.folder import open_run_set
-    from harness.run_sets.keepers import find_keeper
+def _say_nothing(kept: int, planned: int) -> None:
+    """Leave out what progress says of each run."""
 
-    kind = find_kind(record.kind)
-    if record.relation != "one" or kind.keeper != "records":
-        return
-    keeper = find_keeper(kind, *open_run_set(folder))
-    if kept := sum(keeper.is_done(index) for index in range(record.num_runs)):
-        click.echo(f"{kept} of {num_runs} processes had measured before and are kept", err=True)
+
+def _say_kept(kept: int, planned: int) -> None:
+    """Say how many processes of a measurement alone had measured before."""
+    if kept:
+        click.echo(f"{kept} of {planned} processes had measured before and are kept", err=True)
 
 
 def _say_step(progress: "Progress") -> None:
@@ -236,7 +233,7 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
         document: dict[str, Any] = {
             "schema_version": 1,
             "name": facts.name,
-            "mode": facts.mode,
+            "mode": "to_target" if facts.is_of_runs else facts.kind,
             "configurations": rows,
             "closing": facts.closing,
             **law_record(facts.law),
