@@ -15,7 +15,7 @@ SET = ("run dlrm_tiny --threads 1 -n 1 -q --seed 1 --name old",)
 SHAPES: dict[str, tuple[tuple[str, ...], str]] = {
     "set": ((), "run dlrm_tiny --threads 1 -n 2 -q --seed 5"),
     "weights": ((), "run dlrm_tiny --threads 1 -n 1 -q --seed 5 --keep-weights"),
-    "until": ((), "run dlrm_tiny --threads 1 --until 20% -q --seed 5"),
+    "until": ((), "run dlrm_tiny --threads 1 --until 20% --max-runs 6 -q --seed 5"),
     "grown": (("run dlrm_tiny --threads 1 -n 1 -q --seed 5",), "resume latest -n 3 -q"),
     "measurement": ((), "run dlrm_tiny --threads 1 --throughput 10 -q --seed 5"),
     "serve": ((), "serve dlrm_tiny -n 2 -q --seed 5"),
