@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from harness.cli.shared.experiments import complete_and_show, start_and_show
+from harness.cli.shared.experiments import complete_and_show, start_and_show, usage_errors
 from harness.cli.shared.options import BENCHMARK, QUIET, ResultPath, configuration, warn_of_system
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
