@@ -12,7 +12,7 @@ from harness.experiment.orders import Step, find_order
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import find_kind
-from harness.run_sets.folder import RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
+from harness.run_sets.folder import LOCK_FILE, RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.keepers import Keeper, find_keeper
 from rules.records.experiment import (
     EXPERIMENT_FILE,
@@ -75,8 +75,13 @@ class Store:
                 yield
 
     def recover(self) -> None:
-        """Bring in line what a crash left of any repetition of the first stage."""
-        for place in self.sets:
+        """Bring in line what a crash left of any repetition of the first stage.
+
+        A set of a group that nobody has locked has none.
+        """
+        for place, (run_set, _) in self.sets.items():
+            if self.path is not None and not (run_set.extra / LOCK_FILE).exists():
+                continue
             with self.holding(place):
                 keeper = self.keeper(self.record.stages[0], place)
                 for index in range(self.record.num_runs):
@@ -134,8 +139,7 @@ class Store:
         """Bring together what the repetitions of the first stage left, and write what has failed."""
         for place in self.sets:
             if self.record.configurations[place].failure is None:
-                with self.holding(place):
-                    self.keeper(self.record.stages[0], place).gather()
+                self.keeper(self.record.stages[0], place).gather()
         self.save()
 
 

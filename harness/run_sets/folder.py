@@ -31,6 +31,7 @@ from rules.records.run_set import RunSetRecord
 from rules.records.weights import DRAFT_FOLDER
 
 RUN_SET_FILE = "run_set.json"
+LOCK_FILE = "lock"
 _ATTEMPT = re.compile("attempt_(0|[1-9][0-9]{0,8})")
 
 
@@ -200,7 +201,7 @@ def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSe
 @contextmanager
 def locked(run_set: RunSet) -> Iterator[None]:
     """Hold the set's lock; the kernel frees it however this process ends. Raises HarnessError (exit 2)."""
-    with hold_lock(run_set.extra / "lock", run_set.folder):
+    with hold_lock(run_set.extra / LOCK_FILE, run_set.folder):
         yield
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.autotune.tuning import FOLDER, Candidates
+from harness.autotune.tuning import FOLDER, Candidates, autotune
 from harness.config.run_config import Override, resolve
 from harness.run_sets.prepare import Prepared
 from rules.records.run_set import ChoiceRecord, MatmulRecord
