@@ -1,6 +1,5 @@
 """The parent of a measurement in several fresh processes: launches them, keeps what each found, gathers it."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from itertools import takewhile
 from pathlib import Path
@@ -15,6 +14,7 @@ from harness.measure.kinds import MeasurementKind, OnEvent, find_kind
 from harness.run_sets.folder import RunSet
 from harness.run_sets.progress import MeasuringProgress
 from harness.run_sets.runner import job_members, launch_job
+from reference_models.process.whole import remove
 from rules.records.codec import Damage, decode
 from rules.records.measure import Measurement
 from rules.records.run_set import RunSetRecord
@@ -50,14 +50,6 @@ def measure_process(
         progress.finish()
 
 
-def _remove(path: Path) -> None:
-    """Remove what is at `path`. rmtree would open, and wait for, a pipe in place of the folder."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def launch(
     kind: MeasurementKind,
     run_set: RunSet,
@@ -73,7 +65,7 @@ def launch(
 
     `failure` begins the error's message.
     """
-    _remove(folder)
+    remove(folder)
     folder.mkdir()
     job = kind.job(**job_members(run_set, record, index, folder), **options)
     end = launch_job(kind, job, record, on_event, interpreter)

@@ -13,8 +13,9 @@ from rules.benchmarks.loader import shipped_names, workload_names
 from rules.errors import InputError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
+from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.weights import WEIGHTS_FOLDER
 from rules.records.run_set import RunSetRecord
-from rules.records.weights import MANIFEST_FILE, WEIGHTS_FOLDER
 
 LATEST = "latest"
 _DEFAULT = "results"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 from rules.records.calibration import CalibrationRecord
 from rules.records.codec import Record
@@ -12,7 +13,6 @@ from rules.records.run_set import RunSetRecord, SystemChecks
 from rules.records.study import StudyRecord
 from rules.records.sweep import SweepRecord
 from rules.records.system import SystemRecord
-from rules.records.weights import WeightsManifest
 
 _MODULES: Mapping[str, str] = {
     "training": "rules.records.run:RunRecord",
@@ -24,10 +24,9 @@ _MODULES: Mapping[str, str] = {
 """The module and the type of each kind's record: a line is all that a new kind adds here."""
 
 
-def _type_of(place: str) -> type[Measurement]:
+def _type_of(place: str) -> Any:
     module, _, name = place.partition(":")
-    record: type[Measurement] = getattr(import_module(module), name)
-    return record
+    return getattr(import_module(module), name)
 
 
 KINDS: Mapping[str, type[Measurement]] = {kind: _type_of(place) for kind, place in _MODULES.items()}
@@ -43,5 +42,5 @@ RECORDS: Mapping[str, type[Record]] = {
     "calibration": CalibrationRecord,
     "system": SystemRecord,
     "preflight": SystemChecks,
-    "weights": WeightsManifest,
+    "weights": _type_of("rules.records.kept.weights:WeightsManifest"),
 }
