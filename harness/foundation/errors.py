@@ -61,7 +61,7 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
         return error.exit_code
     if isinstance(error, rules_errors.DefinitionError | model_errors.ConfigError | model_errors.DeviceError):
         return ExitCode.USAGE
-    if isinstance(error, model_errors.DatasetError | rules_errors.InputError):
+    if isinstance(error, model_errors.DatasetError | model_errors.ArtifactError | rules_errors.InputError):
         return ExitCode.INPUT
     if isinstance(error, model_errors.NotFiniteError):
         return ExitCode.NOT_CONVERGED

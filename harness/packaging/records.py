@@ -13,7 +13,8 @@ from harness.foundation.files import read_record
 from harness.packaging.tree import Tree, is_plain_file
 from harness.run_sets.folder import RUN_SET_FILE
 from rules.logs.text import printable
-from rules.records.weights import MANIFEST_FILE, WEIGHTS_FOLDER, WeightsManifest
+from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.weights import WEIGHTS_FOLDER, WeightsManifest
 
 EXTRA = "extra"
 _FILES = (RUN_SET_FILE, "definition.toml")

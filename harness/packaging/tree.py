@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.foundation.errors import HarnessError
 from harness.packaging.code import Files
 from rules.logs.text import printable
-from rules.records.weights import WEIGHTS_FOLDER
+from rules.records.kept.weights import WEIGHTS_FOLDER
 from rules.tree.result_set import real_path
 
 SUMS_FILE = "SHA256SUMS"

@@ -9,7 +9,6 @@
 import fcntl
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,12 +22,12 @@ from harness.run_sets.names import refuse_missing
 from harness.system.code import code_sha256
 from harness.system.description import SystemDescription, write_system_json
 from harness.system.submission import Given
-from reference_models.process.whole import sync_folder
+from reference_models.process.whole import remove_drafts, sync_folder
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
+from rules.records.kept.weights import WEIGHTS_FOLDER
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
-from rules.records.weights import DRAFT_FOLDER
 
 RUN_SET_FILE = "run_set.json"
 LOCK_FILE = "lock"
@@ -86,7 +85,7 @@ class RunSet:
         An attempt whose log is finished but was not yet renamed is committed; any other attempt without a
         record is recorded as interrupted. Weights that were not written to their end are removed.
         """
-        shutil.rmtree(self.extra / f"run_{index}" / DRAFT_FOLDER, ignore_errors=True)
+        remove_drafts(self.extra / f"run_{index}" / WEIGHTS_FOLDER)
         for attempt in self.attempts(index):
             log_path = attempt / "log.txt"
             if not self.result(index).exists() and log_path.exists() and is_finished(read_log(log_path)):

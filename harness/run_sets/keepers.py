@@ -1,6 +1,5 @@
 """How a repetition becomes permanent. Three ways: as a log, as one record among several, as the only record."""
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
@@ -15,6 +14,7 @@ from harness.launch.process import WorkerEnd, explain_end
 from harness.measure.kinds import Kind
 from harness.run_sets.folder import RunSet, record_interrupted
 from harness.run_sets.progress import MeasuringProgress, Progress, RunProgress
+from reference_models.process.whole import remove
 from rules.benchmarks.loader import parse_benchmark, read_toml
 from rules.records.codec import Damage, Document, decode
 from rules.records.measure import Measurement
@@ -161,7 +161,7 @@ class RecordKeeper:
 
     def open(self, index: int) -> Path:
         folder = self.folder(index)
-        _remove(folder)
+        remove(folder)
         folder.mkdir()
         return folder
 
@@ -194,14 +194,6 @@ class RecordKeeper:
 
     def progress(self, index: int, *, quiet: bool) -> Progress:
         return MeasuringProgress(f"process {index + 1}", quiet=quiet)
-
-
-def _remove(path: Path) -> None:
-    """Remove what is at `path`. rmtree would open, and wait for, a pipe in place of the folder."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 class OnlyRecordKeeper(RecordKeeper):

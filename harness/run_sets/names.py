@@ -14,8 +14,9 @@ from rules.errors import InputError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
 from rules.records.experiment import ExperimentRecord, group_file, read_experiment
+from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.weights import WEIGHTS_FOLDER
 from rules.records.run_set import RunSetRecord
-from rules.records.weights import MANIFEST_FILE, WEIGHTS_FOLDER
 
 LATEST = "latest"
 _DEFAULT = "results"

@@ -1,1 +1,1 @@
-"""What every module may use: errors, and the world of processes that a run consists of."""
+"""What every module may use: errors, files that are written whole, and the processes that a run consists of."""

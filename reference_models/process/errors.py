@@ -18,6 +18,10 @@ class DatasetError(ValueError):
     """A dataset is missing, incomplete, corrupt or not the one that was asked for (exit code 8)."""
 
 
+class ArtifactError(ValueError):
+    """A kept artifact is damaged, or not what its manifest says (exit code 8)."""
+
+
 class DeviceError(ValueError):
     """The device asked for is not there (exit code 2)."""
 

@@ -6,6 +6,7 @@ Nothing is written through a link or into a pipe that lies there: a draft is new
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,10 +61,18 @@ def drafts_of(path: Path) -> list[Path]:
 
 
 def remove_drafts(path: Path) -> None:
-    """Remove drafts of `path` that are no folders: a link, not what it leads to."""
+    """Remove what `drafts_of` finds, as far as it can be."""
     for draft in drafts_of(path):
         with suppress(OSError):
-            draft.unlink()
+            remove(draft)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a folder and all in it, or a link and not what it leads to; nothing may be there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

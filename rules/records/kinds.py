@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rules.records.calibration import CalibrationRecord
 from rules.records.codec import Record
@@ -14,7 +14,6 @@ from rules.records.run_set import RunSetRecord, SystemChecks
 from rules.records.study import StudyRecord
 from rules.records.sweep import SweepRecord
 from rules.records.system import SystemRecord
-from rules.records.weights import WeightsManifest
 
 
 class Places(NamedTuple):
@@ -36,10 +35,9 @@ PLACES: Mapping[str, Places] = {
 """The registry of kinds: a line is all that a new one adds."""
 
 
-def _type_of(place: str) -> type[Measurement]:
+def _type_of(place: str) -> Any:
     module, _, name = place.partition(":")
-    record: type[Measurement] = getattr(import_module(module), name)
-    return record
+    return getattr(import_module(module), name)
 
 
 KINDS: Mapping[str, type[Measurement]] = {kind: _type_of(places.record) for kind, places in PLACES.items()}
@@ -70,5 +68,5 @@ RECORDS: Mapping[str, type[Record]] = {
     "calibration": CalibrationRecord,
     "system": SystemRecord,
     "preflight": SystemChecks,
-    "weights": WeightsManifest,
+    "weights": _type_of("rules.records.kept.weights:WeightsManifest"),
 }

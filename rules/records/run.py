@@ -6,7 +6,6 @@ from msgspec import Meta, field
 
 from rules.records.codec import Amount, Count, Index, Int64, PositiveAmount, PositiveCount, Record, Sha256
 from rules.records.measure import Column, Measure, Measurement
-from rules.records.weights import KeptWeights
 
 
 class CacheClear(Record, frozen=True, kw_only=True):
@@ -177,6 +176,24 @@ class ReadDatasetRecord(Record, frozen=True, kw_only=True):
     sha256: Sha256
     """Over names and digests of the files: of a whole dataset of this harness its dataset_sha256."""
     files: Annotated[tuple[ReadFileRecord, ...], Meta(min_length=1)]
+
+
+class KeptWeights(Record, frozen=True, kw_only=True):
+    """What run.json says of `run --keep-weights`."""
+
+    num_bytes: Count
+    """Written, without the manifest; 0 where they could not be."""
+    duration_s: Amount
+    """After run_stop; no part of the run."""
+    error: str | None
+    """Why they could not be written; the run is complete without them."""
+    exit_code: Int64
+    """0, or what that error is worth."""
+
+    @classmethod
+    def failed(cls, error: str, exit_code: int) -> "KeptWeights":
+        """Return the record of weights that are not there."""
+        return cls(num_bytes=0, duration_s=0.0, error=error, exit_code=exit_code)
 
 
 class RunRecord(Measurement, frozen=True, kw_only=True):

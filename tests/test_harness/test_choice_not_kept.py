@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.autotune.tuning import FOLDER, Candidates, autotune
+from harness.autotune.tuning import FOLDER, Candidates, Prepared, autotune
 from harness.config.run_config import Override, resolve
-from harness.run_sets.prepare import Prepared
 from rules.records.run_set import ChoiceRecord, MatmulRecord
 
 

@@ -18,10 +18,10 @@ from made_sets import made_in
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.weights import keep_weights, read_weights
 from harness.run_sets.names import find_weights
+from reference_models.process.artifact import npy_header
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.workload import HoldsWeights
-from rules.records.weights import npy_header
 
 DIGEST = "d" * 64
 ABOUT = {
