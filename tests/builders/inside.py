@@ -60,3 +60,14 @@ def work_inside(
 def use_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the processes of a set."""
     monkeypatch.setattr("harness.run_sets.runner.launch_worker", work_inside)
+
+
+def use_short_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ceilings are measured with the fewest repetitions, for tests that do not ask how near to them a step comes."""
+
+    def shortly(call: Callable[[], object], device: Any, *, budget_s: float, at_least: int = 2) -> list[float]:
+        return repeat(call, device, budget_s=0, at_least=at_least)
+
+    from harness.measure.profile.measure_ceilings import repeat
+
+    monkeypatch.setattr("harness.measure.profile.measure_ceilings.repeat", shortly)
