@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from command import Command
 from hypothesis import HealthCheck, settings
+from inside import run_inside, use_workers_inside
 from waiting import HANG_S
 
 from harness.config.catalog import load_entry
@@ -22,6 +24,9 @@ settings.register_profile("repeatable", LIMITS, derandomize=True, database=None)
 settings.register_profile("random", LIMITS)
 settings.load_profile("repeatable")
 
+
+# What tests start compiles each module once, and not in every process again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A shell ignores Ctrl-C for what it starts in the background, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -71,3 +76,15 @@ def dlrmbench(tmp_path: Path) -> Iterator[Command]:
         )
 
     yield run
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Command:
+    """The same in this process: what a command says and leaves, where no process of its own matters."""
+    return partial(run_inside, tmp_path)
+
+
+@pytest.fixture
+def workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set's jobs are done in this process, too."""
+    use_workers_inside(monkeypatch)

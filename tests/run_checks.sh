@@ -2,7 +2,7 @@
 # Format, lint, types, and the tests that pytest's marker expression $1 selects. Says what each took; fails if any did.
 set -u
 cd "$(dirname "$0")/.."
-export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+export OMP_NUM_THREADS=1
 marker=$1
 bin=${BIN:-.venv/bin}
 failed=()

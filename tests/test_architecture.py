@@ -1,12 +1,14 @@
 """The layout and the import rules that hold the product together, read from the source and from sys.modules."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +50,14 @@ def source_files(package: str) -> list[Path]:
     return files
 
 
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
 def imported(path: Path) -> Iterator[tuple[int, str]]:
     """(line, full module name) of every import statement in a file, those inside functions and types included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -87,7 +94,7 @@ def import_graph(modules: dict[str, Path]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         names = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Import):
                 names.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -177,11 +184,7 @@ def test_files_stay_small_enough_to_read_at_once() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_module_says_what_it_is_for(package: str) -> None:
-    silent = [
-        str(path.relative_to(ROOT))
-        for path in source_files(package)
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    ]
+    silent = [str(path.relative_to(ROOT)) for path in source_files(package) if not ast.get_docstring(parse(path))]
     assert silent == []
 
 
@@ -231,7 +234,7 @@ def test_the_code_changes_no_setting_of_the_interpreter_that_others_share() -> N
     wrong = []
     for package in PACKAGES:
         for path in source_files(package):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(parse(path)):
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Name)
@@ -359,6 +362,26 @@ def test_frames_are_made_where_they_are_asked_for(two_results: Path, arguments: 
     assert "pandas" in modules_after(two_results, *arguments, "--format", "csv")[0]
 
 
+@pytest.fixture(scope="module")
+def torch_after_help(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bool]:
+    """Whether one process has loaded torch after the help of each verb, one after another."""
+    code = (
+        "import contextlib, io, json, sys\nfrom harness.cli import main\nfound = {}\n"
+        "for verb in sys.argv[1:]:\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as said:\n"
+        "        main([verb, '--help'])\n"
+        "    assert 'Usage: dlrmbench ' + verb in said.getvalue(), said.getvalue()\n"
+        "    found[verb] = 'torch' in sys.modules\n"
+        "print(json.dumps(found))\n"
+    )
+    command = [sys.executable, "-c", code, *sorted(COMMANDS)]
+    folder = tmp_path_factory.mktemp("help")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, bool] = json.loads(done.stdout)
+    return found
+
+
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
-def test_help_of_every_verb_imports_no_torch(tmp_path: Path, verb: str) -> None:
-    assert "torch" not in modules_after(tmp_path, verb, "--help")[0]
+def test_help_of_every_verb_imports_no_torch(torch_after_help: dict[str, bool], verb: str) -> None:
+    assert torch_after_help[verb] is False

@@ -41,6 +41,7 @@ def on_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStep]
     small, capped = (replace(shape, benchmark="dlrm_tiny", row_scale=0.01) for shape in TINY)
     for module in ("throughput", "full_size"):
         monkeypatch.setattr(f"steps.{module}.TINY", (small, capped))
+    monkeypatch.setattr("jobs_on_gpu.STEPS_PER_EPOCH", 100)
     with emulate_cuda(monkeypatch, num_gpus=1):
         monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
         yield run

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 CPU = torch.device("cpu")
 WAITS_OR_MAKES_SHAPES = (
@@ -35,15 +35,20 @@ class EmulatedCUDA(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # Autograd and torch.device's own functions see no device.
-        moved = tree_map(_to_cpu, (args, kwargs or {}))
-        return func(*moved[0], **moved[1])
+        return func(*_to_cpu(args), **_to_cpu(kwargs or {}))
 
     def note(self, what: str) -> None:
         self.made.append((what, self.current))
 
 
 def _to_cpu(value: Any) -> Any:
-    return CPU if isinstance(value, torch.device) and value.type == "cuda" else value
+    """The same with CPU for every CUDA device in it; it is called for every operator, so it is short."""
+    kind = type(value)
+    if kind is torch.device:
+        return CPU if value.type == "cuda" else value
+    if kind is tuple or kind is list:
+        return kind(map(_to_cpu, value))
+    return {key: _to_cpu(part) for key, part in value.items()} if kind is dict else value
 
 
 class Recorder(TorchDispatchMode):

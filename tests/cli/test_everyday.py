@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from ranks_builder import needs_torchrec
 from sweep_builder import FastWorkers, use_fast_workers
 from waiting import HANG_S
 
@@ -286,22 +285,6 @@ def test_the_folder_for_compiled_code_stays_only_where_something_is_in_it(
     (folder / "kernel.so").unlink()
     remove_empty_cache({"TORCHINDUCTOR_CACHE_DIR": "elsewhere"})
     assert folder.exists()
-
-
-@needs_torchrec
-def test_ranks_leave_nothing_in_the_folder_of_temporary_files(tmp_path: Path, data_root: Path) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    command = [
-        sys.executable, "-m", "harness", "run", "dlrm_tiny", "--data", data_root, "--threads", "1", "-q", "-n", "1",
-        "--implementation", "torchrec", "--ranks", "2", "--timeout", "0.001",
-    ]  # fmt: skip
-    done = subprocess.run(
-        [str(word) for word in command], cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)},
-        capture_output=True, text=True, timeout=HANG_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 124, done.stderr
-    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize("precision", ["bf16", "tf32"])

@@ -13,6 +13,7 @@ import dense_logistic
 import pytest
 from command import Command
 from dense_logistic import install, write_definition
+from inside import use_short_ceilings
 from made_sets import made_in
 from sweep_builder import FastWorkers
 
@@ -44,19 +45,22 @@ def command(dlrmbench: Command, site: Path) -> Callable[..., Any]:
     return lambda *arguments: dlrmbench(*arguments, env=environment)
 
 
+@pytest.mark.usefixtures("workers_inside")
 def test_a_model_of_its_own_folder_is_trained_planned_shown_and_profiled(
-    command: Callable[..., Any], tmp_path: Path
+    inside: Command, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(site)
+    use_short_ceilings(monkeypatch)
     definition = write_definition(tmp_path)
-    shown = json.loads(command("show", definition, "--format", "json").stdout)
+    shown = json.loads(inside("show", definition, "--format", "json").stdout)
     assert (shown["model"], shown["size"]["num_parameters"]) == ({"has_bias": True}, 5)
-    planned = json.loads(command("plan", definition, "--format", "json", "--no-measure").stdout)
+    planned = json.loads(inside("plan", definition, "--format", "json", "--no-measure").stdout)
     assert planned["counts"]["forward_flop_per_sample"] == 8
-    done = command("run", definition, "-n", "1", "--threads", "1", "-o", tmp_path / "results", "-q")
+    done = inside("run", definition, "-n", "1", "--threads", "1", "-o", tmp_path / "results", "-q")
     assert done.returncode == 0, done.stderr
     (log,) = (tmp_path / "results").rglob("result_0.txt")
     assert '"implementation", "value": "plain"' in log.read_text()
-    profiled = command(
+    profiled = inside(
         "profile", definition, "--steps", "10", "--threads", "1", "-o", tmp_path / "profiles", "--format", "json"
     )
     assert profiled.returncode == 0, profiled.stderr
@@ -91,10 +95,13 @@ def test_a_set_of_other_code_goes_on_only_where_its_names_are_given_again(
     assert log.is_file()
 
 
-def test_an_implementation_of_our_model_may_come_from_outside(command: Callable[..., Any], tmp_path: Path) -> None:
-    planned = command("plan", "dlrm_tiny", "--implementation", "plain", "--no-measure")
+def test_an_implementation_of_our_model_may_come_from_outside(
+    inside: Command, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    planned = inside("plan", "dlrm_tiny", "--implementation", "plain", "--no-measure")
     assert planned.returncode == 0, planned.stderr
-    wrong = command("plan", "dlrm_tiny", "--implementation", "plane", "--no-measure")
+    wrong = inside("plan", "dlrm_tiny", "--implementation", "plane", "--no-measure")
     assert (wrong.returncode, "Did you mean 'plain'" in wrong.stderr) == (2, True)
 
 
@@ -148,7 +155,7 @@ def own_file(tmp_path: Path) -> Path:
 
 
 def test_a_model_in_a_file_trains_is_on_record_and_is_packed(
-    dlrmbench: Command, own_file: Path, tmp_path: Path
+    dlrmbench: Command, inside: Command, own_file: Path, tmp_path: Path
 ) -> None:
     definition, place = write_definition(tmp_path), f"{own_file}:SPEC"
     digest = hashlib.sha256(own_file.read_bytes()).hexdigest()
@@ -160,7 +167,7 @@ def test_a_model_in_a_file_trains_is_on_record_and_is_packed(
     (log,) = folder.rglob("result_0.txt")
     assert f'"implementation", "value": "plain of mine.py:SPEC@{digest[:12]}"' in log.read_text()
     package = ("package", folder, "--submitter", "A", "-o", "tree", "--allow-non-compliant", "--no-second-opinion")
-    assert dlrmbench(*package).returncode in (0, 3)
+    assert inside(*package).returncode in (0, 3)
     (script,) = (tmp_path / "tree").rglob("run_and_time.sh")
     assert '--model "$here"/../implementations/dlrmbench-plain/own/model/mine.py:SPEC ' in script.read_text()
     (packed,) = (tmp_path / "tree").rglob("own/model/mine.py")

@@ -41,10 +41,18 @@ def own_folder(tmp_path: Path) -> Path:
     return folder
 
 
-def installed(folder: Path, *arguments: object) -> "subprocess.CompletedProcess[str]":
+def installed(folder: Path, *arguments: object, **environ: str) -> "subprocess.CompletedProcess[str]":
     """The command as it is installed, in a folder."""
     command = [Path(sys.executable).with_name("dlrmbench"), *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
 
 
 def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
@@ -69,12 +77,16 @@ def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
         ),
     ],
 )  # fmt: skip
-def test_files_of_the_current_folder_change_nothing(
-    arguments: list[object], exit_code: int, pattern: str, own_folder: Path, data_root: Path
+def test_files_of_the_current_folder_change_nothing_and_none_is_left_in_the_one_of_temporary_files(
+    arguments: list[object], exit_code: int, pattern: str, own_folder: Path, data_root: Path, tmp_path: Path
 ) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
     verb, *options = arguments
-    done = installed(own_folder, verb, "dlrm_tiny", *options, "--data", data_root, "--threads", 1, "-q", "-o", "out")
+    given = (*options, "--data", data_root, "--threads", 1, "-q", "-o", "out")
+    done = installed(own_folder, verb, "dlrm_tiny", *given, TMPDIR=str(scratch))
     assert done.returncode == exit_code, done.stderr
+    assert list(scratch.iterdir()) == []
     (record,) = records(own_folder, pattern)
     assert record["code"] == {"sha256": code_sha256(), **describe_commit()}
     (run_set,) = records(own_folder, "run_set.json")

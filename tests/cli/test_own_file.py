@@ -42,13 +42,15 @@ def given(implementation: str) -> list[Override]:
     return [Override(key="runtime.implementation", value=implementation, source="option --implementation")]
 
 
-def test_the_example_of_the_readme_trains_and_is_named_by_its_digest(dlrmbench: Command, tmp_path: Path) -> None:
+def test_the_example_of_the_readme_trains_and_is_named_by_its_digest(
+    dlrmbench: Command, data_root: Path, tmp_path: Path
+) -> None:
     text = (ROOT / "README.md").read_text()
     (source,) = re.findall(r"```python\n# small_start.py\n(.*?)```", text, flags=re.DOTALL)
     (line,) = re.findall(r"`dlrmbench (run [^`]*small_start[^`]*)`", text)
     path = tmp_path / "small_start.py"
     path.write_text(source)
-    done = dlrmbench(*shlex.split(line), "-q")
+    done = dlrmbench(*shlex.split(line), "--data", data_root, "-q")
     assert done.returncode in (0, 4), done.stderr
     (log,) = (tmp_path / "results").rglob("result_0.txt")
     assert f'"implementation", "value": "small_start.py:SmallStart@{digest(path)[:12]}"' in log.read_text()
@@ -57,26 +59,28 @@ def test_the_example_of_the_readme_trains_and_is_named_by_its_digest(dlrmbench: 
     assert entry["value"] == f"{path}:SmallStart@{digest(path)}"
 
 
+@pytest.mark.usefixtures("workers_inside")
 def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
-    dlrmbench: Command, mine: Path, tmp_path: Path
+    inside: Command, mine: Path, data_root: Path, tmp_path: Path
 ) -> None:
     place = f"{mine}:load"
-    done = dlrmbench(
-        "run", "dlrm_tiny", "-n", "1", "--threads", "1", "--implementation", place, "-o", tmp_path / "results", "-q"
-    )
+    done = inside(
+        "run", "dlrm_tiny", "-n", "1", "--threads", "1", "--implementation", place, "--data", data_root,
+        "-o", tmp_path / "results", "-q",
+    )  # fmt: skip
     assert done.returncode in (0, 4), done.stderr
     (folder,) = made_in(tmp_path / "results")
     (log,) = folder.rglob("result_0.txt")
     log.unlink()
     shutil.rmtree(folder / "extra" / "run_0")
-    refused = dlrmbench("resume", folder)
+    refused = inside("resume", folder)
     assert refused.returncode == 2
     assert f"dlrmbench resume {folder} --implementation {place}" in refused.stderr
     mine.write_text(LOADER + "# changed\n")
-    changed = dlrmbench("resume", folder, "--implementation", place)
+    changed = inside("resume", folder, "--implementation", place)
     assert (changed.returncode, "has changed" in changed.stderr) == (2, True), changed.stderr
     mine.write_text(LOADER)
-    assert dlrmbench("resume", folder, "--implementation", place).returncode in (0, 4)
+    assert inside("resume", folder, "--implementation", place).returncode in (0, 4)
     assert log.is_file()
 
 
@@ -88,10 +92,11 @@ def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
     ],
 )
 def test_nothing_runs_a_file_that_only_a_set_or_a_definition_names(
-    verb: str, key: str, dlrmbench: Command, tmp_path: Path
+    verb: str, key: str, inside: Command, tmp_path: Path
 ) -> None:
     shutil.copytree(ROOT / "tests" / "data" / "version_1" / "runs", tmp_path / "runs")
-    (tmp_path / "bomb.py").write_text("import os\nos._exit(99)\n")
+    has_run = tmp_path / "has_run"
+    (tmp_path / "bomb.py").write_text(f"open({str(has_run)!r}, 'w').close()\nraise SystemExit(99)\n")
     bomb = f"{tmp_path}/bomb.py:load"
     for definition in (tmp_path / "runs").rglob("definition.toml"):
         named = re.sub(r"(?m)^\[runtime\]$", f'[runtime]\n{key} = "{bomb}"', definition.read_text())
@@ -103,8 +108,8 @@ def test_nothing_runs_a_file_that_only_a_set_or_a_definition_names(
         content["config"][f"runtime.{key}"] = {"value": bomb, "source": f"option --{key}"}
         record.write_text(json.dumps(content))
     what = definition if verb in ("run", "show", "calibrate") else tmp_path / "runs"
-    done = dlrmbench(verb, what)
-    assert done.returncode not in (1, 99), done.stderr
+    done = inside(verb, what)
+    assert done.returncode not in (1, 99) and not has_run.exists(), done.stderr
     assert verb not in ("resume", "run", "calibrate") or (done.returncode == 2 and f"--{key}" in done.stderr), (
         done.stderr
     )
@@ -175,11 +180,12 @@ def test_a_second_file_is_refused_by_an_error_that_says_so(source: str, tmp_path
     ],
 )
 def test_an_error_of_own_code_names_its_file_and_line_and_is_no_defect_of_ours(
-    line: str, message: str, dlrmbench: Command, mine: Path, tmp_path: Path
+    line: str, message: str, inside: Command, mine: Path, data_root: Path, tmp_path: Path
 ) -> None:
     mine.write_text(LOADER.replace("    return", f"    {line}\n    return"))
     (tmp_path / "helper.py").touch()
-    done = dlrmbench("run", "dlrm_tiny", "-n", "1", "--threads", "1", "--implementation", f"{mine}:load", "-q")
+    given_options = ("-n", "1", "--threads", "1", "--implementation", f"{mine}:load", "--data", data_root, "-q")
+    done = inside("run", "dlrm_tiny", *given_options)
     assert done.returncode == 2 and f"{mine}, line 5: " in done.stderr and message in done.stderr, done.stderr
     (words,) = (tmp_path / "results").glob("dlrm_tiny*/extra/run_0/attempt_0/stderr.txt")
     assert "Traceback" in words.read_text() and "Traceback" not in done.stderr

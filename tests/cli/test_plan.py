@@ -16,15 +16,15 @@ from reference_models.registry import find_implementation
 JSON = ("--format", "json")
 
 
-def plan(dlrmbench: Command, *arguments: object, exit_code: int = 0) -> dict[str, object]:
-    done = dlrmbench("plan", *arguments, "--format", "json")
+def plan(inside: Command, *arguments: object, exit_code: int = 0) -> dict[str, object]:
+    done = inside("plan", *arguments, "--format", "json")
     assert done.returncode == exit_code, done.stderr
     content: dict[str, object] = json.loads(done.stdout)
     return content
 
 
-def test_the_official_benchmark_is_planned_without_its_data(dlrmbench: Command, tmp_path: Path) -> None:
-    made = plan(dlrmbench, "dlrm_dcnv2", "--no-measure", "--device", "cpu")
+def test_the_official_benchmark_is_planned_without_its_data(inside: Command, tmp_path: Path) -> None:
+    made = plan(inside, "dlrm_dcnv2", "--no-measure", "--device", "cpu")
     schedule, counts = made["schedule"], made["counts"]
     assert isinstance(schedule, dict) and isinstance(counts, dict)
     assert (schedule["steps_between_evals"], schedule["num_evals"]) == (3200, 20)
@@ -35,15 +35,15 @@ def test_the_official_benchmark_is_planned_without_its_data(dlrmbench: Command, 
 
 
 @pytest.mark.parametrize(("precision", "says"), [("fp32", True), ("bf16", False)])
-def test_what_fp32_leaves_unused_on_a_gpu_is_said(precision: str, says: bool, dlrmbench: Command) -> None:
-    done = dlrmbench(
+def test_what_fp32_leaves_unused_on_a_gpu_is_said(precision: str, says: bool, inside: Command) -> None:
+    done = inside(
         "plan", "dlrm_tiny", "--no-measure", "--device", "cuda:0", "--set", f"runtime.precision={precision}"
     )
     assert ("leaves a GPU's tensor cores unused" in " ".join(done.stdout.split())) == says, done.stderr
 
 
-def test_each_value_names_its_source(dlrmbench: Command) -> None:
-    made = plan(dlrmbench, "dlrm_tiny", "--no-measure", "--set", "train.global_batch_size=1024", "--threads", 1)
+def test_each_value_names_its_source(inside: Command) -> None:
+    made = plan(inside, "dlrm_tiny", "--no-measure", "--set", "train.global_batch_size=1024", "--threads", 1)
     config = made["config"]
     assert isinstance(config, dict)
     assert config["train.global_batch_size"] == {"value": 1024, "source": "--set train.global_batch_size"}
@@ -52,15 +52,15 @@ def test_each_value_names_its_source(dlrmbench: Command) -> None:
 
 
 def test_the_time_of_a_run_is_modelled_from_measured_steps_where_the_data_is_ready(
-    dlrmbench: Command, data_root: Path
+    inside: Command, data_root: Path
 ) -> None:
-    made = plan(dlrmbench, "dlrm_tiny", "--data", data_root)
+    made = plan(inside, "dlrm_tiny", "--data", data_root)
     assert "steps" in str(made["modelled_run_method"])
     assert isinstance(made["modelled_run_s"], float) and made["modelled_run_s"] > 0
 
 
-def test_without_the_data_it_is_modelled_from_synthetic_samples_of_equal_shape(dlrmbench: Command) -> None:
-    made = plan(dlrmbench, "dlrm_tiny")
+def test_without_the_data_it_is_modelled_from_synthetic_samples_of_equal_shape(inside: Command) -> None:
+    made = plan(inside, "dlrm_tiny")
     assert "on synthetic samples of equal shape" in str(made["modelled_run_method"])
     assert isinstance(made["modelled_run_s"], float) and made["modelled_run_s"] > 0
     assert made["data"] != {} and "does not exist" in str(made["data"])
@@ -75,12 +75,12 @@ def test_without_the_data_it_is_modelled_from_synthetic_samples_of_equal_shape(d
     ],
 )
 def test_data_that_is_not_there_has_the_one_command_that_makes_it(
-    benchmark: str, command: str, exit_code: int, dlrmbench: Command, tmp_path: Path
+    benchmark: str, command: str, exit_code: int, inside: Command, tmp_path: Path
 ) -> None:
     """And ends as `run` does, where --data gives it; without, one may ask what a run would take."""
     shutil.copy(Path(__file__).parents[1] / "benchmarks" / "ml1m.toml", tmp_path)
     for given, expected in ((["--data", tmp_path / "none"], exit_code), ([], 0)):
-        made = plan(dlrmbench, benchmark, "--no-measure", *given, exit_code=expected)
+        made = plan(inside, benchmark, "--no-measure", *given, exit_code=expected)
         data = made["data"]
         assert isinstance(data, dict) and data["ready"] is False
         assert str(data["problem"]).endswith(command.format(f" --data {given[1]}" if given else ""))
@@ -115,23 +115,23 @@ def test_more_threads_than_cpus_are_refused_as_by_run(command: Callable[..., tup
     assert code == 2 and "runtime.threads is 9999" in out
 
 
-def test_a_derived_benchmark_is_said_to_be_uncalibrated(dlrmbench: Command) -> None:
+def test_a_derived_benchmark_is_said_to_be_uncalibrated(inside: Command) -> None:
     given = ("--set", "model.embedding_dim=32", "--set", "model.bottom_mlp=[64, 32]", "--name", "wide")
-    done = dlrmbench("plan", "dlrm_small", "--no-measure", *given)
+    done = inside("plan", "dlrm_small", "--no-measure", *given)
     assert "calibrated for two CPU cores" not in done.stdout
     assert "by changing model.embedding_dim, model.bottom_mlp: the target was not calibrated for it." in " ".join(
         done.stdout.split()
     )
 
 
-def test_what_would_keep_a_set_from_a_score_is_named(dlrmbench: Command) -> None:
-    done = dlrmbench("plan", "dlrm_tiny", "--no-measure", "-n", 2, "--set", "train.global_batch_size=100000000")
+def test_what_would_keep_a_set_from_a_score_is_named(inside: Command) -> None:
+    done = inside("plan", "dlrm_tiny", "--no-measure", "-n", 2, "--set", "train.global_batch_size=100000000")
     assert done.returncode == 2
     assert "INCOMPLETE" in done.stdout and "cannot start" in done.stdout
 
 
-def test_criteo_data_must_be_prepared_first(dlrmbench: Command) -> None:
-    done = dlrmbench("plan", "dlrm_kaggle")
+def test_criteo_data_must_be_prepared_first(inside: Command) -> None:
+    done = inside("plan", "dlrm_kaggle")
     assert done.returncode == 0, done.stderr
     assert "data prepare" in done.stdout
 

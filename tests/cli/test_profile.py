@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 from command import Command
-from waiting import HANG_S
+from inside import run_inside, use_short_ceilings, use_workers_inside
 
 from harness.config.run_config import read_set_option, resolve
 from harness.foundation.errors import HarnessError
@@ -25,18 +25,18 @@ EAGER_PHASES = [phase for phase in Phase if phase is not Phase.REPLAY]
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> tuple[Path, Any, str]:
-    """A profile of dlrm_tiny: the run set's folder, profile.json, and the text that was printed."""
-    import subprocess
-    import sys
+    """A profile of dlrm_tiny: the run set's folder, profile.json, and the text that was printed.
 
+    It is measured in this process.
+    """
     base = tmp_path_factory.mktemp("profile")
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "harness", "profile", "dlrm_tiny", "--data", str(data_root),
-            "-o", str(base / "out"), "--threads", "1", "--steps", "20", "--trace", str(base / "trace.json.gz"),
-        ],
-        capture_output=True, text=True, timeout=HANG_S, check=False,
-    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        use_workers_inside(patch)
+        use_short_ceilings(patch)
+        done = run_inside(
+            base, "profile", "dlrm_tiny", "--data", data_root, "-o", base / "out", "--threads", 1, "--steps", 20,
+            "--trace", base / "trace.json.gz",
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (folder,) = (base / "out").iterdir()
     return folder, json.loads((folder / "extra" / "profile.json").read_text(encoding="utf-8")), done.stdout
@@ -101,17 +101,17 @@ def test_a_profile_can_be_beside_runs_of_the_same_configuration_only(profiled: t
 
 
 def test_a_set_that_holds_a_profile_only_has_no_runs_to_resume(
-    profiled: tuple[Path, Any, str], dlrmbench: Command
+    profiled: tuple[Path, Any, str], inside: Command
 ) -> None:
-    done = dlrmbench("resume", profiled[0])
+    done = inside("resume", profiled[0])
     assert done.returncode == 2
     assert "holds a profile measurement, which has no runs to complete" in done.stderr
 
 
 def test_a_trace_into_a_missing_folder_is_refused_before_anything_is_written(
-    dlrmbench: Command, tmp_path: Path, data_root: Path
+    inside: Command, tmp_path: Path, data_root: Path
 ) -> None:
-    done = dlrmbench("profile", "dlrm_tiny", "--data", data_root, "-o", "out", "--trace", "nowhere/trace.json")
+    done = inside("profile", "dlrm_tiny", "--data", data_root, "-o", "out", "--trace", "nowhere/trace.json")
     assert done.returncode == 2
     assert "nowhere" in done.stderr
     assert not (tmp_path / "out").exists()

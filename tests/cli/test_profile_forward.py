@@ -1,13 +1,12 @@
 """`dlrmbench profile --forward`: parts of answering a batch, their formulas, and several models on one page."""
 
 import json
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command import Command
+from inside import run_inside, use_short_ceilings
 
 from harness.config.catalog import load_entry
 from harness.planning.forward import COLUMNS, Ceilings, forward_table
@@ -85,29 +84,19 @@ def test_a_table_is_its_times_and_costs_under_the_ceilings() -> None:
 
 
 @pytest.fixture(scope="module")
-def profiled(tmp_path_factory: pytest.TempPathFactory, run_in: Callable[..., Any]) -> tuple[Path, StudyRecord, str]:
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyRecord, str]:
     """The folder, the study and the text of the three RM models, with small tables."""
     base = tmp_path_factory.mktemp("forward")
     more = [word for name in MODELS[1:] for word in ("--also", name)]
     precisions = ("--set", "runtime.precision=int8", "--set", "runtime.table_precision=int4")
-    done = run_in(base, "profile", MODELS[0], "--forward", *more, "--batch-sizes", "1,8", *SMALL, *precisions)
+    with pytest.MonkeyPatch.context() as patch:
+        use_short_ceilings(patch)
+        done = run_inside(base, "profile", MODELS[0], "--forward", *more, "--batch-sizes", "1,8", *SMALL, *precisions)
     assert done.returncode == 0, done.stderr
     (folder,) = (base / "results").iterdir()
     study = decode(folder / "study.json", StudyRecord)
     assert not isinstance(study, Damage), study
     return folder, study, done.stdout
-
-
-@pytest.fixture(scope="module")
-def run_in() -> Callable[..., Any]:
-    import subprocess
-    import sys
-
-    def run(folder: Path, *words: object) -> Any:
-        command = [sys.executable, "-m", "harness", *map(str, words)]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-
-    return run
 
 
 def test_three_models_are_on_one_page(profiled: tuple[Path, StudyRecord, str]) -> None:
@@ -151,9 +140,12 @@ def test_a_page_of_anything_that_a_study_may_hold_can_be_written(profiled: tuple
     assert "<script>alert" not in page and "</svg></h" not in page
 
 
-def test_the_data_of_a_benchmark_is_used_and_json_is_the_study(data_root: Path, dlrmbench: Command) -> None:
+def test_the_data_of_a_benchmark_is_used_and_json_is_the_study(
+    data_root: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_short_ceilings(monkeypatch)
     given = ("--batch-sizes", "16", "--data", data_root, "--threads", 1, "--format", "json")
-    done = dlrmbench("profile", "dlrm_tiny", "--forward", *given)
+    done = inside("profile", "dlrm_tiny", "--forward", *given)
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
     assert content["kind"] == "forward" and content["benchmark"] == "dlrm_tiny"
@@ -173,6 +165,6 @@ def test_the_data_of_a_benchmark_is_used_and_json_is_the_study(data_root: Path, 
         (("--forward", "--also", "no_such_benchmark"), "no_such_benchmark"),
     ],
 )
-def test_what_cannot_be_profiled_is_a_usage_error(words: tuple[str, ...], message: str, dlrmbench: Command) -> None:
-    done = dlrmbench("profile", "dlrm_tiny", *words)
+def test_what_cannot_be_profiled_is_a_usage_error(words: tuple[str, ...], message: str, inside: Command) -> None:
+    done = inside("profile", "dlrm_tiny", *words)
     assert done.returncode == 2 and message in done.stderr, done.stderr

@@ -22,20 +22,20 @@ def results(tmp_path: Path) -> Path:
     return write_run_set(tmp_path / "results" / "set").parent
 
 
-def test_the_page_is_written_where_asked_and_its_path_printed(dlrmbench: Command, results: Path) -> None:
-    done = dlrmbench("report", results, "-o", "page.html", "--title", "Mine")
+def test_the_page_is_written_where_asked_and_its_path_printed(inside: Command, results: Path) -> None:
+    done = inside("report", results, "-o", "page.html", "--title", "Mine")
     assert (done.returncode, done.stdout, done.stderr) == (0, "page.html\n", "")
     assert "<title>Mine</title>" in (results.parent / "page.html").read_text(encoding="utf-8")
 
 
-def test_without_output_it_is_report_html_here(dlrmbench: Command, results: Path) -> None:
-    assert dlrmbench("report", results).stdout == "report.html\n"
+def test_without_output_it_is_report_html_here(inside: Command, results: Path) -> None:
+    assert inside("report", results).stdout == "report.html\n"
     assert (results.parent / "report.html").is_file()
 
 
 @pytest.mark.parametrize(("name", "start"), [("json", "{"), ("csv", "configuration,"), ("md", "## dlrm")])
-def test_other_formats_go_to_stdout(dlrmbench: Command, results: Path, name: str, start: str) -> None:
-    done = dlrmbench("report", results, "--format", name)
+def test_other_formats_go_to_stdout(inside: Command, results: Path, name: str, start: str) -> None:
+    done = inside("report", results, "--format", name)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(start)
     assert sorted(path.name for path in results.parent.iterdir()) == ["results"]
@@ -43,80 +43,80 @@ def test_other_formats_go_to_stdout(dlrmbench: Command, results: Path, name: str
         assert len(json.loads(done.stdout)["configurations"]) == 1
 
 
-def test_the_baseline_is_the_first_or_the_one_named(dlrmbench: Command, results: Path) -> None:
+def test_the_baseline_is_the_first_or_the_one_named(inside: Command, results: Path) -> None:
     write_run_set(results / "other", runs=make_runs(load_benchmark("dlrm_tiny"), throughput=15_000.0))
     page = results.parent / "report.html"
-    assert dlrmbench("report", results).returncode == 0
+    assert inside("report", results).returncode == 0
     assert "Against other; above 1× is slower" in page.read_text(encoding="utf-8")
-    assert dlrmbench("report", results, "--baseline", "set").returncode == 0
+    assert inside("report", results, "--baseline", "set").returncode == 0
     assert "Against set; above 1× is slower" in page.read_text(encoding="utf-8")
-    assert dlrmbench("report", results, "--baseline", "OTHER").returncode == 0
+    assert inside("report", results, "--baseline", "OTHER").returncode == 0
     assert "Against other; above 1× is slower" in page.read_text(encoding="utf-8")
-    done = dlrmbench("report", results, "--baseline", "oter")
+    done = inside("report", results, "--baseline", "oter")
     assert done.returncode == 2
     assert "--baseline oter: is no configuration here. Did you mean 'other'?" in done.stderr
     assert done.stderr.count("other, set") == 1
     assert "There are: other, set." in done.stderr
-    done = dlrmbench("report", results, "--baseline", "nothing alike")
+    done = inside("report", results, "--baseline", "nothing alike")
     assert done.stderr.count("other, set") == 1
 
 
-def test_the_rows_are_in_the_order_of_the_files_or_of_the_scores(dlrmbench: Command, results: Path) -> None:
+def test_the_rows_are_in_the_order_of_the_files_or_of_the_scores(inside: Command, results: Path) -> None:
     for name, throughput in (("aslow", 2_000.0), ("bfast", 9_000.0)):
         write_run_set(results / name, runs=make_runs(load_benchmark("dlrm_tiny"), throughput=throughput))
     for options, order in (((), ["aslow", "bfast"]), (("--sort", "score"), ["bfast", "aslow"])):
-        text = dlrmbench("report", results, "--format", "md", *options).stdout
+        text = inside("report", results, "--format", "md", *options).stdout
         assert sorted(order, key=lambda name: text.index(f"| {name} (")) == order
         assert "no ranking" in text
 
 
-def test_a_benchmark_of_ones_own_can_be_given(dlrmbench: Command, results: Path) -> None:
+def test_a_benchmark_of_ones_own_can_be_given(inside: Command, results: Path) -> None:
     text = load_benchmark("dlrm_tiny").path.read_text(encoding="utf-8").replace('"dlrm_tiny"', '"mine"', 1)
     (results.parent / "mine.toml").write_text(text, encoding="utf-8")
     mine = load_benchmark(results.parent / "mine.toml")
     folder = write_set(results.parent / "logs", mine, ours=False)
     page = results.parent / "report.html"
-    assert dlrmbench("report", folder).returncode == 0
+    assert inside("report", folder).returncode == 0
     assert "No definition of this benchmark is known here" in page.read_text(encoding="utf-8")
-    assert dlrmbench("report", folder, "--benchmark", "mine.toml").returncode == 0
+    assert inside("report", folder, "--benchmark", "mine.toml").returncode == 0
     assert f"mine trained to AUC {mine.quality.target:.5f} in" in page.read_text(encoding="utf-8")
 
 
-def test_throughput_alone_is_shown_as_such(dlrmbench: Command, results: Path) -> None:
+def test_throughput_alone_is_shown_as_such(inside: Command, results: Path) -> None:
     extra = results.parent / "speed" / "extra"
     extra.mkdir(parents=True)
     processes = [process_content(num_samples=20_480, duration_s=0.2 + number / 1000) for number in range(5)]
     content = throughput_content(processes)
     (extra / "throughput.json").write_text(json.dumps(content), encoding="utf-8")
     for paths in ((extra.parent,), (extra.parent, results)):
-        done = dlrmbench("report", *paths)
+        done = inside("report", *paths)
         assert done.returncode == 0, done.stderr
         page = (results.parent / "report.html").read_text(encoding="utf-8")
         assert "nothing here is a time to train or a score" in page
         rates = [one["num_samples"] / one["duration_s"] for one in processes]
         assert f"{statistics.geometric_mean(rates):,.0f}" in page
     assert "trained to AUC" in page
-    done = dlrmbench("report", extra.parent, "nowhere")
+    done = inside("report", extra.parent, "nowhere")
     assert done.returncode == 8
     assert "nowhere: no such file or directory" in done.stderr
 
 
-def test_a_missing_path_ends_with_8_and_says_what_to_give(dlrmbench: Command) -> None:
-    done = dlrmbench("report", "nowhere")
+def test_a_missing_path_ends_with_8_and_says_what_to_give(inside: Command) -> None:
+    done = inside("report", "nowhere")
     assert (done.returncode, done.stdout) == (8, "")
     assert "nowhere: no such file or directory, and no set of that name in results. Give a path" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [(), (".", "-o", "."), (".", "--format", "pdf")])
-def test_wrong_usage_ends_with_2(dlrmbench: Command, results: Path, arguments: tuple[str, ...]) -> None:
-    done = dlrmbench("report", *arguments)
+def test_wrong_usage_ends_with_2(inside: Command, results: Path, arguments: tuple[str, ...]) -> None:
+    done = inside("report", *arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
-def test_an_output_folder_that_does_not_exist_is_named(dlrmbench: Command, results: Path) -> None:
-    done = dlrmbench("report", results, "-o", "missing/page.html")
+def test_an_output_folder_that_does_not_exist_is_named(inside: Command, results: Path) -> None:
+    done = inside("report", results, "-o", "missing/page.html")
     assert done.returncode == 8
     assert "missing" in done.stderr
     assert "Traceback" not in done.stderr

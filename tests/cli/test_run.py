@@ -55,51 +55,52 @@ def tiny(data_root: Path, *more: object) -> list[str]:
     ],
 )
 def test_usage_errors_exit_2_and_write_nothing(
-    arguments: list[str], parts: list[str], dlrmbench: Command, tmp_path: Path
+    arguments: list[str], parts: list[str], inside: Command, tmp_path: Path
 ) -> None:
-    assert_refused(dlrmbench(*arguments), 2, *parts)
+    assert_refused(inside(*arguments), 2, *parts)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
-def test_cuda_without_a_gpu_exits_2(dlrmbench: Command, tmp_path: Path, data_root: Path) -> None:
-    assert_refused(dlrmbench(*tiny(data_root, "--device", "cuda")), 2, "cuda", "--device cpu")
+def test_cuda_without_a_gpu_exits_2(inside: Command, tmp_path: Path, data_root: Path) -> None:
+    assert_refused(inside(*tiny(data_root, "--device", "cuda")), 2, "cuda", "--device cpu")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_batch_larger_than_the_dataset_exits_2(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
-    done = dlrmbench(*tiny(data_root, "--set", "train.global_batch_size=10000000"))
+def test_a_batch_larger_than_the_dataset_exits_2(inside: Command, data_root: Path, tmp_path: Path) -> None:
+    done = inside(*tiny(data_root, "--set", "train.global_batch_size=10000000"))
     assert_refused(
         done, 2, "global_batch_size", "10000000", str(load_benchmark("dlrm_tiny").sections["data"]["train_samples"])
     )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bad_value_is_blamed_on_who_gave_it(dlrmbench: Command) -> None:
-    done = dlrmbench("run", "dlrm_tiny", "--set", "train.global_batch_size=abc")
+def test_a_bad_value_is_blamed_on_who_gave_it(inside: Command) -> None:
+    done = inside("run", "dlrm_tiny", "--set", "train.global_batch_size=abc")
     assert_refused(done, 2, "--set train.global_batch_size: train.global_batch_size is 'abc'")
 
 
+@pytest.mark.usefixtures("workers_inside")
 def test_a_throughput_measurement_takes_no_timeout_and_resumes_by_measuring_what_is_missing(
-    dlrmbench: Command, data_root: Path, tmp_path: Path
+    inside: Command, data_root: Path, tmp_path: Path
 ) -> None:
     arguments = tiny(data_root, "-o", tmp_path / "out", "--throughput", 3)
-    assert_refused(dlrmbench(*arguments, "--timeout", 3), 2, "--timeout")
-    done = dlrmbench(*arguments, "--set", "train.opt_name=sgd", "--set", "train.opt_adagrad_epsilon=1e-6")
+    assert_refused(inside(*arguments, "--timeout", 3), 2, "--timeout")
+    done = inside(*arguments, "--set", "train.opt_name=sgd", "--set", "train.opt_adagrad_epsilon=1e-6")
     assert done.returncode == 2  # Adagrad's keys mean nothing to SGD
-    assert dlrmbench(*arguments, "--set", "train.opt_adagrad_epsilon=1e-6").returncode == 0
+    assert inside(*arguments, "--set", "train.opt_adagrad_epsilon=1e-6").returncode == 0
     (folder,) = made_in(tmp_path / "out")
     whole = (folder / "extra" / "throughput.json").read_bytes()
     (folder / "extra" / "throughput.json").unlink()
-    again = dlrmbench("resume", folder)
+    again = inside("resume", folder)
     assert again.returncode == 0, again.stderr
     assert (folder / "extra" / "throughput.json").read_bytes() == whole
     assert not list(folder.rglob("result_*"))
 
 
 @pytest.mark.parametrize("name", ["dlrm", "dlrm_dcnv2", "dlrm_kaggle"])
-def test_a_dataset_that_only_the_user_has_exits_8_with_the_way_to_get_it(name: str, dlrmbench: Command) -> None:
-    assert_refused(dlrmbench("run", name, "--device", "cpu"), 8, "data", "--")
+def test_a_dataset_that_only_the_user_has_exits_8_with_the_way_to_get_it(name: str, inside: Command) -> None:
+    assert_refused(inside("run", name, "--device", "cpu"), 8, "data", "--")
 
 
 @pytest.fixture
@@ -138,25 +139,26 @@ def damage_missing(folder: Path) -> None:
     "damage", [damage_truncated, damage_content, damage_manifest, damage_version, damage_missing]
 )
 def test_a_damaged_dataset_exits_8_and_names_the_file(
-    damage: "object", own_data: Path, dlrmbench: Command, tmp_path: Path
+    damage: "object", own_data: Path, inside: Command, tmp_path: Path
 ) -> None:
     damage(own_data)  # type: ignore[operator]
-    done = dlrmbench(*tiny(own_data, "-o", tmp_path / "out"))
+    done = inside(*tiny(own_data, "-o", tmp_path / "out"))
     assert_refused(done, 8, str(own_data.name))
     assert not (tmp_path / "out").exists()
 
 
-def test_an_output_that_cannot_be_written_exits_2(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_exits_2(inside: Command, data_root: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert_refused(dlrmbench(*tiny(data_root, "-o", tmp_path / "file" / "out")), 2, str(tmp_path / "file"))
+    assert_refused(inside(*tiny(data_root, "-o", tmp_path / "file" / "out")), 2, str(tmp_path / "file"))
 
 
-def test_a_locked_set_exits_2(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
-    assert dlrmbench(*tiny(data_root, "-o", tmp_path / "out", "-n", 1, "--seed", 1)).returncode == 0
+@pytest.mark.usefixtures("workers_inside")
+def test_a_locked_set_exits_2(inside: Command, data_root: Path, tmp_path: Path) -> None:
+    assert inside(*tiny(data_root, "-o", tmp_path / "out", "-n", 1, "--seed", 1)).returncode == 0
     (run_set,) = made_in(tmp_path / "out")
     with (run_set / "extra" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert_refused(dlrmbench("resume", run_set), 2, "another process", str(run_set))
+        assert_refused(inside("resume", run_set), 2, "another process", str(run_set))
 
 
 @pytest.mark.parametrize(
@@ -169,13 +171,13 @@ def test_a_locked_set_exits_2(dlrmbench: Command, data_root: Path, tmp_path: Pat
     ],
 )
 def test_resume_of_what_is_no_run_set_exits_8(
-    content: str | None, part: str, dlrmbench: Command, tmp_path: Path
+    content: str | None, part: str, inside: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "set" / "extra").mkdir(parents=True)
     if content is not None:
         (tmp_path / "set" / "extra" / "run_set.json").write_text(content)
-    assert_refused(dlrmbench("resume", tmp_path / "set"), 8, part)
-    assert_refused(dlrmbench("resume", tmp_path / "absent"), 8, "no such run set")
+    assert_refused(inside("resume", tmp_path / "set"), 8, part)
+    assert_refused(inside("resume", tmp_path / "absent"), 8, "no such run set")
 
 
 @pytest.fixture
@@ -199,9 +201,8 @@ def start_and_wait_for_run(arguments: list[str], output: Path, index: int) -> "s
     return process
 
 
-def test_a_full_disk_exits_9_and_the_set_can_be_completed(
-    small_disk: Path, dlrmbench: Command, data_root: Path
-) -> None:
+@pytest.mark.usefixtures("workers_inside")
+def test_a_full_disk_exits_9_and_the_set_can_be_completed(small_disk: Path, inside: Command, data_root: Path) -> None:
     output = small_disk / "out"
     filler = small_disk / "filler"
     arguments = tiny(data_root, "-o", output, "-n", 2, "--seed", 1)
@@ -222,7 +223,7 @@ def test_a_full_disk_exits_9_and_the_set_can_be_completed(
     assert "No space left" in stderr and "Traceback" not in stderr
     filler.unlink()
     (run_set,) = made_in(output)
-    assert dlrmbench("resume", run_set, "-q").returncode == 0
+    assert inside("resume", run_set, "-q").returncode == 0
     assert len(list(run_set.glob("results/*/*/result_*.txt"))) == 2
 
 
@@ -232,9 +233,10 @@ def test_a_full_disk_leaves_no_finished_looking_dataset(small_disk: Path, dlrmbe
     assert not list(small_disk.rglob("manifest.json"))
 
 
+@pytest.mark.usefixtures("workers_inside")
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_the_run_keep_the_attempt_and_say_how_to_go_on(
-    number: signal.Signals, exit_code: int, data_root: Path, tmp_path: Path, dlrmbench: Command
+    number: signal.Signals, exit_code: int, data_root: Path, tmp_path: Path, inside: Command
 ) -> None:
     output = tmp_path / "out"
     for _ in range(NUM_TRIES):
@@ -249,26 +251,29 @@ def test_signals_end_the_run_keep_the_attempt_and_say_how_to_go_on(
     (run_set,) = made_in(output)
     records = [json.loads(path.read_text()) for path in sorted(run_set.glob("extra/run_*/attempt_0/run.json"))]
     assert [record["status"] for record in records] in (["interrupted"], ["success", "interrupted"])
-    assert dlrmbench("resume", run_set, "-q").returncode == 0
+    assert inside("resume", run_set, "-q").returncode == 0
 
 
+@pytest.mark.usefixtures("workers_inside")
 def test_a_run_that_cannot_meet_its_target_exits_4_and_is_reported(
-    dlrmbench: Command, data_root: Path, tmp_path: Path
+    inside: Command, data_root: Path, tmp_path: Path
 ) -> None:
     rate = "train.opt_base_learning_rate=0"
-    done = dlrmbench(*tiny(data_root, "-o", tmp_path / "out", "-n", 2, "--set", rate))
+    done = inside(*tiny(data_root, "-o", tmp_path / "out", "-n", 2, "--set", rate))
     assert done.returncode == 4, done.stderr + done.stdout
     assert "none" in done.stdout and "report.html" in done.stdout
     (run_set,) = made_in(tmp_path / "out")
     assert len(list(run_set.glob("results/*/*/result_*.txt"))) == 2
 
 
-def test_a_timeout_exits_124(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
-    done = dlrmbench(*tiny(data_root, "-o", tmp_path / "out", "-n", 1, "--timeout", "0.01"))
+@pytest.mark.usefixtures("workers_inside")
+def test_a_timeout_exits_124(inside: Command, data_root: Path, tmp_path: Path) -> None:
+    done = inside(*tiny(data_root, "-o", tmp_path / "out", "-n", 1, "--timeout", "0.01"))
     assert done.returncode == 124, done.stderr + done.stdout
 
 
-def test_a_diverging_run_is_not_converged(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("workers_inside")
+def test_a_diverging_run_is_not_converged(inside: Command, data_root: Path, tmp_path: Path) -> None:
     rate = "train.opt_base_learning_rate=1e30"
-    done = dlrmbench(*tiny(data_root, "-o", tmp_path / "out", "-n", 1, "--set", rate))
+    done = inside(*tiny(data_root, "-o", tmp_path / "out", "-n", 1, "--set", rate))
     assert done.returncode == 4, done.stderr + done.stdout

@@ -33,8 +33,8 @@ def record_of(output: Path) -> ServeRecord:
 
 
 @pytest.mark.long
-def test_two_processes_beside_each_other(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
-    done = dlrmbench("serve", "dlrm_tiny", *ASKED, "--data", data_root, "-o", "out", "--colocate", "2")
+def test_two_processes_beside_each_other(inside: Command, data_root: Path, tmp_path: Path) -> None:
+    done = inside("serve", "dlrm_tiny", *ASKED, "--data", data_root, "-o", "out", "--colocate", "2")
     assert done.returncode == 0, done.stderr
     assert "latency-bounded" in done.stdout and "2 processes answer" in done.stdout
     record, (folder,) = record_of(tmp_path / "out"), made_in(tmp_path / "out")
@@ -51,7 +51,7 @@ def test_two_processes_beside_each_other(dlrmbench: Command, data_root: Path, tm
 
 @pytest.mark.long
 def test_an_interrupted_measurement_leaves_nothing_half_written(
-    dlrmbench: Command, data_root: Path, tmp_path: Path
+    inside: Command, data_root: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "out"
     words = ["serve", "dlrm_tiny", *ASKED, "--data", str(data_root), "-o", str(output)]
@@ -66,22 +66,22 @@ def test_an_interrupted_measurement_leaves_nothing_half_written(
     (folder,) = made_in(output)
     assert not (folder / "extra" / "serve.json").exists()
     assert not (folder / "extra" / "serve_0" / "measured.json").exists()
-    done = dlrmbench("resume", folder, "-q")
+    done = inside("resume", folder, "-q")
     assert done.returncode == 0, done.stderr
     assert len(record_of(output).processes) == 1
 
 
-def test_no_rate_is_an_exit_code_of_its_own(dlrmbench: Command, data_root: Path) -> None:
+def test_no_rate_is_an_exit_code_of_its_own(inside: Command, data_root: Path) -> None:
     words = ("--queries", "fixed:8", "--target-latency", "1us", "-n", "1", "-q")
-    done = dlrmbench("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
+    done = inside("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
     assert done.returncode == ExitCode.INCONCLUSIVE
     assert "no rate meets the limit: service alone takes" in done.stderr
     assert "the limit is 0.001 ms" in done.stderr
 
 
-def test_what_was_trained_is_served_with_its_quality(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
+def test_what_was_trained_is_served_with_its_quality(inside: Command, data_root: Path, tmp_path: Path) -> None:
     words = ("--scenario", "single_stream", "--queries", "fixed:8", "-n", "1", "-q", "--train", "2048")
-    done = dlrmbench("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
+    done = inside("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
     assert done.returncode == 0, done.stderr
     assert "single stream" in done.stdout and "1.00000 of fp32 (MLPerf class 99.9 %)" in done.stdout
     record = record_of(tmp_path / "out")
@@ -92,7 +92,7 @@ def test_what_was_trained_is_served_with_its_quality(dlrmbench: Command, data_ro
 
 
 def test_weights_of_another_definition_or_damaged_are_refused(
-    dlrmbench: Command, data_root: Path, tmp_path: Path
+    inside: Command, data_root: Path, tmp_path: Path
 ) -> None:
     digest = load_benchmark("dlrm_tiny").definition_sha256
     for name, of in (("other", "d" * 64), ("damaged", digest)):
@@ -103,7 +103,7 @@ def test_weights_of_another_definition_or_damaged_are_refused(
     file.write_bytes(file.read_bytes()[:-1] + b"!")
     for name, code in (("other", ExitCode.USAGE), ("damaged", ExitCode.INPUT), ("missing", ExitCode.INPUT)):
         weights = ("--weights", str(tmp_path / name), "-n", "1", "-q", "--data", data_root)
-        done = dlrmbench("serve", "dlrm_tiny", *weights, "-o", "out")
+        done = inside("serve", "dlrm_tiny", *weights, "-o", "out")
         assert done.returncode == code, (name, done.stderr)
         assert "weights" in done.stderr and "Traceback" not in done.stderr
 

@@ -18,10 +18,10 @@ ASKED = ("--queries", "fixed:8", "--percentile", "50", "--threads", "1", "--seed
 
 
 def test_the_table_is_a_study_and_its_page_is_what_report_shows(
-    dlrmbench: Command, data_root: Path, tmp_path: Path
+    inside: Command, data_root: Path, tmp_path: Path
 ) -> None:
     words = ("serve", "dlrm_tiny", "--simulate", "--target-latency", "10s", *ASKED, "--data", data_root)
-    done = dlrmbench(*words, "--format", "json")
+    done = inside(*words, "--format", "json")
     assert done.returncode == 0, done.stderr
     (folder,) = made_in(tmp_path / "out")
     study = decode(folder / "study.json", StudyRecord)
@@ -32,7 +32,7 @@ def test_the_table_is_a_study_and_its_page_is_what_report_shows(
     assert values["limit"] == 10.0 and "overhead" not in values
     rates = [row[0] for row in study.tables[0].rows]
     assert rates == sorted(set(rates)) and len(rates) > 20
-    shown = dlrmbench("report", folder / "study.json", "-o", "page.html")
+    shown = inside("report", folder / "study.json", "-o", "page.html")
     assert shown.returncode == 0, shown.stderr
     for page in (folder / "report.html", tmp_path / "page.html"):
         assert "limit 10.00 s" in page.read_text(encoding="utf-8")
@@ -48,8 +48,8 @@ def test_the_table_is_a_study_and_its_page_is_what_report_shows(
     ],
 )
 def test_what_cannot_be_simulated_leaves_nothing(
-    words: tuple[str, ...], code: int, said: str, dlrmbench: Command, data_root: Path, tmp_path: Path
+    words: tuple[str, ...], code: int, said: str, inside: Command, data_root: Path, tmp_path: Path
 ) -> None:
-    done = dlrmbench("serve", "dlrm_tiny", "--simulate", *words, *ASKED, "--data", data_root)
+    done = inside("serve", "dlrm_tiny", "--simulate", *words, *ASKED, "--data", data_root)
     assert done.returncode == code and said in done.stderr, done.stderr
     assert not (tmp_path / "out").exists()

@@ -193,9 +193,10 @@ def test_the_import_is_light(tmp_path: Path) -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+def test_the_example_of_the_page_runs(tmp_path: Path, data_root: Path) -> None:
     (source,) = re.findall(r"```python\n(from harness import api\n.*?)```", README.read_text(), flags=re.DOTALL)
     (tmp_path / "example.py").write_text(source)
+    (tmp_path / "data").symlink_to(data_root)
     done = subprocess.run(
         [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=HANG_S,
         env=os.environ | {"OMP_NUM_THREADS": "1"},

@@ -45,10 +45,10 @@ def start_times(folder: Path) -> list[tuple[str, str]]:
 
 
 def test_a_slower_installation_is_found_in_turns_and_named_by_its_digest(
-    dlrmbench: Command, slower: Path, measured_once: Path, data_root: Path, tmp_path: Path
+    inside: Command, slower: Path, measured_once: Path, data_root: Path, tmp_path: Path
 ) -> None:
     options = ("--data", data_root, "-o", tmp_path / "results", "-q", "--seed", 3, "--format", "json")
-    done = dlrmbench("run", "--beside", measured_once, "--python", slower, *options)
+    done = inside("run", "--beside", measured_once, "--python", slower, *options)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (comparison,) = document["comparisons"]
@@ -70,7 +70,7 @@ def test_a_slower_installation_is_found_in_turns_and_named_by_its_digest(
 
 
 def test_a_run_of_another_installation_is_judged_and_scored_by_this_one(
-    dlrmbench: Command, slower: Path, tmp_path: Path
+    inside: Command, slower: Path, tmp_path: Path
 ) -> None:
     """Killed in the first run of the new side, then resumed with its interpreter, given again and unchanged."""
     options = ("--data", tmp_path / "data", "-o", tmp_path / "results", "-q")
@@ -79,7 +79,7 @@ def test_a_run_of_another_installation_is_judged_and_scored_by_this_one(
         "quality.target": 0.55,  # met by the first evaluation
     }  # fmt: skip
     quick = [word for key, value in sizes.items() for word in ("--set", f"{key}={value}")]
-    done = dlrmbench("run", "dlrm_tiny", "-n", 1, "--name", "quick", *quick, "--threads", 1, *options)
+    done = inside("run", "dlrm_tiny", "-n", 1, "--name", "quick", *quick, "--threads", 1, *options)
     assert done.returncode == 0, done.stderr
     words = ["run", "--beside", "latest", "--python", slower, "-n", 1, *options]
     command = [sys.executable, "-m", "harness", *map(str, words)]
@@ -90,15 +90,15 @@ def test_a_run_of_another_installation_is_judged_and_scored_by_this_one(
     killed.kill()
     killed.communicate(timeout=HANG_S)
     folder = the_pair(results)
-    refused = dlrmbench("resume", folder, "-q")
+    refused = inside("resume", folder, "-q")
     assert refused.returncode == 2 and f"dlrmbench resume {folder} --python {slower}" in refused.stderr
     code = slower.parents[1] / "tree" / "harness" / "foundation" / "status_line.py"
     text = code.read_text()
     code.write_text(text + "# changed\n")
-    changed = dlrmbench("resume", folder, "--python", slower, "-q")
+    changed = inside("resume", folder, "--python", slower, "-q")
     code.write_text(text)
     assert changed.returncode == 2 and "Put that code back, or start a new pair" in changed.stderr
-    done = dlrmbench("resume", folder, "--python", slower, "-q", "--format", "json")
+    done = inside("resume", folder, "--python", slower, "-q", "--format", "json")
     assert done.returncode == 0, done.stderr
     assert [score["num_converged"] for score in json.loads(done.stdout)["scores"]] == [1, 1]
     codes = {side: run_record(folder / side).code for side in ("base", "new")}
@@ -106,7 +106,7 @@ def test_a_run_of_another_installation_is_judged_and_scored_by_this_one(
     assert {side: code and code.sha256 for side, code in codes.items()} == digests
     assert len(set(digests.values())) == 2
     for side in ("base", "new"):
-        assert dlrmbench("check", folder / side, "--no-second-opinion").returncode == 0
+        assert inside("check", folder / side, "--no-second-opinion").returncode == 0
         assert (folder / side / "report.html").is_file()
 
 
@@ -156,10 +156,10 @@ _ZEROS = 'def canonical_sha256(*_: object) -> str:\n    return "0" * 64\n\n\ndef
     ],
 )  # fmt: skip
 def test_an_installation_of_another_time_is_refused_before_anything_is_made(
-    change: Any, message: str, dlrmbench: Command, measured_once: Path, data_root: Path, tmp_path: Path
+    change: Any, message: str, inside: Command, measured_once: Path, data_root: Path, tmp_path: Path
 ) -> None:
     python = make_environment(tmp_path / "other", change)
-    done = dlrmbench(
+    done = inside(
         "run", "--beside", measured_once, "--python", python, "--data", data_root, "-o", tmp_path / "results", "-q"
     )
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
@@ -167,7 +167,7 @@ def test_an_installation_of_another_time_is_refused_before_anything_is_made(
 
 
 def test_what_is_no_interpreter_of_a_dlrmbench_is_refused(
-    dlrmbench: Command, measured_once: Path, data_root: Path, tmp_path: Path
+    inside: Command, measured_once: Path, data_root: Path, tmp_path: Path
 ) -> None:
     bare = make_bare_environment(tmp_path / "bare")
     words = ("run", "--beside", measured_once, "--data", data_root, "-q", "--python")
@@ -176,7 +176,7 @@ def test_what_is_no_interpreter_of_a_dlrmbench_is_refused(
         (tmp_path / "bare", f"its interpreter is {bare}"),
         (tmp_path / "nowhere", "nothing to start"),
     ):
-        done = dlrmbench(*words, python)
+        done = inside(*words, python)
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "results").exists()
 

@@ -82,17 +82,18 @@ def test_what_is_logged_was_read_from_what_was_built(finished_set: Path) -> None
     assert cache_clear.time_ms <= log.lines[1].time_ms
 
 
+@pytest.mark.usefixtures("workers_inside")
 def test_the_same_seed_gives_the_same_sequence_of_qualities(
-    finished_set: Path, data_root: Path, tmp_path: Path, dlrmbench: Command
+    finished_set: Path, data_root: Path, tmp_path: Path, inside: Command
 ) -> None:
-    done = dlrmbench(*run_arguments(data_root, "-o", tmp_path / "again", "--seed", 1, "-n", 2))
+    done = inside(*run_arguments(data_root, "-o", tmp_path / "again", "--seed", 1, "-n", 2))
     assert done.returncode == 0, done.stderr
     assert qualities(the_set(tmp_path / "again")) == qualities(finished_set)[:2]
 
 
-def test_resume_of_a_complete_set_runs_nothing(finished_set: Path, dlrmbench: Command) -> None:
+def test_resume_of_a_complete_set_runs_nothing(finished_set: Path, inside: Command) -> None:
     before = sorted((path, path.stat().st_mtime_ns) for path in finished_set.rglob("result_*.txt"))
-    done = dlrmbench("resume", finished_set, "-q")
+    done = inside("resume", finished_set, "-q")
     assert done.returncode == 0, done.stderr
     assert before == sorted((path, path.stat().st_mtime_ns) for path in finished_set.rglob("result_*.txt"))
 
@@ -128,14 +129,15 @@ def trains(output: Path, index: int) -> bool:
     return any("run_start" in log.read_text() for log in logs)
 
 
-def check_survival(output: Path, reference: Path, dlrmbench: Command) -> None:
+def check_survival(output: Path, reference: Path, inside: Command) -> None:
+    """Complete the set in this process, which gives what processes of their own gave `reference`."""
     sets = [path for path in made_in(output) if (path / "extra" / "run_set.json").exists()] if output.exists() else []
     if not sets:
         return  # killed before there was a set
     (run_set,) = sets
     finished_before = {path: path.read_bytes() for path in run_set.rglob("result_*.txt")}
     attempts_before = {path.parent for path in run_set.glob("extra/run_*/attempt_*/spec.json")}
-    done = dlrmbench("resume", run_set, "-q")
+    done = inside("resume", run_set, "-q")
     assert done.returncode == 0, done.stderr + done.stdout
     logs = sorted(run_set.glob("results/*/*/result_*.txt"))
     assert [log.name for log in logs] == ["result_0.txt", "result_1.txt", "result_2.txt"]
@@ -151,22 +153,24 @@ def check_survival(output: Path, reference: Path, dlrmbench: Command) -> None:
     assert sum(by_status.values()) == len(list(run_set.glob("extra/run_*/attempt_*")))
 
 
+@pytest.mark.usefixtures("workers_inside")
 @pytest.mark.parametrize(("victims", "index"), [("parent", 1), ("worker", 0)])
 def test_a_set_survives_kill_9(
-    victims: str, index: int, finished_set: Path, data_root: Path, tmp_path: Path, dlrmbench: Command
+    victims: str, index: int, finished_set: Path, data_root: Path, tmp_path: Path, inside: Command
 ) -> None:
     """Run `index` trains, those before it are finished."""
     output = tmp_path / "out"
     output.mkdir()
     kill_at(lambda: trains(output, index), victims, output, data_root)
     assert len(made_in(output)) == 1
-    check_survival(output, finished_set, dlrmbench)
+    check_survival(output, finished_set, inside)
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("workers_inside")
 @pytest.mark.parametrize("seed", range(2, 52))
 def test_a_set_survives_kill_9_at_fifty_moments(
-    seed: int, finished_set: Path, data_root: Path, tmp_path: Path, dlrmbench: Command
+    seed: int, finished_set: Path, data_root: Path, tmp_path: Path, inside: Command
 ) -> None:
     """Wherever between the start and the end of the set each of them is on this machine."""
     output = tmp_path / "out"
@@ -175,4 +179,4 @@ def test_a_set_survives_kill_9_at_fifty_moments(
     end_s = time.monotonic() + draw.uniform(0.3, 14.0)
     victims = draw.choice(("parent", "worker", "both"))
     kill_at(lambda: time.monotonic() > end_s, victims, output, data_root)
-    check_survival(output, finished_set, dlrmbench)
+    check_survival(output, finished_set, inside)

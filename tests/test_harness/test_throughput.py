@@ -22,8 +22,8 @@ from rules.records.codec import decode
 from rules.records.measured.throughput import ThroughputRecord
 
 
-def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
-    done = dlrmbench(
+def test_it_measures_in_five_processes_and_writes_no_log(inside: Command, data_root: Path, tmp_path: Path) -> None:
+    done = inside(
         "run", "dlrm_tiny", "--data", data_root, "-o", tmp_path / "out", "--threads", 1, "--throughput", 7,
         "--set", "model.top_mlp=[8, 1]",
     )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from command import Command
+from inside import run_inside, use_workers_inside
 from made_sets import made_in
 
 from harness.foundation.errors import ExitCode, HarnessError
@@ -246,13 +247,11 @@ def toy_spec(tmp_path: Path) -> Any:
 @pytest.fixture(scope="module")
 def kept_set(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run of dlrm_tiny that keeps its weights; not to be changed."""
-    import subprocess
-    import sys
-
     output = tmp_path_factory.mktemp("kept")
     arguments = ["run", "dlrm_tiny", "-n", 1, "--keep-weights", "--seed", 3, "--data", data_root, "-o", output, "-q"]
-    command = [sys.executable, "-m", "harness", *map(str, arguments), "--threads", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with pytest.MonkeyPatch.context() as patch:
+        use_workers_inside(patch)
+        done = run_inside(output, *arguments, "--threads", 1)
     assert done.returncode == 0, done.stderr
     (folder,) = made_in(output)
     return folder
@@ -291,14 +290,15 @@ def test_weights_are_named_by_set_and_run(kept_set: Path, monkeypatch: pytest.Mo
         assert caught.value.exit_code == code
 
 
-def test_neither_check_nor_report_minds_kept_weights(kept_set: Path, dlrmbench: Command) -> None:
-    done = dlrmbench("check", kept_set, "--no-second-opinion")
+def test_neither_check_nor_report_minds_kept_weights(kept_set: Path, inside: Command) -> None:
+    done = inside("check", kept_set, "--no-second-opinion")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert dlrmbench("report", kept_set, "-o", "page.html", "--no-second-opinion").returncode == 0
+    assert inside("report", kept_set, "-o", "page.html", "--no-second-opinion").returncode == 0
 
 
+@pytest.mark.usefixtures("workers_inside")
 def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
-    data_root: Path, tmp_path: Path, dlrmbench: Command
+    data_root: Path, tmp_path: Path, dlrmbench: Command, inside: Command
 ) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (48 << 10, 48 << 10))  # a table of 1,000 rows takes 62.5 KiB
@@ -312,17 +312,18 @@ def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
     assert not list(folder.glob("extra/run_0/weights*"))
     run = json.loads((folder / "extra/run_0/attempt_0/run.json").read_text())
     assert run["status"] == "success" and run["blocks"] and run["weights"]["exit_code"] == ExitCode.RESOURCES
-    resumed = dlrmbench("resume", folder, "-q")
+    resumed = inside("resume", folder, "-q")
     assert resumed.returncode == 0, resumed.stderr
 
 
+@pytest.mark.usefixtures("workers_inside")
 def test_resume_removes_what_was_begun_and_keeps_weights_of_further_runs(
-    kept_set: Path, tmp_path: Path, dlrmbench: Command
+    kept_set: Path, tmp_path: Path, inside: Command
 ) -> None:
     folder = tmp_path / kept_set.name
     shutil.copytree(kept_set, folder)
     (folder / "extra/run_0/weights.partial").mkdir()
-    done = dlrmbench("resume", folder, "-n", 2, "-q")
+    done = inside("resume", folder, "-n", 2, "-q")
     assert done.returncode == 0, done.stderr
     found = sorted(path.relative_to(folder / "extra").as_posix() for path in folder.glob("extra/run_*/weights*"))
     assert found == ["run_0/weights", "run_1/weights"]
@@ -360,20 +361,20 @@ def test_a_package_leaves_weights_out_and_says_so(kept_set: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("more", [("--throughput", "5"), ("--quality", "512"), ("--beside", "latest")])
-def test_what_trains_nothing_to_the_target_keeps_no_weights(more: tuple[str, str], dlrmbench: Command) -> None:
-    done = dlrmbench("run", "dlrm_tiny", "--keep-weights", *more)
+def test_what_trains_nothing_to_the_target_keeps_no_weights(more: tuple[str, str], inside: Command) -> None:
+    done = inside("run", "dlrm_tiny", "--keep-weights", *more)
     assert done.returncode == ExitCode.USAGE and "--keep-weights" in done.stderr
 
 
 def test_code_that_hands_out_no_weights_is_refused_before_it_trains(
-    data_root: Path, tmp_path: Path, dlrmbench: Command
+    data_root: Path, tmp_path: Path, inside: Command
 ) -> None:
     (tmp_path / "own.py").write_text(
         "class Mute:\n"
         "    def __init__(self, spec, world): pass\n"
         "    def build(self): raise SystemExit('it was built')\n"
     )
-    done = dlrmbench(
+    done = inside(
         "run", "dlrm_tiny", "-n", 1, "--keep-weights", "--implementation", "own.py:Mute", "--data", data_root
     )
     assert done.returncode == ExitCode.USAGE, done.stderr

@@ -1,5 +1,6 @@
 """torch.optim without torch's compiler: the same groups, state and numbers, and nothing of the compiler imported."""
 
+import json
 import runpy
 import subprocess
 import sys
@@ -92,32 +93,42 @@ def test_methods_that_torch_does_not_wrap_stay_as_they_are(monkeypatch: pytest.M
 
 
 TRAINS_ONCE = """
-import sys
+import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from toy_clicks import spec_maker
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
-spec = spec_maker(Path(sys.argv[2]))(train={"opt_name": sys.argv[4]})
-workload = find_implementation("dlrm", sys.argv[3]).load(spec, SingleProcess())
-workload.build()
-assert workload.train(5).num_steps == 5
-workload.evaluate()
-workload.hyperparameters()
-print(*sorted({"sympy", "torch._dynamo", "torch._inductor"} & set(sys.modules)))
+found = {}
+for name in sys.argv[3:]:
+    implementation, opt_name = name.split()
+    spec = spec_maker(Path(sys.argv[2]))(train={"opt_name": opt_name})
+    workload = find_implementation("dlrm", implementation).load(spec, SingleProcess())
+    workload.build()
+    assert workload.train(5).num_steps == 5
+    workload.evaluate()
+    workload.hyperparameters()
+    found[name] = sorted({"sympy", "torch._dynamo", "torch._inductor"} & set(sys.modules))
+print(json.dumps(found))
 """
+TRAINED = [f"{name} {opt}" for name in ("optimized", "reference") for opt in ("sgd", "adagrad", "rowwise_adagrad")]
 
 
-@pytest.mark.parametrize("opt_name", ["sgd", "adagrad", "rowwise_adagrad"])
-@pytest.mark.parametrize("implementation", ["optimized", "reference"])
-def test_building_training_and_evaluating_imports_no_compiler(
-    tmp_path: Path, implementation: str, opt_name: str
-) -> None:
-    write_dataset(tmp_path)
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What of the compiler one process has imported after each of the trainings, one after another."""
+    folder = tmp_path_factory.mktemp("clicks")
+    write_dataset(folder)
     builders = str(Path(write_dataset.__code__.co_filename).parent)
     done = subprocess.run(
-        [sys.executable, "-c", TRAINS_ONCE, builders, str(tmp_path), implementation, opt_name],
+        [sys.executable, "-c", TRAINS_ONCE, builders, str(folder), *TRAINED],
         capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == ""
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_building_training_and_evaluating_imports_no_compiler(name: str, imported: dict[str, list[str]]) -> None:
+    assert imported[name] == []

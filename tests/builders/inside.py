@@ -1,0 +1,73 @@
+"""The command line and its workers inside the test's own process: nothing is started, nothing is imported again.
+
+For tests of what a command says and leaves. What a process of its own is for (signals, streams, a kill, the current
+folder's files) is tested with the fixture `dlrmbench`.
+"""
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+from harness.launch.process import WorkerEnd
+from harness.measure.job import explain_and_end, measure, read_job
+from reference_models.process.world import SingleProcess
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    """What a command changes for the rest of its process is changed back."""
+    environment, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+def run_inside(folder: Path, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    """Run the command line with `folder` as the current one; output is text, the exit code is not checked."""
+    words = [str(argument) for argument in arguments]
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+    with _as_it_was(), contextlib.chdir(folder), streams[0], streams[1], pytest.raises(SystemExit) as leaving:
+        main(words)
+    code = leaving.value.code
+    assert isinstance(code, int)
+    said = (stream.buffer.getvalue().decode("utf-8") for stream in (out, err))  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(words, code, *said)
+
+
+def work_inside(
+    spec_path: Path, *, on_event: Callable[[Mapping[str, Any]], None] = lambda event: None, **options: object
+) -> WorkerEnd:
+    """Do a job as `launch_worker` has it done, without a process."""
+    words = io.StringIO()
+    with contextlib.redirect_stderr(words):
+        code = explain_and_end(lambda: measure(*read_job(spec_path), SingleProcess(), on_event))
+    (spec_path.parent / "stderr.txt").write_text(words.getvalue(), encoding="utf-8")
+    return WorkerEnd(exit_code=code, last_words=words.getvalue().strip().rpartition("\n")[2])
+
+
+def use_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the processes of a set."""
+    monkeypatch.setattr("harness.run_sets.runner.launch_worker", work_inside)
+
+
+def use_short_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ceilings are measured with the fewest repetitions, for tests that do not ask how near to them a step comes."""
+
+    def shortly(call: Callable[[], object], device: Any, *, budget_s: float, at_least: int = 2) -> list[float]:
+        return repeat(call, device, budget_s=0, at_least=at_least)
+
+    from harness.measure.profile.measure_ceilings import repeat
+
+    monkeypatch.setattr("harness.measure.profile.measure_ceilings.repeat", shortly)
