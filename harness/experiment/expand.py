@@ -16,8 +16,7 @@ from harness.experiment.sides import Source, open_source, resolve_beside
 from harness.experiment.stopping import make_until
 from harness.foundation.errors import HarnessError
 from harness.measure.kinds import Kind, find_kind
-from harness.measure.refusals import refuse_unprofilable
-from harness.planning.scaling import refuse_unfittable
+from harness.measure.refusals import refuse_unfittable, refuse_unprofilable
 from harness.run_sets.installation import Installation
 from harness.run_sets.names import find_weights
 from harness.system.launcher_env import launcher_of_many, world_size

@@ -13,12 +13,12 @@ from harness.autotune.tuning import Prepared, autotune, find_candidates
 from harness.config.matmul import GivenMatmul, as_choice
 from harness.config.run_config import RunConfig, command_name
 from harness.config.synthetic import hold_in_memory
-from harness.experiment.environment import refuse_disturbed_environment
 from harness.experiment.expand import Configuration, Experiment
 from harness.experiment.sides import Source
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.measure.kinds import Kind
 from harness.run_sets.dataset import dataset_record, ensure_dataset
+from harness.run_sets.environment import refuse_disturbed_environment
 from harness.run_sets.folder import given_fields
 from harness.run_sets.installation import ask_installation
 from harness.run_sets.output import refuse_output

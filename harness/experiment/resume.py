@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from harness.experiment.environment import check_again
 from harness.experiment.request import RequestError
 from harness.experiment.store import parts_of, read
 from harness.foundation.errors import HarnessError
 from harness.run_sets.commands import resume_command
+from harness.run_sets.environment import check_again
 from harness.run_sets.folder import describe_other_code, open_run_set
 from harness.run_sets.outside_code import refuse_outside_code
 from rules.records.experiment import group_file

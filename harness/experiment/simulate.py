@@ -2,12 +2,12 @@
 
 from harness.config.run_config import RunConfig
 from harness.config.seeds import draw_base_seed
-from harness.experiment.environment import refuse_disturbed_environment
 from harness.experiment.prepare import prepare_data
 from harness.experiment.request import Request
 from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.job import KIND, resolve_served
 from harness.planning.queue import simulate_service as simulate
+from harness.run_sets.environment import refuse_disturbed_environment
 from harness.run_sets.output import refuse_output
 from rules.records.study import StudyRecord
 

@@ -15,7 +15,7 @@ from harness.cli import cli
 from harness.config.catalog import has_implementation, load_entry
 from harness.foundation.errors import ExitCode, exit_code_of
 from harness.measure.kinds import find_kind
-from harness.planning.scaling import refuse_unfittable
+from harness.measure.refusals import refuse_unfittable
 from harness.run_sets.sweep import resolve_sweep
 from reports.comparison.sweep import read_sweep_facts
 from rules.benchmarks.loader import load_benchmark, shipped_names

@@ -216,7 +216,7 @@ class Configured(TypedDict):
 
 def warn_of_system(checks: "Iterable[PreflightCheck]") -> None:
     """Print what an environment check warns of."""
-    from harness.experiment.environment import describe_warnings
+    from harness.run_sets.environment import describe_warnings
 
     for text in describe_warnings(checks):
         click.echo(f"warning: {text} See 'dlrmbench doctor'.", err=True)
