@@ -40,7 +40,7 @@ def slowed(spec, number):
 sweep_builder.throughput_answer = slowed
 with pytest.MonkeyPatch.context() as patch:
     sweep_builder.use_fast_workers(patch, sweep_builder.FastWorkers())
-    patch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
+    patch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
     main(sys.argv[2:])
 """
 

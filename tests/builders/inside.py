@@ -59,7 +59,7 @@ def work_inside(
 
 def use_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the processes of a set."""
-    monkeypatch.setattr("harness.run_sets.runner.launch_worker", work_inside)
+    monkeypatch.setattr("harness.experiment.executors.launch_worker", work_inside)
 
 
 def use_short_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from harness.config.catalog import load_entry
-from harness.config.run_config import Override, resolve
+from harness.config.run_config import Override
+from harness.experiment.create import create
+from harness.experiment.executors import job_members
+from harness.experiment.expand import expand
+from harness.experiment.prepare import prepare
+from harness.experiment.request import Request
 from harness.measure.job import measure
 from harness.measure.training import KIND
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.folder import RunSet, open_run_set
-from harness.run_sets.prepare import prepare
-from harness.run_sets.runner import RunRequest, make_training_job, start_set
 from reference_models.data.store.manifest import read_manifest
 from reference_models.process.world import SingleProcess
 from rules.benchmarks.loader import load_benchmark
@@ -63,25 +66,31 @@ class SmallSet:
     def train(self, index: int, on_event: OnEvent = lambda event: None) -> None:
         """Make run `index` as its process does; `on_event` is called while it trains."""
         attempt = self.run_set.new_attempt(index)
-        measure(KIND, make_training_job(self.run_set, self.record, index, attempt), SingleProcess(), on_event)
+        members = job_members(self.run_set, self.record, index, attempt)
+        measure(KIND, KIND.make_job(self.record, index, members, {}), SingleProcess(), on_event)
         assert self.run_set.recover(index)
 
 
 def begin_small_set(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_pinned: bool = True) -> SmallSet:
     """Make data and definition, and begin a set of three runs; the system is not looked at."""
-    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
+    monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
     root = folder / "data"
     definition = write_definition(folder / "mine.toml")
     data_dir = ensure_dataset(load_entry(definition).workload.data, root, num_threads=1)
     if is_pinned:
         write_definition(definition, read_manifest(data_dir)["dataset_sha256"])
-    config = resolve(definition, [Override(key="runtime.threads", value=1, source="test")])
-    prepared = prepare(config, root, quiet=True)
-    request = RunRequest(
-        num_runs=3, base_seed=1, division=None, timeout_s=None, output=folder / "out", command=["dlrmbench"]
+    request = Request(
+        benchmark=str(definition),
+        overrides=[Override(key="runtime.threads", value=1, source="test")],
+        runs=3,
+        seed=1,
+        data=root,
+        output=folder / "out",
+        quiet=True,
     )
-    run_set, record = open_run_set(start_set(config, prepared, request).folder)
-    return SmallSet(definition=definition, data_dir=prepared.data_dir, run_set=run_set, record=record)
+    monkeypatch.setattr("harness.experiment.prepare.autotune", lambda config, prepared, **options: prepared)
+    run_set, record = open_run_set(create(prepare(expand(request))))
+    return SmallSet(definition=definition, data_dir=Path(record.dataset.dir), run_set=run_set, record=record)
 
 
 def map_array(data_dir: Path, split: str, name: str) -> Any:

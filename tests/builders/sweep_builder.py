@@ -154,5 +154,5 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
 
 def use_fast_workers(monkeypatch: pytest.MonkeyPatch, workers: FastWorkers) -> None:
     """In place of a set's processes; nothing is chosen by timing, which would be of this system."""
-    monkeypatch.setattr("harness.run_sets.runner.launch_worker", workers)
-    monkeypatch.setattr("harness.autotune.tuning.ask", lambda *question: None)
+    monkeypatch.setattr("harness.experiment.executors.launch_worker", workers)
+    monkeypatch.setattr("harness.autotune.tuning.find_candidates", lambda *asked: None)

@@ -27,5 +27,5 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> FastWorkers:
     """In place of the processes of a set, on a system that is not looked at: what it is does not change in a test."""
     made = FastWorkers()
     use_fast_workers(monkeypatch, made)
-    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
+    monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
     return made

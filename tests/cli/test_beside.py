@@ -13,8 +13,8 @@ from made_sets import made_in
 from sweep_builder import FastWorkers, throughput_answer
 from version_builder import next_version
 
+from harness.experiment.finish import worst_of
 from harness.foundation.errors import ExitCode
-from harness.run_sets.finish import worst_of
 from reports.schemas import schema_of
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import json_schema
@@ -147,7 +147,7 @@ def test_a_pair_goes_on_with_the_code_that_it_began_with(
 ) -> None:
     make(run, "--throughput", 4)
     assert run("--beside", "old")[0] == 0
-    monkeypatch.setattr("harness.run_sets.pair.code_sha256", lambda: "0" * 64)
+    monkeypatch.setattr("harness.experiment.executors.code_sha256", lambda: "0" * 64)
     code, _, err = command("resume", pair_of(tmp_path))
     assert code == 2 and "is now 000000000000. Put that code back, or start a new pair." in err
 

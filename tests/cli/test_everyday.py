@@ -34,7 +34,7 @@ LOAD = PreflightCheck(
 def run(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command in this process, with workers that answer at once, on a system that is disturbed."""
     use_fast_workers(monkeypatch, FastWorkers())
-    for module in ("run_sets.runner", "system.preflight"):
+    for module in ("experiment.create", "system.preflight"):
         monkeypatch.setattr(f"harness.{module}.run_checks", lambda *folders: (LOAD,))
     monkeypatch.chdir(tmp_path)
 
@@ -69,14 +69,14 @@ def test_what_disturbs_is_said_again_before_a_set_goes_on(
     run: Run, words: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(*words).exit_code == 0
-    monkeypatch.setattr("harness.run_sets.prepare.run_checks", lambda *folders: ())
+    monkeypatch.setattr("harness.run_sets.environment.run_checks", lambda *folders: ())
     (lenient,) = (path for path in Path("out").iterdir() if not path.is_symlink())
     monkeypatch.setattr(sys, "argv", ["dlrmbench", *map(str, words), "--strict-env"])  # which the set keeps
     assert run(*words, "--strict-env", "-q").exit_code == 0
     strict = Path("out/latest").resolve()
     for folder in (lenient, strict):
         assert "warning" not in CliRunner().invoke(cli, ["resume", str(folder)]).stderr
-    monkeypatch.setattr("harness.run_sets.prepare.run_checks", lambda *folders: (LOAD,))
+    monkeypatch.setattr("harness.run_sets.environment.run_checks", lambda *folders: (LOAD,))
     assert "warning: load average" in CliRunner().invoke(cli, ["resume", str(lenient)]).stderr
     assert "warning" not in CliRunner().invoke(cli, ["resume", str(lenient), "-q"]).stderr
     refused = CliRunner().invoke(cli, ["resume", str(strict)]).exception
@@ -90,7 +90,7 @@ def test_what_is_interrupted_says_how_it_is_completed(
     def interrupt(*given: object, **options: object) -> WorkerEnd:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.run_sets.runner.launch_worker", interrupt)
+    monkeypatch.setattr("harness.experiment.executors.launch_worker", interrupt)
     printed = run("run", *words, "-q").stderr
     assert (
         f"are kept. Complete the {'set' if '-n' in words else 'measurement'} with: dlrmbench resume out/" in printed

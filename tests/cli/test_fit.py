@@ -13,10 +13,9 @@ from sweep_builder import FastWorkers, stamps
 
 from harness.cli import cli
 from harness.config.catalog import has_implementation, load_entry
+from harness.experiment.expand import expand
+from harness.experiment.request import Request
 from harness.foundation.errors import ExitCode, exit_code_of
-from harness.measure.kinds import find_kind
-from harness.measure.refusals import refuse_unfittable
-from harness.run_sets.sweep import resolve_sweep
 from reports.comparison.sweep import read_sweep_facts
 from rules.benchmarks.loader import load_benchmark, shipped_names
 
@@ -124,8 +123,7 @@ def test_the_sizes_that_are_named_have_a_law(name: str) -> None:
     entry = load_entry(name) if has_implementation(load_benchmark(name)) else None
     if entry is None or not (axis := entry.workload.model_spec.scaling_axis) or entry.benchmark.status == "official":
         return
-    _, _, made = resolve_sweep(find_kind("quality"), name, [], [axis], None)
-    refuse_unfittable([config.workload for _, config in made])
+    expand(Request(verb="sweep", benchmark=name, axes=[axis], kinds={"quality": 4096}, with_fit=True))
 
 
 def test_a_law_that_lost_a_size_is_inconclusive(run: Run, workers: FastWorkers) -> None:

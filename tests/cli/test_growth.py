@@ -18,10 +18,10 @@ from sweep_builder import FastWorkers, use_fast_workers
 from harness.api import resume
 from harness.cli import cli
 from harness.cli.compare import more_runs
+from harness.experiment import loop
 from harness.foundation.errors import HarnessError
 from harness.launch.process import WorkerEnd
 from harness.run_sets.folder import open_run_set
-from harness.run_sets.runner import complete_set
 from reports.facts.grid import time_step
 from reports.statistics.growth import end_of_growth
 from rules.judge.sets import judge_set
@@ -120,15 +120,20 @@ def test_a_set_that_another_command_resumes_does_not_grow(
     assert run("-q", "-n", 1).exit_code == 0
     folder, tried = the_set(tmp_path), []
 
-    def complete(*words: Any, **options: Any) -> Any:
+    def refuse_changed(*words: Any) -> None:
         with pytest.raises(HarnessError, match="another process is writing this run set"):
             resume(folder, runs=5)
-        tried.append(open_run_set(folder)[1].num_runs)
-        return complete_set(*words, **options)
 
-    monkeypatch.setattr("harness.run_sets.growth.complete_set", complete)
+    def perform(*words: Any) -> Any:
+        refuse_changed()
+        tried.append(open_run_set(folder)[1].num_runs)
+        return made(*words)
+
+    made = loop.perform
+    monkeypatch.setattr(loop, "refuse_changed", refuse_changed)
+    monkeypatch.setattr(loop, "perform", perform)
     resume(folder, runs=3)
-    assert tried == [3] and open_run_set(folder)[1].num_runs == 3
+    assert tried == [3, 3] and open_run_set(folder)[1].num_runs == 3
 
 
 def test_a_longer_set_without_one_of_its_first_runs_has_no_score(command: Run, run: Run, tmp_path: Path) -> None:

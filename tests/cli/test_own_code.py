@@ -15,11 +15,13 @@ from records_builder import run_set_content
 from run_record_cases import write_recorded
 from waiting import HANG_S
 
-from harness.config.run_config import Override, resolve
+from harness.config.run_config import Override
+from harness.experiment.create import create
+from harness.experiment.expand import expand
+from harness.experiment.prepare import prepare
+from harness.experiment.request import Request
 from harness.planning.sweep import measure_start_s
 from harness.run_sets.folder import open_run_set
-from harness.run_sets.prepare import prepare
-from harness.run_sets.runner import RunRequest, start_set
 from harness.system.code import PACKAGES, code_sha256, describe_commit, safe_path_variables
 from reports.comparison.comparability import list_changes
 from reports.comparison.difference import describe
@@ -159,11 +161,11 @@ def test_a_build_is_stamped_with_its_commit(tmp_path: Path) -> None:
 def begun(tmp_path: Path, data_root: Path) -> Path:
     """A set of runs of two ranks that other code than this began."""
     given = {"runtime.implementation": "torchrec", "runtime.threads": 1, "runtime.ranks": 2}
-    config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
-    request = RunRequest(
-        num_runs=1, base_seed=3, division=None, timeout_s=None, output=tmp_path, command=["dlrmbench"], name="set"
+    overrides = [Override(key=key, value=value, source="test") for key, value in given.items()]
+    request = Request(
+        benchmark="dlrm_tiny", overrides=overrides, runs=1, seed=3, data=data_root, output=tmp_path, quiet=True
     )
-    folder = start_set(config, prepare(config, data_root, quiet=True), request).folder
+    folder = create(prepare(expand(request))).resolve()
     path = folder / "extra" / "run_set.json"
     path.write_text(path.read_text().replace(code_sha256(), "f" * 64))
     return folder

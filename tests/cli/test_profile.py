@@ -10,11 +10,10 @@ import pytest
 from command import Command
 from inside import run_inside, use_short_ceilings, use_workers_inside
 
-from harness.config.run_config import read_set_option, resolve
+from harness.config.run_config import read_set_option
+from harness.experiment.attach import open_or_create
+from harness.experiment.request import Request
 from harness.foundation.errors import HarnessError
-from harness.run_sets.prepare import Prepared
-from harness.run_sets.profile import find_or_start_set
-from harness.run_sets.runner import RunRequest
 from reference_models.dlrm.phases import Phase
 from rules.records.codec import json_schema
 from rules.records.profile import ProfileRecord
@@ -86,12 +85,13 @@ def test_a_profile_can_be_beside_runs_of_the_same_configuration_only(profiled: t
     (data_dir,) = {Path(json.loads((folder / "extra" / "run_set.json").read_text())["dataset"]["dir"])}
 
     def find(*assignments: str, num_threads: int = 1) -> Path:
-        config = resolve("dlrm_tiny", [read_set_option(text) for text in assignments])
-        request = RunRequest(
-            num_runs=1, base_seed=None, division=None, timeout_s=None, output=folder, command=["dlrmbench"]
+        words = [*assignments, f"runtime.threads={num_threads}"]
+        overrides = [read_set_option(text) for text in words]
+        request = Request(
+            verb="profile", benchmark="dlrm_tiny", overrides=overrides, kinds={"profile": None}, data=data_dir,
+            output=folder, quiet=True,
         )  # fmt: skip
-        prepared = Prepared(data_dir=data_dir, num_threads=num_threads, size=(1, 1))
-        return find_or_start_set(config, prepared, request)[0].folder
+        return open_or_create(request)
 
     assert find() == folder
     with pytest.raises(HarnessError, match=r"another configuration \(train.global_batch_size differ"):

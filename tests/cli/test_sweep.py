@@ -185,7 +185,7 @@ from sweep_builder import FastWorkers, use_fast_workers
 from harness.cli import cli
 with pytest.MonkeyPatch.context() as patch:
     use_fast_workers(patch, FastWorkers(kill_at={kill_at}))
-    patch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
+    patch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
     CliRunner().invoke(cli, {arguments!r})
 """
 

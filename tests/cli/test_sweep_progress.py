@@ -11,8 +11,8 @@ from made_sets import made_in
 from sweep_builder import FastWorkers
 
 from harness.cli import cli
+from harness.experiment.loop import estimate_left_s
 from harness.planning.plan import TimeEstimate
-from harness.run_sets.sweep import estimate_left_s
 from reports.comparison.sweep import read_sweep_facts
 
 Sweep = Callable[..., Result]
@@ -22,8 +22,7 @@ THREADS = ("--axis", "runtime.threads=1,2", "--throughput", "20")
 @pytest.fixture
 def sweep(workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("harness.run_sets.prepare.refuse_impossible", lambda workload, **options: None)
-    monkeypatch.setattr("harness.run_sets.sweep.refuse_impossible", lambda workload, **options: None)
+    monkeypatch.setattr("harness.measure.kinds.refuse_untrainable", lambda workload: None)
 
     def run(*arguments: str) -> Result:
         words = ["sweep", "dlrm_tiny", "--data", str(data_root), "--seed", "5", "-o", "out", *arguments]

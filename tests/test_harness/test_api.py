@@ -16,9 +16,9 @@ from waiting import HANG_S
 
 from harness import api
 from harness.cli import cli
+from harness.experiment.loop import complete
 from harness.foundation.errors import HarnessError
 from harness.measure.serving import loadgen
-from harness.run_sets.runner import complete_set
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import DefinitionError, InputError
@@ -32,9 +32,9 @@ README = Path(__file__).parents[2] / "reports" / "README.md"
 def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FastWorkers:
     made = FastWorkers()
     use_fast_workers(monkeypatch, made)
-    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
-    monkeypatch.setattr("harness.run_sets.prepare.ensure_dataset", lambda data, root, **options: tmp_path / "data")
-    monkeypatch.setattr("harness.run_sets.prepare.open_dataset", lambda folder, data: _Opened())
+    monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
+    monkeypatch.setattr("harness.experiment.prepare.ensure_dataset", lambda data, root, **options: tmp_path / "data")
+    monkeypatch.setattr("harness.experiment.prepare.open_dataset", lambda folder, data: _Opened())
     return made
 
 
@@ -111,7 +111,7 @@ def test_a_set_of_a_named_system_goes_on_only_with_the_framework_that_it_began_w
     record["system"]["fields"]["framework"] = "PyTorch 1.0"  # type: ignore[index]
     (folder / "extra" / "run_set.json").write_text(json.dumps(record))
     with pytest.raises(HarnessError, match=r"was begun on 'PyTorch 1\.0', this is 'PyTorch 2"):
-        complete_set(folder)
+        complete(folder)
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "md"])

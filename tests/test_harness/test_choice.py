@@ -15,6 +15,7 @@ from harness.autotune.tuning import (
     FOLDER,
     Candidates,
     KeptChoice,
+    Prepared,
     autotune,
     find_candidates,
     find_choice,
@@ -24,7 +25,6 @@ from harness.autotune.tuning import (
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
-from harness.run_sets.prepare import Prepared
 from harness.system.resources import Resources, read_resources
 from reports.facts.records import describe_times
 from rules.records.codec import decode

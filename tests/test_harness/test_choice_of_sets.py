@@ -15,10 +15,11 @@ from sweep_builder import FastWorkers, use_fast_workers
 from harness import api
 from harness.autotune import tuning as choosing
 from harness.autotune.tuning import Candidates
+from harness.experiment.executors import job_members
+from harness.experiment.loop import Watcher, complete
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.packaging.code import system_files
 from harness.run_sets.folder import RunSet, open_run_set
-from harness.run_sets.runner import complete_set, job_members
 from reference_models.fused.choice import convert_choice
 from reports.comparison.comparability import list_changes
 from reports.comparison.sources import read_sides
@@ -79,9 +80,9 @@ def timing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Timing:
     monkeypatch.setattr(choosing, "is_system_busy", lambda: False)
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
-    monkeypatch.setattr("harness.run_sets.prepare.ensure_dataset", lambda data, root, **options: tmp_path / "data")
-    monkeypatch.setattr("harness.run_sets.prepare.open_dataset", lambda folder, data: _Opened())
+    monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
+    monkeypatch.setattr("harness.experiment.prepare.ensure_dataset", lambda data, root, **options: tmp_path / "data")
+    monkeypatch.setattr("harness.experiment.prepare.open_dataset", lambda folder, data: _Opened())
     return made
 
 
@@ -130,7 +131,7 @@ def test_the_processes_of_a_set_get_its_spinning_whatever_the_environment_says_l
         seen.append((options["num_threads"], options["variables"]))
         return plain(spec_path, **options)
 
-    monkeypatch.setattr("harness.run_sets.runner.launch_worker", launch)
+    monkeypatch.setattr("harness.experiment.executors.launch_worker", launch)
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
     api.resume(folder, runs=2)
     assert seen == [(2, {"GOMP_SPINCOUNT": "300000"})] and len(timing.asked) == 1
@@ -156,7 +157,7 @@ def test_a_record_whose_products_are_none_is_refused_by_name(timing: Timing, tmp
     content["choice"]["matmul"]["products"][0]["form"] = "os.system"
     path.write_text(json.dumps(content))
     with pytest.raises(HarnessError, match=rf"{re.escape(str(path))}: choice.matmul .*os.system") as refused:
-        complete_set(folder, quiet=True)
+        complete(folder, watcher=Watcher(quiet=True))
     assert refused.value.exit_code == ExitCode.INPUT
 
 
@@ -171,7 +172,7 @@ def test_a_sweep_over_ranks_gives_each_number_the_cores(
     timing: Timing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     axes = {"runtime.ranks": [1, 2]}
-    monkeypatch.setattr("harness.run_sets.sweep.refuse_impossible", lambda workload, **options: None)
+    monkeypatch.setattr("harness.measure.kinds.refuse_untrainable", lambda workload: None)
     folder = api.sweep(
         "dlrm_tiny", axes, throughput=4, settings={"runtime.implementation": "torchrec"}, output=tmp_path / "results"
     )

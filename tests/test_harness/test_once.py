@@ -10,7 +10,7 @@ from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from package_builder import make_set, package
 from report_builder import write_run_set
 
-from harness.run_sets.finish import finish_set
+from harness.experiment.finish import finish_set
 from reports.comparison.history import read_history
 from reports.page.report import write_report
 from rules.benchmarks.loader import load_benchmark

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from small_set import SmallSet, begin_small_set, keeping_times, map_array
 
+from harness.experiment.executors import job_members
+from harness.experiment.finish import exit_code_of_set, finish_set
 from harness.measure.quality import QualityJob, train_and_evaluate
 from harness.measure.read_data import hash_read_data, refuse_other_data
 from harness.measure.throughput import ThroughputJob, measure_throughput
-from harness.run_sets.finish import exit_code_of_set, finish_set
 from harness.run_sets.folder import record_interrupted
-from harness.run_sets.runner import job_members
 from reference_models.data.store import read_files
 from reference_models.data.store.dataset import OpenedDataset
 from reference_models.data.store.manifest import ARRAYS, digest_of_files, file_sha256, read_manifest

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from small_set import SmallSet, begin_small_set
 
-from harness.launch.process import explain_end
+from harness.experiment.executors import job_members
+from harness.launch.process import explain_end, launch_worker
+from harness.measure.job import write_job
 from harness.measure.training import KIND
-from harness.run_sets.runner import launch_job, make_training_job
 
 UNUSED = {
     "sympy", "torch._dynamo", "torch._inductor", "scipy", "pandas", "pyarrow", "jinja2", "click", "reports.page",
@@ -28,11 +29,11 @@ def small_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallSet:
 @pytest.mark.parametrize("implementation", ["reference", "optimized"])
 def test_the_process_of_a_run_imports_no_more_than_it_uses(small_set: SmallSet, implementation: str) -> None:
     attempt = small_set.run_set.new_attempt(0)
-    job = make_training_job(small_set.run_set, small_set.record, 0, attempt)
+    members = job_members(small_set.run_set, small_set.record, 0, attempt)
+    job = KIND.make_job(small_set.record, 0, members, {})
     runtime = {**job.tables["runtime"], "implementation": implementation}
-    end = launch_job(
-        KIND, replace(job, tables={**job.tables, "runtime": runtime}), small_set.record, lambda event: None
-    )
+    path = write_job(KIND, replace(job, tables={**job.tables, "runtime": runtime}))
+    end = launch_worker(path, num_threads=small_set.record.num_threads)
     assert end.exit_code == 0, explain_end(end)
     listed = (attempt / "stderr.txt").read_text(encoding="utf-8", errors="replace")
     modules = set(re.findall(r"^import time:.*\|\s+(\S+)$", listed, re.MULTILINE))

@@ -8,12 +8,17 @@ from command import Command
 from made_sets import made_in
 from ranks_builder import needs_torchrec
 
-from harness.config.run_config import Override, resolve
-from harness.measure.throughput import train_steps
+from harness.config.catalog import load_entry
+from harness.config.run_config import Override
+from harness.experiment.create import create
+from harness.experiment.executors import Repetition, WorkerExecutor
+from harness.experiment.expand import expand
+from harness.experiment.loop import perform
+from harness.experiment.prepare import prepare
+from harness.experiment.request import Request
+from harness.measure.throughput import KIND, train_steps
 from harness.run_sets.folder import open_run_set
-from harness.run_sets.measurement import measure_process
-from harness.run_sets.prepare import prepare
-from harness.run_sets.runner import RunRequest, start_set
+from harness.run_sets.keepers import find_keeper
 from reference_models.process.errors import ConfigError
 from reference_models.training.workload import TrainCounts
 from reports.text.formatting import moment_of
@@ -48,15 +53,24 @@ def test_it_measures_in_five_processes_and_writes_no_log(inside: Command, data_r
 def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     """One process of the measurement: two ranks, whose samples are counted once."""
     given = {"runtime.implementation": "torchrec", "runtime.ranks": 2, "runtime.threads": 1}
-    config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
-    prepared = prepare(config, data_root, quiet=True)
-    request = RunRequest(
-        num_runs=5, base_seed=1, division=None, timeout_s=None, kind="throughput",
-        options={"num_steps": 6}, output=tmp_path, command=["dlrmbench"],
-    )  # fmt: skip
-    run_set, record = open_run_set(start_set(config, prepared, request).folder)
-    (measured,) = measure_process(run_set, record, 0, quiet=True).repetitions()
-    assert measured.num_samples == 6 * config.workload.train.global_batch_size
+    request = Request(
+        benchmark="dlrm_tiny",
+        overrides=[Override(key=key, value=value, source="test") for key, value in given.items()],
+        kinds={"throughput": 6},
+        seed=1,
+        data=data_root,
+        output=tmp_path,
+        quiet=True,
+    )
+    run_set, record = open_run_set(create(prepare(expand(request))))
+    keeper = find_keeper(KIND, run_set, record)
+    first = Repetition(
+        kind=KIND, keeper=keeper, run_set=run_set, record=record, index=0, more=record.options, resume="resume"
+    )
+    outcome = perform(first, WorkerExecutor(), keeper.progress(0, quiet=True))
+    assert isinstance(outcome.record, ThroughputRecord)
+    (measured,) = outcome.record.repetitions()
+    assert measured.num_samples == 6 * record.config["train.global_batch_size"].value
     assert measured.hyperparameters["world_size"] == 2
     assert [rank.rank for rank in measured.ranks] == [0, 1]
     assert measured.peak_rss_bytes == sum(rank.peak_rss_bytes for rank in measured.ranks)
@@ -65,7 +79,7 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     assert f"{num_bytes:,} bytes per step between 2 ranks" in traffic_words(traffic)
     assert traffic.bytes_per_step.embedding_forward > 0 and traffic.formulas["dense_reduce"]
     assert traffic.bytes_per_evaluation is None
-    rows = config.workload.data.num_embeddings or ()
+    rows = load_entry("dlrm_tiny").workload.data.num_embeddings or ()
     assert [table.table for table in traffic.placement] == list(range(len(rows)))
 
 

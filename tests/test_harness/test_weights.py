@@ -336,7 +336,7 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
 ) -> None:
     from harness.api import run
 
-    monkeypatch.setattr("harness.run_sets.prepare.free_disk_bytes", lambda path: 1 << 16)
+    monkeypatch.setattr("harness.experiment.create.free_disk_bytes", lambda path: 1 << 16)
     with pytest.raises(HarnessError) as caught:
         run("dlrm_tiny", runs=2, keep_weights=True, data=data_root, output=tmp_path / "out")
     assert caught.value.exit_code == ExitCode.RESOURCES

@@ -13,7 +13,7 @@ from toy_clicks import MakeSpec
 
 from harness.measure.profile.measure_ceilings import repeat
 from harness.measure.profile.steps import Timeline
-from harness.run_sets.prepare import refuse_device
+from harness.measure.refusals import refuse_device
 from reference_models.config.sections import parse_runtime
 from reference_models.distributed import process_group
 from reference_models.process.errors import DeviceError

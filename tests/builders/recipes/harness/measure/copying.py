@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from time import perf_counter
 
-from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.kinds import Job, Kind, OnEvent, Option
 from reference_models.process.world import World
 from rules.records.copying import CopyingProcess, CopyingRecord
 
@@ -24,4 +24,16 @@ def copy_memory(job: CopyingJob, world: World, on_event: OnEvent) -> CopyingReco
     return CopyingRecord(processes=(CopyingProcess(num_bytes=len(copy), bytes_per_s=rate),))
 
 
-KIND = MeasurementKind(name="copying", job=CopyingJob, record=CopyingRecord, run=copy_memory, min_processes=5)
+KIND = Kind(
+    name="copying",
+    job=CopyingJob,
+    record=CopyingRecord,
+    run=copy_memory,
+    min_repetitions=5,
+    option=Option(
+        verbs=("run", "sweep"),
+        member="num_bytes",
+        unit="BYTES",
+        help="Measure how fast memory is copied, in at least 5 processes instead.",
+    ),
+)
