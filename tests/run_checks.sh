@@ -3,6 +3,7 @@
 set -u
 cd "$(dirname "$0")/.."
 export OMP_NUM_THREADS=1
+unset PYTHONDONTWRITEBYTECODE # which has every process compile the tests again
 marker=$1
 bin=${BIN:-.venv/bin}
 failed=()

@@ -241,7 +241,8 @@ def test_powersgd_sends_its_matrices_and_what_stays_whole(tiny: dict[str, dict[s
 
 @needs_torchrec
 def test_the_link_between_ranks_is_measured(tiny: dict[str, dict[str, Any]]) -> None:
-    assert tiny["dense"]["exchange"]["link_bytes_per_s"] > 1e6
+    exchange = tiny["dense"]["exchange"]  # how fast it is says more of the load than of the product
+    assert exchange["link_bytes_per_s"] > 0 and exchange["link_sent_bytes"] > 0
 
 
 @needs_torchrec
