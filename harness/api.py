@@ -81,7 +81,7 @@ def sweep(
     """Run a benchmark in every combination of the axes' values, interleaved, with shared seeds; returns the folder.
 
     `axes` are keys with their values, such as {"runtime.threads": [1, 2]}; the other arguments are those of `run`.
-    Runs that fail are recorded in sweep.json and leave the others alone; `report.html` in the folder shows all.
+    Runs that fail are recorded in experiment.json and leave the others alone; `report.html` in the folder shows all.
     """
     return _start(_request("sweep", locals()))
 

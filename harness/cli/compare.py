@@ -172,14 +172,12 @@ def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> lis
 
 def _resumed(path: Path) -> list[str]:
     """What `resume` is given for a set: one that took turns with others grows with them."""
-    from rules.records.codec import decode
-    from rules.records.pair import SIDES, PairRecord
+    from rules.records.experiment import ExperimentRecord, read_experiment
 
-    above = path.parent
-    pair = decode(above / "pair.json", PairRecord)
-    if path.name in SIDES and isinstance(pair, PairRecord):
-        return [str(above), *([] if pair.python is None else ["--python", pair.python])]
-    return [str(above if (above / "sweep.json").is_file() else path)]
+    group = read_experiment(path.parent)
+    if not isinstance(group, ExperimentRecord) or path.name not in group.folders:
+        return [str(path)]
+    return [str(path.parent), *([] if group.python is None else ["--python", group.python])]
 
 
 def _effect_on(side: "Side", value: float, unit: str | None) -> float:

@@ -9,7 +9,6 @@ from harness.system.launcher_env import launcher_of_many
 from harness.system.resources import read_resources
 from reference_models.config.sections import RuntimeConfig
 from reference_models.registry import label_of, refuse_impossible_runtime, refuse_impossible_serving
-from reports.statistics.power_law import why_no_law
 
 
 def refuse_untrainable(workload: WorkloadConfig) -> None:
@@ -80,6 +79,8 @@ def refuse_unfittable(workloads: Sequence[WorkloadConfig]) -> None:
 
     All of them train as many samples, so their training FLOP are as those of one sample.
     """
+    from reports.statistics.power_law import why_no_law  # what trains has no use for it
+
     # FLOP do not depend on the tables' rows, which may be known to prepared data alone.
     flop = [each.costs([1] * each.data.num_sparse).training_flop_per_sample for each in workloads]
     if (why := why_no_law([float(value) for value in flop])) is not None:

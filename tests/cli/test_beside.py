@@ -18,7 +18,7 @@ from harness.foundation.errors import ExitCode
 from reports.schemas import schema_of
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import json_schema
-from rules.records.pair import PairRecord
+from rules.records.experiment import ExperimentRecord
 
 Command = Callable[..., tuple[int, str, str]]
 RATE = "train.opt_base_learning_rate"
@@ -76,9 +76,10 @@ def test_two_sets_are_made_in_turns_with_equal_seeds_and_compared(
     base, new = values_of(folder / "base"), values_of(folder / "new")
     assert {key for key in base if base[key] != new[key]} == {"runtime.threads"}
     assert "new against base" in out and "paired: 5 runs share their seeds" in " ".join(out.split())
-    content = json.loads((folder / "pair.json").read_text())
-    jsonschema.Draft202012Validator(json_schema(PairRecord)).validate(content)
-    assert (content["num_runs"], content["base_seed"], content["python"]) == (5, 7, None)
+    content = json.loads((folder / "experiment.json").read_text())
+    jsonschema.Draft202012Validator(json_schema(ExperimentRecord)).validate(content)
+    assert (content["stages"][0]["repetitions"], content["base_seed"]) == (5, 7)
+    assert [side["python"] for side in content["configurations"]] == [None, None]
     assert (folder / "report.html").is_file()
 
 

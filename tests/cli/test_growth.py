@@ -24,6 +24,7 @@ from harness.launch.process import WorkerEnd
 from harness.run_sets.folder import open_run_set
 from reports.facts.grid import time_step
 from reports.statistics.growth import end_of_growth
+from rules.benchmarks.loader import load_benchmark
 from rules.judge.sets import judge_set
 from rules.logs import keys
 from rules.tree.inventory import find_result_sets
@@ -151,7 +152,8 @@ def test_an_official_benchmark_does_not_grow_beyond_its_runs(command: Run, run: 
     shutil.copy(definition, folder / "extra" / "definition.toml")
     path = folder / "extra" / "run_set.json"
     content = json.loads(path.read_text())
-    content["benchmark"] |= {"name": "dlrm_dcnv2", "status": "official"}
+    digest = load_benchmark(definition).definition_sha256
+    content["benchmark"] |= {"name": "dlrm_dcnv2", "status": "official", "definition_sha256": digest}
     path.write_text(json.dumps(content))
     refused = command("resume", folder, "--runs", 11)
     assert "over exactly 10 runs" in str(refused.exception)
@@ -178,7 +180,7 @@ def test_a_measurement_and_a_sweep_grow_too(command: Run, data_root: Path, worke
     assert command("sweep", *given, "--axis", "runtime.threads=1,2", "-n", 2).exit_code == 0
     folder = the_set(Path())
     assert command("resume", folder, "-n", 3, "-q").exit_code == 0
-    assert json.loads((folder / "sweep.json").read_text())["num_runs"] == 3
+    assert json.loads((folder / "experiment.json").read_text())["stages"][0]["repetitions"] == 3
     assert len(list(folder.glob("0*/results/*/*/result_2.txt"))) == 2
 
 

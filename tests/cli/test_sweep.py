@@ -18,7 +18,7 @@ from harness.cli import cli
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.names import find_named
 from rules.records.codec import json_schema
-from rules.records.sweep import SweepRecord
+from rules.records.experiment import ExperimentRecord
 
 Sweep = Callable[..., Result]
 RATES = "train.opt_base_learning_rate=0.03,0.06"
@@ -41,8 +41,8 @@ def the_sweep(tmp_path: Path) -> Path:
 
 
 def content_of(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(json_schema(SweepRecord)).validate(content)
+    content: dict[str, Any] = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(json_schema(ExperimentRecord)).validate(content)
     return content
 
 
@@ -136,12 +136,12 @@ def test_each_configuration_is_profiled_once_after_all_runs(
     assert first["bound_by"] == "gather 61 %, compute 30 %"
     assert second["bound_by"] is None
     records = content_of(the_sweep(tmp_path))["configurations"]
-    assert [record["profile_failure"] is None for record in records] == [True, False]
+    assert [record["notes"] == {} for record in records] == [True, False]
 
     workers.fail = lambda spec: False
     assert CliRunner().invoke(cli, ["resume", str(the_sweep(tmp_path)), "-q"]).exit_code == 0
     assert len(workers.launches) == 13  # only what had failed
-    assert content_of(the_sweep(tmp_path))["configurations"][1]["profile_failure"] is None
+    assert content_of(the_sweep(tmp_path))["configurations"][1]["notes"] == {}
 
 
 def test_a_batch_that_the_dataset_does_not_hold_fails_that_configuration_alone(sweep: Sweep, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_sweep_survives_kill_9(
     folder = the_sweep(tmp_path)
     done = CliRunner().invoke(cli, ["resume", str(folder), "-q"])
     assert done.exit_code == 0, done.output + str(done.exception)
-    num_runs = content_of(folder)["num_runs"]
+    num_runs = content_of(folder)["stages"][0]["repetitions"]
     assert len(workers.launches) == 2 * num_runs - 2  # what was measured before is kept
     again = CliRunner().invoke(cli, ["resume", str(folder), "-q"])
     assert again.exit_code == 0

@@ -71,7 +71,7 @@ def test_the_record_has_the_command_line_that_does_the_same(workers: FastWorkers
     command = cli.get_command(context, "run")
     assert command is not None
     parsed = command.make_context("run", words[2:], parent=context).params
-    assert (parsed["num_runs"], parsed["seed"], parsed["timeout_s"]) == (1, 3, 60)
+    assert (parsed["runs"], parsed["seed"], parsed["timeout_s"]) == (1, 3, 60)
     assert parsed["assignments"] == ("runtime.threads=1", "train.global_batch_size=256")
 
 
@@ -91,7 +91,7 @@ def test_measurements_are_compared_and_rendered(workers: FastWorkers, tmp_path: 
 def test_a_sweep_has_a_set_per_combination_and_a_page(workers: FastWorkers, tmp_path: Path) -> None:
     axes = {"train.global_batch_size": [256, 512], "runtime.threads": [1, 2]}
     folder = api.sweep("dlrm_tiny", axes, runs=1, seed=2, output=tmp_path / "results")
-    content = json.loads((folder / "sweep.json").read_text())
+    content = json.loads((folder / "experiment.json").read_text())
     assert [(axis["key"], axis["values"]) for axis in content["axes"]] == [
         ("train.global_batch_size", ["256", "512"]), ("runtime.threads", ["1", "2"]),
     ]  # fmt: skip
@@ -213,7 +213,7 @@ def test_a_pair_is_two_sets_in_turns_with_a_comparison(workers: FastWorkers, tmp
     assert [spec["tables"]["runtime"]["threads"] for spec in workers.launches[5:]] == [1, 2, 2, 1, 1, 2, 2, 1, 1, 2]
     assert api.compare(pair / "base", pair / "new")["overall_verdict"].tolist() == ["faster"]
     assert (pair / "report.html").is_file() and (output / "latest").resolve() == pair.resolve()
-    words = shlex.split(json.loads((pair / "pair.json").read_text())["command"])
+    words = shlex.split(json.loads((pair / "experiment.json").read_text())["command"])
     assert words[:3] == ["dlrmbench", "run", "--beside"] and "runtime.threads=2" in words
     with pytest.raises(HarnessError, match="give that too"):
         api.run("dlrm_tiny", python=sys.executable, output=output)

@@ -20,7 +20,7 @@ from harness.system.code import code_sha256
 from reports.comparison.pairing import pair_runs
 from reports.comparison.sources import read_sides
 from rules.records.codec import decode
-from rules.records.pair import PairRecord
+from rules.records.experiment import ExperimentRecord
 from rules.records.run import RunRecord
 
 
@@ -65,8 +65,8 @@ def test_a_slower_installation_is_found_in_turns_and_named_by_its_digest(
     ]  # fmt: skip
     first, second = read_sides(folder)
     assert pair_runs(first.samples, second.samples).is_interleaved
-    pair = decode(folder / "pair.json", PairRecord)
-    assert isinstance(pair, PairRecord) and (pair.python, pair.base_seed) == (str(slower), 3)
+    pair = decode(folder / "experiment.json", ExperimentRecord)
+    assert isinstance(pair, ExperimentRecord) and (pair.python, pair.base_seed) == (str(slower), 3)
 
 
 def test_a_run_of_another_installation_is_judged_and_scored_by_this_one(

@@ -16,6 +16,7 @@ from command import Command
 from inside import run_inside, use_workers_inside
 from made_sets import made_in
 
+from harness.experiment.request import Request
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.weights import keep_weights, read_weights
 from harness.run_sets.names import find_weights
@@ -345,9 +346,7 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
 
 
 def test_a_call_is_recorded_as_the_command_that_does_the_same() -> None:
-    from harness.api import _command
-
-    words = _command("run", "dlrm_tiny", {"keep_weights": True, "runs": 2, "seed": None})
+    words = Request(benchmark="dlrm_tiny", keep_weights=True, runs=2, output=Path("out")).command()[:-2]
     assert words == ["dlrmbench", "run", "dlrm_tiny", "--keep-weights", "--runs", "2"]
 
 
