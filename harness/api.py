@@ -44,6 +44,7 @@ def run(
     data: str | Path | None = None,
     output: str | Path = "results",
     quiet: bool = True,
+    kinds: Mapping[str, int] | None = None,
 ) -> Path:
     """Train a benchmark to its target `runs` times, judge, score and report; returns the set's folder below `output`.
 
@@ -51,7 +52,8 @@ def run(
     2}; `throughput` measures samples/s over so many steps instead, `quality` AUC (or accuracy) and log loss after so
     many samples, both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train
     is known to that fraction, such as 0.03; `keep_weights` keeps what each run ends with; `matmul` is a file as of
-    --matmul. The page is `report.html` in the folder. `resume` completes an interrupted set.
+    --matmul; `kinds` asks for any kind of measurement, as {"throughput": 20}. The page is `report.html` in the
+    folder. `resume` completes an interrupted set.
 
     With the folder of a set as `beside`, its configuration is measured again, by the interpreter `python` where that
     is given, and in turns with it the new one: that configuration with `settings`, or `benchmark` with them. The
@@ -77,6 +79,7 @@ def sweep(
     data: str | Path | None = None,
     output: str | Path = "results",
     quiet: bool = True,
+    kinds: Mapping[str, int] | None = None,
 ) -> Path:
     """Run a benchmark in every combination of the axes' values, interleaved, with shared seeds; returns the folder.
 
@@ -163,7 +166,8 @@ def _request(verb: str, arguments: Mapping[str, Any]) -> "Request":
     from rules.records.kinds import KINDS
 
     members = {name: value for name, value in arguments.items() if value is not None}
-    members["kinds"] = {kind: members.pop(kind) for kind in KINDS if kind in members}
+    kinds = {kind: members.pop(kind) for kind in KINDS if kind in members}
+    members["kinds"] = {**members.get("kinds", {}), **kinds}
     if verb == "serve":
         members["kinds"] = {"serve": None}
     if "axes" in members:

@@ -148,10 +148,10 @@ def test_an_implementation(tree: Tree, data_root: Path) -> None:
 def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
     recipe = RECIPES["A kind of measurement"]
     tree.follow(recipe)
-    registries = {"rules/records/kinds.py", "harness/measure/kinds.py"}
-    assert tree.touched() == {*recipe.shown, *registries, "harness/cli/shared/measurements.py"}
+    (registry,) = recipe.changes
+    assert tree.touched() == {*recipe.shown, registry}
     assert set(recipe.shown) == {"rules/records/copying.py", "harness/measure/copying.py"}
-    assert [len(added_lines(recipe.changes[path])) for path in sorted(registries)] == [1, 1]
+    assert len(added_lines(recipe.changes[registry])) == 1
     (run,) = recipe.commands
     for name in ("base", "new"):
         done = tree.run(run, "--data", data_root, "--name", name, "--seed", "1")
@@ -182,6 +182,86 @@ def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
     assert tree.run(f"dlrmbench diff {base} {new}").returncode == 0
     swept = tree.run("dlrmbench sweep dlrm_tiny --axis runtime.threads=1,2 --copying 65536 -q --data", data_root)
     assert swept.returncode == 0 and "Copy rate" in swept.stdout, swept.stderr
+    (tree.folder / "ask.py").write_text(_ASK_FOR_COPIES.format(data=str(data_root)))
+    asked = tree.run("python ask.py")
+    assert asked.returncode == 0 and "copying" in asked.stdout, asked.stderr
+    pair = Path(asked.stdout.split()[-1])
+    assert {path.parts[-3] for path in (tree.folder / pair).glob("*/extra/copying.json")} == {"base", "new"}
+    (tree.folder / pair / "new" / "extra" / "copying_4" / "measured.json").unlink()
+    assert tree.run("dlrmbench resume", pair, "-q").returncode == 0
+    assert (tree.folder / pair / "new" / "extra" / "copying_4" / "measured.json").exists()
+
+
+_ASK_FOR_COPIES = """
+import json
+from harness import api
+base = api.run("dlrm_tiny", kinds={{"copying": 65536}}, settings={{"runtime.threads": 1}}, data={data!r})
+pair = api.run(beside=base, settings={{"runtime.threads": 1}}, data={data!r})
+print(json.loads((pair / "base" / "extra" / "run_set.json").read_text())["kind"], pair)
+"""
+_PLAN = """
+import json, sys
+from pathlib import Path
+from scripted_commands import acting
+from scripted_workers import Moment, ScriptedWorkers
+from harness.config.run_config import Override
+from harness.experiment.create import create
+from harness.experiment.expand import expand
+from harness.experiment.loop import Watcher, complete
+from harness.experiment.prepare import prepare
+from harness.experiment.request import Request
+from rules.records.experiment import StopRecord
+workers = ScriptedWorkers(Moment(0.0), num_evals=1)
+with acting(Path.cwd(), [], {{}}, workers):
+    request = Request(
+        verb="sweep", benchmark="dlrm_tiny", axes=["train.opt_base_learning_rate=0.03,0.06"], runs=1, seed=1,
+        overrides=[Override(key="runtime.threads", value=1, source="test")], data=Path({data!r}), output=Path("out"),
+        order="rounds", stop=StopRecord(rule="at_least", values={{"repetitions": 3}}), quiet=True,
+    )
+    folder = create(prepare(expand(request)))
+    complete(folder, watcher=Watcher(quiet=True))
+stage = json.loads((folder / "experiment.json").read_text())["stages"][0]
+print(stage["order"], stage["repetitions"])
+print(*[launch.split("/")[2][:2] for launch in workers.launches])
+"""
+
+
+_ORDER = '''\
++def rounds(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
++    """Make repetition k of every configuration before k + 1 of any, always in the same order."""
++    for repetition in range(repetitions):
++        yield from (Step(configuration, repetition) for configuration in configurations)
++
++
+ ORDERS: Mapping[str, Order] = {
++    "rounds": rounds,
+'''
+_STOP_RULE = '''\
++class AtLeast:
++    """Add repetitions until every configuration has as many as the rule says."""
++
++    def __init__(self, values: Mapping[str, float]) -> None:
++        self._repetitions = int(values["repetitions"])
++
++    def extend(self, state: State) -> Extension | None:
++        is_done = state.record.num_runs >= self._repetitions
++        return None if is_done else Extension(repetitions=self._repetitions)
++
++
+ STOP_RULES: Mapping[str, type[StopRule]] = {
++    "at_least": AtLeast,
+'''
+
+
+def test_an_order_and_a_stop_rule(tree: Tree, data_root: Path) -> None:
+    for name, change in (("orders", _ORDER), ("stopping", _STOP_RULE)):
+        path = tree.folder / "harness" / "experiment" / f"{name}.py"
+        path.write_text(apply_change(path.read_text(), change))
+    (tree.folder / "plan.py").write_text(_PLAN.format(data=str(data_root)))
+    tree.environment["PYTHONPATH"] += f":{tree.folder / 'tests' / 'builders'}"
+    done = tree.run("python plan.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["rounds 3", "01 02 01 02 01 02"]
 
 
 def test_a_study_and_its_verb(tree: Tree) -> None:

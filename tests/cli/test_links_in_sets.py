@@ -53,9 +53,7 @@ def test_nothing_is_written_into_folders_that_are_links(
     assert content_of(users) == before
 
 
-@pytest.mark.parametrize(
-    "place", ["extra/lock", "extra/resume.lock", "extra/run_set.json.partial", "extra/run_set.json"]
-)
+@pytest.mark.parametrize("place", ["extra/lock", "extra/run_set.json.partial", "extra/run_set.json"])
 def test_nothing_is_written_through_files_that_are_links(
     command: CommandLine, mine: Path, tmp_path: Path, place: str
 ) -> None:

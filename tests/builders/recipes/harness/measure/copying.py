@@ -25,15 +25,6 @@ def copy_memory(job: CopyingJob, world: World, on_event: OnEvent) -> CopyingReco
 
 
 KIND = Kind(
-    name="copying",
-    job=CopyingJob,
-    record=CopyingRecord,
-    run=copy_memory,
-    min_repetitions=5,
-    option=Option(
-        verbs=("run", "sweep"),
-        member="num_bytes",
-        unit="BYTES",
-        help="Measure how fast memory is copied, in at least 5 processes instead.",
-    ),
-)
+    name="copying", job=CopyingJob, record=CopyingRecord, run=copy_memory, min_repetitions=5,
+    option=Option(verbs=("run", "sweep"), help="Measure copies of BYTES instead.", member="num_bytes", unit="BYTES"),
+)  # fmt: skip
