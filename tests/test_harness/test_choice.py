@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.autotune.job import plainest
 from harness.autotune.tuning import (
     FOLDER,
     Candidates,
@@ -30,25 +29,11 @@ from reports.facts.records import describe_times
 from rules.records.codec import decode
 from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
 
+LAUNCH = "harness.autotune.trials.launch_worker"
+
 
 def way(num_threads: int, spin_count: int | None, step_s: float) -> StepTimeRecord:
     return StepTimeRecord(num_threads=num_threads, spin_count=spin_count, step_s=step_s)
-
-
-@pytest.mark.parametrize(
-    ("times", "best"),
-    [
-        ({(1, 1000): 1.00, (2, 1000): 0.97, (2, 300_000): 0.96}, (1, 1000)),
-        ({(1, 1000): 1.00, (2, 1000): 0.94, (2, 300_000): 0.92}, (2, 1000)),
-        ({(1, 1000): 1.00, (2, 1000): 0.90, (2, 300_000): 0.80}, (2, 300_000)),
-        ({(1, 1000): 1.00, (2, 1000): 1.40, (2, 300_000): 1.30}, (1, 1000)),
-    ],
-)  # fmt: skip
-def test_a_plainer_way_is_replaced_by_one_that_is_5_percent_faster(
-    times: dict[tuple[int, int], float], best: tuple[int, int]
-) -> None:
-    found = plainest(way(*key, step_s) for key, step_s in times.items())
-    assert (found.num_threads, found.spin_count) == best
 
 
 def cores(monkeypatch: pytest.MonkeyPatch, num_cores: int) -> None:
@@ -348,7 +333,7 @@ def test_a_process_per_spinning_and_products_for_the_best(
     threads_spin: tuple[int, int],
 ) -> None:
     processes = FakeProcesses(times, unit_s=0.01)
-    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes)
+    monkeypatch.setattr(LAUNCH, processes)
     choice = chosen(None, runtime__implementation="optimized").choice
     assert choice is not None and processes.jobs == jobs
     assert (choice.num_threads, choice.spin_count) == threads_spin
@@ -367,7 +352,7 @@ def test_a_process_that_was_disturbed_has_another_turn_before_it_decides(
             self.step_s = {**(second if self.jobs else first), (2, 300_000): 0.99}
             return super().__call__(spec_path, **options)
 
-    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes := Drifting({}, unit_s=0.01))
+    monkeypatch.setattr(LAUNCH, processes := Drifting({}, unit_s=0.01))
     choice = chosen(None).choice
     assert choice is not None and (choice.num_threads, choice.spin_count) == (1, 1000)
     assert choice.tried[0].step_s == 0.0101 and len(processes.jobs) == 4
@@ -376,7 +361,7 @@ def test_a_process_that_was_disturbed_has_another_turn_before_it_decides(
 
 def test_long_steps_take_no_other_turn(chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
     processes = FakeProcesses({(1, 1000): 1.0, (2, 1000): 0.97, (2, 300_000): 0.94})
-    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes)
+    monkeypatch.setattr(LAUNCH, processes)
     assert chosen(None).choice is not None and len(processes.jobs) == 2
 
 
@@ -384,7 +369,7 @@ def test_what_was_measured_is_said_and_so_is_a_tie(
     chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = {(1, 1000): 0.0104, (2, 1000): 0.0101, (2, 300_000): 0.01}
-    monkeypatch.setattr("harness.autotune.trials.launch_worker", FakeProcesses(times))
+    monkeypatch.setattr(LAUNCH, FakeProcesses(times))
     choice = chosen(None).choice
     assert choice is not None
     assert "computed with 1 thread (10.4 ms a step; 2 threads: 10 ms, a tie), as timed now" in capsys.readouterr().err
@@ -399,10 +384,10 @@ def test_a_second_process_that_fails_leaves_what_the_first_found(
     chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     processes = FakeProcesses({(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.1}, fails=lambda number: number == 2)
-    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes)
+    monkeypatch.setattr(LAUNCH, processes)
     choice = chosen(None).choice
     assert choice is not None and (choice.num_threads, choice.spin_count) == (2, 1000)
     processes = FakeProcesses({}, fails=lambda number: True)
-    monkeypatch.setattr("harness.autotune.trials.launch_worker", processes)
+    monkeypatch.setattr(LAUNCH, processes)
     assert chosen(None, runtime__threads=2).choice is None
     assert "(out of memory.)" in capsys.readouterr().err

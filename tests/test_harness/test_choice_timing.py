@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.autotune.job import ChoiceJob, time_threads, try_ways
+from harness.autotune.job import ChoiceJob, plainest, time_threads, try_ways
 from harness.config.run_config import Override, resolve
 from harness.measure.quality import QualityJob, train_and_evaluate
 from reference_models.data.registry import locate_dataset
 from reference_models.process.world import SingleProcess
+from rules.records.run_set import StepTimeRecord
 
 
 @dataclass
@@ -100,3 +101,22 @@ def test_a_process_times_real_steps_and_products_and_runs_with_one_choice_repeat
     of_first, of_second = first.processes[0].evaluations, second.processes[0].evaluations
     assert [each.auc for each in of_first] == [each.auc for each in of_second]
     assert [each.log_loss for each in of_first] == [each.log_loss for each in of_second]
+
+
+@pytest.mark.parametrize(
+    ("times", "best"),
+    [
+        ({(1, 1000): 1.00, (2, 1000): 0.97, (2, 300_000): 0.96}, (1, 1000)),
+        ({(1, 1000): 1.00, (2, 1000): 0.94, (2, 300_000): 0.92}, (2, 1000)),
+        ({(1, 1000): 1.00, (2, 1000): 0.90, (2, 300_000): 0.80}, (2, 300_000)),
+        ({(1, 1000): 1.00, (2, 1000): 1.40, (2, 300_000): 1.30}, (1, 1000)),
+    ],
+)  # fmt: skip
+def test_a_plainer_way_is_replaced_by_one_that_is_5_percent_faster(
+    times: dict[tuple[int, int], float], best: tuple[int, int]
+) -> None:
+    found = plainest(
+        StepTimeRecord(num_threads=num_threads, spin_count=spin_count, step_s=step_s)
+        for (num_threads, spin_count), step_s in times.items()
+    )
+    assert (found.num_threads, found.spin_count) == best
