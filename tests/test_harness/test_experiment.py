@@ -1,0 +1,126 @@
+"""Experiments: what can be asked, what resolving it costs, and groups that strangers wrote."""
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from records_builder import experiment_content
+
+from harness import api
+from harness.cli.run import run
+from harness.cli.serve import serve
+from harness.cli.sweep import sweep
+from harness.experiment.expand import expand
+from harness.experiment.loop import complete
+from harness.experiment.orders import ORDERS, Step, find_order
+from harness.experiment.request import Request, RequestError, flags_of, option_of
+from harness.experiment.stopping import find_stop_rule
+from harness.experiment.store import parts_of
+from harness.foundation.errors import ExitCode, HarnessError
+from rules.records.experiment import StopRecord
+
+MEMBERS = [name for name in Request.__dataclass_fields__ if option_of(name) is not None]
+KINDS = {"run": {"throughput", "quality"}, "sweep": {"throughput", "quality"}, "serve": set()}
+OF_THE_SHELL = {"run_index", "strict_env", "with_profile", "with_fit", "weights"}
+"""What only a command line asks for; weights are of the API's serve alone."""
+
+
+@pytest.mark.parametrize(("verb", "command"), [("run", run), ("sweep", sweep), ("serve", serve)])
+def test_options_and_arguments_have_the_names_of_the_request(verb: str, command: object) -> None:
+    options = {parameter.name: parameter.opts for parameter in command.params}  # type: ignore[attr-defined]
+    of_request = [name for name in MEMBERS if name in options]
+    assert {"runs", "output", "seed"} <= set(of_request)
+    for name in of_request:
+        assert tuple(options[name]) == flags_of(verb, name)
+    arguments = set(inspect.signature(getattr(api, verb)).parameters)
+    assert KINDS[verb] <= arguments
+    known = {*Request.__dataclass_fields__, *KINDS[verb]} | ({"processes"} if verb == "serve" else set())
+    assert arguments <= known
+    given = {"runs"} if verb == "serve" else set()
+    assert set(of_request) - OF_THE_SHELL - given <= arguments
+
+
+def test_what_is_asked_is_written_as_the_command_that_asks_it() -> None:
+    asked = Request(
+        verb="sweep", benchmark="dlrm_tiny", axes=["runtime.threads=1,2"], kinds={"throughput": 5}, seed=3,
+        settings={"train.global_batch_size": 256, "runtime.device": "cpu"}, timeout_s=1.5, with_profile=True,
+        output=Path("out"), quiet=True,
+    )  # fmt: skip
+    assert asked.command() == [
+        "dlrmbench", "sweep", "dlrm_tiny", "--throughput", "5", "--axis", "runtime.threads=1,2", "--profile",
+        "--seed", "3", "--set", "train.global_batch_size=256", "--set", "runtime.device=cpu", "--timeout", "1.5",
+        "--output", "out",
+    ]  # fmt: skip
+    assert Request(typed=["dlrmbench", "run", "-q"], seed=3).command() == ["dlrmbench", "run", "-q"]
+
+
+_EXPAND = """
+import sys
+from pathlib import Path
+from harness.experiment.expand import expand
+from harness.experiment.request import Request
+axes = ["train.global_batch_size=256,512"]
+for request in (
+    Request(benchmark="dlrm_tiny"),
+    Request(verb="sweep", benchmark="dlrm_tiny", axes=axes),
+    Request(verb="sweep", benchmark="dlrm_tiny", axes=axes, kinds={"throughput": 5}, with_profile=True),
+    Request(verb="profile", benchmark="dlrm_tiny", kinds={"profile": None}),
+):
+    print(len(expand(request).configurations))
+print("torch" in sys.modules, [path.name for path in Path().iterdir()])
+"""
+
+
+def test_resolving_imports_no_torch_and_writes_nothing(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _EXPAND], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[:5] == ["1", "2", "2", "1", "False []"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"kinds": {"throughput": 5, "quality": 5}}, "throughput and quality are two measurements"),
+        ({"kinds": {"throughput": 5}, "timeout_s": 1.0}, "timeout_s is for runs to the target"),
+        ({"kinds": {"throughput": 5}, "keep_weights": True}, "keep_weights is for runs to the target"),
+        ({"max_runs": 5}, "max_runs is the end of until"),
+        ({"python": Path("x")}, "python is the interpreter of the set that beside names"),
+        ({"with_fit": True}, "with_fit is of --quality"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_the_words_that_asked_it(asked: dict[str, object], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        expand(Request(benchmark="dlrm_tiny", **asked))  # type: ignore[arg-type]
+
+
+def test_turns_go_forwards_and_backwards() -> None:
+    assert list(find_order("turns")([3, 5], 3)) == [
+        Step(3, 0),
+        Step(5, 0),
+        Step(5, 1),
+        Step(3, 1),
+        Step(3, 2),
+        Step(5, 2),
+    ]
+    for order in ORDERS.values():
+        assert sorted(order([1, 2, 4], 2)) == [Step(place, k) for place in (1, 2, 4) for k in range(2)]
+
+
+def test_an_order_or_a_stop_rule_of_a_newer_version_is_named() -> None:
+    for find in (lambda: find_order("spiral"), lambda: find_stop_rule(StopRecord(rule="never", values={}))):
+        with pytest.raises(HarnessError, match="not known to this version, which has") as refused:
+            find()
+        assert refused.value.exit_code == ExitCode.INPUT
+
+
+@pytest.mark.parametrize("name", ["..", "../outside", "/tmp/outside", "a/b", "."])
+def test_a_group_whose_set_is_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
+    content = experiment_content()
+    content["configurations"][0]["folder"] = name
+    (tmp_path / "experiment.json").write_text(json.dumps(content))
+    for act in (lambda: parts_of(tmp_path), lambda: complete(tmp_path)):
+        with pytest.raises(HarnessError, match="expected a name inside") as refused:
+            act()
+        assert refused.value.exit_code == ExitCode.INPUT
