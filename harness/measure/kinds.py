@@ -189,6 +189,7 @@ def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
 
 _ASIDE: Mapping[str, str] = {
     "choice": "harness.autotune.job",
+    "forward": "harness.measure.profile.forward",
     "queue": "harness.measure.serving.simulate",
 }
 """What a process may be asked besides, of which no set is made."""

@@ -15,6 +15,12 @@ from harness.launch.process import STDERR_FILE, WorkerEnd
 SIMULATED = (
     "serve", "dlrm_tiny", "--simulate", "--queries", "fixed:8", "--percentile", "50", "--threads", "1", "--seed", "3",
 )  # fmt: skip
+WITHOUT_WORKER = """
+import harness.experiment.study
+def interrupt(*args, **options):
+    raise KeyboardInterrupt
+harness.experiment.study.launch_worker = interrupt
+"""
 COMMAND = """
 import sys
 from harness.cli import main
@@ -29,6 +35,7 @@ finally:
     ("before", "words", "code"),
     [
         ("", (*SIMULATED, "-q", "--target-latency", "1us"), ExitCode.INCONCLUSIVE),
+        (WITHOUT_WORKER, ("profile", "dlrm_tiny", "--forward", "--threads", "1", "-q"), ExitCode.INTERRUPTED),
     ],
 )
 def test_the_command_itself_imports_no_torch_and_says_one_line(
