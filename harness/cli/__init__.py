@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "list": ("harness.cli.inspect", "list_", "List the benchmarks."),
     "show": ("harness.cli.inspect", "show_", "Show one benchmark's definition."),
     "init": ("harness.cli.inspect", "init", "Begin a definition of your own."),
-    "plan": ("harness.cli.plan", "plan", "Say what a run would do, need and break; run nothing."),
+    "plan": ("harness.cli.plan", "plan", "Say what a run would do, need and break, from a few timed steps."),
     "profile": ("harness.cli.profile", "profile", "Say where a step's time goes, and how far from the limit."),
     "system": ("harness.cli.inspect", "system", "Describe this system in MLPerf's 33 fields."),
     "doctor": ("harness.cli.inspect", "doctor", "Check what disturbs measurements here; change nothing."),

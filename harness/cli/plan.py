@@ -63,7 +63,9 @@ def given_devices(context: click.Context) -> list[str]:
 @configuration
 @click.option("-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs.  [default: the benchmark's number]")
 @form_option("table", "json")
-@click.option("--measure/--no-measure", default=True, help="Measure a matrix product for the time estimate.")
+@click.option(
+    "--measure/--no-measure", default=True, help="Time a few steps and an evaluation to estimate a run's time."
+)
 @device_options
 def plan(
     benchmark: str,
@@ -72,8 +74,9 @@ def plan(
     measure: bool,
     **configured: Unpack[PlanOptions],
 ) -> None:
-    """Resolve BENCHMARK's configuration and say what its runs would do, need and break. Runs nothing.
+    """Resolve BENCHMARK's configuration and say what its runs would do, need and break.
 
+    Times a few steps and one evaluation to estimate how long a run takes (not with --no-measure); keeps nothing.
     Exit code 2 where the runs could not start here, 8 where the data that --data gives, or that is there, cannot be
     used. Data that is yet to be prepared is named as a problem and leaves it 0.
 

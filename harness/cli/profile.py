@@ -1,15 +1,14 @@
 """`profile`: where a step's time goes, and how far from this system's limits."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import click
 
 from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
-    Configured,
-    collect_overrides,
     completing,
     configuration,
     trainable,
@@ -17,6 +16,7 @@ from harness.cli.shared.options import (
 )
 from harness.cli.shared.output import form_option, show
 from harness.cli.shared.requests import read_request, request_options
+from harness.experiment.request import Request
 from harness.foundation.errors import HarnessError
 
 MAX_BATCH = 1 << 20
@@ -78,14 +78,19 @@ def profile(
     Nothing is trained to its target and nothing is scored; any value may be changed with --set. With --forward it is
     the answering of batches: its parts, their work per byte and the roof over them, of all benchmarks on one page.
     """
-    if forward:
-        if num_steps is not None or trace is not None:
-            raise click.UsageError("--steps and --trace are of a training step; leave them out of --forward.")
-        names = tuple(dict.fromkeys((benchmark, *also)))
-        _profile_forward(names, batch_sizes, form=form, quiet=quiet, **given)
-        return
-    if batch_sizes is not None or also:
+    if forward and (num_steps is not None or trace is not None):
+        raise click.UsageError("--steps and --trace are of a training step; leave them out of --forward.")
+    if not forward and (batch_sizes is not None or also):
         raise click.UsageError("--batch-sizes and --also are of --forward; give that too.")
+
+    def say(doing: str) -> None:
+        if not quiet:
+            click.echo(f"profile: {doing}", err=True)
+
+    request = read_request("profile", benchmark, {**given, "quiet": quiet}, kinds={"profile": None})
+    if forward:
+        _profile_forward(request, tuple(dict.fromkeys((benchmark, *also))), batch_sizes, form, say)
+        return
     from harness.experiment.attach import attach_profile, open_or_create
     from harness.foundation.files import read_record
     from harness.run_sets.folder import open_run_set
@@ -96,11 +101,7 @@ def profile(
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.")
 
-    def say(doing: str) -> None:
-        if not quiet:
-            click.echo(f"profile: {doing}", err=True)
-
-    folder = open_or_create(read_request("profile", benchmark, {**given, "quiet": quiet}, kinds={"profile": None}))
+    folder = open_or_create(request)
     if not quiet:
         warn_of_system(run_checks(Path(open_run_set(folder)[1].dataset.dir), given["output"]))
     path = attach_profile(folder, num_steps=num_steps, trace=trace, on_progress=say)
@@ -113,32 +114,15 @@ def profile(
 
 
 def _profile_forward(
-    benchmarks: tuple[str, ...],
-    batch_sizes: tuple[int, ...] | None,
-    *,
-    output: Path,
-    form: str,
-    quiet: bool,
-    **configured: Unpack[Configured],
+    request: Request, benchmarks: Sequence[str], sizes: Sequence[int] | None, form: str, say: Callable[[str], None]
 ) -> None:
     """Profile answering, print it, and leave study.json and the page in a folder of their own."""
     from harness.cli.shared.studies import keep_study
-    from harness.config.run_config import resolve
-    from harness.experiment.prepare import prepare_data
-    from harness.measure.profile.job import KIND
-    from harness.measure.refusals import refuse_threads
-    from harness.planning.forward import BATCH_SIZES, profile_forward
-    from harness.run_sets.output import refuse_output
-    from harness.system.resources import read_resources
-    from reference_models.registry import refuse_impossible_serving
+    from harness.experiment.study import measure_study
+    from harness.measure.profile.forward import BATCH_SIZES, KIND
 
-    configs = [
-        resolve(name, collect_overrides(configured), configured["name"], derived_suffix="_forward")
-        for name in benchmarks
-    ]
+    configs = [KIND.resolve(name, request.overrides, request.name) for name in benchmarks]
     for config in configs:
-        refuse_impossible_serving(config.workload.model_name, config.workload.runtime)
-        refuse_threads(config.workload.runtime.threads)
         other = [key for key in ("device", "precision", "table_precision", "threads")
                  if getattr(config.workload.runtime, key) != getattr(configs[0].workload.runtime, key)]  # fmt: skip
         if other:
@@ -146,10 +130,5 @@ def _profile_forward(
                 f"{config.benchmark.name} and {configs[0].benchmark.name} differ in runtime.{other[0]}, of which a "
                 f"page has one. Give it with --set runtime.{other[0]}=VALUE."
             )
-    refuse_output(output)
-    num_threads = configs[0].workload.runtime.threads or read_resources().num_cores
-    folders = [prepare_data(KIND, config, configured["data_root"], quiet=quiet).data_dir for config in configs]
-    if not quiet:
-        click.echo("profile: measuring ceilings, and parts at each batch size", err=True)
-    study = profile_forward(list(zip(configs, folders, strict=True)), batch_sizes or BATCH_SIZES, num_threads)
-    keep_study(study, output, "-".join(("forward", *(config.benchmark.name for config in configs))), form)
+    study = measure_study(KIND, configs, request, lambda event: say(event["doing"]), batch_sizes=sizes or BATCH_SIZES)
+    keep_study(study, request.output, "-".join(("forward", *(config.benchmark.name for config in configs))), form)

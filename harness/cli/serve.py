@@ -100,7 +100,11 @@ def serve(benchmark: str, is_simulated: bool, form: str, **given: Any) -> None:
     if request.runs is not None or given["colocate"] is not None:
         raise click.UsageError("--simulate is of one process, timed here; leave -n and --colocate out.")
     from harness.cli.shared.studies import keep_study
-    from harness.experiment.simulate import simulate_service
+    from harness.config.seeds import draw_base_seed
+    from harness.experiment.study import measure_study
+    from harness.measure.serving.simulate import KIND
 
-    study, config = simulate_service(request)
+    config = KIND.resolve(request.benchmark or "dlrm_small", request.overrides, request.name)
+    seed = draw_base_seed() if request.seed is None else request.seed
+    study = measure_study(KIND, [config], request, seed=seed)
     keep_study(study, request.output, f"queue-{config.label or config.benchmark.name}", form)

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     "with_profile", "with_fit",
 )  # fmt: skip
 @click.option(
-    "--dry-run", "is_dry", is_flag=True, help="List the configurations and estimate their time; make nothing."
+    "--dry-run",
+    "is_dry",
+    is_flag=True,
+    help="List the configurations, and time a few steps of each to estimate theirs; keep nothing.",
 )
 @request_options("sweep", "strict_env")
 @form_option("table", "json", "csv", "md", text="Form of the final table.")

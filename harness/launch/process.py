@@ -19,6 +19,7 @@ from harness.measure.kinds import OnEvent
 from harness.system.code import other_path_variables, safe_path_variables
 from harness.system.software import WORKER_VARIABLES
 
+STDERR_FILE = "stderr.txt"
 _GRACE_S = 10.0
 
 
@@ -60,7 +61,7 @@ def launch_worker(
     several = ["harness.launch.torchrun", str(num_ranks), str(spec_path)]
     what = ["harness.measure.job", str(spec_path)] if num_ranks == 1 else several
     failed: Mapping[str, Any] | None = None
-    stderr_path = spec_path.parent / "stderr.txt"
+    stderr_path = spec_path.parent / STDERR_FILE
     if interpreter is None:
         python, environ = sys.executable, {**WORKER_VARIABLES, **os.environ, **safe_path_variables()}
     else:

@@ -187,7 +187,11 @@ def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
     return [(kind, kind.option) for kind in found if kind.option is not None and verb in kind.option.verbs]
 
 
-_ASIDE: Mapping[str, str] = {"choice": "harness.autotune.job"}
+_ASIDE: Mapping[str, str] = {
+    "choice": "harness.autotune.job",
+    "forward": "harness.measure.profile.forward",
+    "queue": "harness.measure.serving.simulate",
+}
 """What a process may be asked besides, of which no set is made."""
 
 

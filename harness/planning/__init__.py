@@ -1,1 +1,1 @@
-"""What a run would do, need and break; nothing is run."""
+"""What a run would do, need and break; a few steps are timed at most."""

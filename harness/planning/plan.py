@@ -1,4 +1,4 @@
-"""What a run would do, need and break, without running it; as JSON and as blocks."""
+"""What a run would do, need and break, a few steps timed for the estimate; as JSON and as blocks."""
 
 import json
 import os

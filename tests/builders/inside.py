@@ -62,6 +62,11 @@ def use_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.experiment.executors.launch_worker", work_inside)
 
 
+def use_study_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the process that a study is measured in."""
+    monkeypatch.setattr("harness.experiment.study.launch_worker", work_inside)
+
+
 def use_short_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ceilings are measured with the fewest repetitions, for tests that do not ask how near to them a step comes."""
 

@@ -1,4 +1,4 @@
-"""`plan` says what a run would do, need and break, and does nothing."""
+"""`plan` says what a run would do, need and break, and keeps nothing."""
 
 import json
 import shutil

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 from command import Command
-from inside import run_inside, use_short_ceilings
+from inside import run_inside, use_short_ceilings, use_study_workers_inside
 
 from harness.config.catalog import load_entry
-from harness.planning.forward import COLUMNS, Ceilings, forward_table
+from harness.measure.profile.forward import COLUMNS, Ceilings, forward_table
 from reference_models.costs import PhaseCosts
 from reference_models.dlrm.phases import LABELS, Phase
 from reports.page.figures.study import WHOLE
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from rules.records.codec import Damage, decode
+from rules.records.profile import CopyRate, Rate
 from rules.records.study import StudyRecord
 
 MODELS = ("rm1_deeprecsys", "rm2_deeprecsys", "rm3_deeprecsys")
@@ -65,7 +66,10 @@ TABLES = ("fp32", "fp16", "int8", "int4")
 
 
 def test_a_table_is_its_times_and_costs_under_the_ceilings() -> None:
-    ceilings = Ceilings(flop_per_s=100.0, copies=((10, 40.0), (1000, 20.0)))
+    copies = (
+        CopyRate(bytes=size, bytes_per_s=Rate(best=rate, median=rate)) for size, rate in ((10, 40.0), (1000, 20.0))
+    )
+    ceilings = Ceilings(flop_per_s=100.0, copies=tuple(copies))
     times = {2: {Phase.BOTTOM_MLP_FORWARD: 1.0, Phase.EMBEDDING_FORWARD: 3.0}}
     costs = {
         2: {
@@ -91,6 +95,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyRecor
     precisions = ("--set", "runtime.precision=int8", "--set", "runtime.table_precision=int4")
     with pytest.MonkeyPatch.context() as patch:
         use_short_ceilings(patch)
+        use_study_workers_inside(patch)
         done = run_inside(base, "profile", MODELS[0], "--forward", *more, "--batch-sizes", "1,8", *SMALL, *precisions)
     assert done.returncode == 0, done.stderr
     (folder,) = (base / "results").iterdir()
@@ -144,6 +149,7 @@ def test_the_data_of_a_benchmark_is_used_and_json_is_the_study(
     data_root: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_short_ceilings(monkeypatch)
+    use_study_workers_inside(monkeypatch)
     given = ("--batch-sizes", "16", "--data", data_root, "--threads", 1, "--format", "json")
     done = inside("profile", "dlrm_tiny", "--forward", *given)
     assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ from rules.records.profile import (
     ComputedCeilings,
     ComputedPhase,
     ComputedStep,
+    CopyRate,
     MeasuredCeilings,
     MeasuredPhase,
     PhaseRecord,
@@ -47,9 +48,8 @@ def matmul_s(products: Sequence[Matmul], ceilings: CeilingsRecord, *, at_median:
     )
 
 
-def move_s(num_bytes: float, ceilings: CeilingsRecord) -> float:
-    """Return the seconds to move so many bytes, at the best rate of any measured size that is not smaller."""
-    copies = ceilings.measured.copies
+def move_s(num_bytes: float, copies: Sequence[CopyRate]) -> float:
+    """Return the seconds to move so many bytes, at the best rate of any copy that is not smaller."""
     large_enough = [copy for copy in copies if copy.bytes >= num_bytes] or [copies[-1]]
     return num_bytes / max(copy.bytes_per_s.best for copy in large_enough)
 
@@ -115,7 +115,7 @@ def _analyse_phase(
     limits_s: dict[Bound, float] = {
         "compute": matmul_s(products, ceilings),
         "gather": costs.rows / ceilings.measured.batch_rows.rows_per_s.best,
-        "memory": move_s(max(beside, 0), ceilings),
+        "memory": move_s(max(beside, 0), ceilings.measured.copies),
     }
     per_s = 1 / time_s if time_s else None
     fraction, bound = find_bound(time_s, limits_s)

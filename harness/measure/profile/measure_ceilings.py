@@ -90,8 +90,6 @@ def measure_ceilings(
     used_by: dict[Shape, list[str]] = {}
     for product in products:
         used_by.setdefault(product.shape, []).append(f"{product.layer} {str(product.phase).rpartition('_')[2]}")
-    sizes = SQUARE_SIZES[device.type]
-    copies = [size for size in COPY_BYTES if size <= available_bytes // 4] or [COPY_BYTES[0]]
     table_bytes = min(MAX_TABLE_BYTES, available_bytes // 4)
     random_rows, batch_rows = measure_gathers(
         batches_ids, num_embeddings, multi_hot, embedding_dim, device, table_bytes=table_bytes
@@ -101,12 +99,31 @@ def measure_ceilings(
             LayerProduct(**asdict(measure_matmul(shape, device, dtype)), used_by=tuple(used_by[shape]))
             for shape in sorted(used_by)
         ),
-        square=tuple(measure_matmul((1, n, n, n), device, dtype, budget_s=_BUDGET_S) for n in sizes),
-        copies=tuple(measure_copy(size, device) for size in copies),
+        square=measure_squares(device, dtype),
+        copies=measure_copies(device, available_bytes),
         random_rows=random_rows,
         batch_rows=batch_rows,
         transfer=measure_transfer(device) if device.type == "cuda" else None,
     )
+
+
+def measure_squares(device: torch.device, dtype: torch.dtype) -> tuple[SquareProduct, ...]:
+    """Measure square matrix products of each size of `SQUARE_SIZES`."""
+    sizes = SQUARE_SIZES[device.type]
+    return tuple(measure_matmul((1, n, n, n), device, dtype, budget_s=_BUDGET_S) for n in sizes)
+
+
+def find_best_flop_per_s(device: torch.device, precision: str) -> float:
+    """Measure the best rate of square matrix products in a precision that is served."""
+    if precision == "int8":
+        return max(_measure_int8(size, device).best for size in SQUARE_SIZES[device.type])
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    return max(square.flop_per_s.best for square in measure_squares(device, dtype))
+
+
+def _measure_int8(size: int, device: torch.device) -> Rate:
+    left, right = (torch.ones(size, size, dtype=torch.int8, device=device) for _ in range(2))
+    return rate(2 * size**3, repeat(lambda: torch._int_mm(left, right.t()), device, budget_s=_SHAPE_BUDGET_S))
 
 
 def measure_matmul(
@@ -168,6 +185,12 @@ def _matrix(num: int, rows: int, columns: int, major: str, device: torch.device,
 def _product(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call:
     multiply = torch.mm if left.dim() == 2 else torch.bmm
     return lambda: multiply(left, right, out=out)
+
+
+def measure_copies(device: torch.device, available_bytes: int) -> tuple[CopyRate, ...]:
+    """Measure copies of each size of `COPY_BYTES` that fits a quarter of the memory; of the smallest in any case."""
+    sizes = [size for size in COPY_BYTES if size <= available_bytes // 4] or COPY_BYTES[:1]
+    return tuple(measure_copy(size, device) for size in sizes)
 
 
 def measure_copy(num_bytes: int, device: torch.device) -> CopyRate:

@@ -1,4 +1,4 @@
-"""Time training steps with and without reporting phases, block by block in turn; `worker` calls."""
+"""Time training steps with and without reporting phases, block by block in turn; and the phases of answering."""
 
 import math
 import statistics
@@ -11,8 +11,11 @@ from typing import Any, Protocol
 import torch
 from scipy.stats import quantile_test
 
+from harness.foundation.errors import HarnessError
 from harness.measure.clock import Clock
 from harness.measure.throughput import train_steps
+from reference_models.data.store.dataset import Batch
+from reference_models.serving.servable import ReportsForwardPhases, Servable
 from reference_models.training.phases import Enter, Phase, ReportsPhases, TimesReplay
 from reference_models.training.workload import Workload
 from rules.records.profile import MeasuredStep
@@ -21,6 +24,8 @@ _WARM_UP_STEPS = 5
 _BLOCK_S = 0.05
 _BUDGET_S = 12.0
 _LEAST_BLOCKS, _MOST_BLOCKS = 10, 120
+_WARM_UP_ANSWERS, _LEAST_ANSWERS = 3, 20
+_ANSWERS_BUDGET_S = 0.4
 
 
 class ProfiledWorkload(Workload, ReportsPhases, Protocol):
@@ -86,16 +91,8 @@ class StepTimes:
         return statistics.median(self.plain_s)
 
     def phase_times_s(self) -> dict[str, float]:
-        """Return the seconds per step in each phase that was ever entered.
-
-        They are means over the middle half of the blocks by their whole time, so that disturbed blocks do not count
-        and the phases add up to a step.
-        """
-        by_time = sorted(range(len(self.instrumented_s)), key=lambda block: self.instrumented_s[block])
-        quarter = len(by_time) // 4
-        middle = [self.phases_s[block] for block in by_time[quarter : len(by_time) - quarter]]
-        entered = dict.fromkeys(phase for phases in self.phases_s for phase in phases)
-        return {phase: statistics.fmean(phases.get(phase, 0.0) for phases in middle) for phase in entered}
+        """Return the seconds per step in each phase that was ever entered, which add up to a step."""
+        return average_middle(self.phases_s, self.instrumented_s)
 
     def measured(self, batch_size: int) -> MeasuredStep:
         """Summarise the blocks; what instrumentation costs is taken from blocks next to each other."""
@@ -114,6 +111,33 @@ class StepTimes:
             instrumentation_cost=statistics.median(ratios),
             instrumentation_cost_interval=median_interval(ratios),
         )
+
+
+def average_middle(phases_s: Sequence[Mapping[str, float]], whole_s: Sequence[float]) -> dict[str, float]:
+    """Return the mean seconds in each phase over the middle half of the repetitions, by what they took as a whole.
+
+    So that disturbed repetitions do not count, and the phases add up. Phases that were ever entered are all there.
+    """
+    by_time = sorted(range(len(whole_s)), key=lambda number: whole_s[number])
+    quarter = len(by_time) // 4
+    middle = [phases_s[number] for number in by_time[quarter : len(by_time) - quarter]]
+    entered = dict.fromkeys(phase for phases in phases_s for phase in phases)
+    return {phase: statistics.fmean(phases.get(phase, 0.0) for phases in middle) for phase in entered}
+
+
+def measure_answers(servable: Servable, batch: Batch, device: torch.device) -> dict[str, float]:
+    """Return the seconds in each phase of answering a batch. Raises HarnessError for a model without such phases."""
+    if not isinstance(servable, ReportsForwardPhases):
+        raise HarnessError("the model does not report the phases of its forward pass and cannot be profiled so.")
+    timeline = Timeline(device)
+    for _ in range(_WARM_UP_ANSWERS):
+        servable.answer(batch)
+    taken: list[dict[str, float]] = []
+    until_s = time.monotonic() + _ANSWERS_BUDGET_S
+    while len(taken) < _LEAST_ANSWERS or time.monotonic() < until_s:
+        servable.answer_in_phases(batch, timeline.enter)
+        taken.append(timeline.take())
+    return average_middle(taken, [sum(phases.values()) for phases in taken])
 
 
 def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: int | None) -> StepTimes:

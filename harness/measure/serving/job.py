@@ -20,13 +20,14 @@ from harness.measure.kinds import Job, Kind, OnEvent, Option
 from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.bench import Bench, measure_beside
 from harness.measure.serving.loadgen import require_loadgen
-from harness.measure.serving.study import STUDY_FILE, make_queue_study
+from harness.measure.serving.study import make_queue_study
 from harness.system.resources import read_resources
 from reference_models.config.sections import RuntimeConfig
 from reference_models.process.world import World
 from reference_models.serving.servable import explain_emulation
 from rules.records.codec import VERSION
 from rules.records.measured.serve import CurvePoint, ServeProcess, ServeRecord
+from rules.records.study import STUDY_FILE
 
 if TYPE_CHECKING:
     import torch
@@ -48,15 +49,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
     benchmark, config = job.parse()
     serve = parse_serve(benchmark.sections.get("serve", {}))
     num_threads = config.runtime.threads or 1
-    served, quality = build_served(
-        config,
-        serve,
-        Path(job.data_dir),
-        job.seed,
-        benchmark.definition_sha256,
-        threads=max(1, num_threads // serve.threads),
-        with_quality=world.rank == 0,
-    )
+    served, quality = build_served(job, benchmark, config, serve, with_quality=world.rank == 0)
     seed = (job.seed + world.rank) % 2**62
     bench = Bench(
         answer=served.answer,

@@ -9,6 +9,7 @@ import torch
 from harness.config.catalog import WorkloadConfig
 from harness.config.serving import ServeConfig, list_sizes
 from harness.config.synthetic import hold_in_memory
+from harness.measure.kinds import Job
 from harness.measure.serving.crew import Part
 from harness.measure.throughput import train_steps
 from harness.measure.weights import read_weights
@@ -19,6 +20,7 @@ from reference_models.registry import build_servable
 from reference_models.serving.quality_ratio import compare_quality
 from reference_models.serving.servable import Servable, Weights, workload_weights
 from reference_models.training.workload import WorkloadSpec
+from rules.benchmarks.loader import Benchmark
 from rules.records.measured.serve import ServedQuality
 
 MIN_POOL = 64
@@ -82,25 +84,19 @@ def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec,
 
 
 def build_served(
-    config: WorkloadConfig,
-    serve: ServeConfig,
-    data_dir: Path,
-    seed: int,
-    definition_sha256: str,
-    *,
-    threads: int,
-    with_quality: bool,
+    job: Job, benchmark: Benchmark, config: WorkloadConfig, serve: ServeConfig, *, with_quality: bool
 ) -> tuple[Served, ServedQuality | None]:
-    """Build what is served, each call with `threads` CPU threads, and find its quality where that is asked for.
+    """Build what is served, whose workers share the CPU threads, and find its quality where that is asked for.
 
     Quality is that of weights that were trained; random ones have none.
     """
     sizes = pool_sizes(serve.queries)
     num_samples = max(sum(sizes), serve.train_samples or 0)
     config = hold_in_memory(config, -(-num_samples // config.train.global_batch_size))
-    config = replace(config, runtime=replace(config.runtime, threads=threads))
-    spec = config.spec(data_dir, seed)
-    weights = load_weights(serve, config, spec, definition_sha256)
+    num_threads = max(1, (config.runtime.threads or 1) // serve.threads)
+    config = replace(config, runtime=replace(config.runtime, threads=num_threads))
+    spec = job.spec(config)
+    weights = load_weights(serve, config, spec, benchmark.definition_sha256)
     servable = build_servable(config.model_name, spec, weights)
     served = Served(servable=servable, sizes=sizes, pool=tuple(servable.queries(sizes)))
     quality = _quality(config, spec, servable, weights) if weights is not None and with_quality else None

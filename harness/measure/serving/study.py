@@ -7,7 +7,6 @@ from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, answer
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 
-STUDY_FILE = "study.json"
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 

@@ -1,0 +1,53 @@
+"""Make a study by measuring: a job that no set is of, done by a fresh process whose folder goes with it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from harness.config.run_config import RunConfig
+from harness.experiment.prepare import prepare_data
+from harness.experiment.request import Request
+from harness.foundation.errors import HarnessError
+from harness.launch.process import STDERR_FILE, explain_end, launch_worker
+from harness.measure.job import write_job
+from harness.measure.kinds import Kind, OnEvent
+from harness.run_sets.environment import refuse_disturbed_environment
+from harness.run_sets.output import refuse_output
+from rules.records.codec import Damage, decode
+from rules.records.study import StudyRecord
+
+
+def measure_study(
+    kind: Kind, configs: Sequence[RunConfig], request: Request, on_event: OnEvent = lambda event: None, **asked: Any
+) -> StudyRecord:
+    """Check the configurations, make their data ready, and have one process do the job of the first.
+
+    `asked` is what its job has besides; what jobs of further configurations would have are its `others`. Raises what
+    `check` and `prepare_data` raise, and HarnessError with the process's last words and exit code where it fails.
+    """
+    for config in configs:
+        kind.check(config.workload)
+    refuse_output(request.output)
+    if request.strict_env:
+        refuse_disturbed_environment(request.data, request.output)
+    ready = [prepare_data(kind, config, request.data, quiet=request.quiet) for config in configs]
+    num_threads = ready[0].num_threads
+    members: list[dict[str, Any]] = [
+        {
+            "tables": {**config.tables, "runtime": {**config.tables.get("runtime", {}), "threads": num_threads}},
+            "definition_path": str(config.benchmark.path),
+            "data_dir": str(prepared.data_dir),
+        }
+        for config, prepared in zip(configs, ready, strict=True)
+    ]
+    more = {"others": members[1:]} if members[1:] else {}
+    with TemporaryDirectory(prefix=f"dlrmbench-{kind.name}-") as folder:
+        job = kind.job(**{"seed": 0, "folder": folder, **members[0], **more, **asked})
+        end = launch_worker(write_job(kind, job), num_threads=num_threads, on_event=on_event)
+        study = decode(Path(folder) / kind.file, StudyRecord)
+        if isinstance(study, Damage):
+            error = HarnessError(*explain_end(end))
+            error.add_note(Path(folder, STDERR_FILE).read_text(encoding="utf-8", errors="replace"))  # for --debug
+            raise error
+    return study

@@ -1,0 +1,172 @@
+"""Where the time of answering a batch goes, and how far from this system's ceilings it is: a study of one process.
+
+Importing this imports no torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from harness.config.catalog import WorkloadConfig
+from harness.measure.kinds import Job, Kind, OnEvent
+from harness.measure.profile.analysis import find_bound, move_s
+from harness.measure.refusals import refuse_threads
+from reference_models.config.sections import RuntimeConfig
+from reference_models.costs import PhaseCosts
+from reference_models.process.world import World
+from reference_models.registry import build_servable, refuse_impossible_serving
+from reference_models.serving.servable import explain_emulation
+from reports.page.figures.study import CEILINGS, WHOLE
+from reports.text.formatting import count, duration, percent
+from rules.records.profile import CopyRate
+from rules.records.study import STUDY_FILE, Cell, Origin, Parameter, StudyColumn, StudyRecord, StudyTable
+
+BATCH_SIZES = (1, 16, 64, 256, 1024)
+COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
+    ("Batch", None, "given"),
+    ("Part", None, "given"),
+    ("Time", "s", "measured"),
+    ("Share", "share", "measured"),
+    ("FLOP", "FLOP", "computed"),
+    ("Bytes", "B", "computed"),
+    ("FLOP/B", None, "computed"),
+    ("Reached", "FLOP/s", "measured"),
+    ("Of the roof", "share", "computed"),
+    ("Bound by", None, "computed"),
+)
+_REMARK = (
+    "Weights are random, which costs what learnt ones cost. The roof of a part is the larger of its matrix products "
+    "at the best rate measured here and of its bytes at the best rate of a copy that is as large. Bound by overhead: "
+    "more than twice the time at the roof."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForwardJob(Job):
+    """Batches to answer, of the job's definition and of others with the same device, precisions and threads."""
+
+    batch_sizes: Sequence[int]
+    others: Sequence[Mapping[str, Any]] = ()
+    """Members of the jobs of the other definitions."""
+
+
+class Ceilings(NamedTuple):
+    """The best that was measured here."""
+
+    flop_per_s: float
+    """Rate of square matrix products in the precision that is served."""
+    copies: tuple[CopyRate, ...]
+    """Copies by size, the last between buffers that no cache holds."""
+
+
+def profile_forward(job: ForwardJob, world: World, on_event: OnEvent) -> StudyRecord:
+    """Time the forward pass of each definition's model, with random weights, by batch size.
+
+    Raises ConfigError for what cannot be served, DatasetError for damaged data.
+    """
+    from harness.measure.profile.measure_ceilings import find_best_flop_per_s, measure_copies
+    from harness.measure.profile.steps import measure_answers
+    from harness.measure.profile.worker import available_bytes
+    from reference_models.training.devices import find_device
+
+    on_event({"event": "progress", "doing": "measuring ceilings, and parts at each batch size"})
+    benchmark, first = job.parse()
+    device, sizes = find_device(first.runtime.device), list(dict.fromkeys(job.batch_sizes))
+    tables, findings, ceilings = [], [], None
+    for each in (job, *(replace(job, **other) for other in job.others)):
+        subject, workload = each.parse()
+        runtime, labels = workload.runtime, workload.model_spec.phases
+        servable = build_servable(workload.model_name, each.spec(workload))
+        if ceilings is None:
+            copies = measure_copies(device, available_bytes(device))
+            ceilings = Ceilings(find_best_flop_per_s(device, runtime.precision), copies)
+        batches = zip(sizes, servable.queries(sizes), strict=True)
+        times = {size: measure_answers(servable, batch, device) for size, batch in batches}
+        precisions = {"precision": runtime.precision, "table_precision": runtime.table_precision}
+        count_costs = partial(workload.model_spec.costs.forward, workload.model, workload.data, **precisions)
+        costs = {size: count_costs(batch_size=size) for size in sizes}
+        tables.append(forward_table(subject.name, times, costs, labels, ceilings))
+        findings.append(describe_times(subject.name, times, labels))
+    assert ceilings is not None
+    if warning := explain_emulation(first.runtime):
+        findings.append(f"Warning: {warning}")
+    return StudyRecord(
+        kind="forward",
+        title=f"Answering batches: {', '.join(table.title for table in tables)}",
+        benchmark=None if job.others else benchmark.name,
+        definition_sha256=None if job.others else benchmark.definition_sha256,
+        seed=None,
+        parameters=_list_parameters(first.runtime, ceilings),
+        tables=tuple(tables),
+        findings=(*findings, _REMARK),
+        checks=(),
+    )
+
+
+def _list_parameters(runtime: RuntimeConfig, ceilings: Ceilings) -> tuple[Parameter, ...]:
+    rates = [copy.bytes_per_s.best for copy in ceilings.copies]
+    named: tuple[tuple[Any, ...], ...] = (
+        ("device", runtime.device, None, "given", None),
+        ("threads", runtime.threads, None, "given", None),
+        ("precision", runtime.precision, None, "given", "of matrix products"),
+        ("table precision", runtime.table_precision, None, "given", "of embedding rows"),
+        (CEILINGS[0], ceilings.flop_per_s, "FLOP/s", "measured", "the best of squares"),
+        (CEILINGS[1], rates[-1], "B/s", "measured", "the largest copy"),
+        (CEILINGS[2], max(rates), "B/s", "measured", "the fastest copy"),
+    )
+    return tuple(
+        Parameter(name=name, value=value, unit=unit, source=by, note=note) for name, value, unit, by, note in named
+    )
+
+
+def forward_table(
+    name: str,
+    times: Mapping[int, Mapping[str, float]],
+    costs: Mapping[int, Mapping[str, PhaseCosts]],
+    labels: Mapping[str, str],
+    ceilings: Ceilings,
+) -> StudyTable:
+    """Make a row per batch size and part, and one of the whole batch."""
+    rows = []
+    for size, phases in times.items():
+        whole_s = sum(phases.values())
+        parts = [(labels[phase], phases[phase], costs[size][phase]) for phase in labels if phase in phases]
+        parts.append((WHOLE, whole_s, sum((part for _, _, part in parts), PhaseCosts())))
+        rows += [_row(size, label, time_s, whole_s, part, ceilings) for label, time_s, part in parts]
+    columns = tuple(StudyColumn(name=head, unit=unit, origin=origin) for head, unit, origin in COLUMNS)
+    return StudyTable(title=name, columns=columns, rows=tuple(rows))
+
+
+def _row(
+    size: int, label: str, time_s: float, whole_s: float, costs: PhaseCosts, ceilings: Ceilings
+) -> tuple[Cell, ...]:
+    fraction, bound = find_bound(
+        time_s,
+        {"compute": costs.matmul_flop / ceilings.flop_per_s, "memory": move_s(costs.bytes, ceilings.copies)},
+    )
+    intensity = costs.flop / costs.bytes if costs.bytes else None
+    return (size, label, time_s, time_s / whole_s, costs.flop, costs.bytes, intensity, costs.flop / time_s, fraction,
+            bound)  # fmt: skip
+
+
+def describe_times(name: str, times: Mapping[int, Mapping[str, float]], labels: Mapping[str, str]) -> str:
+    """Say how long the smallest and the largest batch take, and what most of it goes into."""
+    parts = []
+    for size in sorted({min(times), max(times)}):
+        phases = times[size]
+        whole_s, largest = sum(phases.values()), max(phases, key=lambda phase: phases[phase])
+        share = percent(phases[largest] / whole_s, 0)
+        parts.append(f"a batch of {count(size)} takes {duration(whole_s)}, {share} of it {labels[largest]}")
+    return f"{name}: {'; '.join(parts)}."
+
+
+class ForwardKind(Kind):
+    """Where the time of answering goes, in one process."""
+
+    def check(self, workload: WorkloadConfig) -> None:
+        refuse_impossible_serving(workload.model_name, workload.runtime)
+        refuse_threads(workload.runtime.threads)
+
+
+KIND = ForwardKind(name="forward", job=ForwardJob, record=StudyRecord, run=profile_forward, file=STUDY_FILE)

@@ -1,0 +1,71 @@
+"""A served model's queue on the virtual clock, from service times measured now: a study, without LoadGen."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.config.catalog import WorkloadConfig
+from harness.config.run_config import SERVE, Override, RunConfig
+from harness.config.serving import parse_serve
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.kinds import Job, Kind, OnEvent
+from harness.measure.refusals import refuse_unservable
+from harness.measure.serving.bench import NUM_SIMULATED, TIMING_S
+from harness.measure.serving.bound import Limit, model_bound
+from harness.measure.serving.job import resolve_served
+from harness.measure.serving.queue import Workers, answer_alone, draw_traffic, percentile_of
+from harness.measure.serving.study import make_queue_study
+from harness.measure.serving.timing import fit_service, time_calls
+from reference_models.process.world import World
+from rules.records.study import STUDY_FILE, StudyRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueJob(Job):
+    """One process's simulation; all that is asked is in [serve]."""
+
+
+def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecord:
+    """Build the model, time its calls, and simulate its queue at rates up to what it can do.
+
+    Raises HarnessError (exit 7) where no rate meets the limit; ConfigError.
+    """
+    from harness.measure.serving.model import build_served
+
+    benchmark, config = job.parse()
+    serve = parse_serve(benchmark.sections.get(SERVE, {}))
+    assert serve.limit_s is not None, "as resolved"
+    limit = Limit(seconds=serve.limit_s, share=serve.share)
+    served, _ = build_served(job, benchmark, config, serve, with_quality=False)
+    workers = Workers(count=serve.threads, max_items=serve.batch, wait_s=serve.batch_wait_ms / 1e3)
+    timed = time_calls(served.answer, served.sizes, workers, TIMING_S)
+    service = fit_service(timed, serve.batch or max(served.sizes))
+    traffic = draw_traffic(NUM_SIMULATED, served.sizes, service, job.seed)
+    bound = model_bound(traffic, service, workers, limit)
+    if bound.rate is None:
+        alone_s = percentile_of(answer_alone(traffic, service, workers), limit.share)
+        raise HarnessError(
+            f"no rate meets the limit: a query alone takes {alone_s * 1e3:.3g} ms at p{serve.percentile:g}, the "
+            f"limit is {limit.seconds * 1e3:g} ms. Give a longer --target-latency or smaller --queries.",
+            ExitCode.INCONCLUSIVE,
+        )
+    rates = sorted({*(rate for rate, _ in bound.curve), bound.rate})
+    return make_queue_study(benchmark, serve, job.seed, rates, traffic, service, workers, None)
+
+
+class QueueKind(Kind):
+    """What the virtual clock says of a served model, in one process."""
+
+    def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
+        config = resolve_served(benchmark, overrides, label)
+        if config.serve.limit_s is None:
+            raise HarnessError(
+                f"--simulate is of queries with a latency limit; scenario {config.serve.scenario} has none."
+            )
+        return config
+
+    def check(self, workload: WorkloadConfig) -> None:
+        refuse_unservable(workload)
+
+
+KIND = QueueKind(name="queue", job=QueueJob, record=StudyRecord, run=simulate_queue, file=STUDY_FILE)

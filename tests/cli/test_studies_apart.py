@@ -1,0 +1,75 @@
+"""Studies that are measured: a process of their own does it, and what it says at its end is what the command says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import Command
+from inside import use_study_workers_inside
+from waiting import HANG_S
+
+from harness.foundation.errors import ExitCode
+from harness.launch.process import STDERR_FILE, WorkerEnd
+
+SIMULATED = (
+    "serve", "dlrm_tiny", "--simulate", "--queries", "fixed:8", "--percentile", "50", "--threads", "1", "--seed", "3",
+)  # fmt: skip
+WITHOUT_WORKER = """
+import harness.experiment.study
+def interrupt(*args, **options):
+    raise KeyboardInterrupt
+harness.experiment.study.launch_worker = interrupt
+"""
+COMMAND = """
+import sys
+from harness.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print('torch' in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "words", "code"),
+    [
+        ("", (*SIMULATED, "-q", "--target-latency", "1us"), ExitCode.INCONCLUSIVE),
+        (WITHOUT_WORKER, ("profile", "dlrm_tiny", "--forward", "--threads", "1", "-q"), ExitCode.INTERRUPTED),
+    ],
+)
+def test_the_command_itself_imports_no_torch_and_says_one_line(
+    before: str, words: tuple[str, ...], code: ExitCode, data_root: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", before + COMMAND, *words, "--data", str(data_root)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert (done.returncode, done.stdout) == (code, "False\n"), done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_only_the_process_can_refuse_is_said_in_its_words(
+    inside: Command, data_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_study_workers_inside(monkeypatch)
+    done = inside(*SIMULATED, "-q", "--target-latency", "1s", "--train", 10**9, "--data", data_root)
+    assert done.returncode == ExitCode.USAGE and done.stdout == ""
+    assert done.stderr.startswith(
+        "dlrmbench: error: serve.train_samples is 1000000000, but the training split holds "
+    )
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_defect_of_the_process_is_shown_whole_to_who_asks(
+    inside: Command, data_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_down(spec_path: Path, **options: object) -> WorkerEnd:
+        spec_path.with_name(STDERR_FILE).write_text("Traceback: line 7\nTypeError: no number\n")
+        return WorkerEnd(exit_code=1, last_words="TypeError: no number")
+
+    monkeypatch.setattr("harness.experiment.study.launch_worker", break_down)
+    words = (*SIMULATED, "--target-latency", "1s", "--data", data_root)
+    plain, debugged = inside(*words, "-q"), inside("--debug", *words, "-q")
+    assert plain.returncode == debugged.returncode == ExitCode.INTERNAL_ERROR
+    assert "TypeError: no number" in plain.stderr and "line 7" not in plain.stderr
+    assert "line 7" in debugged.stderr
