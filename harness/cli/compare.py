@@ -8,25 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.options import ResultPath, distinct
+from harness.cli.shared.options import ResultPath, distinct, fraction
 from harness.cli.shared.output import echo_others_at, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
     from reports.comparison.records import Comparison
     from reports.facts.sides import Side
-
-
-def fraction(text: str) -> float:
-    """Read '3%' or '0.03'. Raises BadParameter."""
-    number = text.strip()
-    try:
-        value = float(number.removesuffix("%")) / (100.0 if number.endswith("%") else 1.0)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1.0:
-        raise click.BadParameter(f"{text!r}: expected a fraction from 0 to below 1, such as 3% or 0.03.")
-    return value
 
 
 def effect(text: str) -> tuple[float, str | None]:

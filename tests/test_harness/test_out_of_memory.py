@@ -10,9 +10,10 @@ import torch
 from harness.foundation.errors import ExitCode, exit_code_of, is_out_of_memory, message_of
 from harness.measure import job as jobs
 from harness.measure.job import explain_and_end, measure
-from harness.measure.kinds import KINDS, Job, find_kind
+from harness.measure.kinds import Job, find_kind
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
+from rules.records.kinds import KIND_MODULES
 
 AcceleratorError: Callable[[str], Exception] = getattr(torch, "AcceleratorError", RuntimeError)
 
@@ -78,7 +79,7 @@ def test_what_was_asked_for_wrongly_keeps_its_own_words() -> None:
     assert (exit_code_of(error), message_of(error)) == (ExitCode.USAGE, "ask otherwise")
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", KIND_MODULES)
 def test_the_child_of_every_kind_ends_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*args: Any) -> None:
         raise OUT_OF_MEMORY["what ended a capture"]

@@ -180,6 +180,18 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
+def fraction(text: str) -> float:
+    """Read '3%' or '0.03'. Raises BadParameter."""
+    number = text.strip()
+    try:
+        value = float(number.removesuffix("%")) / (100.0 if number.endswith("%") else 1.0)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < 1.0:
+        raise click.BadParameter(f"{text!r}: expected a fraction from 0 to below 1, such as 3% or 0.03.")
+    return value
+
+
 def output_option(text: str) -> Callable[[F], F]:
     """Make -o, a folder in which results are made: ./results by default."""
     return click.option(

@@ -8,8 +8,7 @@ from typing import Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from harness.cli.compare import fraction
-from harness.cli.shared.options import Configured, ResultPath, collect_overrides, output_option
+from harness.cli.shared.options import Configured, ResultPath, collect_overrides, fraction, output_option
 from harness.experiment.request import Request, flags_of, option_of
 from harness.foundation.files import program_path
 from harness.measure.kinds import kinds_asked_by
