@@ -129,8 +129,7 @@ def resume(
     """
     from harness.experiment.executors import Granted
     from harness.experiment.finish import write_pages
-    from harness.experiment.loop import Watcher, complete
-    from harness.experiment.resume import look_again
+    from harness.experiment.loop import Watcher, complete, look_again
 
     folder = Path(folder)
     code = {"models": models, "implementations": implementations}

@@ -67,7 +67,7 @@ def resume(
     --until' then ends there. The environment is checked again: it warns, or refuses a set of --strict-env.
     """
     from harness.experiment.executors import Granted
-    from harness.experiment.resume import look_again
+    from harness.experiment.loop import look_again
 
     with usage_errors():
         checks, other = look_again(

@@ -105,12 +105,18 @@ class WorkerExecutor:
 def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path) -> dict[str, Any]:
     """Collect what a job of any kind is asked, from the set's definition and record.
 
-    Raises HarnessError (exit 8) where the record's choice of matrix products is none.
+    Raises HarnessError (exit 8) where the record's choice of matrix products is none, or it lacks a seed.
     """
+    place = run_set.extra / RUN_SET_FILE
+    if index >= len(record.seeds):
+        raise HarnessError(
+            f"{place}: has {len(record.seeds)} seeds, expected one for each of {record.num_runs} runs.",
+            ExitCode.INPUT,
+        )
     tables = read_toml(run_set.definition)
     matmul = None if record.choice is None else record.choice.matmul
     if matmul is not None:
-        as_choice(matmul, f"{run_set.extra / RUN_SET_FILE}: choice.matmul")
+        as_choice(matmul, f"{place}: choice.matmul")
     return {
         "tables": {**tables, "runtime": {**tables.get("runtime", {}), "threads": record.num_threads}},
         "definition_path": str(run_set.definition),

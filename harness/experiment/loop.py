@@ -1,7 +1,7 @@
 """The one loop: make what is missing of an experiment, whoever began it and however it was interrupted."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,16 +9,19 @@ from typing import Any
 from harness.config.run_config import WORLD_SOURCE
 from harness.experiment.executors import Executor, Granted, Repetition, find_executors, refuse_changed
 from harness.experiment.orders import Step
+from harness.experiment.request import RequestError
 from harness.experiment.stopping import State, find_stop_rule
-from harness.experiment.store import Store, hold
+from harness.experiment.store import Store, hold, parts_of, read
 from harness.foundation.errors import HarnessError
 from harness.measure.kinds import find_kind
 from harness.run_sets.commands import resume_command
-from harness.run_sets.folder import RunSet
+from harness.run_sets.environment import check_again
+from harness.run_sets.folder import RunSet, describe_other_code, open_run_set
 from harness.run_sets.keepers import Outcome, find_keeper
+from harness.run_sets.outside_code import refuse_outside_code
 from harness.run_sets.progress import Progress as ShownProgress
-from rules.records.experiment import ExperimentRecord, StageRecord
-from rules.records.run_set import RunSetRecord
+from rules.records.experiment import ExperimentRecord, StageRecord, group_file
+from rules.records.run_set import PreflightCheck, RunSetRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +49,38 @@ class Watcher:
     on_growth: Callable[[int], None] = lambda num_runs: None
     """Called with the number of repetitions that a stop rule is about to ask for."""
     quiet: bool = False
+
+
+def look_again(
+    folder: Path, *, models: Collection[str], implementations: Collection[str], is_python_given: bool
+) -> tuple[tuple[PreflightCheck, ...], str | None]:
+    """Return what the environment check says now, and what is said of other code where that is no error.
+
+    Raises HarnessError: exit 2 where code of others is not given again, or the folder is one side of a pair; 6 where
+    the environment check warns and the experiment was begun with --strict-env.
+    """
+    refuse_outside_code(folder, {"model": models, "implementation": implementations})
+    _refuse_side(folder)
+    record = read(folder)
+    if is_python_given and record.relation != "sides":
+        raise RequestError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
+    sets = [open_run_set(part) for part in parts_of(folder).values()]
+    others = (describe_other_code(run_set.folder, each) for run_set, each in sets)
+    other = next(filter(None, others), None) if record.on_other_code == "warn" else None
+    return check_again(folder, sets[0][1]), other  # all were begun alike
+
+
+def _refuse_side(folder: Path) -> None:
+    """Raise HarnessError (exit 2) for one side of two: what it lacks is made in turns with the other."""
+    whole, name = folder.absolute().parent, folder.absolute().name
+    if group_file(whole) is None or group_file(folder) is not None:
+        return
+    record = read(whole)
+    if record.relation == "sides" and name in {each.folder for each in record.configurations}:
+        raise HarnessError(
+            f"{folder}: is one side of a pair, whose runs take turns. Complete the pair: "
+            f"{resume_command(whole, record.python)}"
+        )
 
 
 def complete(
@@ -77,14 +112,19 @@ def complete(
             for stage in store.record.stages:
                 _complete_stage(store, stage, executors, watcher)
             rule = find_stop_rule(store.record.stop)
-            sets = tuple(store.sets[place][0] for place in store.sets)
-            more = None if rule is None else rule.extend(State(folder=folder, record=store.record, sets=sets))
+            more = None if rule is None else rule.extend(_state_of(store))
             if more is None:
                 break
             watcher.on_growth(more.repetitions)
             store.grow(more.repetitions, is_asked=False)
         store.gather()
         return store.record
+
+
+def _state_of(store: Store) -> State:
+    members = store.record.configurations
+    sets = tuple(run_set for place, (run_set, _) in store.sets.items() if members[place].failure is None)
+    return State(folder=store.folder, record=store.record, sets=sets)
 
 
 def _refuse_single(store: Store) -> None:

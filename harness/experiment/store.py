@@ -246,4 +246,11 @@ def hold(folder: Path) -> Iterator[Store]:
     with hold_lock(folder / "lock", folder):
         group, begun = _read_group(folder)
         sets = {place: open_run_set(part) for place, part in parts_of(folder).items()}
+        for run_set, record in sets.values():
+            if record.kind != group.kind or record.num_runs < group.num_runs:
+                raise HarnessError(
+                    f"{run_set.folder}: holds {record.num_runs} repetitions of {record.kind}, expected at least "
+                    f"{group.num_runs} of {group.kind}, as {path} says.",
+                    ExitCode.INPUT,
+                )
         yield Store(folder=folder, record=group, path=path, begun=begun, sets=sets)

@@ -1,1 +1,1 @@
-"""Run sets on disk, and the verbs that fill them."""
+"""Run sets on disk: their folders, names and locks, and how a repetition becomes permanent in them."""

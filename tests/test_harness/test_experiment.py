@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from records_builder import experiment_content
+from small_set import begin_small_set
 
 from harness import api
 from harness.cli.run import run
 from harness.cli.serve import serve
 from harness.cli.sweep import sweep
 from harness.experiment.expand import expand
-from harness.experiment.loop import complete
+from harness.experiment.loop import Watcher, complete
 from harness.experiment.orders import ORDERS, Step, find_order
 from harness.experiment.request import Request, RequestError, flags_of, option_of
 from harness.experiment.stopping import find_stop_rule
@@ -124,3 +125,13 @@ def test_a_group_whose_set_is_elsewhere_is_refused(name: str, tmp_path: Path) ->
         with pytest.raises(HarnessError, match="expected a name inside") as refused:
             act()
         assert refused.value.exit_code == ExitCode.INPUT
+
+
+def test_a_set_with_fewer_seeds_than_runs_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = begin_small_set(tmp_path, monkeypatch)
+    path = small.folder / "extra" / "run_set.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"seeds": []}))
+    with pytest.raises(HarnessError, match=r"has 0 seeds, expected one for each of 3 runs") as refused:
+        complete(small.folder, watcher=Watcher(quiet=True))
+    assert refused.value.exit_code == ExitCode.INPUT

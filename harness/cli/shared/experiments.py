@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,8 +108,9 @@ def complete_and_show(
     keeper = find_kind(record.kind).keeper
     watcher = Watcher(quiet=True)
     if not quiet:
-        on_begin = _say_kept if keeper == "records" else _say_nothing
-        watcher = Watcher(on_begin=on_begin, on_step=_say_step, on_done=_say_measured, on_growth=_say_growth)
+        watcher = Watcher(on_step=_say_step, on_done=_say_measured, on_growth=_say_growth)
+        if keeper == "records":  # of runs, progress says each
+            watcher = replace(watcher, on_begin=_say_kept)
     try:
         record = complete(folder, granted, num_runs=num_runs, watcher=watcher)
     except BaseException as error:
@@ -131,10 +133,6 @@ _NAMES = {
     ("one", "record"): ("processes", "measurement"),
 }
 """What repetitions and the whole are called, by how configurations belong together and how repetitions are kept."""
-
-
-def _say_nothing(kept: int, planned: int) -> None:
-    """Leave out what progress says of each run."""
 
 
 def _say_kept(kept: int, planned: int) -> None:
