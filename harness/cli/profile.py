@@ -100,7 +100,6 @@ def profile(
 
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.")
-
     folder = open_or_create(request)
     if not quiet:
         warn_of_system(run_checks(Path(open_run_set(folder)[1].dataset.dir), given["output"]))

@@ -1,7 +1,4 @@
-"""Where the time of answering a batch goes, and how far from this system's ceilings it is: a study of one process.
-
-Importing this imports no torch.
-"""
+"""Where the time of answering a batch goes, and how far from this system's ceilings it is: a study."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -109,8 +109,7 @@ def measure_ceilings(
 
 def measure_squares(device: torch.device, dtype: torch.dtype) -> tuple[SquareProduct, ...]:
     """Measure square matrix products of each size of `SQUARE_SIZES`."""
-    sizes = SQUARE_SIZES[device.type]
-    return tuple(measure_matmul((1, n, n, n), device, dtype, budget_s=_BUDGET_S) for n in sizes)
+    return tuple(measure_matmul((1, n, n, n), device, dtype, budget_s=_BUDGET_S) for n in SQUARE_SIZES[device.type])
 
 
 def find_best_flop_per_s(device: torch.device, precision: str) -> float:

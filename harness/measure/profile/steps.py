@@ -24,8 +24,7 @@ _WARM_UP_STEPS = 5
 _BLOCK_S = 0.05
 _BUDGET_S = 12.0
 _LEAST_BLOCKS, _MOST_BLOCKS = 10, 120
-_WARM_UP_ANSWERS, _LEAST_ANSWERS = 3, 20
-_ANSWERS_BUDGET_S = 0.4
+_WARM_UP_ANSWERS, _LEAST_ANSWERS, _ANSWERS_BUDGET_S = 3, 20, 0.4
 
 
 class ProfiledWorkload(Workload, ReportsPhases, Protocol):
@@ -114,10 +113,7 @@ class StepTimes:
 
 
 def average_middle(phases_s: Sequence[Mapping[str, float]], whole_s: Sequence[float]) -> dict[str, float]:
-    """Return the mean seconds in each phase over the middle half of the repetitions, by what they took as a whole.
-
-    So that disturbed repetitions do not count, and the phases add up. Phases that were ever entered are all there.
-    """
+    """Return each phase's mean over the middle half by whole time: without what was disturbed, and all adds up."""
     by_time = sorted(range(len(whole_s)), key=lambda number: whole_s[number])
     quarter = len(by_time) // 4
     middle = [phases_s[number] for number in by_time[quarter : len(by_time) - quarter]]

@@ -58,10 +58,8 @@ class QueueKind(Kind):
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         config = resolve_served(benchmark, overrides, label)
-        if config.serve.limit_s is None:
-            raise HarnessError(
-                f"--simulate is of queries with a latency limit; scenario {config.serve.scenario} has none."
-            )
+        if (serve := config.serve).limit_s is None:
+            raise HarnessError(f"--simulate is of queries with a latency limit; scenario {serve.scenario} has none.")
         return config
 
     def check(self, workload: WorkloadConfig) -> None:
