@@ -44,7 +44,7 @@ def run(
     data: str | Path | None = None,
     output: str | Path = "results",
     quiet: bool = True,
-    kinds: Mapping[str, int] | None = None,
+    kinds: Mapping[str, int | None] | None = None,
 ) -> Path:
     """Train a benchmark to its target `runs` times, judge, score and report; returns the set's folder below `output`.
 
@@ -52,8 +52,8 @@ def run(
     2}; `throughput` measures samples/s over so many steps instead, `quality` AUC (or accuracy) and log loss after so
     many samples, both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train
     is known to that fraction, such as 0.03; `keep_weights` keeps what each run ends with; `matmul` is a file as of
-    --matmul; `kinds` asks for any kind of measurement, as {"throughput": 20}. The page is `report.html` in the
-    folder. `resume` completes an interrupted set.
+    --matmul; `kinds` asks for any kind of measurement, as {"throughput": 20}, with None where its option takes no
+    number. The page is `report.html` in the folder. `resume` completes an interrupted set.
 
     With the folder of a set as `beside`, its configuration is measured again, by the interpreter `python` where that
     is given, and in turns with it the new one: that configuration with `settings`, or `benchmark` with them. The
@@ -79,7 +79,7 @@ def sweep(
     data: str | Path | None = None,
     output: str | Path = "results",
     quiet: bool = True,
-    kinds: Mapping[str, int] | None = None,
+    kinds: Mapping[str, int | None] | None = None,
 ) -> Path:
     """Run a benchmark in every combination of the axes' values, interleaved, with shared seeds; returns the folder.
 

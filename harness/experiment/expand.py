@@ -15,7 +15,7 @@ from harness.experiment.request import Request, RequestError
 from harness.experiment.sides import Source, open_source, resolve_beside
 from harness.experiment.stopping import make_until
 from harness.foundation.errors import HarnessError
-from harness.measure.kinds import Kind, find_kind
+from harness.measure.kinds import Kind, find_kind, kinds_asked_by
 from harness.measure.refusals import refuse_unfittable, refuse_unprofilable
 from harness.run_sets.installation import Installation
 from harness.run_sets.names import find_weights
@@ -88,7 +88,7 @@ def expand(request: Request) -> Experiment:
 
 
 def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
-    """Return the kind that is asked for, and what of it. Raises RequestError where two are, or less than one."""
+    """Return the kind that is asked for, and what of it. Raises RequestError where the verb cannot be asked so."""
     if not request.kinds:
         return find_kind("training"), {}
     name, *others = request.kinds
@@ -98,7 +98,14 @@ def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
     kind, number = find_kind(name), request.kinds[name]
     if number is not None and number < 1:
         raise RequestError(f"{name} is {number}, expected a whole number of at least 1.")
-    member = None if kind.option is None else kind.option.member
+    option, verb = kind.option, request.verb
+    if verb != kind.name and (option is None or verb not in option.verbs):
+        known = ", ".join(each.name for each, _ in kinds_asked_by(verb))
+        raise RequestError(f"{name} is no kind that {verb!r} can be asked for, which are {known}.")
+    member = None if option is None else option.member
+    if (number is None) != (member is None):
+        expected = "no number" if member is None else "a whole number of at least 1"
+        raise RequestError(f"{name} is {number}, expected {expected}.")
     return kind, {} if member is None or number is None else {member: number}
 
 

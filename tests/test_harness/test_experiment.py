@@ -89,6 +89,14 @@ def test_resolving_imports_no_torch_and_writes_nothing(tmp_path: Path) -> None:
         ({"max_runs": 5}, "max_runs is the end of until"),
         ({"python": Path("x")}, "python is the interpreter of the set that beside names"),
         ({"with_fit": True}, "with_fit is of --quality"),
+        ({"kinds": {"throughput": 0}}, "throughput is 0, expected a whole number of at least 1"),
+        ({"kinds": {"throughput": None}}, "throughput is None, expected a whole number of at least 1"),
+        ({"verb": "sweep", "axes": ["runtime.threads=1"], "kinds": {"serve": 5}}, "serve is 5, expected no number"),
+        ({"kinds": {"profile": None}}, "profile is no kind that 'run' can be asked for"),
+        (
+            {"kinds": {"training": 5}},
+            "training is no kind that 'run' can be asked for, which are throughput, quality",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_the_words_that_asked_it(asked: dict[str, object], said: str) -> None:
