@@ -120,7 +120,7 @@ class Store:
     def grow(self, num_runs: int, *, is_asked: bool) -> None:
         """Have every set hold so many repetitions, which are on disk before they are made.
 
-        Where a person asks for them, a set that grows until it is precise ends there. Raises HarnessError (exit 2),
+        Where a person asks for them, what grows by a stop rule ends there. Raises HarnessError (exit 2),
         before anything is written, where one may not grow.
         """
         for run_set, record in self.sets.values():
@@ -129,9 +129,7 @@ class Store:
             with self.holding(place):
                 self.sets[place] = run_set, _grow_set(run_set, record, num_runs, is_asked=is_asked)
         first, *others = self.record.stages
-        stop = self.record.stop
-        if stop is not None and is_asked:
-            stop = replace(stop, values={**stop.values, "max_runs": float(num_runs)})
+        stop = None if is_asked else self.record.stop
         self.record = replace(self.record, stages=(replace(first, repetitions=num_runs), *others), stop=stop)
         self.save()
 

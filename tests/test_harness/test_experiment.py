@@ -4,22 +4,30 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from goldens import lay_data
 from records_builder import experiment_content
+from scripted_commands import acting
+from scripted_workers import Ending, Moment, ScriptedWorkers
 from small_set import begin_small_set
 
 from harness import api
 from harness.cli.run import run
 from harness.cli.serve import serve
 from harness.cli.sweep import sweep
+from harness.config.run_config import Override
+from harness.experiment.create import create
 from harness.experiment.expand import expand
 from harness.experiment.loop import Watcher, complete
 from harness.experiment.orders import ORDERS, Step, find_order
+from harness.experiment.prepare import prepare
 from harness.experiment.request import Request, RequestError, flags_of, option_of
-from harness.experiment.stopping import find_stop_rule
-from harness.experiment.store import parts_of
+from harness.experiment.stopping import Extension, State, find_stop_rule
+from harness.experiment.store import parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
 from rules.records.experiment import StopRecord
 
@@ -122,6 +130,60 @@ def test_an_order_or_a_stop_rule_of_a_newer_version_is_named() -> None:
         with pytest.raises(HarnessError, match="not known to this version, which has") as refused:
             find()
         assert refused.value.exit_code == ExitCode.INPUT
+
+
+class AtLeast:
+    """Add a repetition of every configuration until all have as many as the rule says."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._repetitions = values["repetitions"]
+
+    def extend(self, state: State) -> Extension | None:
+        num_runs = state.record.num_runs
+        return Extension(repetitions=num_runs + 1) if num_runs < self._repetitions else None
+
+
+@pytest.fixture(params=["matrix", "sides"])
+def growing(
+    request: pytest.FixtureRequest, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Path, ScriptedWorkers]]:
+    """A group of two that grows to four repetitions by a rule of its own; it was interrupted in the second."""
+    monkeypatch.setattr("harness.experiment.stopping.STOP_RULES", {"at_least": AtLeast})
+    workers = ScriptedWorkers(Moment(), num_evals=1)
+    threads = Override(key="runtime.threads", value=1, source="test")
+    common = {"overrides": [threads], "runs": 1, "seed": 1, "data": data_root, "quiet": True}
+    with acting(lay_data(data_root, tmp_path / "work"), [], {}, workers):
+        asked: dict[str, Any] = {"verb": "sweep", "axes": ["train.opt_base_learning_rate=0.03,0.06"]}
+        if request.param == "sides":
+            asked = {"beside": create(prepare(expand(Request(benchmark="dlrm_tiny", **common))))}
+        else:
+            asked["benchmark"] = "dlrm_tiny"
+        stop = StopRecord(rule="at_least", values={"repetitions": 4})
+        folder = create(prepare(expand(Request(**asked, **common, stop=stop))))
+        workers.endings = {3: Ending(raises=KeyboardInterrupt)}
+        with pytest.raises(KeyboardInterrupt):
+            complete(folder, watcher=Watcher(quiet=True))
+        workers.endings = {}
+        yield folder, workers
+
+
+def kept(folder: Path) -> list[int]:
+    """How many runs each set of a group holds."""
+    return [len(list(path.glob("results/*/*/result_*.txt"))) for path in parts_of(folder).values()]
+
+
+def test_a_group_grows_by_its_rule_also_after_an_interruption(growing: tuple[Path, ScriptedWorkers]) -> None:
+    folder, workers = growing
+    assert read(folder).num_runs == 2, "what it grows to is on disk before it is run"
+    complete(folder, watcher=Watcher(quiet=True))
+    assert kept(folder) == [4, 4] and len(workers.launches) == 9
+
+
+def test_a_group_that_is_asked_for_runs_ends_there(growing: tuple[Path, ScriptedWorkers]) -> None:
+    folder, _ = growing
+    complete(folder, num_runs=3, watcher=Watcher(quiet=True))
+    complete(folder, watcher=Watcher(quiet=True))
+    assert kept(folder) == [3, 3] and read(folder).stop is None
 
 
 @pytest.mark.parametrize("name", ["..", "../outside", "/tmp/outside", "a/b", "."])
