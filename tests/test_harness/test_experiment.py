@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from golden_refusals import listing
 from goldens import lay_data
 from records_builder import experiment_content
-from scripted_commands import acting
+from scripted_commands import acting, run_scripted_command
 from scripted_workers import Ending, Moment, ScriptedWorkers
 from small_set import begin_small_set
 
@@ -86,6 +87,16 @@ print("torch" in sys.modules, [path.name for path in Path().iterdir()])
 def test_resolving_imports_no_torch_and_writes_nothing(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _EXPAND], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.split("\n")[:5] == ["1", "2", "2", "1", "False []"], done.stderr
+
+
+@pytest.mark.parametrize("data", ["data", "nowhere"])
+def test_a_dry_run_writes_no_file(data: str, data_root: Path, tmp_path: Path) -> None:
+    place = lay_data(data_root, tmp_path / "work")
+    before, workers = listing(place), ScriptedWorkers(Moment())
+    words = f"sweep dlrm_tiny --axis train.global_batch_size=256,512 --throughput 5 --data {data} --dry-run"
+    done = run_scripted_command(words.split(), place, workers)
+    assert (done.code, workers.launches) == (0, []), done.err
+    assert listing(place) == before and "2 configurations" in done.out
 
 
 @pytest.mark.parametrize(
