@@ -11,9 +11,10 @@ from harness.autotune.tuning import Prepared
 from harness.config.axes import Axis, make_points, overrides_of, read_axis
 from harness.config.matmul import GivenMatmul, give_matmul
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig
+from harness.experiment.orders import find_order
 from harness.experiment.request import Request, RequestError
 from harness.experiment.sides import Source, open_source, resolve_beside
-from harness.experiment.stopping import make_until
+from harness.experiment.stopping import find_stop_rule, make_until
 from harness.foundation.errors import HarnessError
 from harness.measure.kinds import Kind, find_kind, kinds_asked_by
 from harness.measure.refusals import refuse_unfittable, refuse_unprofilable
@@ -110,7 +111,10 @@ def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
 
 
 def _refuse_combinations(request: Request, kind: Kind) -> None:
-    """Raise RequestError for what is asked together and does not belong together."""
+    """Raise RequestError for what is asked together and does not belong together; find order and stop rule."""
+    find_order(request.order)
+    if find_stop_rule(request.stop) is not None and request.beside is None and not request.axes:
+        raise RequestError("a stop rule is of two configurations or more; a set alone is given until.")
     named = request.spelled
     asked = f"--{kind.name}" if request.typed else kind.name
     if request.timeout_s is not None and "timeout_s" not in kind.takes and request.beside is None:

@@ -103,6 +103,7 @@ def complete(
         refuse_changed(store, executors)
         if num_runs is not None:
             store.grow(num_runs, is_asked=True)
+        rule = find_stop_rule(store.record.stop)
         store.recover()
         store.forget_failures()
         if store.path is None:
@@ -111,7 +112,6 @@ def complete(
         while True:
             for stage in store.record.stages:
                 _complete_stage(store, stage, executors, watcher)
-            rule = find_stop_rule(store.record.stop)
             more = None if rule is None else rule.extend(_state_of(store))
             if more is None:
                 break

@@ -48,9 +48,9 @@ class StopRule(Protocol):
 
 
 class Until:
-    """Add run by run until the interval of the mean time to train is narrow enough, or there are max_runs.
+    """Add run by run until the interval of every mean time to train is narrow enough, or there are max_runs.
 
-    Ends, too, with a run that did not converge: it leaves a mean that no further run makes known.
+    A run that did not converge leaves a mean that no further run makes known, so none is added for it.
     """
 
     def __init__(self, values: Mapping[str, float]) -> None:
@@ -58,17 +58,17 @@ class Until:
 
     def extend(self, state: State) -> Extension | None:
         num_runs = state.record.num_runs
-        if num_runs >= self._max_runs:
+        if num_runs >= self._max_runs or all(self._is_settled(run_set, num_runs) for run_set in state.sets):
             return None
-        (run_set,) = state.sets
+        return Extension(repetitions=num_runs + 1)
+
+    def _is_settled(self, run_set: RunSet, num_runs: int) -> bool:
         benchmark = load_benchmark(run_set.definition)
         runs = [read_run_result(read_log(run_set.result(index)), benchmark) for index in range(num_runs)]
         times_s = [run.time_to_train_s for run in runs if run.converged and run.time_to_train_s]
-        if len(times_s) < len(runs):
-            return None
-        if is_narrow(times_s, [time_step(run) for run in runs], self._width, int(self._min_runs)):
-            return None
-        return Extension(repetitions=num_runs + 1)
+        return len(times_s) < len(runs) or is_narrow(
+            times_s, [time_step(run) for run in runs], self._width, int(self._min_runs)
+        )
 
 
 STOP_RULES: Mapping[str, type[StopRule]] = {
@@ -78,7 +78,8 @@ STOP_RULES: Mapping[str, type[StopRule]] = {
 
 
 def find_stop_rule(record: StopRecord | None) -> StopRule | None:
-    """Find the rule that a record names, if any. Raises HarnessError (exit 8) for an unknown one."""
+    """Find the rule that a record names, if any. Raises HarnessError (exit 8) for an unknown one, or without a value
+    that it takes."""
     if record is None:
         return None
     if record.rule not in STOP_RULES:
@@ -86,7 +87,13 @@ def find_stop_rule(record: StopRecord | None) -> StopRule | None:
             f"stop rule {record.rule!r}: not known to this version, which has {', '.join(STOP_RULES)}.",
             ExitCode.INPUT,
         )
-    return STOP_RULES[record.rule](record.values)
+    try:
+        return STOP_RULES[record.rule](record.values)
+    except KeyError as missing:
+        given = ", ".join(record.values) or "none"
+        raise HarnessError(
+            f"stop rule {record.rule!r}: expected a value {missing}, found {given}.", ExitCode.INPUT
+        ) from None
 
 
 def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int | None) -> UntilRecord:

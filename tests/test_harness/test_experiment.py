@@ -32,6 +32,7 @@ from harness.experiment.store import parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
 from rules.records.experiment import StopRecord
 
+UNTIL = {"width": 0.9, "min_runs": 5, "max_runs": 9}
 MEMBERS = [name for name in Request.__dataclass_fields__ if option_of(name) is not None]
 KINDS = {"run": {"throughput", "quality"}, "sweep": {"throughput", "quality"}, "serve": set()}
 OF_THE_SHELL = {"run_index", "strict_env", "with_profile", "with_fit", "weights"}
@@ -108,6 +109,7 @@ def test_a_dry_run_writes_no_file(data: str, data_root: Path, tmp_path: Path) ->
         ({"max_runs": 5}, "max_runs is the end of until"),
         ({"python": Path("x")}, "python is the interpreter of the set that beside names"),
         ({"with_fit": True}, "with_fit is of --quality"),
+        ({"stop": StopRecord(rule="until", values=UNTIL)}, "a set alone is given until"),
         ({"kinds": {"throughput": 0}}, "throughput is 0, expected a whole number of at least 1"),
         ({"kinds": {"throughput": None}}, "throughput is None, expected a whole number of at least 1"),
         ({"verb": "sweep", "axes": ["runtime.threads=1"], "kinds": {"serve": 5}}, "serve is 5, expected no number"),
@@ -137,7 +139,13 @@ def test_turns_go_forwards_and_backwards() -> None:
 
 
 def test_an_order_or_a_stop_rule_of_a_newer_version_is_named() -> None:
-    for find in (lambda: find_order("spiral"), lambda: find_stop_rule(StopRecord(rule="never", values={}))):
+    never = StopRecord(rule="never", values={})
+    for find in (
+        lambda: find_order("spiral"),
+        lambda: find_stop_rule(never),
+        lambda: expand(Request(benchmark="dlrm_tiny", order="spiral")),
+        lambda: expand(Request(verb="sweep", benchmark="dlrm_tiny", axes=["runtime.threads=1"], stop=never)),
+    ):
         with pytest.raises(HarnessError, match="not known to this version, which has") as refused:
             find()
         assert refused.value.exit_code == ExitCode.INPUT
@@ -176,6 +184,28 @@ def growing(
             complete(folder, watcher=Watcher(quiet=True))
         workers.endings = {}
         yield folder, workers
+
+
+def test_a_rule_without_its_values_is_refused_before_anything_is_run(growing: tuple[Path, ScriptedWorkers]) -> None:
+    folder, workers = growing
+    path, num_launches = folder / "experiment.json", len(workers.launches)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "stop": {"rule": "at_least", "values": {"runs": 4}}}))
+    with pytest.raises(HarnessError, match="'at_least': expected a value 'repetitions', found runs") as refused:
+        complete(folder, watcher=Watcher(quiet=True))
+    assert refused.value.exit_code == ExitCode.INPUT and len(workers.launches) == num_launches
+
+
+def test_a_group_grows_until_every_mean_is_known(data_root: Path, tmp_path: Path) -> None:
+    workers, rates = ScriptedWorkers(Moment()), ["train.opt_base_learning_rate=0.03,0.06"]
+    with acting(lay_data(data_root, tmp_path / "work"), [], {}, workers):
+        threads = Override(key="runtime.threads", value=1, source="test")
+        asked = Request(
+            verb="sweep", benchmark="dlrm_tiny", axes=rates, runs=4, seed=1, data=data_root, overrides=[threads],
+            stop=StopRecord(rule="until", values=UNTIL), quiet=True,
+        )  # fmt: skip
+        folder = create(prepare(expand(asked)))
+        complete(folder, watcher=Watcher(quiet=True))
+        assert kept(folder) == [5, 5], "runs that take alike are known as soon as there are enough"
 
 
 def kept(folder: Path) -> list[int]:
