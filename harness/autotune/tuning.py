@@ -124,7 +124,7 @@ class Candidates:
 
 
 Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
-"""Answer a candidates by timing, products beginning from earlier ones; or say why that failed."""
+"""Choose among candidates by timing, products beginning from earlier ones; or say why that failed."""
 
 
 def find_candidates(

@@ -68,12 +68,13 @@ def resume(
     """
     from harness.experiment.executors import Granted
     from harness.experiment.loop import look_again
+    from reports.text.formatting import printable
 
     with usage_errors():
         checks, other = look_again(
             folder, models=models, implementations=implementations, is_python_given=python is not None
         )
     if other is not None:
-        click.echo(f"warning: {other} What is resumed will hold runs of both.", err=True)
+        click.echo(f"warning: {printable(other)} What is resumed will hold runs of both.", err=True)
     warn_of_system([] if quiet else checks)
     complete_and_show(folder, Granted(python=python), num_runs=num_runs, form=form, quiet=quiet)

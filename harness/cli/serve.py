@@ -101,9 +101,11 @@ def serve(benchmark: str, is_simulated: bool, form: str, **given: Any) -> None:
         raise click.UsageError("--simulate is of one process, timed here; leave -n and --colocate out.")
     from harness.cli.shared.studies import keep_study
     from harness.config.seeds import draw_base_seed
+    from harness.experiment.expand import with_weights
     from harness.experiment.study import measure_study
     from harness.measure.serving.simulate import KIND
 
+    request = with_weights(request)
     config = KIND.resolve(request.benchmark or "dlrm_small", request.overrides, request.name)
     seed = draw_base_seed() if request.seed is None else request.seed
     study = measure_study(KIND, [config], request, seed=seed)

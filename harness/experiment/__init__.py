@@ -2,6 +2,6 @@
 
     request -> expand -> prepare -> create -> complete -> finish
 
-`expand` is pure and makes every refusal; `prepare` has data and autotuning, or the reason why not; `create` makes the
-folders; `complete` is the only loop, for new folders and for interrupted ones.
+`expand` writes nothing and refuses what cannot be asked or run; `prepare` has data and autotuning, or the reason why
+not; `create` makes the folders; `complete` is the only loop, for new folders and for interrupted ones.
 """

@@ -1,22 +1,25 @@
 """A profile beside the runs of a set: one more record in it, of the configuration that its runs have."""
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.config.run_config import RunConfig
 from harness.experiment.create import create
-from harness.experiment.executors import Repetition, WorkerExecutor
+from harness.experiment.executors import Repetition, WorkerExecutor, refuse_other_definition
 from harness.experiment.expand import expand
 from harness.experiment.loop import perform
 from harness.experiment.prepare import prepare, prepare_data
 from harness.experiment.request import Request
+from harness.experiment.sides import given_code
 from harness.foundation.errors import HarnessError
 from harness.measure.profile.job import KIND
 from harness.run_sets.commands import resume_command
 from harness.run_sets.folder import RUN_SET_FILE, locked, open_run_set
 from harness.run_sets.keepers import OnlyRecordKeeper
 from harness.run_sets.output import refuse_output
+from harness.run_sets.outside_code import refuse_outside_code
 from rules.records.run_set import RunSetRecord
 
 
@@ -31,10 +34,17 @@ def open_or_create(request: Request) -> Path:
     if not (request.output / "extra" / RUN_SET_FILE).is_file():
         return create(prepare(experiment))
     refuse_output(request.output)
+    refuse_outside_code(request.output, given_code(request), _explain_outside_code)
     prepared = prepare_data(experiment.kind, configuration.config, request.data, quiet=request.quiet)
-    _, record = open_run_set(request.output)
+    run_set, record = open_run_set(request.output)
+    refuse_other_definition(run_set, record)
     refuse_other_configuration(request.output, configuration.config, prepared.num_threads, record)
     return request.output
+
+
+def _explain_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
+    words = " and ".join(f"--{what} {shlex.quote(name)}" for what, name in missing)
+    return f"{folder}: was made with what is not dlrmbench's own. That code runs where it is given: give {words}."
 
 
 def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, record: RunSetRecord) -> None:

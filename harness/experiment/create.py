@@ -59,7 +59,7 @@ def create(experiment: Experiment) -> Path:
 def _create_alone(experiment: Experiment) -> Path:
     (configuration,) = experiment.configurations
     benchmark, config = configuration.config.benchmark, configuration.config
-    _refuse_small_disk(experiment)
+    refuse_small_disk(experiment)
     created = datetime.now(UTC)
     name = f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
     return create_set(experiment, configuration, experiment.request.output, name, created).folder
@@ -67,7 +67,7 @@ def _create_alone(experiment: Experiment) -> Path:
 
 def _create_group(experiment: Experiment) -> Path:
     request, first = experiment.request, experiment.configurations[0].config
-    _refuse_small_disk(experiment)
+    refuse_small_disk(experiment)
     created = datetime.now(UTC)
     label = request.name if experiment.relation == "sides" else first.label
     name = f"{_PREFIXES[experiment.relation]}-{label or first.benchmark.name}-{created:%Y%m%dT%H%M%SZ}"
@@ -187,7 +187,7 @@ def _with_spinning(environment: Mapping[str, Any], choice: ChoiceRecord | None) 
     return {**environment, "variables": {**variables, **spin_variables(choice.spin_count)}}
 
 
-def _refuse_small_disk(experiment: Experiment) -> None:
+def refuse_small_disk(experiment: Experiment) -> None:
     """Raise HarnessError (exit 9) where the weights of all runs do not fit beside what the disk holds."""
     request = experiment.request
     if not request.keep_weights:

@@ -105,14 +105,9 @@ class WorkerExecutor:
 def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path) -> dict[str, Any]:
     """Collect what a job of any kind is asked, from the set's definition and record.
 
-    Raises HarnessError (exit 8) where the record's choice of matrix products is none, or it lacks a seed.
+    Raises HarnessError (exit 8) where the record's choice of matrix products is none.
     """
     place = run_set.extra / RUN_SET_FILE
-    if index >= len(record.seeds):
-        raise HarnessError(
-            f"{place}: has {len(record.seeds)} seeds, expected one for each of {record.num_runs} runs.",
-            ExitCode.INPUT,
-        )
     tables = read_toml(run_set.definition)
     matmul = None if record.choice is None else record.choice.matmul
     if matmul is not None:
@@ -152,16 +147,21 @@ def find_executors(store: Store, granted: Granted) -> dict[int, Executor]:
     return found
 
 
+def refuse_other_definition(run_set: RunSet, record: RunSetRecord) -> None:
+    """Raise HarnessError (exit 8) where the definition in a set's folder is not the one that it began with."""
+    benchmark = parse_benchmark(read_toml(run_set.definition), run_set.definition)
+    if (benchmark.definition_sha256, benchmark.name) != (record.benchmark.definition_sha256, record.benchmark.name):
+        raise HarnessError(
+            f"{run_set.definition}: differs from the definition that the set began with.", ExitCode.INPUT
+        )
+
+
 def refuse_changed(store: Store, executors: Mapping[int, Executor]) -> None:
     """Refuse to go on where a definition, a system, or, of a group that says so, the code is another than it began
     with. Raises HarnessError: exit 2, or 8 for a definition.
     """
     for place, (run_set, record) in store.sets.items():
-        benchmark = parse_benchmark(read_toml(run_set.definition), run_set.definition)
-        if benchmark.definition_sha256 != record.benchmark.definition_sha256:
-            raise HarnessError(
-                f"{run_set.definition}: differs from the definition that the set began with.", ExitCode.INPUT
-            )
+        refuse_other_definition(run_set, record)
         if store.record.on_other_code == "refuse":
             executors[place].refuse_other_code(store.folder, record)
         executors[place].refuse_other_system(run_set, record)

@@ -76,16 +76,22 @@ def expand(request: Request) -> Experiment:
     """Resolve what is asked for. Raises HarnessError, ConfigError or DefinitionError where it cannot be run."""
     kind, options = asked_kind(request)
     _refuse_combinations(request, kind)
-    if request.weights is not None:
-        source = f"option {request.spelled('weights')}" if request.typed else "weights"
-        # Whole, since `latest` is about to be another set.
-        served = Override(key="serve.weights", value=str(find_weights(request.weights).resolve()), source=source)
-        request = replace(request, overrides=(*request.overrides, served))
+    request = with_weights(request)
     if request.beside is not None:
         return _expand_sides(request, kind, options)
     if request.verb == "sweep":
         return _expand_matrix(request, kind, options)
     return _expand_one(request, kind, options)
+
+
+def with_weights(request: Request) -> Request:
+    """Return the request with the folder of the weights that are served. Raises HarnessError where a set has none."""
+    if request.weights is None:
+        return request
+    source = f"option {request.spelled('weights')}" if request.typed else "weights"
+    # Whole, since `latest` is about to be another set.
+    served = Override(key="serve.weights", value=str(find_weights(request.weights).resolve()), source=source)
+    return replace(request, overrides=(*request.overrides, served))
 
 
 def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
@@ -202,6 +208,8 @@ def ranks_of_world(request: Request, kind: Kind) -> int | None:
     Raises RequestError where it is one of several and was not told which run it is a rank of, or told without being
     one.
     """
+    if not request.typed:
+        return None
     if request.run_index is None:
         if launcher := launcher_of_many(os.environ):
             raise RequestError(

@@ -109,9 +109,14 @@ def write_pages(folder: Path) -> None:
         finish_set(folder)
 
 
+def exit_code_from(number: int) -> ExitCode:
+    """Return the exit code of a number in a file; one that no version writes is damage."""
+    return ExitCode(number) if number in set(ExitCode) else ExitCode.INPUT
+
+
 def exit_code_of_matrix(record: ExperimentRecord, facts: SweepFacts) -> ExitCode:
     """Find the worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
-    codes = [ExitCode(entry.failure.exit_code) for entry in record.configurations if entry.failure is not None]
+    codes = [exit_code_from(entry.failure.exit_code) for entry in record.configurations if entry.failure is not None]
     codes += [exit_code_of_set(row.facts) for row in facts.rows if row.facts is not None]
     codes += [ExitCode.INCONCLUSIVE] if facts.law is not None and facts.law.fitted is None else []
     return worst_of(codes)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.experiment.create import create_set
+from harness.experiment.create import create_set, refuse_small_disk
 from harness.experiment.executors import job_members
 from harness.experiment.expand import Experiment
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError, exit_code_of, message_of
@@ -150,6 +150,7 @@ def _begin(experiment: Experiment, index: int, held: ExitStack) -> BegunRun | st
     (configuration,), folder = experiment.configurations, experiment.request.output
     try:
         if not (folder / "extra").exists():
+            refuse_small_disk(experiment)
             create_set(experiment, configuration, folder.parent, folder.name, datetime.now(UTC))
         run_set, record = open_run_set(folder)
         held.enter_context(locked(run_set))

@@ -20,7 +20,8 @@ from harness.run_sets.folder import RunSet, describe_other_code, open_run_set
 from harness.run_sets.keepers import Outcome, find_keeper
 from harness.run_sets.outside_code import refuse_outside_code
 from harness.run_sets.progress import Progress as ShownProgress
-from rules.records.experiment import ExperimentRecord, StageRecord, group_file
+from rules.records.codec import Damage
+from rules.records.experiment import ExperimentRecord, StageRecord, group_file, read_group
 from rules.records.run_set import PreflightCheck, RunSetRecord
 
 
@@ -62,24 +63,23 @@ def look_again(
     refuse_outside_code(folder, {"model": models, "implementation": implementations})
     _refuse_side(folder)
     record = read(folder)
-    if is_python_given and record.relation != "sides":
+    if is_python_given and record.relation != "sides" and record.python is None:
         raise RequestError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
     sets = [open_run_set(part) for part in parts_of(folder).values()]
     others = (describe_other_code(run_set.folder, each) for run_set, each in sets)
     other = next(filter(None, others), None) if record.on_other_code == "warn" else None
-    return check_again(folder, sets[0][1]), other  # all were begun alike
+    return check_again(folder, sets[0][1]) if sets else (), other  # all were begun alike
 
 
 def _refuse_side(folder: Path) -> None:
     """Raise HarnessError (exit 2) for one side of two: what it lacks is made in turns with the other."""
     whole, name = folder.absolute().parent, folder.absolute().name
-    if group_file(whole) is None or group_file(folder) is not None:
-        return
-    record = read(whole)
-    if record.relation == "sides" and name in {each.folder for each in record.configurations}:
+    group = None if group_file(folder) is not None else read_group(whole)
+    if group is not None and group.relation == "sides" and group.holds(name):
+        python = None if isinstance(group.record, Damage) else group.record.python
         raise HarnessError(
             f"{folder}: is one side of a pair, whose runs take turns. Complete the pair: "
-            f"{resume_command(whole, record.python)}"
+            f"{resume_command(whole, python)}"
         )
 
 

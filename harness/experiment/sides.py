@@ -65,7 +65,7 @@ def open_source(request: Request, asked: Kind | None) -> Source:
     tables = read_toml(run_set.definition)
     benchmark = parse_benchmark(tables, run_set.definition)
     _refuse_other_definition(run_set, record, benchmark)
-    refuse_outside_code(folder, _given_code(request), _again)
+    refuse_outside_code(folder, given_code(request), _again)
     config = RunConfig(
         benchmark=benchmark,
         workload=parse_recorded(benchmark),
@@ -109,7 +109,7 @@ def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: B
         )
 
 
-def _given_code(request: Request) -> Mapping[str, Collection[str]]:
+def given_code(request: Request) -> Mapping[str, Collection[str]]:
     """Collect what is not dlrmbench's own and was named here: the model of the benchmark, an implementation."""
     given = {each.key: str(each.value) for each in request.overrides}
     files = {

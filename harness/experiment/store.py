@@ -71,7 +71,10 @@ class Store:
         if self.path is None:
             yield
         else:
-            with locked(self.sets[configuration][0]):
+            run_set = self.sets[configuration][0]
+            with locked(run_set):
+                self.sets[configuration] = open_run_set(run_set.folder)  # as it is now that nobody else writes it
+                refuse_inconsistent(*self.sets[configuration], self.record)
                 yield
 
     def recover(self) -> None:
@@ -125,8 +128,10 @@ class Store:
         """
         for run_set, record in self.sets.values():
             _refuse_growth(run_set, record, num_runs)
-        for place, (run_set, record) in self.sets.items():
+        for place in self.sets:
             with self.holding(place):
+                run_set, record = self.sets[place]
+                _refuse_growth(run_set, record, num_runs)
                 self.sets[place] = run_set, _grow_set(run_set, record, num_runs, is_asked=is_asked)
         first, *others = self.record.stages
         stop = None if is_asked else self.record.stop
@@ -228,6 +233,51 @@ def parts_of(folder: Path) -> dict[int, Path]:
     return {place: folder / name for place, name in names.items()}
 
 
+def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
+    """Raise HarnessError (exit 8) for a group that no command makes: its file may be anyone's."""
+    num_folders = sum(each.folder is not None for each in group.configurations)
+    num_names = len({each.folder for each in group.configurations if each.folder is not None})
+    is_shaped = {"sides": num_folders == len(group.configurations) == 2, "matrix": bool(group.axes)}
+    first, *later = group.stages
+    if not is_shaped.get(group.relation, False):
+        wrong = (
+            f"relation is {group.relation!r} of {len(group.configurations)} configurations, {num_folders} with sets"
+        )
+    elif num_names < num_folders:
+        wrong = "two configurations have one folder"
+    elif any(stage.repetitions > (find_kind(stage.kind).max_repetitions or first.repetitions) for stage in later):
+        wrong = "a later stage has more repetitions than its kind, or the first stage, has"
+    elif any(set(stage.options) != find_kind(stage.kind).option_members for stage in later):
+        wrong = "a later stage has options that its kind has not"
+    else:
+        return
+    raise HarnessError(f"{path}: {wrong}, expected what 'sweep' or 'run --beside' writes.", ExitCode.INPUT)
+
+
+def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: ExperimentRecord) -> None:
+    """Raise HarnessError (exit 8) where a set is not what the experiment says, or lacks what its repetitions need."""
+    place, expected = run_set.extra / RUN_SET_FILE, experiment.stages[0]
+    known = find_kind(record.kind).option_members
+    for is_wrong, words in (
+        (
+            record.kind != expected.kind or record.options != expected.options,
+            f"is of {record.kind} {record.options}, expected {expected.kind} {expected.options}, as its group says",
+        ),
+        (
+            record.num_runs < expected.repetitions,
+            f"num_runs is {record.num_runs}, expected at least {expected.repetitions}, as its group says",
+        ),
+        (set(record.options) != known, f"options are {record.options}, expected {', '.join(known) or 'none'}"),
+        (
+            len(record.seeds) < record.num_runs,
+            f"has {len(record.seeds)} seeds, expected one for each of {record.num_runs} runs",
+        ),
+        ("runtime.device" not in record.config, "config has no runtime.device, expected every value"),
+    ):
+        if is_wrong:
+            raise HarnessError(f"{place}: {words}.", ExitCode.INPUT)
+
+
 @contextmanager
 def hold(folder: Path) -> Iterator[Store]:
     """Hold the lock of an experiment and give all that its files say.
@@ -239,16 +289,16 @@ def hold(folder: Path) -> Iterator[Store]:
         run_set, _ = open_run_set(folder)
         with locked(run_set):
             record = open_run_set(folder)[1]  # as it is now that nobody else writes it
-            yield Store(folder=folder, record=experiment_of(folder, record), path=None, sets={0: (run_set, record)})
+            alone = experiment_of(folder, record)
+            refuse_inconsistent(run_set, record, alone)
+            yield Store(folder=folder, record=alone, path=None, sets={0: (run_set, record)})
         return
     with hold_lock(folder / "lock", folder):
+        if path.is_symlink():
+            raise HarnessError(f"{path}: is a link, expected a file. Remove it.", ExitCode.INPUT)
         group, begun = _read_group(folder)
         sets = {place: open_run_set(part) for place, part in parts_of(folder).items()}
+        _refuse_misshapen(path, group)
         for run_set, record in sets.values():
-            if record.kind != group.kind or record.num_runs < group.num_runs:
-                raise HarnessError(
-                    f"{run_set.folder}: holds {record.num_runs} repetitions of {record.kind}, expected at least "
-                    f"{group.num_runs} of {group.kind}, as {path} says.",
-                    ExitCode.INPUT,
-                )
+            refuse_inconsistent(run_set, record, group)
         yield Store(folder=folder, record=group, path=path, begun=begun, sets=sets)

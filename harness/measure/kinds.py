@@ -112,6 +112,11 @@ class Kind:
         """
         return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix)
 
+    @property
+    def option_members(self) -> set[str]:
+        """Return what the kind is asked besides, as run_set.json has it."""
+        return set() if self.option is None or self.option.member is None else {self.option.member}
+
     def check(self, workload: WorkloadConfig) -> None:
         """Raise HarnessError, ConfigError or DeviceError for what cannot be done on this system."""
         refuse_untrainable(workload)
@@ -141,8 +146,6 @@ class Kind:
 
     def refuse_growth(self, folder: Path, record: RunSetRecord, definition: Path, num_runs: int) -> None:
         """Raise HarnessError (exit 2) where a set in `folder` may not hold so many repetitions."""
-        if self.max_repetitions is not None:
-            raise HarnessError(f"{folder}: holds a {self.name}, which is of one process. Nothing can be added to it.")
 
     def num_processes(self, config: RunConfig) -> int:
         """Return how many processes share the cores in one repetition."""

@@ -16,7 +16,7 @@ from harness.config.axes import Axis, refuse_other_problems
 from harness.config.catalog import has_implementation
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.config.synthetic import refuse_synthetic_target
-from harness.foundation.errors import HarnessError
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, Kind, OnEvent, Work
 from harness.measure.read_data import hash_read_data
@@ -353,6 +353,12 @@ class TrainingKind(Kind):
         self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]
     ) -> TrainingJob:
         given = {field: entry.value for field, entry in record.submission.items()}
+        status = record.system.fields.get("status")
+        if status not in LOGGED_STATUS:
+            raise HarnessError(
+                f"{record.name}: its system's status is {status!r}, expected {', '.join(LOGGED_STATUS)}.",
+                ExitCode.INPUT,
+            )
         return TrainingJob(
             **members,
             run_index=index,
@@ -360,7 +366,7 @@ class TrainingKind(Kind):
             division=record.division,
             submission_org=given.get("submitter") or UNSPECIFIED,
             submission_platform=given.get("platform") or UNSPECIFIED,
-            submission_status=LOGGED_STATUS[record.system.fields["status"]],
+            submission_status=LOGGED_STATUS[status],
             timeout_s=record.timeout_s,
             keep_weights=record.keep_weights,
         )

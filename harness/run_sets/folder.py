@@ -25,6 +25,7 @@ from harness.system.submission import Given
 from reference_models.process.whole import remove_drafts, sync_folder
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
+from rules.records.experiment import is_plain_name
 from rules.records.kept.weights import WEIGHTS_FOLDER
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
@@ -181,6 +182,9 @@ def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
             ExitCode.INPUT,
         )
     record = read_record(path, RunSetRecord)
+    for what, name in (("system.name", record.system.name), ("benchmark.name", record.benchmark.name)):
+        if not is_plain_name(name):
+            raise HarnessError(f"{path}: {what} is {name!r}, expected a name of a folder.", ExitCode.INPUT)
     return RunSet(folder=folder, system=record.system.name, benchmark=record.benchmark.name), record
 
 

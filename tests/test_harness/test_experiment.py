@@ -4,14 +4,14 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from golden_refusals import listing
 from goldens import lay_data
-from records_builder import experiment_content
+from records_builder import experiment_content, run_set_content
 from scripted_commands import acting, run_scripted_command
 from scripted_workers import Ending, Moment, ScriptedWorkers
 from small_set import begin_small_set
@@ -21,9 +21,10 @@ from harness.cli.run import run
 from harness.cli.serve import serve
 from harness.cli.sweep import sweep
 from harness.config.run_config import Override
+from harness.experiment.attach import open_or_create
 from harness.experiment.create import create
 from harness.experiment.expand import expand
-from harness.experiment.loop import Watcher, complete
+from harness.experiment.loop import Watcher, complete, look_again
 from harness.experiment.orders import ORDERS, Step, find_order
 from harness.experiment.prepare import prepare
 from harness.experiment.request import Request, RequestError, flags_of, option_of
@@ -71,6 +72,7 @@ def test_what_is_asked_is_written_as_the_command_that_asks_it() -> None:
 _EXPAND = """
 import sys
 from pathlib import Path
+from harness.experiment.attach import open_or_create
 from harness.experiment.expand import expand
 from harness.experiment.request import Request
 axes = ["train.global_batch_size=256,512"]
@@ -246,3 +248,86 @@ def test_a_set_with_fewer_seeds_than_runs_is_refused_by_name(tmp_path: Path, mon
     with pytest.raises(HarnessError, match=r"has 0 seeds, expected one for each of 3 runs") as refused:
         complete(small.folder, watcher=Watcher(quiet=True))
     assert refused.value.exit_code == ExitCode.INPUT
+
+
+Change = Callable[[dict[str, Any], dict[str, Any]], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda group, record: group.update(relation="one"), "relation is 'one'"),
+        (lambda group, record: group.update(relation="sides", configurations=[]), "configurations"),
+        (lambda group, record: group.update(axes=[]), "relation is 'matrix'"),
+        (lambda group, record: group["configurations"][1].update(folder="a"), "two configurations have one folder"),
+        (lambda group, record: group["stages"][1].update(repetitions=2), "more repetitions"),
+        (lambda group, record: group["stages"][1].update(options={"folder": 1}), "options that its kind has not"),
+        (lambda group, record: group["stages"][0].update(options={"num_steps": 9}), "as its group says"),
+        (lambda group, record: group["stages"][0].update(kind="quality"), "as its group says"),
+        (lambda group, record: group["stages"][0].update(repetitions=99), "expected at least 99"),
+        (lambda group, record: record.update(num_runs=2**62), "has 5 seeds, expected one for each of"),
+        (lambda group, record: record.update(config={}), "no runtime.device"),
+        (lambda group, record: record["benchmark"].update(name="../../elsewhere"), "expected a name of a folder"),
+        (lambda group, record: record["system"].update(name=".."), "expected a name of a folder"),
+    ],
+)
+def test_a_group_that_no_command_makes_is_refused_before_anything_is_run(
+    change: Change, said: str, tmp_path: Path
+) -> None:
+    record = run_set_content(
+        kind="throughput", options={"num_steps": 10}, num_runs=5, seeds=[1, 2, 3, 4, 5],
+        config={"runtime.device": {"value": "cpu", "source": "default"}},
+    )  # fmt: skip
+    stage = {"kind": "throughput", "options": {"num_steps": 10}, "repetitions": 5}
+    profile = {"kind": "profile", "options": {}, "repetitions": 1, "order": "after", "on_failure": "note"}
+    member = {"values": {"runtime.threads": "1"}, "python": None, "failure": None, "notes": {}}
+    group = experiment_content() | {
+        "relation": "matrix",
+        "axes": [{"key": "runtime.threads", "values": ["1", "2"]}],
+        "stages": [{**stage, "order": "turns", "on_failure": "leave_out"}, profile],
+        "configurations": [{**member, "label": name, "folder": name} for name in "ab"],
+    }
+    change(group, record)
+    (tmp_path / "experiment.json").write_text(json.dumps(group))
+    for name in "ab":
+        (tmp_path / name / "extra").mkdir(parents=True)
+        (tmp_path / name / "extra" / "run_set.json").write_text(json.dumps(record))
+    before = {path.name for path in tmp_path.rglob("*")}
+    with pytest.raises(HarnessError, match=said) as refused:
+        complete(tmp_path, watcher=Watcher(quiet=True))
+    assert refused.value.exit_code == ExitCode.INPUT
+    assert {path.name for path in tmp_path.rglob("*")} <= before | {"lock"}
+
+
+def test_a_sweep_of_which_nothing_could_be_prepared_is_resumed_without_a_word(tmp_path: Path) -> None:
+    content = experiment_content()
+    failure = {"reason": "too large a batch", "exit_code": 2, "run_index": None}
+    content["configurations"] = [{**content["configurations"][0], "folder": None, "failure": failure}]
+    (tmp_path / "experiment.json").write_text(json.dumps(content))
+    assert look_again(tmp_path, models=(), implementations=(), is_python_given=False) == ((), None)
+    assert complete(tmp_path, watcher=Watcher(quiet=True)).configurations[0].failure is not None
+
+
+def test_a_set_beside_a_damaged_file_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = begin_small_set(tmp_path, monkeypatch)
+    (small.folder.parent / "experiment.json").write_text("{")
+    look_again(small.folder, models=(), implementations=(), is_python_given=False)
+
+
+def test_a_profile_into_a_set_runs_no_code_that_the_set_alone_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = begin_small_set(tmp_path, monkeypatch)
+    (tmp_path / "theirs.py").write_text("raise SystemExit('it ran')\n")
+    definition = small.folder / "extra" / "definition.toml"
+    digest = "0" * 64
+    text = definition.read_text().replace(
+        "[runtime]", f'[runtime]\nimplementation = "{tmp_path}/theirs.py:X@{digest}"'
+    )
+    definition.write_text(text)
+    asked = Request(
+        verb="profile", benchmark=str(small.definition), kinds={"profile": None}, data=small.data_dir,
+        output=small.folder, quiet=True,
+    )  # fmt: skip
+    with pytest.raises(HarnessError, match="That code runs where it is given"):
+        open_or_create(asked)

@@ -103,6 +103,7 @@ def complete_and_show(
     from harness.experiment.store import read
     from harness.measure.kinds import find_kind
     from harness.run_sets.commands import resume_command
+    from reports.text.formatting import printable
 
     record = read(folder)
     keeper = find_kind(record.kind).keeper
@@ -116,7 +117,7 @@ def complete_and_show(
     except BaseException as error:
         if not isinstance(error, HarnessError):
             what, whole = _NAMES[record.relation, keeper]
-            command = resume_command(folder, record.python)
+            command = printable(resume_command(folder, record.python))
             click.echo(f"Finished {what} are kept. Complete the {whole} with: {command}", err=True)
         raise
     code = _VIEWS[record.relation, keeper](folder, record, form)
@@ -130,7 +131,6 @@ _NAMES = {
     ("sides", "records"): ("runs", "pair"),
     ("matrix", "logs"): ("runs", "sweep"),
     ("matrix", "records"): ("runs", "sweep"),
-    ("one", "record"): ("processes", "measurement"),
 }
 """What repetitions and the whole are called, by how configurations belong together and how repetitions are kept."""
 
@@ -143,12 +143,12 @@ def _say_kept(kept: int, planned: int) -> None:
 
 def _say_step(progress: "Progress") -> None:
     """Say whose run is next, and how long all that is left may take."""
-    from reports.text.formatting import rough_duration
+    from reports.text.formatting import printable, rough_duration
 
     of = f"[{progress.number}/{progress.total}]"
     run = "" if progress.run_index is None else f", run {progress.run_index + 1}"
     left = "" if progress.left_s is None else f", about {rough_duration(progress.left_s)} left"
-    click.echo(f"{of} {progress.label}{run}{left}", err=True)
+    click.echo(f"{of} {printable(progress.label)}{run}{left}", err=True)
 
 
 def _say_measured(index: int, outcome: "Outcome") -> None:

@@ -94,15 +94,11 @@ DATA = click.option(
     "--data", "data_root", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA",
     help="Folder of datasets, or one dataset.  [default: ./data]",
 )  # fmt: skip
-STRICT_ENV = click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
 MODEL = click.option(
     "--model", metavar="FILE.py:OBJECT",
     help="Your own model, for a definition whose benchmark.model is no name of ours or of an installed package.",
 )  # fmt: skip
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress.")
-TIMEOUT = click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take."
-)
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?(/S)?", re.IGNORECASE)
@@ -243,10 +239,9 @@ _SECTIONS = {
 """The section that an option's value belongs to, under the option's name."""
 
 
-def collect_overrides(configured: Configured, launched_ranks: int | None = None) -> "list[Override]":
-    """Collect all overrides, weakest first: file, environment, --set, option, an external launcher's ranks."""
+def collect_overrides(configured: Configured) -> "list[Override]":
+    """Collect all overrides, weakest first: file, environment, --set, option."""
     from harness.config.run_config import (
-        WORLD_SOURCE,
         Override,
         read_config_file,
         read_environment,
@@ -261,6 +256,4 @@ def collect_overrides(configured: Configured, launched_ranks: int | None = None)
         if value is not None and (section := _SECTIONS.get(name)) is not None:
             source = f"option --{name.replace('_', '-')}"
             overrides.append(Override(key=f"{section}.{name}", value=value, source=source))
-    if launched_ranks is not None:
-        overrides.append(Override(key="runtime.ranks", value=launched_ranks, source=WORLD_SOURCE))
     return overrides
