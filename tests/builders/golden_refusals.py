@@ -240,7 +240,7 @@ COMMANDS: dict[str, tuple[Refusal, ...]] = {
             "resume both/base",
             "resume both --python other/bin/python",
         ),
-        *after(copied("set", "long", changed(RECORD, num_runs=5)), "resume long -n 3"),
+        *after(copied("set", "long", changed(RECORD, num_runs=5, seeds=[1, 2, 3, 4, 5])), "resume long -n 3"),
         *after(copied("set", "foreign", other_system), "resume foreign"),
         *after(copied("set", "of_srun", started_by_srun), "resume of_srun"),
         *after(copied("set", "theirs", other_model), "resume theirs", "resume theirs --model theirs"),
