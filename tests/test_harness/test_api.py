@@ -136,8 +136,8 @@ def test_a_set_grows_until_it_is_precise_and_is_completed_and_extended(workers: 
     api.resume(swept, runs=6)
     measured = [json.loads(path.read_text())["processes"] for path in swept.glob("*/extra/throughput.json")]
     assert [len(processes) for processes in measured] == [6, 6]
-    record["code_sha256"] = "f" * 64
-    (folder / "extra" / "run_set.json").write_text(json.dumps(record | {"num_runs": 8, "until": None}))
+    of_other_code = record_of(folder) | {"code_sha256": "f" * 64, "until": None}
+    (folder / "extra" / "run_set.json").write_text(json.dumps(of_other_code))
     with pytest.warns(UserWarning, match="was begun by other code"):
         api.resume(folder)
 
