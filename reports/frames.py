@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pandas as pd
 
-from reports.comparison.comparison import CONFIDENCE, compare_sides
+from reports.comparison.comparison import CONFIDENCE, compare_results
 from reports.comparison.export import factor_rows
 from reports.comparison.noise import describe_sets
 from reports.comparison.records import FactorRow
 from reports.comparison.repeats import find_repeats
-from reports.comparison.sources import sides_to_compare
-from reports.facts.facts import gather
-from reports.facts.measured_sets import MeasuredSet, find_measured
+from reports.comparison.sources import results_to_compare
+from reports.results.logs import gather
+from reports.results.measured import find_measured
+from reports.results.result import Result
 from reports.tables.documents import is_document, join_documents, read_document
 from reports.tables.frames import (
     evaluations_frame,
@@ -65,7 +66,7 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
         second_opinion=second_opinion,
         benchmark_file=None if benchmark_file is None else Path(benchmark_file),
     )
-    problems = [problem for facts in sets for problem in facts.records.problems]
+    problems = [problem for result in sets for problem in result.problems]
     problems += [f"{printable(str(other.path))}: {other}" for found in inventories for other in found.others]
     measured = _read_measured(inventories, problems)
     document = join_documents([with_measured(describe_sets(sets), measured, sets), *exports])
@@ -80,7 +81,7 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
     )
 
 
-def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> list[MeasuredSet]:
+def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> list[Result]:
     """Every measurement that can be read, kind by kind, once where several paths lead to it."""
     places: dict[tuple[Path, str], Path] = {}
     for found in inventories:
@@ -100,7 +101,7 @@ def compare(
     interest, by default 0.03 of times and 0.001 of AUC. Raises InputError where a path holds nothing, or `base`
     several sets.
     """
-    first, others = sides_to_compare(Path(base), [Path(path) for path in news])
+    first, others = results_to_compare(Path(base), [Path(path) for path in news])
     repeats = find_repeats([first, *others])
-    compared = compare_sides(first, others, min_effect=min_effect, confidence=confidence, repeats=repeats)
+    compared = compare_results(first, others, min_effect=min_effect, confidence=confidence, repeats=repeats)
     return record_frame(FactorRow, factor_rows(compared))

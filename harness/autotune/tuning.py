@@ -33,7 +33,7 @@ from harness.system.hardware import read_processors
 from harness.system.preflight import check_load
 from harness.system.resources import read_resources
 from harness.system.software import SPIN, SPIN_VARIABLES, version_of
-from reports.facts.records import describe_times
+from reports.results.records import describe_times
 from reports.text.formatting import plural
 from rules.benchmarks.loader import canonical_sha256
 from rules.records.codec import Damage, Document, decode

@@ -14,7 +14,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
     from reports.comparison.records import Comparison
-    from reports.facts.sides import Side
+    from reports.results.result import Result
 
 
 def effect(text: str) -> tuple[float, str | None]:
@@ -91,19 +91,19 @@ def compare(
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.comparability import SAME_SET
-    from reports.comparison.comparison import compare_sides
+    from reports.comparison.comparison import compare_results
     from reports.comparison.export import comparison_document
     from reports.comparison.repeats import find_repeats, given_repeats
-    from reports.comparison.sources import read_sides, sides_to_compare
+    from reports.comparison.sources import read_results, results_to_compare
     from reports.views.comparison import comparison_blocks
 
     refuse_missing((base, *news))
     echo_others_at((base, *distinct(news)))
-    first, others = sides_to_compare(base, distinct(news))
+    first, others = results_to_compare(base, distinct(news))
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
-    given = [side for path in distinct(repeated) for side in read_sides(path)]
+    given = [side for path in distinct(repeated) for side in read_results(path)]
     repeats = given_repeats(given) if given else find_repeats([first, *others])
-    comparisons = compare_sides(first, others, min_effect=smallest, confidence=confidence, repeats=repeats)
+    comparisons = compare_results(first, others, min_effect=smallest, confidence=confidence, repeats=repeats)
     if form == "json":
         show_json(comparison_document(comparisons))
     elif form == "csv":
@@ -145,7 +145,7 @@ def _why_not_shown(comparison: "Comparison") -> str:
 
 def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:
     """Return commands that add the runs which inconclusive comparisons of our own sets take, where they can grow."""
-    from reports.facts.records import read_run_set
+    from reports.results.records import read_run_set
 
     needed = [
         comparison.whole.runs_needed or 0
@@ -168,11 +168,11 @@ def _resumed(path: Path) -> list[str]:
     return [str(path.parent), *([] if group.python is None else ["--python", group.python])]
 
 
-def _effect_on(side: "Side", value: float, unit: str | None) -> float:
+def _effect_on(side: "Result", value: float, unit: str | None) -> float:
     """The smallest effect, where its unit is that of what is compared; else a UsageError."""
-    from reports.comparison.factor import factor_of, factors_of
+    from reports.comparison.factor import factor_of
 
-    compared = factor_of(factors_of(side.kind)[0])
+    compared = factor_of(side.quantities[0])
     expected = None if compared.is_ratio else compared.unit
     if unit != expected:
         example = "a fraction such as 3%" if expected is None else f"a difference such as 0.001{expected}"

@@ -7,14 +7,13 @@ from pathlib import Path
 from harness.experiment.store import parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import find_kind
-from reports.comparison.comparison import compare_sides
+from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import SweepFacts
-from reports.facts.facts import SetFacts
-from reports.facts.measured_sets import MeasuredSet, measured_side, read_measured
-from reports.facts.sides import side_of
 from reports.page.gathered import Gathered, gather_everything
 from reports.page.report import write_page
+from reports.results.measured import read_measured
+from reports.results.result import Result
 from rules.logs.text import printable
 from rules.records.experiment import ExperimentRecord
 
@@ -31,21 +30,21 @@ class FinishedSides:
     folder: Path
     page: Path
     comparisons: tuple[Comparison, ...]
-    sets: tuple[SetFacts, ...] = ()
-    measured: tuple[MeasuredSet, ...] = ()
+    sets: tuple[Result, ...] = ()
+    measured: tuple[Result, ...] = ()
 
 
-def finish_set(folder: Path) -> tuple[SetFacts, Path]:
+def finish_set(folder: Path) -> tuple[Result, Path]:
     """Read, judge and score a set, once, and write its page. Writes nothing else; can be repeated at any time."""
     gathered = gather_everything([folder])
     if len(gathered.sets) != 1:
-        places = ", ".join(printable(str(facts.result_set.folder)) for facts in gathered.sets)
+        places = ", ".join(printable(result.verdict.subject) for result in gathered.sets)
         raise HarnessError(
             f"{folder}: holds results in {places}, expected those of its own runs alone. Move away what is not its.",
             ExitCode.INPUT,
         )
-    (facts,) = gathered.sets
-    return facts, write_page(gathered, folder)
+    (result,) = gathered.sets
+    return result, write_page(gathered, folder)
 
 
 def write_folder_page(folder: Path) -> Path:
@@ -53,13 +52,13 @@ def write_folder_page(folder: Path) -> Path:
     return write_page(gather_everything([folder]), folder)
 
 
-def exit_code_of_set(facts: SetFacts) -> ExitCode:
+def exit_code_of_set(result: Result) -> ExitCode:
     """Return NOT_CONVERGED or TIMEOUT where runs that failed leave no score, COMPLIANCE where a rule is broken."""
-    failed = [run for run in facts.result.runs if not run.converged]
-    if failed and facts.result.score_s is None:
+    failed = [run for run in result.score.runs if not run.converged]
+    if failed and result.score.score_s is None:
         timed_out = all(run.abort_reason == "timeout" for run in failed)
         return ExitCode.TIMEOUT if timed_out else ExitCode.NOT_CONVERGED
-    return ExitCode.COMPLIANCE if facts.verdict.outcome == "invalid" else ExitCode.DONE
+    return ExitCode.COMPLIANCE if result.outcome == "invalid" else ExitCode.DONE
 
 
 def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
@@ -75,19 +74,19 @@ def finish_sides(folder: Path) -> FinishedSides:
     page = write_page(gathered, folder)
     if kind.keeper == "logs":
         base, new = (_only(gathered, side) for side in sides)
-        for facts in (base, new):
-            assert facts.result_set.root is not None
-            write_page(Gathered(sets=(replace(facts, index=0),)), facts.result_set.root)
-        compared = compare_sides(side_of(base), [side_of(new)])
+        for result in (base, new):
+            assert result.place is not None
+            write_page(Gathered(sets=(replace(result, index=0),)), result.place)
+        compared = compare_results(base, [new])
         return FinishedSides(folder=folder, page=page, comparisons=compared, sets=(base, new))
     measured = tuple(read_measured(side, kind.name) for side in sides)
-    compared = compare_sides(measured_side(measured[0]), [measured_side(measured[1])])
+    compared = compare_results(measured[0], [measured[1]])
     return FinishedSides(folder=folder, page=page, comparisons=compared, measured=measured)
 
 
-def _only(gathered: Gathered, folder: Path) -> SetFacts:
+def _only(gathered: Gathered, folder: Path) -> Result:
     """Return the one set of results in the folder of a side. Raises HarnessError (exit 8) where there is another."""
-    found = [facts for facts in gathered.sets if facts.result_set.root == folder]
+    found = [result for result in gathered.sets if result.place == folder]
     if len(found) != 1:
         raise HarnessError(f"{folder}: holds {len(found)} sets of results, expected its own alone.", ExitCode.INPUT)
     return found[0]
@@ -95,7 +94,7 @@ def _only(gathered: Gathered, folder: Path) -> SetFacts:
 
 def exit_code_of_sides(finished: FinishedSides) -> ExitCode:
     """Return the worse of both sides' codes, as `exit_code_of_set` has them."""
-    return worst_of(exit_code_of_set(facts) for facts in finished.sets)
+    return worst_of(exit_code_of_set(result) for result in finished.sets)
 
 
 def write_pages(folder: Path) -> None:
@@ -117,6 +116,6 @@ def exit_code_from(number: int) -> ExitCode:
 def exit_code_of_matrix(record: ExperimentRecord, facts: SweepFacts) -> ExitCode:
     """Find the worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
     codes = [exit_code_from(entry.failure.exit_code) for entry in record.configurations if entry.failure is not None]
-    codes += [exit_code_of_set(row.facts) for row in facts.rows if row.facts is not None]
+    codes += [exit_code_of_set(row.result) for row in facts.rows if row.result is not None and row.result.judged]
     codes += [ExitCode.INCONCLUSIVE] if facts.law is not None and facts.law.fitted is None else []
     return worst_of(codes)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import RunSet
-from reports.facts.grid import time_step
+from reports.results.grid import time_step
 from reports.statistics.growth import is_narrow
 from reports.statistics.intervals import MIN_RUNS
 from rules.benchmarks.loader import Benchmark, load_benchmark

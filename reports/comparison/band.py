@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from reports.comparison.factor import factor_of, factors_of
+from reports.comparison.factor import factor_of
 from reports.comparison.pairing import Pairing, compared_values
 from reports.facts.noise import DRIFT_BAND
-from reports.facts.sides import Sample, Side
+from reports.results.result import Repetition, Result
 from reports.statistics.distributions import student_quantile
 from reports.text.formatting import percent, plural
 
@@ -31,10 +31,10 @@ disturbance is seen inside a set, its runs are not independent."""
 class Repeats:
     """Sets that repeat each other, in groups of one configuration each; `is_given` where the user named them."""
 
-    groups: tuple[tuple[Side, ...], ...] = ()
+    groups: tuple[tuple[Result, ...], ...] = ()
     is_given: bool = False
 
-    def of(self, base: Side, new: Side) -> "Repeats":
+    def of(self, base: Result, new: Result) -> "Repeats":
         """The groups that say something of these two: those of their own configurations, unless they were given."""
         keys = {base.repetition, new.repetition} - {None}
         own = tuple(group for group in self.groups if self.is_given or group[0].repetition in keys)
@@ -75,14 +75,14 @@ def measure_band(repeats: Repeats, names: Sequence[str]) -> Band:
     for name in filter(drifts, names):
         squares, degrees = 0.0, 0
         for group in groups:
-            means = [mean for side in group if (mean := _mean_speed(side.samples, name)) is not None]
+            means = [mean for result in group if (mean := _mean_speed(result.samples, name)) is not None]
             if len(means) >= MIN_SETS:
                 squares += float(np.square(np.asarray(means) - np.mean(means)).sum())
                 degrees += len(means) - 1
         if degrees:
             student = float(student_quantile(degrees, (1 + CONFIDENCE) / 2))
             widths[name] = student * math.sqrt(2.0 * squares / degrees)
-    return Band(widths=widths, sets=tuple(side.label for group in groups for side in group) if widths else ())
+    return Band(widths=widths, sets=tuple(result.label for group in groups for result in group) if widths else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +91,15 @@ class BandsByPair:
 
     _known: dict[tuple[str | None, ...], Band] = field(default_factory=dict)
 
-    def of(self, base: Side, new: Side, repeats: Repeats) -> Band:
+    def of(self, base: Result, new: Result, repeats: Repeats) -> Band:
         """The band between two sides of one kind, by the sets that repeat one of them."""
-        key = (base.kind, base.repetition, new.repetition)
+        key = (base.quantities[0], base.repetition, new.repetition)
         if key not in self._known:
-            self._known[key] = measure_band(repeats.of(base, new), factors_of(base.kind))
+            self._known[key] = measure_band(repeats.of(base, new), base.quantities)
         return self._known[key]
 
 
-def _mean_speed(samples: Sequence[Sample], name: str) -> float | None:
+def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
     """The mean logarithm of what drifts in a factor: of the time to train, the time per sample."""
     if name != "time_to_train":
         values = compared_values(samples, name)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from itertools import islice
 
 from reports.comparison.records import Change
-from reports.facts.records import THREADS, THREADS_TIMED
-from reports.facts.sides import Side
+from reports.results.records import THREADS, THREADS_TIMED
+from reports.results.result import Result
 from reports.text.formatting import plural, printable
 from rules.scoring.comparable import why_not_comparable
 
@@ -28,54 +28,55 @@ _ALIKE: Mapping[str, tuple[tuple[str, str], ...]] = {
 """By kind of measurement: the settings that two sides must share, and what is said where they do not."""
 
 
-def why_refused(base: Side, new: Side) -> str | None:
+def why_refused(base: Result, new: Result) -> str | None:
     """Why the two are not alike enough to be compared, or None."""
-    if base.kind != new.kind:
-        runs, other = (base, new) if base.kind == "runs" else (new, base)
-        if runs.kind != "runs":
-            return f"{base.label} holds a measurement of {base.kind}, {new.label} one of {new.kind}"
+    if base.quantities != new.quantities:
+        runs, other = (base, new) if base.is_logged else (new, base)
+        (what, *_), (its, *_) = base.quantities, new.quantities
+        if not runs.is_logged:
+            return f"{base.label} holds a measurement of {what}, {new.label} one of {its}"
         return (
-            f"{runs.label} holds runs to the target, {other.label} a measurement of {other.kind} alone: "
+            f"{runs.label} holds runs to the target, {other.label} a measurement of {other.quantities[0]} alone: "
             "they are measured differently"
         )
-    if base.kind != "runs":
+    if not base.is_logged:
         return _why_other_measurement(base, new)
     if not base.runs or not new.runs:
         return f"{(new if base.runs else base).label} holds no finished run"
-    first = base.runs[0]
+    first = base.runs[0].log
     for run in (*base.runs, *new.runs):
-        if why := why_not_comparable(first, run):
+        if why := why_not_comparable(first, run.log):
             return printable(why)
     if base.status != new.status:
         return f"different status: {base.status} and {new.status} benchmarks are never compared"
-    of_base, of_new = ({run.log_sha256 for run in side.runs} for side in (base, new))
+    of_base, of_new = ({run.log.log_sha256 for run in result.runs} for result in (base, new))
     twins = of_base & of_new - {""}
     if twins and of_base == of_new:
         return SAME_SET
     if twins:
-        number = sum(run.log_sha256 in twins for run in new.runs)
+        number = sum(run.log.log_sha256 in twins for run in new.runs)
         return f"{plural(number, 'run is', 'runs are')} on both sides (equal logs): the sets are not independent"
     return None
 
 
-def _why_other_measurement(base: Side, new: Side) -> str | None:
+def _why_other_measurement(base: Result, new: Result) -> str | None:
     """Measurements may differ in whatever is being varied, but not in what is measured."""
     of_base, of_new = dict(base.settings), dict(new.settings)
-    for name, words in _ALIKE.get(base.kind.partition(".")[0], ()):
+    for name, words in _ALIKE.get(base.kind, ()):
         if name in of_base and name in of_new and of_base[name] != of_new[name]:
             return words.format(of_base[name], of_new[name])
     # Two measurements may well learn the same; none takes the same time as another.
-    is_same = base.samples == new.samples and (base.kind == "throughput" or base.label == new.label)
+    is_same = base.samples == new.samples and (base.measure.counts_samples or base.label == new.label)
     return SAME_SET if is_same else None
 
 
-def systems_differ(base: Side, new: Side) -> bool:
+def systems_differ(base: Result, new: Result) -> bool:
     """Whether the sides were measured on different systems, by their descriptions where both have one."""
     of_base, of_new = dict(base.hardware), dict(new.hardware)
     if of_base and of_new:
         return any(_said(of_base[key]) != _said(of_new[key]) for key in of_base.keys() & of_new.keys())
     # Without a name, or without a description and a name of its own, nothing says that they differ.
-    return base.system is not None and new.system is not None and base.system != new.system
+    return base.system.name is not None and new.system.name is not None and base.system.name != new.system.name
 
 
 def _said(text: str) -> str:
@@ -83,7 +84,7 @@ def _said(text: str) -> str:
     return "" if text.strip().upper() == "N/A" else text.strip()
 
 
-def list_changes(base: Side, new: Side) -> tuple[Change, ...]:
+def list_changes(base: Result, new: Result) -> tuple[Change, ...]:
     """What was set differently, None where a side does not say it.
 
     Threads that differ are followed by the times that each side's were chosen by: they may have been a tie.

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 
 from reports.comparison.band import NO_REPEATS, Band, BandsByPair, Repeats, drift_words, drifts, width_for
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
-from reports.comparison.factor import factor_of, factors_of
+from reports.comparison.factor import factor_of
 from reports.comparison.pairing import KnownValues, Pairing, pair_runs
 from reports.comparison.precision import runs_needed, smallest_shown
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.repeats import find_repeats
-from reports.facts.facts import SetFacts
-from reports.facts.growth import growth_words
-from reports.facts.sides import Side, side_of
+from reports.results.growth import growth_words
+from reports.results.result import Result
 from reports.statistics.family import Tested, judge_family
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
@@ -44,8 +43,8 @@ class _Draft:
     `band` is None where the sides' runs took turns.
     """
 
-    base: Side
-    new: Side
+    base: Result
+    new: Result
     pairing: Pairing
     comparison: Comparison
     band: Band | None = None
@@ -69,43 +68,37 @@ class _Draft:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupSides:
-    """Result sets as sides of comparisons, by the index of each, and the sets beside them that repeat them."""
+class GroupContext:
+    """What all comparisons within a group share: the sets that repeat its own, and values worked out before."""
 
-    by_index: Mapping[int, Side]
     repeats: Repeats
     known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
 
 
-def group_sides(group: Sequence[SetFacts]) -> GroupSides:
-    """Make the sides of gathered result sets, and read the sets beside them, once for all comparisons of a page."""
-    by_index = {facts.index: side_of(facts) for facts in group}
-    repeats = find_repeats(list(by_index.values()), [facts.records.run_set for facts in group])
-    return GroupSides(by_index=by_index, repeats=repeats)
+def context_of(group: Sequence[Result]) -> GroupContext:
+    """Read the sets beside those of a group once, for all comparisons of a page."""
+    return GroupContext(repeats=find_repeats(group))
 
 
 def compare_all(
-    base: SetFacts,
-    news: Sequence[SetFacts],
-    sides: GroupSides | None = None,
+    base: Result,
+    news: Sequence[Result],
+    context: GroupContext | None = None,
     explained: Collection[int] | None = None,
     *,
     is_described: bool = True,
 ) -> tuple[Comparison, ...]:
-    """As `compare_sides`, for gathered result sets; `sides` are those of a group that holds all of them."""
-    if sides is not None:
-        others = [sides.by_index[new.index] for new in news]
-        return compare_sides(
-            sides.by_index[base.index], others, repeats=sides.repeats, explained=explained,
-            is_described=is_described, known=sides.known,
-        )  # fmt: skip
-    first, others = side_of(base), [side_of(new) for new in news]
-    return compare_sides(first, others, repeats=find_repeats([first, *others]), explained=explained)
+    """Compare as `compare_results`; `context` is that of a group that holds all of them."""
+    if context is None:
+        context = context_of([base, *news])
+    return compare_results(
+        base, news, repeats=context.repeats, explained=explained, is_described=is_described, known=context.known
+    )
 
 
-def compare_sides(
-    base: Side,
-    news: Sequence[Side],
+def compare_results(
+    base: Result,
+    news: Sequence[Result],
     *,
     min_effect: float | None = None,
     confidence: float = CONFIDENCE,
@@ -122,7 +115,7 @@ def compare_sides(
     `is_described` has its verdicts and values alone. `known` are values of these sides that were worked out before.
     """
     if min_effect is None:
-        min_effect = factor_of(factors_of(base.kind)[0]).min_effect
+        min_effect = factor_of(base.quantities[0]).min_effect
     bands = BandsByPair()
     settings = _Settings(
         min_effect=min_effect, confidence=confidence, find_band=partial(bands.of, repeats=repeats),
@@ -156,12 +149,12 @@ class _Settings:
 
     min_effect: float
     confidence: float
-    find_band: Callable[[Side, Side], Band]
+    find_band: Callable[[Result, Result], Band]
     is_described: bool
     known: KnownValues
 
 
-def _draft(base: Side, new: Side, settings: _Settings) -> _Draft:
+def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
     share_turns = base.turns is not None and base.turns == new.turns
     pairing = pair_runs(base.samples, new.samples, share_turns=share_turns, known=settings.known)
     comparison = Comparison(
@@ -172,7 +165,7 @@ def _draft(base: Side, new: Side, settings: _Settings) -> _Draft:
     )  # fmt: skip
     if comparison.refusal is not None:
         return _Draft(base=base, new=new, pairing=pairing, comparison=comparison)
-    names = factors_of(base.kind)
+    names = base.quantities
     band = None if pairing.is_interleaved else settings.find_band(base, new)
     made = [_factor(name, pairing, settings, band) for name in names]
     failed = base.num_runs != base.num_converged or new.num_runs != new.num_converged
@@ -186,8 +179,8 @@ def _draft(base: Side, new: Side, settings: _Settings) -> _Draft:
         num_shared_seeds=pairing.num_shared,
         converged_p=fisher_p(base.num_converged, base.num_runs, new.num_converged, new.num_runs) if failed else None,
         factors=tuple(factor for factor, _ in made),
-        olympic_ratio=_ratio(base.olympic_mean_s, new.olympic_mean_s),
-        score_ratio=_ratio(base.score_s, new.score_s),
+        olympic_ratio=_ratio(base.score.olympic_mean_s, new.score.olympic_mean_s),
+        score_ratio=_ratio(base.score.score_s, new.score.score_s),
         changes=list_changes(base, new) if settings.is_described else (),
         notes=_notes(base, new, pairing) if settings.is_described else (),
         invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
@@ -199,11 +192,11 @@ def _draft(base: Side, new: Side, settings: _Settings) -> _Draft:
     )  # fmt: skip
 
 
-def _measure_better(base: Side, new: Side) -> str | None:
+def _measure_better(base: Result, new: Result) -> str | None:
     """The command that makes two sets in turns: of a set of this harness, on the system that both are of."""
-    if base.folder is None or base.status == "official" or systems_differ(base, new):
+    if base.place is None or base.status == "official" or systems_differ(base, new):
         return None
-    return printable(shlex.join(["dlrmbench", "run", "--beside", str(base.folder)]), 400)
+    return printable(shlex.join(["dlrmbench", "run", "--beside", str(base.place)]), 400)
 
 
 def _factor(
@@ -351,7 +344,7 @@ def _ratio(base: float | None, new: float | None) -> float | None:
     return new / base if base and new and math.isfinite(base) and math.isfinite(new) else None
 
 
-def _notes(base: Side, new: Side, pairing: Pairing) -> tuple[str, ...]:
+def _notes(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
     notes = []
     for name, side in (("base", base), ("new", new)):
         if side.outcome == "invalid":
@@ -376,6 +369,6 @@ def _notes(base: Side, new: Side, pairing: Pairing) -> tuple[str, ...]:
     if pairing.num_shared and not pairing.is_paired:
         shared = plural(pairing.num_shared, "seed is", "seeds are")
         notes.append(f"{shared} shared, too few of the runs to compare them in pairs")
-    if base.round != new.round and base.round is not None and new.round is not None:
-        notes.append(f"different rounds: {base.round} and {new.round}")
+    if base.score.round != new.score.round and base.score.round is not None and new.score.round is not None:
+        notes.append(f"different rounds: {base.score.round} and {new.score.round}")
     return tuple(notes)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, Untold
 from reports.comparison.sources import only
-from reports.facts.measured_sets import MeasuredSet, read_measured
-from reports.facts.records import SURROUNDINGS, config_texts, environment_texts, read_set_records
+from reports.results.measured import read_measured
+from reports.results.records import SURROUNDINGS, config_texts, environment_texts, read_set_records
+from reports.results.result import Result
 from reports.tables.documents import is_document, read_document
 from reports.text.formatting import printable
 from rules.errors import InputError
@@ -135,17 +136,17 @@ def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
     return Setting(value=f"varies: {', '.join(shown)}{more}", source=", ".join(values[value] for value in shown))
 
 
-def _of_measurement(measured: MeasuredSet) -> Described:
+def _of_measurement(measured: Result) -> Described:
     """A measurement in processes: its record, and what its first process read from what was built."""
-    run_set = measured.run_set
+    run_set = measured.asked
     settings = _of_records(run_set, run_set.system.fields.items() if run_set else (), "")
-    named = {name: getattr(measured.record, name, None) for name in ("data_kind", "warm_up_steps", "eval_samples")}
+    named = {name: getattr(measured.measured, name, None) for name in ("data_kind", "warm_up_steps", "eval_samples")}
     settings["logged"] = {
         name: Setting(value=_shown(value), source=f"extra/{measured.kind}.json, process 1")
-        for name, value in (*getattr(measured.processes[0], "hyperparameters", {}).items(), *named.items())
+        for name, value in (*getattr(measured.repetitions[0].record, "hyperparameters", {}).items(), *named.items())
         if value is not None
     }
-    return Described(label=printable(measured.folder, 120), settings=settings)
+    return Described(label=printable(measured.place, 120), settings=settings)
 
 
 # An export holds the results and little of what was set.

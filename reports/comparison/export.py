@@ -10,7 +10,7 @@ from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.records import Comparison, ComparisonDocument, ComparisonMember, FactorComparison, FactorRow
 from reports.comparison.wording import difference_text, effect_text, sentence, verdict_text
 from reports.document.glossary import standing_line
-from reports.facts.facts import Standing
+from reports.results.result import Standing
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.tables.columns import shared_members
 from reports.text.formatting import percent, plural

@@ -55,11 +55,6 @@ FACTORS: Mapping[str, Factor] = {
 """In the order of a comparison; the first is the whole that the others explain."""
 
 
-def factors_of(kind: str) -> tuple[str, ...]:
-    """Names of what is compared of runs to the target, or of another kind of measurement."""
-    return tuple(FACTORS) if kind == "runs" else (kind,)
-
-
 def factor_of(name: str) -> Factor:
     """The factor of that name, or the quantity that the kind of measurement of that name compares.
 

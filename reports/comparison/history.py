@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from reports.comparison.records import PastSet
-from reports.facts.measured_sets import find_measured
-from reports.facts.records import commit_of
+from reports.results.measured import compared_values, find_measured
+from reports.results.records import commit_of
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import canonical_sha256
@@ -94,12 +94,12 @@ def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
         if problems:
             return PastSet(**known, kind="broken", problem=problems[0])
         return PastSet(**known, kind=kind, num_done=0, problem="not finished")
-    summary = log_summary(measured.rates) if measured.measure.counts_samples else None
+    summary = log_summary(compared_values(measured)) if measured.measure.counts_samples else None
     means: dict[str, Any] = {name: measured.mean(name) for name in _MEANS if name == measured.measure.value}
     return PastSet(
         **known,
         kind=kind,
-        num_done=len(measured.values),
+        num_done=measured.num_runs,
         throughput_samples_per_s=summary.geometric_mean if summary else None,
         **means,
     )

@@ -11,58 +11,53 @@ from reports.comparison.band import DRIFT_REACH, Band, BandsByPair, Repeats
 from reports.comparison.factor import FACTORS, factor_of
 from reports.comparison.pairing import compared_values
 from reports.comparison.repeats import find_repeats
-from reports.facts.facts import SetFacts
-from reports.facts.measured_sets import MeasuredSet, measured_side
 from reports.facts.noise import Noise, Smallest, noise_of, noise_of_rates, noise_of_values
-from reports.facts.sides import Side, converged_samples, side_of
+from reports.results.measured import clock_step
+from reports.results.result import Result
 from reports.tables.records import ReportDocument
 from reports.tables.rows import document_of
-from rules.scoring.results import RunResult
 
 MIN_EFFECT = FACTORS["time_to_train"].min_effect
 ASSUMED = Band()
 """Where no sets are known that repeat one another."""
 
 
-def find_bands(sides: Sequence[Side], repeats: Repeats | None = None) -> tuple[Band, ...]:
+def find_bands(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[Band, ...]:
     """How far drift may move a set that is measured after each of `sides`, by the sets in their folders that repeat
     it: `repeats`, where those are known."""
     known, bands = find_repeats(sides) if repeats is None else repeats, BandsByPair()
     return tuple(bands.of(side, side, known) for side in sides)
 
 
-def runs_noise(runs: Sequence[RunResult], band: Band = ASSUMED) -> Noise:
-    """What a set's runs to the target are worth in a comparison with as many like them.
+def noise_of_runs(result: Result, band: Band = ASSUMED) -> Noise:
+    """What a result's runs to the target are worth in a comparison with as many like them.
 
     A set whose speed varies inside may as a whole be off by more than `band`.
     """
-    samples = converged_samples(runs)
-    own = _own_reach(compared_values(samples, "throughput"))
+    own = _own_reach(compared_values(result.samples, "throughput"))
     bands = {name: math.expm1(max(band.width(name), own)) for name in ("time_to_train", "throughput")}
-    return noise_of(samples, min_effect=MIN_EFFECT, bands=bands)
+    return noise_of(result.samples, min_effect=MIN_EFFECT, bands=bands)
 
 
 def _own_reach(logs: NDArray[np.float64] | None) -> float:
     return DRIFT_REACH * float(logs.std(ddof=1)) if logs is not None and len(logs) > 1 else 0.0
 
 
-def measured_noise(measured: MeasuredSet, band: Band = ASSUMED) -> Smallest | None:
+def noise_of_processes(result: Result, band: Band = ASSUMED) -> Smallest | None:
     """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
-    min_effect = factor_of(measured.compared).min_effect
-    if measured.measure.scale == "ratio":
-        is_rate = measured.measure.counts_samples
-        rates, step = (measured.rates, measured.clock_step) if is_rate else (measured.values, 0.0)
-        own = _own_reach(compared_values(measured_side(measured).samples, measured.compared))
-        width = math.expm1(max(band.width(measured.compared), own))
-        return noise_of_rates(rates, min_effect=min_effect, band=width, step=step)
-    return noise_of_values(measured.values, min_effect=min_effect)
+    (name,) = result.quantities
+    min_effect, values = factor_of(name).min_effect, [sample.values[name] for sample in result.samples]
+    if result.measure.scale != "ratio":
+        return noise_of_values(values, min_effect=min_effect)
+    step = clock_step(result) if result.measure.counts_samples else 0.0
+    width = math.expm1(max(band.width(name), _own_reach(compared_values(result.samples, name))))
+    return noise_of_rates(values, min_effect=min_effect, band=width, step=step)
 
 
-def describe_sets(sets: Sequence[SetFacts]) -> ReportDocument:
+def describe_sets(sets: Sequence[Result]) -> ReportDocument:
     """Everything that the tables hold, per configuration, what its runs can show included."""
     document = document_of(sets)
-    bands = find_bands([side_of(facts) for facts in sets])
-    noises = [runs_noise(facts.result.runs, band) for facts, band in zip(sets, bands, strict=True)]
+    noises = [noise_of_runs(result, band) for result, band in zip(sets, find_bands(sets), strict=True)]
     members = zip(document.configurations, noises, strict=True)
     return replace(document, configurations=tuple(replace(member, **_columns(noise)) for member, noise in members))
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from reports.comparison.factor import factor_of
-from reports.facts.sides import Sample
+from reports.results.result import Repetition
 from reports.statistics.ratios import (
     Difference,
     Floats,
@@ -38,9 +38,9 @@ class SideValues(NamedTuple):
 class KnownValues:
     """What is compared, by runs and factor: worked out once, however many comparisons a side is in."""
 
-    _known: dict[tuple[int, str], tuple[tuple[Sample, ...], SideValues]] = field(default_factory=dict)
+    _known: dict[tuple[int, str], tuple[tuple[Repetition, ...], SideValues]] = field(default_factory=dict)
 
-    def of(self, samples: tuple[Sample, ...], factor: str) -> SideValues:
+    def of(self, samples: tuple[Repetition, ...], factor: str) -> SideValues:
         """Return the values of these very runs."""
         key = id(samples), factor  # no other's while they are kept here
         if key not in self._known:
@@ -59,8 +59,8 @@ class Pairing:
     `share_turns` says that a record has both sides' measurements as made in turns.
     """
 
-    base: tuple[Sample, ...]
-    new: tuple[Sample, ...]
+    base: tuple[Repetition, ...]
+    new: tuple[Repetition, ...]
     is_paired: bool
     num_shared: int
     share_turns: bool = False
@@ -143,7 +143,11 @@ class Pairing:
 
 
 def pair_runs(
-    base: Sequence[Sample], new: Sequence[Sample], *, share_turns: bool = False, known: KnownValues | None = None
+    base: Sequence[Repetition],
+    new: Sequence[Repetition],
+    *,
+    share_turns: bool = False,
+    known: KnownValues | None = None,
 ) -> Pairing:
     """Pairs by seed where at least two, and four in five of the larger side's runs, have a partner."""
     known = KnownValues() if known is None else known
@@ -164,13 +168,13 @@ def pair_runs(
     )
 
 
-def _by_seed(samples: Sequence[Sample]) -> dict[int, Sample]:
+def _by_seed(samples: Sequence[Repetition]) -> dict[int, Repetition]:
     """Samples by their seed; none where two share one, because it is then unknown who is whose partner."""
     found = {sample.seed: sample for sample in samples if sample.seed is not None}
     return found if len(found) == len(samples) else {}
 
 
-def compared_values(samples: Sequence[Sample], factor: str) -> Floats | None:
+def compared_values(samples: Sequence[Repetition], factor: str) -> Floats | None:
     """What is compared of one side, as `Pairing.compared` has it."""
     known = np.asarray([sample.values[factor] for sample in samples if factor in sample.values], dtype=np.float64)
     if not len(known) or len(known) != len(samples):
@@ -180,6 +184,6 @@ def compared_values(samples: Sequence[Sample], factor: str) -> Floats | None:
     return np.log(known) if known.min() > 0 else None
 
 
-def _step(samples: Sequence[Sample], factor: str) -> float:
+def _step(samples: Sequence[Repetition], factor: str) -> float:
     steps = [sample.steps.get(factor, 0.0) for sample in samples]
     return float(mean_of(np.asarray(steps, dtype=np.float64))) if steps else 0.0

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from reports.comparison.band import MIN_SETS, Repeats
-from reports.facts.measured_sets import find_measured, measured_side
-from reports.facts.origin import repetition_key, turns_of
-from reports.facts.records import read_run_set
-from reports.facts.sides import Side, converged_samples
+from reports.results.measured import find_measured
+from reports.results.origin import repetition_key, turns_of
+from reports.results.records import read_run_set
+from reports.results.result import Result, System, make_runs
 from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import shipped_names
 from rules.errors import InputError
@@ -24,42 +24,35 @@ _MAX_REPEATS = 30
 """The newest; more would say little more, and each is read."""
 
 
-def find_repeats(sides: Sequence[Side], records: Sequence[RunSetRecord | None] = ()) -> Repeats:
-    """The sets in the folders of `sides` that repeat one of them, the set itself included.
+def find_repeats(results: Sequence[Result]) -> Repeats:
+    """Find the sets in the folders of `results` that repeat one of them, the set itself included.
 
-    What took turns with others shows no drift and repeats nothing. `records` are those of `sides`, where they have
-    been read.
+    What took turns with others shows no drift and repeats nothing.
     """
-    wanted = {side.repetition for side in sides if side.repetition is not None}
-    places = [None if side.folder is None else real_path(side.folder) for side in sides]
-    located = [(place, side) for place, side in zip(places, sides, strict=True) if place is not None]
-    folders = {place.parent for place, side in located if side.repetition}
-    known = {
-        place: (record, side)
-        for place, side, record in zip(places, sides, records, strict=False)
-        if place is not None
-    }
+    known = {real_path(result.place): result for result in results if result.place is not None}
+    wanted = {result.repetition for result in results if result.repetition is not None}
+    folders = {place.parent for place, result in known.items() if result.repetition}
     found: dict[str, list[tuple[float, Path, RunSetRecord]]] = {}
     for folder in _subfolders(folders):
-        record, side = known.get(folder, (None, None))
-        record = record if side is not None else read_run_set(folder, [])
-        key = side.repetition if side is not None else repetition_key(record)
+        result = known.get(folder)
+        record = result.asked if result is not None else read_run_set(folder, [])
+        key = result.repetition if result is not None else repetition_key(record)
         if record is not None and key in wanted:
             found.setdefault(str(key), []).append((epoch_ms(record.created_utc) or 0.0, folder, record))
     groups = []
     for entries in found.values():
         if len(entries) >= MIN_SETS:
             newest = sorted(entries, key=lambda entry: entry[:2])[-_MAX_REPEATS:]
-            read = (_read(path, record, known[path][1] if path in known else None) for _, path, record in newest)
-            groups.append(_in_sequence(side for side in read if side is not None))
+            read = (_read(path, record, known.get(path)) for _, path, record in newest)
+            groups.append(_in_sequence(result for result in read if result is not None))
     return Repeats(groups=tuple(group for group in groups if len(group) >= MIN_SETS))
 
 
-def given_repeats(sides: Sequence[Side]) -> Repeats:
+def given_repeats(sides: Sequence[Result]) -> Repeats:
     """The groups that sets make which were named as repetitions. Raises InputError where none is large enough."""
-    by_key: dict[tuple[str, str | None], list[Side]] = {}
+    by_key: dict[tuple[str, str | None], list[Result]] = {}
     for side in sides:
-        by_key.setdefault((side.kind, side.repetition), []).append(side)
+        by_key.setdefault((side.quantities[0], side.repetition), []).append(side)
     groups = [_in_sequence(sorted(group, key=_began)) for group in by_key.values()]
     large = tuple(group for group in groups if len(group) >= MIN_SETS)
     if not large:
@@ -81,58 +74,55 @@ def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
         yield from (folder / name for name in sorted(names)[-_MAX_FOLDERS:])
 
 
-def _read(folder: Path, record: RunSetRecord, known: Side | None) -> Side | None:
+def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | None:
     """A set as far as its speed goes: nothing is judged. Of a side that is `known` its logs are not read again."""
     if is_in_processes(record.kind):
-        measured = find_measured(folder, record.kind, [])
-        return None if measured is None else measured_side(measured)
+        return find_measured(folder, record.kind, [])
     try:
         logs = [log for found in take_inventory(folder).result_sets for log in found.logs]
         if known is not None and _has_read(known, logs):
             runs = known.runs
         else:
-            runs = tuple(read_run_result(read_log(log)) for log in logs)
+            runs = make_runs([read_run_result(read_log(log)) for log in logs])
     except (InputError, OSError):
         return None
-    return Side(
+    return Result(
         label=printable(folder.name, 80),
-        kind="runs",
+        source="logs",
+        place=folder,
         status="own",
         benchmark=record.benchmark.name,
-        samples=converged_samples(runs),
-        runs=runs,
-        system=record.system.name,
-        hardware=(),
-        settings=(),
-        folder=folder,
+        repetitions=runs,
+        system=System(name=record.system.name),
+        asked=record,
         turns=turns_of(folder),
         repetition=repetition_key(record),
     )
 
 
-def _has_read(side: Side, logs: Sequence[Path]) -> bool:
-    """Whether a side's runs are these logs, each judged by the shipped definition that it names."""
-    named = {(run.benchmark, run.benchmark_version) for run in side.runs}
+def _has_read(result: Result, logs: Sequence[Path]) -> bool:
+    """Whether a result's runs are these logs, each judged by the shipped definition that it names."""
+    named = {(run.log.benchmark, run.log.benchmark_version) for run in result.runs}
     benchmark, version = named.pop() if len(named) == 1 else (None, None)
-    if benchmark not in shipped_names() or version is None or len(logs) != len(side.runs):
+    if benchmark not in shipped_names() or version is None or len(logs) != len(result.runs):
         return False
-    return [real_path(Path(run.path)) for run in side.runs] == [real_path(log) for log in logs]
+    return [real_path(Path(run.log.path)) for run in result.runs] == [real_path(log) for log in logs]
 
 
-def _began(side: Side) -> float:
+def _began(side: Result) -> float:
     return min((sample.started_ms for sample in side.samples if sample.started_ms is not None), default=0.0)
 
 
-def _in_sequence(sides: Iterable[Side]) -> tuple[Side, ...]:
+def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
     """Those that were measured one after the other, each once: copies of a set, and sets in turns, show no drift."""
-    taken: list[Side] = []
+    taken: list[Result] = []
     for side in sides:
         if side.samples and side.turns is None and not any(_is_same_time(side, other) for other in taken):
             taken.append(side)
     return tuple(taken)
 
 
-def _is_same_time(side: Side, other: Side) -> bool:
+def _is_same_time(side: Result, other: Result) -> bool:
     """Whether the two are one measurement, or were made at the same time."""
     if side.samples == other.samples:
         return True

@@ -1,16 +1,16 @@
-"""The sides of a comparison at a path: result sets, throughput measurements, or an exported JSON file of results."""
+"""The results at a path: result sets, measurements, or an exported JSON file of results."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec.structs import asdict
 
-from reports.facts.facts import SetFacts, gather
-from reports.facts.measured_sets import measured_side, read_measured
-from reports.facts.origin import labels_of
-from reports.facts.sides import Side, converged_samples, logged_settings, side_of
+from reports.results.logs import gather
+from reports.results.measured import read_measured
+from reports.results.origin import labels_of
+from reports.results.result import NO_SCORE, Result, System, make_runs, stated_by
 from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember
 from reports.text.formatting import printable
@@ -22,44 +22,46 @@ from rules.tree.result_set import real_path
 T = TypeVar("T")
 
 
-def read_sides(path: Path) -> tuple[Side, ...]:
-    """Every side of a comparison at or below `path`, result sets first. Raises InputError where there is none."""
+def read_results(path: Path) -> tuple[Result, ...]:
+    """Read every result at or below `path`, those with logs first. Raises InputError where there is none."""
     if is_document(path):
-        return tuple(sides_of(read_document(path)))
+        return tuple(results_of(read_document(path)))
     inventory = take_inventory(path)
-    measured = tuple(measured_side(read_measured(folder, kind)) for folder, kind in find_in_processes(inventory))
+    measured = tuple(read_measured(folder, kind) for folder, kind in find_in_processes(inventory))
     if measured and not inventory.result_sets:
         return measured
-    sets: tuple[SetFacts, ...] = gather([inventory], second_opinion=False)
-    return (*(side_of(facts) for facts in sets), *measured)
+    return (*gather([inventory], second_opinion=False), *measured)
 
 
-def sides_of(document: ReportDocument) -> list[Side]:
-    """The sides that exported configurations make: what their logs said, without the files beside them."""
-    return [_side(member) for member in document.configurations]
+def results_of(document: ReportDocument) -> list[Result]:
+    """Make the results of exported configurations: what their logs said, without the files beside them."""
+    return [_result(member) for member in document.configurations]
 
 
-def _side(member: SetMember) -> Side:
-    results = tuple(
+def _result(member: SetMember) -> Result:
+    logs = tuple(
         _run_result(member, run)
         for run in member.runs
         # An attempt whose log is not there may have ended well; without its log it is no run of the set.
         if run.status in ("success", "not_converged") and run.counted != "no"
     )
-    return Side(
+    return Result(
         label=printable(member.configuration, 80),
-        kind="runs",
+        source="export",
         status=member.status,
         benchmark=member.benchmark,
-        samples=converged_samples(results),
-        runs=results,
-        system=member.system,
-        hardware=(),
-        settings=logged_settings(results),
-        olympic_mean_s=member.olympic_mean_s,
-        score_s=member.score_s,
-        round=member.round,
-        num_tolerated=member.num_runs_dropped if member.num_runs_dropped is not None else 1,
+        repetitions=make_runs(logs),
+        system=System(name=member.system),
+        stated=stated_by(logs),
+        score=dataclasses.replace(
+            NO_SCORE,
+            benchmark=member.benchmark,
+            runs=logs,
+            olympic_mean_s=member.olympic_mean_s,
+            score_s=member.score_s,
+            round=member.round,
+            num_runs_dropped=member.num_runs_dropped if member.num_runs_dropped is not None else 1,
+        ),
         outcome=member.outcome,
     )
 
@@ -87,9 +89,9 @@ def _run_result(member: SetMember, run: RunMember) -> RunResult:
     )
 
 
-def one_side(path: Path) -> Side:
-    """The only side at `path`. Raises InputError that lists them where there are several."""
-    return only(path, read_sides(path), lambda side: side.label)
+def one_result(path: Path) -> Result:
+    """Read the only result at `path`. Raises InputError that lists them where there are several."""
+    return only(path, read_results(path), lambda result: result.label)
 
 
 def refuse_none(path: Path, found: Sequence[object]) -> None:
@@ -110,37 +112,37 @@ def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
     return found[0]
 
 
-def sides_to_compare(base: Path, news: Sequence[Path]) -> tuple[Side, tuple[Side, ...]]:
-    """Read the side at `base` and those at `news`, where one of several that is `base` itself is left out.
+def results_to_compare(base: Path, news: Sequence[Path]) -> tuple[Result, tuple[Result, ...]]:
+    """Read the result at `base` and those at `news`, where one of several that is `base` itself is left out.
 
     Their labels are distinct. Raises InputError where a path holds nothing, or `base` several sets.
     """
-    first = one_side(base)
-    own = {run.log_sha256 for run in first.runs}
+    first = one_result(base)
+    own = {run.log.log_sha256 for run in first.runs}
 
-    def is_base(side: Side) -> bool:
-        return (
-            own == {run.log_sha256 for run in side.runs} if own else not side.runs and side.samples == first.samples
-        )
+    def is_base(result: Result) -> bool:
+        if own:
+            return own == {run.log.log_sha256 for run in result.runs}
+        return not result.runs and result.samples == first.samples
 
-    others: list[Side] = []
+    others: list[Result] = []
     again: set[int] = set()
     for path in news:
-        found = read_sides(path)
+        found = read_results(path)
         refuse_none(path, found)
-        kept = [side for side in found if not is_base(side)] or found
+        kept = [result for result in found if not is_base(result)] or found
         if real_path(path) == real_path(base):
             again.update(range(len(others), len(others) + len(kept)))
         others += kept
     labelled, *rest = distinct([first, *others])
     # A measurement without logs is known to be the same by its label: two of them may well have learnt the same.
     return labelled, tuple(
-        replace(side, label=labelled.label) if index in again and not side.runs else side
-        for index, side in enumerate(rest)
+        dataclasses.replace(result, label=labelled.label) if index in again and not result.runs else result
+        for index, result in enumerate(rest)
     )
 
 
-def distinct(sides: Sequence[Side]) -> tuple[Side, ...]:
-    """The sides with labels of their own."""
-    labels = labels_of([(side.label, side.folder) for side in sides])
-    return tuple(replace(side, label=label) for side, label in zip(sides, labels, strict=True))
+def distinct(results: Sequence[Result]) -> tuple[Result, ...]:
+    """Give the results labels of their own."""
+    labels = labels_of([(result.label, result.place) for result in results])
+    return tuple(dataclasses.replace(result, label=label) for result, label in zip(results, labels, strict=True))

@@ -9,22 +9,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reports.comparison.comparison import compare_sides
-from reports.comparison.factor import factor_of, factors_of
+from reports.comparison.comparison import compare_results
+from reports.comparison.factor import factor_of
 from reports.comparison.pairing import compared_values
 from reports.comparison.records import Comparison
 from reports.facts.energy import measured_j
-from reports.facts.facts import RunFacts, SetFacts, gather
-from reports.facts.measured_sets import MeasuredSet, find_measured, measured_side
 from reports.facts.profile import PROFILE_FILE
-from reports.facts.records import read_experiment_record, read_record
 from reports.facts.scaling_law import ScalingLaw, find_law
-from reports.facts.sides import Side, side_of
+from reports.results.logs import gather
+from reports.results.measured import find_measured, rate_summary
+from reports.results.records import read_experiment_record, read_record
+from reports.results.result import Result, Run
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import printable, throughput_text
 from rules.errors import InputError
 from rules.records.experiment import EXPERIMENT_FILE, group_file
 from rules.records.kinds import KINDS, is_in_processes, is_logged
+from rules.records.measured.throughput import ModelCosts
 from rules.records.profile import ProfileRecord
 from rules.records.run import EnergyRecord
 from rules.tree.result_set import real_path
@@ -32,7 +33,7 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepRow:
-    """One configuration; `measured` is what was measured of it where no run was made to the target.
+    """One configuration; `result` is None where nothing was measured of it.
 
     `num_runs` counts finished runs, or processes of a measurement; `num_planned` those asked for.
     """
@@ -42,59 +43,54 @@ class SweepRow:
     values: tuple[str, ...]
     failure: str | None
     num_planned: int | None
-    facts: SetFacts | None = None
-    measured: MeasuredSet | None = None
+    result: Result | None = None
     comparison: Comparison | None = None
     profile: ProfileRecord | None = None
     profile_failure: str | None = None
 
     @property
     def data_kind(self) -> str | None:
-        return self.measured.data_kind if self.measured else None
+        return getattr(self.result.measured, "data_kind", None) if self.result else None
 
     @property
     def per_sample(self) -> tuple[float | None, float | None]:
         """FLOP of training and bytes of embedding rows, computed."""
-        costs = self.measured.computed if self.measured else None
+        costs: ModelCosts | None = getattr(self.result.measured, "computed", None) if self.result else None
         if costs is None:
             return None, None
         return float(costs.training_flop_per_sample) or None, float(costs.embedding_bytes_per_sample) or None
 
     @property
     def num_runs(self) -> int:
-        return len(self.facts.runs) if self.facts else len(self._processes)
+        return self.result.num_runs if self.result else 0
 
     @property
     def num_converged(self) -> int:
-        return len(self.facts.converged) if self.facts else self.num_runs
-
-    @property
-    def _processes(self) -> tuple[Any, ...]:
-        return self.measured.processes if self.measured else ()
+        return self.result.num_converged if self.result else 0
 
     @property
     def _records(self) -> list[Any]:
         """Of the runs or processes, in their order; None where a run has none. A kind need not record everything."""
-        return [run.record for run in self.facts.runs] if self.facts else list(self._processes)
+        return [repetition.record for repetition in self.result.repetitions] if self.result else []
 
     @property
     def score_s(self) -> float | None:
-        return self.facts.result.score_s if self.facts else None
+        return self.result.score.score_s if self.result else None
 
     @property
     def time_to_train(self) -> LogSummary | None:
         """Of the runs that converged; the others have no time."""
-        return self.facts.summary("time_to_train_s") if self.facts else None
+        return self.result.summary("time_to_train_s") if self.result else None
 
     @property
     def throughput(self) -> LogSummary | None:
-        if self.measured is not None:
-            return self.measured.throughput
-        return self.facts.summary("throughput_samples_per_s") if self.facts else None
+        if self.result is None:
+            return None
+        return self.result.summary("throughput_samples_per_s") if self.result.is_logged else rate_summary(self.result)
 
     @property
     def samples_to_converge(self) -> LogSummary | None:
-        return self.facts.summary("samples_to_converge") if self.facts else None
+        return self.result.summary("samples_to_converge") if self.result else None
 
     @property
     def peak_bytes(self) -> float | None:
@@ -114,11 +110,11 @@ class SweepRow:
     def energy_per_sample_j(self) -> float | None:
         """Measured energy over samples of all runs; None unless all of them have it."""
         energies = [measured_j(energy) for energy in self.energies]
-        samples = (
-            [_trained(run) for run in self.facts.runs]
-            if self.facts
-            else [getattr(process, "num_samples", None) for process in self._processes]
-        )
+        repetitions = self.result.repetitions if self.result else ()
+        samples = [
+            _trained(each) if isinstance(each, Run) else getattr(each.record, "num_samples", None)
+            for each in repetitions
+        ]
         known, num_samples = [e for e in energies if e is not None], [number for number in samples if number]
         if not energies or len(known) < len(energies) or len(num_samples) < len(samples):
             return None
@@ -154,7 +150,7 @@ class SweepFacts:
         return next((row for row in self.rows if row.values == tuple(values)), None)
 
 
-def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Sequence[SetFacts] = ()) -> SweepFacts:
+def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Sequence[Result] = ()) -> SweepFacts:
     """Everything known about the sweep in `folder`. Raises InputError where there is none, or its record is damaged.
 
     Sets that are `known` already are not judged again.
@@ -175,12 +171,12 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
             values=tuple(printable(configuration.values.get(axis.key, "—"), 60) for axis in sweep.axes),
             failure=printable(configuration.failure.reason, 300) if configuration.failure else None,
             num_planned=sweep.num_runs,
-            facts=facts.get(set_folder) if set_folder else None,
+            result=facts.get(set_folder) if set_folder else None,
             profile=read_record(set_folder / PROFILE_FILE, ProfileRecord, problems) if set_folder else None,
             profile_failure=printable(note, 300) if (note := configuration.notes.get("profile")) else None,
         )
         if is_in_processes(sweep.kind) and set_folder is not None:
-            row = replace(row, measured=find_measured(set_folder, sweep.kind, problems))
+            row = replace(row, result=find_measured(set_folder, sweep.kind, problems))
         rows.append(row)
     return SweepFacts(
         name=sweep.name or folder.name,
@@ -190,7 +186,7 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
         rows=_compare(rows),
         problems=tuple(problems),
         closing=_closing([side for row in rows if (side := _side(row)) is not None]),
-        law=find_law([row.label for row in rows], [row.measured for row in rows], sweep.base_seed)
+        law=find_law([row.label for row in rows], [row.result for row in rows], sweep.base_seed)
         if sweep.with_fit
         else None,
     )
@@ -202,14 +198,12 @@ def _inside(folder: Path, name: str | None) -> Path | None:
     return path if path is not None and path.is_dir() and not path.is_symlink() else None
 
 
-def _gather_sets(
-    folders: Sequence[Path | None], second_opinion: bool, known: Sequence[SetFacts]
-) -> dict[Path, SetFacts]:
-    found: dict[Path, SetFacts] = {}
-    by_root: dict[Path, list[SetFacts]] = {}
-    for facts in known:
-        if facts.result_set.root is not None:
-            by_root.setdefault(real_path(facts.result_set.root), []).append(facts)
+def _gather_sets(folders: Sequence[Path | None], second_opinion: bool, known: Sequence[Result]) -> dict[Path, Result]:
+    found: dict[Path, Result] = {}
+    by_root: dict[Path, list[Result]] = {}
+    for result in known:
+        if result.place is not None:
+            by_root.setdefault(real_path(result.place), []).append(result)
     for folder in folders:
         if folder is None or not any(folder.glob("results/*/*/result_*.txt")):
             continue
@@ -225,11 +219,11 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
     if len(sides) < 2:
         return tuple(rows)
     (first, base), *others = sides.items()
-    compared = dict(zip(dict(others), compare_sides(base, list(dict(others).values())), strict=True))
+    compared = dict(zip(dict(others), compare_results(base, list(dict(others).values())), strict=True))
     return tuple(row if row.index == first else replace(row, comparison=compared.get(row.index)) for row in rows)
 
 
-def _closing(sides: Sequence[Side]) -> str:
+def _closing(sides: Sequence[Result]) -> str:
     """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4.'
 
     Of those that the rules accept; all others of them are compared with it, as one family of tests.
@@ -238,7 +232,7 @@ def _closing(sides: Sequence[Side]) -> str:
     sides = [side for side in sides if side.outcome != "invalid"]
     if not sides:
         return ""
-    whole = factors_of(sides[0].kind)[0]
+    whole = sides[0].quantities[0]
     factor = factor_of(whole)
     means = {
         index: float(values.mean())
@@ -249,7 +243,7 @@ def _closing(sides: Sequence[Side]) -> str:
         return ""
     sign = factor.sign if factor.more in ("slower", "worse") else -factor.sign
     best = min(means, key=lambda index: sign * means[index])
-    compared = compare_sides(sides[best], [sides[index] for index in means if index != best])
+    compared = compare_results(sides[best], [sides[index] for index in means if index != best])
     alike = [comparison.new for comparison in compared if comparison.verdict not in ("slower", "worse")]
     word, worse = ("Fastest", "slower") if factor.is_of_time else ("Best", "worse")
     rest = f"Not distinguished from it: {', '.join(alike)}." if alike else f"All others are {worse}."
@@ -258,14 +252,12 @@ def _closing(sides: Sequence[Side]) -> str:
     return f"{word}: {sides[best].label} ({value}). {rest}" + (f" INVALID: {', '.join(refused)}." if refused else "")
 
 
-def _side(row: SweepRow) -> Side | None:
-    if row.facts is not None:
-        return replace(side_of(row.facts), label=row.label)
-    return None if row.measured is None else replace(measured_side(row.measured), label=row.label)
+def _side(row: SweepRow) -> Result | None:
+    return None if row.result is None else replace(row.result, label=row.label)
 
 
-def _trained(run: RunFacts) -> float | None:
+def _trained(run: Run) -> float | None:
     """Samples trained in the timed part, whether or not the run converged."""
-    evaluations = run.result.evaluations
+    evaluations = run.log.evaluations
     last = evaluations[-1].samples_count if evaluations else None
-    return float(last) if last else run.result.samples_to_converge
+    return float(last) if last else run.log.samples_to_converge

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from reports.document.blocks import Fact
-from reports.facts.facts import Standing
+from reports.results.result import Standing
 from rules.records.metrics import METRICS, ROC_AUC, Metric
 
 _TERMS = {

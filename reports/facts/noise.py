@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.facts.sides import Sample
+from reports.results.result import Repetition
 from reports.statistics.distributions import chi_square_quantile
 from reports.statistics.intervals import MIN_RUNS, spread_shares
 from reports.statistics.power import FIRST_LEVEL, Design, smallest_apart, smallest_difference
@@ -55,7 +55,7 @@ class Noise:
     throughput: Smallest | None
 
 
-def noise_of(samples: Sequence[Sample], *, min_effect: float, bands: Mapping[str, float]) -> Noise:
+def noise_of(samples: Sequence[Repetition], *, min_effect: float, bands: Mapping[str, float]) -> Noise:
     """Return what runs that converged are worth in a comparison with as many like them.
 
     `min_effect` is the smallest effect of interest and `bands` what drift between sets may do to the time to train
@@ -127,7 +127,7 @@ def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: 
     return smallest_difference(design, level, math.log1p(min_effect))
 
 
-def _shares(samples: Sequence[Sample]) -> Shares | None:
+def _shares(samples: Sequence[Repetition]) -> Shares | None:
     columns = [
         [sample.values.get(name, math.nan) for sample in samples]
         for name in ("time_to_train", "samples_to_converge", "throughput", "overhead")
@@ -140,7 +140,7 @@ def _shares(samples: Sequence[Sample]) -> Shares | None:
     return Shares(convergence=convergence, speed=speed, overhead=overhead)
 
 
-def _logs(samples: Sequence[Sample], name: str) -> NDArray[np.float64] | None:
+def _logs(samples: Sequence[Repetition], name: str) -> NDArray[np.float64] | None:
     return _logarithms([sample.values.get(name, math.nan) for sample in samples])
 
 
@@ -149,5 +149,5 @@ def _logarithms(values: Sequence[float]) -> NDArray[np.float64] | None:
     return np.log(np.asarray(values, dtype=np.float64)) if known and len(values) > 1 else None
 
 
-def _step(samples: Sequence[Sample], name: str) -> float:
+def _step(samples: Sequence[Repetition], name: str) -> float:
     return float(np.mean([sample.steps.get(name, 0.0) for sample in samples])) if samples else 0.0

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import get_args
 
-from reports.facts.records import read_record
+from reports.results.records import read_record
 from reports.text.formatting import printable
 from rules.records.profile import Bound, OperatorRecord, PhaseRecord, ProfileRecord
 

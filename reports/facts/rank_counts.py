@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from reports.facts.facts import SetFacts
-from reports.facts.records import config_texts
 from reports.facts.traffic import bandwidth_bytes_per_s
+from reports.results.records import config_texts
+from reports.results.result import Result
 from reports.text.formatting import count, plural, printable
 from rules.records.run import TrafficRecord
 
@@ -16,7 +16,7 @@ _MAX_RANKS = 1 << 20
 class RankedSet:
     """One configuration and the world that it ran in. Values are geometric means over the runs that converged."""
 
-    facts: SetFacts
+    result: Result
     num_ranks: int
     sharding: str
     comm: str
@@ -40,7 +40,7 @@ class RankedSet:
     @property
     def traffic(self) -> tuple[TrafficRecord, ...]:
         """Of the committed runs that have a record of it."""
-        return tuple(run.record.traffic for run in self.facts.runs if run.record and run.record.traffic)
+        return tuple(run.record.traffic for run in self.result.runs if run.record and run.record.traffic)
 
     @property
     def samples_per_s(self) -> float | None:
@@ -59,42 +59,42 @@ class RankedSet:
         return bandwidth_bytes_per_s(self.traffic)
 
     def _mean(self, field: str) -> float | None:
-        summary = self.facts.summary(field)
+        summary = self.result.summary(field)
         return summary.geometric_mean if summary else None
 
 
-def ranked_set(facts: SetFacts) -> RankedSet | None:
+def ranked_set(result: Result) -> RankedSet | None:
     """None where the set's own record does not say how many ranks it had."""
-    record = facts.records.run_set
+    record = result.asked
     config = {key: value for key, (value, _) in config_texts(record).items()}
     ranks = config.get("runtime.ranks", "")
     if not (ranks.isdecimal() and ranks.isascii() and len(ranks) < 8 and 0 < int(ranks) < _MAX_RANKS):
         return None
-    system = dict(facts.records.system)
+    system = dict(result.system.fields)
     named = ("accelerator_model_name", "host_processor_model_name")
     hardware = [(key, system.get(key, "").replace("N/A", "")) for key in named]
     threads = record.num_threads if record else None
     on_cpu = config.get("runtime.device", "cpu") == "cpu"
     own = ("runtime.ranks", "runtime.threads", "runtime.matmul", *SCHEME_KEYS, "train.global_batch_size")
     return RankedSet(
-        facts=facts,
+        result=result,
         num_ranks=int(ranks),
         sharding=config.get("runtime.sharding", "auto"),
         comm=config.get("runtime.comm", "fp32"),
         grad_comm=config.get("runtime.grad_comm", "dense"),
-        global_batch_size=facts.first_run.global_batch_size if facts.first_run else None,
+        global_batch_size=result.first_run.global_batch_size if result.first_run else None,
         num_threads=threads if on_cpu and threads is not None and threads < _MAX_RANKS else None,
         others=(*hardware, *sorted((key, value) for key, value in config.items() if key not in own)),
     )
 
 
-def runtime_words(facts: SetFacts) -> str:
+def runtime_words(result: Result) -> str:
     """'optimized, 2 threads', or 'torchrec, 2 ranks × 256 samples, sharding row_wise, comm fp16, grad-comm dense,
     1 thread per rank': by what a set of our own was run; empty where it does not say how many ranks it had."""
-    world = ranked_set(facts)
+    world = ranked_set(result)
     if world is None:
         return ""
-    implementation, _ = config_texts(facts.records.run_set).get("runtime.implementation", ("", ""))
+    implementation, _ = config_texts(result.asked).get("runtime.implementation", ("", ""))
     texts = [printable(implementation, 60)] if implementation else []
     per_rank = ""
     if world.num_ranks > 1:

@@ -1,6 +1,8 @@
 """The definition that a result set is judged by, and the reference convergence points that it is held against."""
 
-from reports.facts.facts import SetFacts
+from pathlib import Path
+
+from reports.results.result import Result
 from rules.benchmarks.loader import Benchmark, shipped_names
 from rules.benchmarks.rounds import Named, find_definition
 from rules.errors import DefinitionError
@@ -11,13 +13,13 @@ from rules.tree.result_set import leads_out
 MAX_DEFINITION_BYTES = 64 << 10
 
 
-def find_points(facts: SetFacts) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
+def find_points(result: Result) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
     """The set's definition, None where nobody defines it, and the points of its round; none where there are none."""
     try:
-        benchmark = find_definition(_named(facts), None, facts.result_set.definition_file)
+        benchmark = find_definition(_named(result), None, _definition_file(result))
     except DefinitionError:
         return None, ()
-    file = rcp_file(benchmark, facts.result.round) if benchmark is not None else None
+    file = rcp_file(benchmark, result.score.round) if benchmark is not None else None
     if benchmark is None or file is None:
         return benchmark, ()
     try:
@@ -27,16 +29,16 @@ def find_points(facts: SetFacts) -> tuple[Benchmark | None, tuple[ReferencePoint
     return benchmark, points if benchmark.status == "own" or not points else prune(points, benchmark.score.num_runs)
 
 
-def own_definition(facts: SetFacts) -> str | None:
+def own_definition(result: Result) -> str | None:
     """Return the text of the definition of a benchmark that is not shipped, printable, from the copy in the set.
 
     None where there is none, where it is a link out of the set or huge, or does not define what the logs name.
     """
-    path, root = facts.result_set.definition_file, facts.result_set.root
-    if path is None or root is None or facts.result.benchmark in shipped_names() or leads_out(path, root):
+    path, root = _definition_file(result), result.place
+    if path is None or root is None or result.score.benchmark in shipped_names() or leads_out(path, root):
         return None
     try:
-        if path.stat().st_size > MAX_DEFINITION_BYTES or find_points(facts)[0] is None:
+        if path.stat().st_size > MAX_DEFINITION_BYTES or find_points(result)[0] is None:
             return None
         lines = path.read_text(encoding="utf-8").strip().split("\n")
     except (OSError, ValueError):
@@ -44,15 +46,20 @@ def own_definition(facts: SetFacts) -> str | None:
     return "\n".join(printable(line.expandtabs(4)) for line in lines)
 
 
-def _named(facts: SetFacts) -> Named:
+def _definition_file(result: Result) -> Path | None:
+    """Return the copy of the definition in the set; None where there is none."""
+    return result.judged.result_set.definition_file if result.judged else None
+
+
+def _named(result: Result) -> Named:
     """The benchmark that the set was judged as: the version is what most of its logs state."""
-    versions = [run.benchmark_version for run in facts.result.runs]
-    return Named(name=facts.result.benchmark, version=max(versions, key=versions.count, default=None))
+    versions = [run.benchmark_version for run in result.score.runs]
+    return Named(name=result.score.benchmark, version=max(versions, key=versions.count, default=None))
 
 
-def outcome_words(facts: SetFacts) -> str:
+def outcome_words(result: Result) -> str:
     """The convergence test in a word or two: where points are known, a set without an outcome was not tested."""
-    outcome = facts.result.rcp_outcome
+    outcome = result.score.rcp_outcome
     if outcome not in (None, "none"):
         return str(outcome)
-    return "not tested" if outcome is None and find_points(facts)[1] else "no RCP"
+    return "not tested" if outcome is None and find_points(result)[1] else "no RCP"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports.facts.measured_sets import MeasuredSet
+from reports.results.result import Result
 from reports.statistics.power_law import Floats, PowerLaw, fit_power_law, values_at, why_no_law
 from rules.records.measured.quality import QualityRecord
 
@@ -67,16 +67,16 @@ class ScalingLaw:
         return values_at(compute, flop, entropies, self.seed)
 
 
-def find_law(labels: Sequence[str], measured: Sequence[MeasuredSet | None], seed: int) -> ScalingLaw:
+def find_law(labels: Sequence[str], measured: Sequence[Result | None], seed: int) -> ScalingLaw:
     """Fit the law to those configurations that were measured with the same number of seeds, the most that any has.
 
     Of several with equal training FLOP the best is the size: a learning rate may be an axis, too. `seed` is of the
     bootstrap.
     """
     known = [
-        (label, found.record)
+        (label, found.measured)
         for label, found in zip(labels, measured, strict=True)
-        if found is not None and isinstance(found.record, QualityRecord)
+        if found is not None and isinstance(found.measured, QualityRecord)
     ]
     sizes = [
         Size(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from reports.results.result import Result
 from reports.statistics.intervals import log_summary
 from rules.records.run import TrafficBytes, TrafficRecord
 
@@ -32,6 +33,12 @@ def computing_s(step_s: float | None, *waited_s: float | None) -> float | None:
         return None
     left_s = step_s - sum(known)
     return left_s if left_s >= 0.0 else None
+
+
+def traffic_of(result: Result) -> tuple[TrafficRecord, ...]:
+    """Return the traffic of the repetitions that had several ranks and recorded it."""
+    found = (getattr(repetition.record, "traffic", None) for repetition in result.repetitions)
+    return tuple(traffic for traffic in found if traffic is not None)
 
 
 def bandwidth_bytes_per_s(runs: Sequence[TrafficRecord]) -> float | None:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reports.charts.scores import ScoreRow, scores_figure
-from reports.comparison.comparison import GroupSides
+from reports.comparison.comparison import GroupContext
 from reports.comparison.records import Comparison
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, table_of
 from reports.document.page import PageSection
-from reports.facts.facts import Order, SetFacts
 from reports.page.figures.detail import detail_words, detailed_parts
 from reports.page.figures.noise import spread_blocks
 from reports.page.figures.times import (
@@ -33,6 +32,8 @@ from reports.page.sections.scaling import scaling_section
 from reports.page.sections.system import noise_section, system_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import verdict_section
+from reports.results.logs import Order
+from reports.results.result import Result
 from reports.statistics.intervals import AT_LEAST_NAME
 from reports.text.formatting import plural
 
@@ -40,10 +41,10 @@ MAX_SCORES = 24
 
 
 def group_sections(
-    group: Sequence[SetFacts],
-    baseline: SetFacts,
+    group: Sequence[Result],
+    baseline: Result,
     comparisons: Sequence[Comparison],
-    sides: GroupSides,
+    context: GroupContext,
     id_: str,
     order: Order,
 ) -> tuple[PageSection, ...]:
@@ -52,7 +53,7 @@ def group_sections(
     made = (
         verdict_section(group, id_, comparisons, order),
         _strips_section(group, id_),
-        _spread_section(group, sides, id_),
+        _spread_section(group, context, id_),
         *comparison_sections(group, baseline, comparisons, id_),
         scaling_section(group, id_),
         convergence_section(group, id_),
@@ -68,7 +69,7 @@ def group_sections(
     return tuple(section for section in made if section is not None)
 
 
-def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
+def _strips_section(group: Sequence[Result], id_: str) -> PageSection | None:
     """Every run as a dot; of published scores also the intervals, raw and normalised."""
     (_, first), *others = detailed_parts(group)
     chart = runs_chart(first, f"{id_}-strips")
@@ -80,34 +81,34 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     for number, (words, part) in enumerate(others, start=2):
         if (more := runs_chart(part, f"{id_}-strips{number}")) is not None:
             blocks.append(Fold(summary=words, blocks=(more,)))
-    scored = [facts for facts in group if facts.result.olympic_mean_s is not None and not facts.is_repeat]
+    scored = [result for result in group if result.score.olympic_mean_s is not None and not result.is_repeat]
     if len(scored) > 1 and group[0].status == "official":
         blocks += _overlaps(scored, group, f"{id_}-scores")
     return PageSection(id=f"{id_}-every-run", heading="Every run", name="Every run", blocks=tuple(blocks))
 
 
-def _spread_section(group: Sequence[SetFacts], sides: GroupSides, id_: str) -> PageSection | None:
+def _spread_section(group: Sequence[Result], context: GroupContext, id_: str) -> PageSection | None:
     """What the spread of times is made of, and the smallest difference that such sets show; None without a run."""
-    if not any(facts.runs for facts in group):
+    if not any(result.runs for result in group):
         return None
-    blocks = spread_blocks(group, sides, f"{id_}-spread-table")
+    blocks = spread_blocks(group, context, f"{id_}-spread-table")
     return PageSection(id=f"{id_}-spread", heading="How much such runs can show", name="Spread", blocks=blocks)
 
 
-def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     """Who overlaps with whom. Without an interval nothing can be said, and that is said."""
     unit = column_unit(scored)
-    positions = {facts.index: position for position, facts in enumerate(group)}
+    positions = {result.index: position for position, result in enumerate(group)}
     drawn = [
         ScoreRow(
             name=chart_name(entry),
             hue=hue_number(positions[entry.index], group),
-            olympic_mean_s=entry.result.olympic_mean_s,
-            score_s=entry.result.score_s if _is_scaled(entry) else None,
+            olympic_mean_s=entry.score.olympic_mean_s,
+            score_s=entry.score.score_s if _is_scaled(entry) else None,
             low_s=entry.interval.low if entry.interval else None,
             high_s=entry.interval.high if entry.interval else None,
-            words=unit.text(entry.result.olympic_mean_s)
-            + (f" → {unit.text(entry.result.score_s)}" if _is_scaled(entry) and entry.result.score_s else ""),
+            words=unit.text(entry.score.olympic_mean_s)
+            + (f" → {unit.text(entry.score.score_s)}" if _is_scaled(entry) and entry.score.score_s else ""),
         )
         for entry in scored
     ]
@@ -131,7 +132,7 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
             scored,
             (
                 ("Configuration", lambda entry: entry.label),
-                (numeric("Olympic mean", "raw"), lambda entry: unit.number(entry.result.olympic_mean_s)),
+                (numeric("Olympic mean", "raw"), lambda entry: unit.number(entry.score.olympic_mean_s)),
                 (
                     numeric(AT_LEAST_NAME, "of the geometric mean"),
                     lambda entry: bounds_text(entry.interval, unit.number),
@@ -139,7 +140,7 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
                 (numeric("RCP factor"), _factor),
                 (
                     numeric("Score", "normalised"),
-                    lambda entry: Cell(text=unit.number(entry.result.score_s), kind="strong"),
+                    lambda entry: Cell(text=unit.number(entry.score.score_s), kind="strong"),
                 ),
                 ("Overlaps with", lambda entry: _overlapping(entry, scored)),
             ),
@@ -154,28 +155,28 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
     return (chart, note)
 
 
-def _is_scaled(facts: SetFacts) -> bool:
-    return facts.result.rcp_factor not in (None, 1.0)
+def _is_scaled(result: Result) -> bool:
+    return result.score.rcp_factor not in (None, 1.0)
 
 
-def _factor(facts: SetFacts) -> str | None:
-    return None if facts.result.rcp_factor is None else f"{facts.result.rcp_factor:.4f}"
+def _factor(result: Result) -> str | None:
+    return None if result.score.rcp_factor is None else f"{result.score.rcp_factor:.4f}"
 
 
-def _overlapping(facts: SetFacts, scored: Sequence[SetFacts]) -> str | None:
-    if facts.interval is None:
+def _overlapping(result: Result, scored: Sequence[Result]) -> str | None:
+    if result.interval is None:
         return None
-    labels = [other.label for other in scored if other is not facts and _do_overlap(facts, other)]
+    labels = [other.label for other in scored if other is not result and _do_overlap(result, other)]
     return names(labels, most=6) if labels else "none of the others"
 
 
-def _do_overlap(facts: SetFacts, other: SetFacts) -> bool:
-    if facts.interval is None or other.interval is None:
+def _do_overlap(result: Result, other: Result) -> bool:
+    if result.interval is None or other.interval is None:
         return False
-    return facts.interval.low <= other.interval.high and other.interval.low <= facts.interval.high
+    return result.interval.low <= other.interval.high and other.interval.low <= result.interval.high
 
 
-def _time_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
+def _time_section(group: Sequence[Result], id_: str) -> PageSection | None:
     blocks: list[Block] = []
     for number, (words, part) in enumerate(detailed_parts(group)):
         chart = time_chart(part, f"{id_}-time{number + 1 if number else ''}")

@@ -4,13 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reports.comparison.comparison import group_sides
+from reports.comparison.comparison import context_of
 from reports.comparison.noise import describe_sets
 from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
 from reports.document.page import PageSection
-from reports.facts.facts import Order, SetFacts, in_order
-from reports.facts.measured_sets import MeasuredSet
 from reports.page.figures.detail import detail_note
 from reports.page.figures.noise import spread_blocks
 from reports.page.gathered import gather_everything
@@ -18,13 +16,15 @@ from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.verdict import verdict_notes, verdict_table
 from reports.render.markdown import render_markdown
+from reports.results.logs import Order, in_order
+from reports.results.result import Result
 from reports.tables.documents import is_document, join_documents, json_text, read_document
 from reports.tables.measurements import with_measured
 from reports.tables.records import ReportDocument
 from reports.tables.rows import document_of
 
 
-def export_json(sets: Sequence[SetFacts], measured: Sequence[MeasuredSet] = ()) -> str:
+def export_json(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
     """Everything the tables hold, per configuration, and what was measured alone; null is not known."""
     return json_text(with_measured(describe_sets(sets), measured, sets))
 
@@ -43,7 +43,7 @@ def read_documents(paths: Sequence[Path], *, second_opinion: bool = False) -> Re
     return join_documents([ours, *documents])
 
 
-def export_csv(sets: Sequence[SetFacts], measured: Sequence[MeasuredSet] = ()) -> str:
+def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
     """One row per run; of measurements alone one per process. Text that a spreadsheet would take for a formula gets
     a leading apostrophe."""
     from reports.tables.frames import document_csv  # here, since the page needs no pandas
@@ -51,7 +51,7 @@ def export_csv(sets: Sequence[SetFacts], measured: Sequence[MeasuredSet] = ()) -
     return document_csv(with_measured(document_of(sets), measured, sets))
 
 
-def export_markdown(sets: Sequence[SetFacts], order: Order = "files", sections: Iterable[PageSection] = ()) -> str:
+def export_markdown(sets: Sequence[Result], order: Order = "files", sections: Iterable[PageSection] = ()) -> str:
     """The verdict tables, one per group of comparable configurations, and how much such runs can show; then the
     `sections` of what is no run set, without their figures."""
     blocks: list[Block] = []
@@ -60,16 +60,16 @@ def export_markdown(sets: Sequence[SetFacts], order: Order = "files", sections: 
         group = in_order(of_files, order)
         blocks += [
             Heading(text=group_heading(groups, index)),
-            Prose(text=standing_line([facts.standing for facts in group])),
+            Prose(text=standing_line([result.standing for result in group])),
         ]
         if note := detail_note(group):
             blocks.append(Prose(text=note))
-        sides = group_sides(group)
+        context = context_of(group)
         blocks.append(
-            replace(verdict_table(group, "", compare_group(group, of_files[0], sides, is_brief=True)), caption="")
+            replace(verdict_table(group, "", compare_group(group, of_files[0], context, is_brief=True)), caption="")
         )
         blocks += [Prose(text=note) for note in verdict_notes(group, order)]
-        blocks += spread_blocks(group, sides, "")
+        blocks += spread_blocks(group, context, "")
     for section in sections:
         blocks += [Heading(text=section.heading), *section.blocks]
     return render_markdown(blocks) + "\n"

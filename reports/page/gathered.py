@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reports.comparison.sweep import SweepFacts, read_sweep_facts
-from reports.facts.facts import SetFacts, gather
-from reports.facts.measured_sets import MeasuredSet, find_measured
 from reports.facts.profile import read_profiles
-from reports.facts.records import read_study
+from reports.results.logs import gather
+from reports.results.measured import find_measured
+from reports.results.records import read_study
+from reports.results.result import Result
 from rules.official.opinion import OnProgress
 from rules.records.profile import ProfileRecord
 from rules.records.study import StudyRecord
@@ -21,18 +22,18 @@ from rules.tree.result_set import real_path
 class Gathered:
     """Everything that a report shows: result sets, sweeps, profiles, what was measured alone, and studies."""
 
-    sets: Sequence[SetFacts] = ()
+    sets: Sequence[Result] = ()
     sweeps: Sequence[SweepFacts] = ()
     profiles: Sequence[ProfileRecord] = ()
-    measured: Sequence[MeasuredSet] = ()
+    measured: Sequence[Result] = ()
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
     """Of MLPerf's other benchmarks, which are counted and not shown."""
 
     @property
-    def all_measured(self) -> tuple[MeasuredSet, ...]:
+    def all_measured(self) -> tuple[Result, ...]:
         """What was measured alone, sweeps' configurations included."""
-        swept = (row.measured for sweep in self.sweeps for row in sweep.rows)
+        swept = (row.result for sweep in self.sweeps for row in sweep.rows if not sweep.is_of_runs)
         return (*self.measured, *(found for found in swept if found is not None))
 
 

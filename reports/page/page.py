@@ -7,11 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from markupsafe import Markup
 
-from reports.comparison.comparison import group_sides
+from reports.comparison.comparison import context_of
 from reports.document.glossary import footnotes, page_glossary, registered, standing_line
 from reports.document.page import GroupView, PageSection, PageView
-from reports.facts.facts import Order, SetFacts, in_order, with_repeats
-from reports.facts.find import brief_name
 from reports.page.answer import answer, what_there_is
 from reports.page.contents import group_sections
 from reports.page.figures.serving import served_answer
@@ -24,6 +22,9 @@ from reports.page.sections.profile import profile_section
 from reports.page.sections.rules import rule_index
 from reports.page.sections.sweep import sweep_section
 from reports.page.sections.verdict import badge, headline, tags
+from reports.results.find import brief_name
+from reports.results.logs import Order, in_order, with_repeats
+from reports.results.result import Result
 from reports.text.formatting import plural, printable
 from rules.records.metrics import Metric, metric_of_member
 from rules.scoring.comparable import problem_of, why_not_comparable
@@ -36,7 +37,7 @@ def build_page(
     *,
     title: str | None = None,
     now: datetime | None = None,
-    baseline: SetFacts | None = None,
+    baseline: Result | None = None,
     order: Order = "files",
 ) -> PageView:
     """Make the view of the whole page; `data` is the JSON for programs, already safe to embed.
@@ -54,7 +55,7 @@ def build_page(
     return PageView(
         title=printable(title, 200) if title else head,
         dek=_dek(gathered, groups, title_is_given=title is not None, head=head),
-        badges=tuple(badge(facts) for facts in sets) if len(sets) == 1 else (),
+        badges=tuple(badge(result) for result in sets) if len(sets) == 1 else (),
         tags=tags(groups[0]) if len(groups) == 1 else (),
         groups=views,
         glossary=page_glossary(
@@ -63,7 +64,7 @@ def build_page(
             metrics=_metrics(gathered),
         ),
         rules=rule_index(sets),
-        footnotes=footnotes([facts.standing for facts in sets]),
+        footnotes=footnotes([result.standing for result in sets]),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
         sweeps=sweeps,
@@ -84,7 +85,7 @@ def unscored_sections(gathered: Gathered) -> tuple[tuple[PageSection, ...], ...]
     return (*law_sections(gathered.sweeps), *sweeps), profiles, measured_sections(gathered.measured), studies
 
 
-def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:
+def _headline(sets: Sequence[Result], groups: Sequence[GroupView]) -> str:
     if len(sets) == 1:
         return headline(sets[0])
     return groups[0].finding if len(groups) == 1 else what_there_is(sets)
@@ -121,95 +122,95 @@ def _metrics(gathered: Gathered) -> list[Metric]:
     """What the sets and the measurements of quality on the page measure."""
     members = [found.measure.value for found in gathered.all_measured]
     of_measured = [metric for member in members if (metric := metric_of_member(member)) is not None]
-    return [*(facts.metric for facts in gathered.sets), *of_measured]
+    return [*(result.metric for result in gathered.sets), *of_measured]
 
 
 def _only_serves(gathered: Gathered) -> bool:
     return not gathered.sets and _kinds(gathered) <= {"serve", "queue"}
 
 
-def briefly_named(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
+def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
     """Own run sets by the name that somebody chose, without benchmark and moment, where that is unique."""
-    brief = [brief_name(facts) for facts in sets]
+    brief = [brief_name(result) for result in sets]
     return tuple(
-        replace(facts, label=name) if brief.count(name) == 1 else facts
-        for facts, name in zip(sets, brief, strict=True)
+        replace(result, label=name) if brief.count(name) == 1 else result
+        for result, name in zip(sets, brief, strict=True)
     )
 
 
-def comparable_groups(sets: Sequence[SetFacts]) -> tuple[tuple[SetFacts, ...], ...]:
+def comparable_groups(sets: Sequence[Result]) -> tuple[tuple[Result, ...], ...]:
     """Sets of one problem together, in the order given; official and own benchmarks never share a group."""
-    groups: list[list[SetFacts]] = []
-    firsts: list[dict[object, SetFacts]] = []  # of each group the first set of each problem: many sets have one
-    for facts in sets:
-        problem = (facts.status, None if facts.first_run is None else problem_of(facts.first_run))
+    groups: list[list[Result]] = []
+    firsts: list[dict[object, Result]] = []  # of each group the first set of each problem: many sets have one
+    for result in sets:
+        problem = (result.status, None if result.first_run is None else problem_of(result.first_run))
         for group, others in zip(groups, firsts, strict=True):
-            if all(_may_share(facts, other) for other in others.values()):
-                group.append(facts)
-                others.setdefault(problem, facts)
+            if all(_may_share(result, other) for other in others.values()):
+                group.append(result)
+                others.setdefault(problem, result)
                 break
         else:
-            groups.append([facts])
-            firsts.append({problem: facts})
+            groups.append([result])
+            firsts.append({problem: result})
     return tuple(tuple(group) for group in groups)
 
 
-def _may_share(facts: SetFacts, other: SetFacts) -> bool:
-    if facts.status != other.status or facts.first_run is None or other.first_run is None:
+def _may_share(result: Result, other: Result) -> bool:
+    if result.status != other.status or result.first_run is None or other.first_run is None:
         return False
-    return why_not_comparable(facts.first_run, other.first_run) is None
+    return why_not_comparable(result.first_run, other.first_run) is None
 
 
-def group_heading(groups: Sequence[Sequence[SetFacts]], index: int) -> str:
+def group_heading(groups: Sequence[Sequence[Result]], index: int) -> str:
     """Name a group by benchmark and division, with a number where an earlier one has the same."""
-    names = [f"{group[0].benchmark}{_division(group[0])}" for group in groups[: index + 1]]
+    names = [f"{group[0].benchmark_name}{_division(group[0])}" for group in groups[: index + 1]]
     number = names.count(names[index])
     return names[index] if number == 1 else f"{names[index]} ({number})"
 
 
-def _group_view(
-    groups: Sequence[Sequence[SetFacts]], index: int, baseline: SetFacts | None, order: Order
-) -> GroupView:
+def _group_view(groups: Sequence[Sequence[Result]], index: int, baseline: Result | None, order: Order) -> GroupView:
     group, id_ = in_order(groups[index], order), f"group{index + 1}"
-    status_lines = (standing_line([facts.standing for facts in group]), *_why_apart(groups, index))
-    wanted = (facts for facts in group if baseline is not None and facts.index == baseline.index)
+    status_lines = (standing_line([result.standing for result in group]), *_why_apart(groups, index))
+    wanted = (result for result in group if baseline is not None and result.index == baseline.index)
     base = next(wanted, groups[index][0])
-    sides = group_sides(group)
-    comparisons = compare_group(group, base, sides)
+    context = context_of(group)
+    comparisons = compare_group(group, base, context)
     return GroupView(
         id=id_,
         heading=group_heading(groups, index),
         status_line=" ".join(status_lines),
         has_several=len(group) > 1,
-        sections=group_sections(group, base, comparisons, sides, id_, order),
-        finding=answer(group, comparisons, sides),
+        sections=group_sections(group, base, comparisons, context, id_, order),
+        finding=answer(group, comparisons, context),
     )
 
 
-def _why_apart(groups: Sequence[Sequence[SetFacts]], index: int) -> Iterator[str]:
+def _why_apart(groups: Sequence[Sequence[Result]], index: int) -> Iterator[str]:
     """What keeps a group apart from the first one of the same benchmark and division."""
     first = groups[index][0]
-    name = f"{first.benchmark}{_division(first)}"
-    twin = next((group[0] for group in groups[:index] if f"{group[0].benchmark}{_division(group[0])}" == name), None)
+    name = f"{first.benchmark_name}{_division(first)}"
+    twin = next(
+        (group[0] for group in groups[:index] if f"{group[0].benchmark_name}{_division(group[0])}" == name), None
+    )
     if twin is not None and first.first_run and twin.first_run:
         why = why_not_comparable(first.first_run, twin.first_run) or "one of them is not comparable with all others"
         yield f"Not in one table with {twin.label}: {printable(why)}."
 
 
-def _division(facts: SetFacts) -> str:
+def _division(result: Result) -> str:
     """', closed division'; empty where the logs name none."""
-    first = facts.first_run
+    first = result.first_run
     return f", {printable(first.division, 40)} division" if first and first.division else ""
 
 
-def _dek(gathered: Gathered, groups: Sequence[Sequence[SetFacts]], *, title_is_given: bool, head: str) -> str:
+def _dek(gathered: Gathered, groups: Sequence[Sequence[Result]], *, title_is_given: bool, head: str) -> str:
     """What is said below the title."""
     parts = [f"{head}."] if title_is_given else []
     if len(gathered.sets) == 1:
-        ((facts,),) = groups
-        seeds = {run.result.seed for run in facts.runs if run.result.seed is not None}
-        sown = " with different seeds" if len(seeds) == len(facts.runs) > 1 else ""
-        parts.append(f"{facts.label}: {plural(len(facts.runs), 'run')}{sown}.")
+        ((result,),) = groups
+        seeds = {run.log.seed for run in result.runs if run.log.seed is not None}
+        sown = " with different seeds" if len(seeds) == len(result.runs) > 1 else ""
+        parts.append(f"{result.label}: {plural(len(result.runs), 'run')}{sown}.")
     elif len(groups) > 1:
         parts.append(f"{plural(len(groups), 'problem')} that may not be compared with each other: one table each.")
     if gathered.others:

@@ -11,13 +11,13 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from reports.facts.facts import Order, SetFacts, in_order
-from reports.facts.measured_sets import MeasuredSet
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.figures.detail import detailed
 from reports.page.gathered import Gathered, gather_everything
 from reports.page.page import build_page, comparable_groups, unscored_sections
 from reports.render.html import embed_json, render_html
+from reports.results.logs import Order, in_order
+from reports.results.result import Result
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
 from reports.text.whole import drafted, replaced
@@ -31,7 +31,7 @@ _EMBEDDED = (
     "overhead_s", "init_s", "samples_to_converge", "epochs_to_converge", "throughput_samples_per_s", "final_quality",
     "num_evaluations", "global_batch_size", "learning_rate", "peak_rss_bytes", "peak_device_bytes", "energy_j",
 )  # fmt: skip
-_EXPORTS: Mapping[str, Callable[[Sequence[SetFacts], Sequence[MeasuredSet]], str]] = {
+_EXPORTS: Mapping[str, Callable[[Sequence[Result], Sequence[Result]], str]] = {
     "json": export_json,
     "csv": export_csv,
 }
@@ -64,7 +64,7 @@ def render_report(
     output_format: str = "html",
     title: str | None = None,
     now: datetime | None = None,
-    baseline: SetFacts | None = None,
+    baseline: Result | None = None,
     order: Order = "files",
 ) -> str:
     """Render the report's text in one of FORMATS; JSON and CSV hold sets and measurements.
@@ -83,9 +83,7 @@ def render_report(
     return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline, order=order))
 
 
-def page_data(
-    sets: Sequence[SetFacts], order: Order = "files", studies: Sequence[StudyRecord] = ()
-) -> dict[str, Any]:
+def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[StudyRecord] = ()) -> dict[str, Any]:
     """What the page carries for programs: the row of the tables of every configuration that it shows in detail, with
     its runs' as a list per quantity, or one value where all runs have the same; the rows of the others likewise, and
     studies whole.
@@ -94,15 +92,15 @@ def page_data(
     them already and a second copy would be large; `report --format json` has everything.
     """
     groups = (in_order(group, order) for group in comparable_groups(sets))
-    shown = {facts.index for group in groups for facts in detailed(group)}
-    rows = [{name: _short(value) for name, value in asdict(set_row(facts)).items()} for facts in sets]
+    shown = {result.index for group in groups for result in detailed(group)}
+    rows = [{name: _short(value) for name, value in asdict(set_row(result)).items()} for result in sets]
     configurations = []
-    for facts, row in zip(sets, rows, strict=True):
-        if facts.index in shown:
-            runs = [{name: _short(getattr(run, name)) for name in _EMBEDDED} for run in run_members(facts)]
+    for result, row in zip(sets, rows, strict=True):
+        if result.index in shown:
+            runs = [{name: _short(getattr(run, name)) for name in _EMBEDDED} for run in run_members(result)]
             configurations.append({**row, "runs": _columns(runs, _EMBEDDED)})
     data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "configurations": configurations}
-    if others := [row for facts, row in zip(sets, rows, strict=True) if facts.index not in shown]:
+    if others := [row for result, row in zip(sets, rows, strict=True) if result.index not in shown]:
         data["others"] = _columns(others, list(others[0]))
     if studies:
         data["studies"] = [to_builtins(study) for study in studies]

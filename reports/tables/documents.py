@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from reports.facts.find import brief_label, find_index
+from reports.results.find import brief_label, find_index
 from reports.tables.records import MeasurementRow, ReportDocument, ServedRow, SetMember
 from reports.text.formatting import distinct_labels, num_bytes, printable
 from rules.errors import InputError

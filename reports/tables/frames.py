@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from reports.facts.facts import SetFacts
 from reports.render.csv import inert
+from reports.results.result import Result
 from reports.tables.columns import Column, columns_of
 from reports.tables.records import (
     EvaluationRow,
@@ -98,9 +98,9 @@ def document_csv(document: ReportDocument) -> str:
     return frame_csv(served_frame(document) if are_served else measurements_frame(document))
 
 
-def findings_frame(sets: Sequence[SetFacts]) -> pd.DataFrame:
+def findings_frame(sets: Sequence[Result]) -> pd.DataFrame:
     """One row per finding on a set or on one of its logs, worst first, by FINDING_COLUMNS."""
-    return _labelled_frame(FINDING_COLUMNS, ((facts.label, facts.verdict.findings) for facts in sets))
+    return _labelled_frame(FINDING_COLUMNS, ((result.label, result.verdict.findings) for result in sets))
 
 
 def _labelled_frame(columns: Sequence[Column], parts: Iterable[tuple[str, Iterable[object]]]) -> pd.DataFrame:

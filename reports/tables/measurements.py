@@ -5,9 +5,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from reports.facts.facts import SetFacts
-from reports.facts.measured_sets import MeasuredSet
-from reports.facts.origin import labels_of
+from reports.results.origin import labels_of
+from reports.results.result import Result
 from reports.tables.columns import shared_members
 from reports.tables.records import MeasurementRow, ReportDocument, ServedRow
 from reports.text.formatting import moment_of
@@ -15,9 +14,7 @@ from rules.records.measured.serve import ServeRecord
 from rules.tree.result_set import real_path
 
 
-def with_measured(
-    document: ReportDocument, measured: Sequence[MeasuredSet], sets: Sequence[SetFacts]
-) -> ReportDocument:
+def with_measured(document: ReportDocument, measured: Sequence[Result], sets: Sequence[Result]) -> ReportDocument:
     """Add to the document of `sets` the rows of everything that was measured alone."""
     taken = [row.configuration for row in document.configurations]
     labels = _labels_by_folder(measured, sets, taken)
@@ -29,20 +26,20 @@ def with_measured(
     )
 
 
-def _measurement_rows(measured: MeasuredSet, label: str) -> Iterator[MeasurementRow]:
+def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
     """The rows of one measurement, of the set called `label`."""
-    about, measure = measured.run_set, measured.measure
-    for index, repetition in enumerate(measured.processes):
+    about, measure = measured.asked, measured.measure
+    for index, repetition in enumerate(measured.repetitions):
         yield MeasurementRow(
             configuration=label,
             kind=measured.kind,
             benchmark=measured.benchmark,
-            system=measured.system,
+            system=measured.system.name,
             created_utc=moment_of(about.created_utc) if about else None,
             process=index,
-            seed=_seed(measured, index),
+            seed=repetition.seed,
             quantity=measure.title,
-            value=getattr(repetition, measure.value),
+            value=getattr(repetition.record, measure.value),
             unit=measure.unit,
             scale=measure.scale,
             direction=measure.direction,
@@ -50,14 +47,14 @@ def _measurement_rows(measured: MeasuredSet, label: str) -> Iterator[Measurement
         )
 
 
-def _served_rows(measured: MeasuredSet, label: str) -> Iterator[ServedRow]:
+def _served_rows(measured: Result, label: str) -> Iterator[ServedRow]:
     """The rows of one measurement of serving; none of another kind."""
-    record = measured.record
+    record = measured.measured
     for index, process in enumerate(record.processes if isinstance(record, ServeRecord) else ()):
         yield ServedRow(
             configuration=label,
             benchmark=measured.benchmark,
-            system=measured.system,
+            system=measured.system.name,
             process=index,
             seed=_seed(measured, index),
             path=str(measured.path),
@@ -69,19 +66,19 @@ def _served_rows(measured: MeasuredSet, label: str) -> Iterator[ServedRow]:
         )
 
 
-def _seed(measured: MeasuredSet, index: int) -> int | None:
-    seeds = measured.run_set.seeds if measured.run_set else ()
+def _seed(measured: Result, index: int) -> int | None:
+    seeds = measured.asked.seeds if measured.asked else ()
     return seeds[index] if index < len(seeds) else None
 
 
 def _labels_by_folder(
-    measured: Sequence[MeasuredSet], sets: Sequence[SetFacts], taken: Collection[str]
+    measured: Sequence[Result], sets: Sequence[Result], taken: Collection[str]
 ) -> Mapping[Path, str]:
     """The label of each folder: that of the result set in it, or one that neither another has nor is `taken`."""
     known: dict[Path, str] = {}
-    for facts in sets:
-        if facts.result_set.root is not None:
-            known.setdefault(real_path(facts.result_set.root), facts.label)
+    for result in sets:
+        if result.place is not None:
+            known.setdefault(real_path(result.place), result.label)
     names = {real_path(found.folder): found.label for found in measured}
     others = sorted(names.keys() - known.keys())
     labels = labels_of([*((label, None) for label in taken), *((names[path], path) for path in others)])[len(taken) :]

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from reports.facts.energy import measured_j
-from reports.facts.facts import RunFacts, SetFacts
-from reports.facts.grid import smoothed_samples
+from reports.results.grid import smoothed_samples
+from reports.results.result import Result, Run
 from reports.tables.columns import shared_members
 from reports.tables.records import EvaluationLists, ReportDocument, RunMember, RunRow, SetMember, SetRow
 from rules.records.run import RunRecord
@@ -18,29 +18,29 @@ _OF_THE_FIRST_RUN = (
 )  # fmt: skip
 
 
-def document_of(sets: Sequence[SetFacts]) -> ReportDocument:
+def document_of(sets: Sequence[Result]) -> ReportDocument:
     """Everything that the tables hold, per configuration."""
     return ReportDocument(
         configurations=tuple(
-            SetMember(**msgspec.structs.asdict(set_row(facts)), runs=run_members(facts)) for facts in sets
+            SetMember(**msgspec.structs.asdict(set_row(result)), runs=run_members(result)) for result in sets
         )
     )
 
 
-def set_row(facts: SetFacts) -> SetRow:
+def set_row(result: Result) -> SetRow:
     """A configuration's score, interval, and geometric means of the factors over converged runs."""
-    first, interval, converged = facts.first_run, facts.interval, facts.converged
-    epochs, throughput = facts.summary("epochs_to_converge"), facts.summary("throughput_samples_per_s")
+    first, interval, converged = result.first_run, result.interval, result.converged
+    epochs, throughput = result.summary("epochs_to_converge"), result.summary("throughput_samples_per_s")
     members: dict[str, Any] = {
-        **shared_members(facts.result, SetRow),
-        "system": facts.result_set.system,
-        "organization": facts.result_set.organization,
-        "outcome": facts.verdict.outcome,
-        "num_errors": facts.verdict.count("error"),
-        "num_warnings": facts.verdict.count("warning"),
-        "final_quality": _mean(run.result.final_quality for run in converged),
-        "peak_rss_bytes": _peak(run.record.peak_rss_bytes for run in facts.runs if run.record),
-        "peak_device_bytes": _peak(run.record.peak_device_bytes for run in facts.runs if run.record),
+        **shared_members(result.score, SetRow),
+        "system": result.system.name,
+        "organization": result.judged.result_set.organization if result.judged else None,
+        "outcome": result.outcome,
+        "num_errors": result.verdict.count("error"),
+        "num_warnings": result.verdict.count("warning"),
+        "final_quality": _mean(run.log.final_quality for run in converged),
+        "peak_rss_bytes": _peak(run.record.peak_rss_bytes for run in result.runs if run.record),
+        "peak_device_bytes": _peak(run.record.peak_device_bytes for run in result.runs if run.record),
     }
     if first is not None:
         members |= {name: getattr(first, name) for name in _OF_THE_FIRST_RUN}
@@ -49,11 +49,11 @@ def set_row(facts: SetFacts) -> SetRow:
         members |= {"confidence": interval.confidence, "coverage": interval.coverage}
     return SetRow(
         **members,
-        configuration=facts.label,
-        status=facts.status,
-        num_runs=len(facts.runs),
+        configuration=result.label,
+        status=result.status,
+        num_runs=len(result.runs),
         num_converged=len(converged),
-        num_unfinished=len(facts.unfinished),
+        num_unfinished=len(result.unfinished),
         epochs_to_converge=epochs.geometric_mean if epochs else None,
         epochs_cv=epochs.coefficient_of_variation if epochs else None,
         throughput_samples_per_s=throughput.geometric_mean if throughput else None,
@@ -61,37 +61,37 @@ def set_row(facts: SetFacts) -> SetRow:
     )
 
 
-def run_members(facts: SetFacts) -> tuple[RunMember, ...]:
+def run_members(result: Result) -> tuple[RunMember, ...]:
     """A configuration's runs, committed ones first, then the attempts that left no result."""
-    return (*(_run(facts, run) for run in facts.runs), *_unfinished(facts))
+    return (*(_run(result, run) for run in result.runs), *_unfinished(result))
 
 
-def _run(facts: SetFacts, run: RunFacts) -> RunMember:
-    result = run.result
-    members = shared_members(result, RunRow) | {
+def _run(result: Result, run: Run) -> RunMember:
+    log = run.log
+    members = shared_members(log, RunRow) | {
         "run": run.label,
         "attempt": run.attempt.attempt if run.attempt else None,
-        "status": "success" if result.converged else "not_converged",
-        "counted": "dropped" if run.is_dropped else "yes" if facts.result.olympic_mean_s is not None else "no score",
-        "reason": result.abort_reason,
-        "started_ms": None if result.started_ms is None else round(result.started_ms),
+        "status": "success" if log.converged else "not_converged",
+        "counted": "dropped" if run.is_dropped else "yes" if result.score.olympic_mean_s is not None else "no score",
+        "reason": log.abort_reason,
+        "started_ms": None if log.started_ms is None else round(log.started_ms),
         # A difference of stamps in ms: below a nanosecond there is only what subtracting floats leaves.
-        "overhead_s": None if result.overhead_s is None else round(result.overhead_s, 9),
-        "num_evaluations": len(result.evaluations),
-        "samples_to_converge_smoothed": smoothed_samples(result),
+        "overhead_s": None if log.overhead_s is None else round(log.overhead_s, 9),
+        "num_evaluations": len(log.evaluations),
+        "samples_to_converge_smoothed": smoothed_samples(log),
     }
     lists = {
-        name: tuple(getattr(evaluation, name) for evaluation in result.evaluations)
+        name: tuple(getattr(evaluation, name) for evaluation in log.evaluations)
         for name in EvaluationLists.__struct_fields__
     }
     return RunMember(**members, **_measured(run.record), evaluations=EvaluationLists(**lists))
 
 
-def _unfinished(facts: SetFacts) -> Iterator[RunMember]:
-    for attempt in facts.unfinished:
+def _unfinished(result: Result) -> Iterator[RunMember]:
+    for attempt in result.unfinished:
         record = attempt.record
         yield RunMember(
-            benchmark=facts.result.benchmark,
+            benchmark=result.score.benchmark,
             run=str(attempt.run_index),
             attempt=attempt.attempt,
             status=record.status if record else "no record",

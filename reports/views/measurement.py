@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from reports.comparison.noise import find_bands, measured_noise
+from reports.comparison.noise import find_bands, noise_of_processes
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
-from reports.facts.measured_sets import MeasuredSet, measured_side
 from reports.facts.noise import Smallest
-from reports.facts.traffic import total_bytes
+from reports.facts.traffic import total_bytes, traffic_of
 from reports.page.figures.noise import smallest_words
 from reports.page.figures.times import bounds_text
 from reports.page.sections.law import law_words
@@ -25,6 +24,8 @@ from reports.page.sections.profile import (
     phases_table,
 )
 from reports.page.sections.sweep import sweep_notes, sweep_table
+from reports.results.measured import clock_step, rate_summary, title_of
+from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
 from reports.tables.scores import MeasurementDocument, SmallestDifference
 from reports.text.formatting import count, percent, throughput_text
@@ -34,44 +35,44 @@ from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
 
 
-def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> tuple[Block, ...]:
+def measured_blocks(measured: Result, options: Mapping[str, int], path: Path) -> tuple[Block, ...]:
     """Show what one measurement found and the file at `path`; `options` is what was asked of it."""
     if measured.measure.counts_samples:
         facts = _throughput_facts(measured, options)
     else:
-        facts = serve_facts(measured) if isinstance(measured.record, ServeRecord) else _mean_facts(measured)
-    title = f"{measured.title}: {measured.kind}, measured; not a score"
+        facts = serve_facts(measured) if isinstance(measured.measured, ServeRecord) else _mean_facts(measured)
+    title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
     return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)))),)
 
 
-def _noise(measured: MeasuredSet) -> Smallest | None:
-    (band,) = find_bands([measured_side(measured)])
-    return measured_noise(measured, band)
+def _noise(measured: Result) -> Smallest | None:
+    (band,) = find_bands([measured])
+    return noise_of_processes(measured, band)
 
 
-def _smallest(measured: MeasuredSet) -> str:
+def _smallest(measured: Result) -> str:
     """What a comparison with such a measurement can show, in one short line."""
     smallest = _noise(measured)
     if smallest is None:
-        return f"not known: takes {MIN_RUNS} processes, has {len(measured.values)}"
+        return f"not known: takes {MIN_RUNS} processes, has {len(measured.measured_values)}"
     if smallest.in_turns is None:
         return f"{in_unit(smallest.apart, measured.measure.unit)} of {measured.measure.name} (80 % of cases)"
     return smallest_words(smallest)
 
 
-def measurement_document(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> MeasurementDocument:
+def measurement_document(measured: Result, options: Mapping[str, int], path: Path) -> MeasurementDocument:
     """As `measured_blocks`: where everything is, what every process measured, its mean and interval."""
-    measure, values = measured.measure, measured.values
+    measure, values = measured.measure, measured.measured_values
     smallest = _noise(measured)
-    step = measured.clock_step if measured.measure.counts_samples else 0.0
+    step = clock_step(measured) if measured.measure.counts_samples else 0.0
     summary = log_summary(values, step=step) if measure.scale == "ratio" else None
     bounds = summary.interval if summary else mean_interval(values)
     return MeasurementDocument(
         kind=measured.kind,
-        folder=str(measured.folder),
+        folder=str(measured.place),
         file=str(path),
         benchmark=measured.benchmark,
-        system=measured.system,
+        system=measured.system.name,
         options=dict(options),
         quantity=measure.name,
         unit=measure.unit,
@@ -90,10 +91,10 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _throughput_facts(measured: MeasuredSet, options: Mapping[str, int]) -> list[tuple[str, str]]:
+def _throughput_facts(measured: Result, options: Mapping[str, int]) -> list[tuple[str, str]]:
     """Show the geometric mean over the processes with its interval, and the traffic of the first."""
     facts = []
-    if (summary := measured.throughput) is not None:
+    if (summary := rate_summary(measured)) is not None:
         each = "".join(f", {value} {name.removeprefix('num_')} each" for name, value in options.items())
         mean = f"{throughput_text(summary.geometric_mean)} of {summary.num_values} processes{each}"
         facts.append(("geometric mean", mean))
@@ -101,13 +102,13 @@ def _throughput_facts(measured: MeasuredSet, options: Mapping[str, int]) -> list
             both = f"{bounds_text(bounds, throughput_text)} ({bounds.method})"
             facts.append((f"{bounds.confidence:.0%} interval", both))
         facts.append(("varies by", f"{percent(summary.coefficient_of_variation)} between processes"))
-    return facts + [("exchange", traffic_words(traffic)) for traffic in measured.traffic[:1]]
+    return facts + [("exchange", traffic_words(traffic)) for traffic in traffic_of(measured)[:1]]
 
 
-def _mean_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
+def _mean_facts(measured: Result) -> list[tuple[str, str]]:
     """Show the mean of what is compared with its interval, and the means beside it."""
     facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
-    return [*facts, ("processes", str(len(measured.values)))]
+    return [*facts, ("processes", str(len(measured.measured_values)))]
 
 
 def traffic_words(traffic: TrafficRecord) -> str:

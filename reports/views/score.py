@@ -7,18 +7,16 @@ from pathlib import Path
 
 from reports.comparison.band import Band
 from reports.comparison.factor import overhead_share
-from reports.comparison.noise import ASSUMED, find_bands, runs_noise
+from reports.comparison.noise import ASSUMED, find_bands, noise_of_runs
 from reports.document.blocks import Block, Cell, facts_part, table_of
-from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_of, overhead_ratio, standing_of
-from reports.facts.grid import smoothed_samples
-from reports.facts.growth import growth_of
 from reports.facts.noise import Noise, Smallest
-from reports.facts.origin import repetition_key
-from reports.facts.records import read_run_set
-from reports.facts.sides import Side, side_of
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.page.figures.noise import smallest_words
 from reports.render.csv import render_csv
+from reports.results.grid import smoothed_samples
+from reports.results.logs import make_result
+from reports.results.records import SetRecords, read_run_set
+from reports.results.result import Result, Standing, overhead_ratio
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.tables.columns import shared_members
 from reports.tables.scores import (
@@ -33,10 +31,8 @@ from reports.tables.scores import (
 from reports.text.formatting import count, duration, percent, plural, throughput_text
 from rules.checks.rule import SEVERITIES
 from rules.checks.subject import JudgedSet
-from rules.checks.verdict import Verdict
 from rules.logs.text import printable
 from rules.scoring.results import BenchmarkResult, RunResult
-from rules.tree.result_set import ResultSet
 
 STEADY_THROUGHPUT = 0.05
 """Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
@@ -49,56 +45,49 @@ _STANDINGS: dict[Standing, str | None] = {
 }
 
 
-def describe_score(
-    result_set: ResultSet,
-    result: BenchmarkResult,
-    price_per_hour: float | None = None,
-    verdict: Verdict | None = None,
-    band: Band = ASSUMED,
-) -> ScoreRecord:
+def describe_score(result: Result, band: Band = ASSUMED) -> ScoreRecord:
     """One set's score in SI units; None is not known or does not exist. `band` is what drift between sets may do."""
-    converged = [run for run in result.runs if run.converged]
+    score, price_per_hour = result.score, result.price_per_hour
+    converged = [run for run in score.runs if run.converged]
     times_s = [run.time_to_train_s for run in converged if run.time_to_train_s is not None]
-    is_whole = result.olympic_mean_s is not None and len(times_s) == len(result.runs)
-    record = read_run_set(result_set.root, []) if result_set.root is not None else None
-    until = record.until if record is not None else None
-    bounds, growth = interval_of(result, until) if is_whole else None, growth_of(result, until)
+    is_whole = score.olympic_mean_s is not None and len(times_s) == len(score.runs)
+    bounds, growth = result.interval if is_whole else None, result.growth
     return ScoreRecord(
-        path=printable(str(result_set.folder)),
-        benchmark=result.benchmark,
-        round=result.round,
-        standing=_standing(result_set, result),
-        verdict=verdict.outcome if verdict is not None else None,
-        num_errors=verdict.count("error") if verdict is not None else None,
-        num_runs=len(result.runs),
-        num_runs_required=result.num_runs_required,
+        path=printable(result.verdict.subject),
+        benchmark=score.benchmark,
+        round=score.round,
+        standing=_STANDINGS[result.standing] if result.benchmark is not None else None,
+        verdict=result.outcome,
+        num_errors=result.verdict.count("error"),
+        num_runs=len(score.runs),
+        num_runs_required=score.num_runs_required,
         num_converged=len(converged),
-        score_s=result.score_s,
-        olympic_mean_s=result.olympic_mean_s,
+        score_s=score.score_s,
+        olympic_mean_s=score.olympic_mean_s,
         interval_low_s=bounds.low if bounds is not None else None,
         interval_high_s=bounds.high if bounds is not None else None,
         interval_confidence=bounds.confidence if bounds is not None else None,
         interval_coverage=bounds.coverage if bounds is not None else None,
-        grown_to=until.width if until is not None else None,
+        grown_to=growth.width if growth is not None else None,
         grown_after=growth.after if growth is not None else None,
-        no_interval_reason=None if bounds is not None else _why_no_interval(result, len(times_s)),
-        dropped=tuple(_name(result.runs[index]) for index in result.dropped),
+        no_interval_reason=None if bounds is not None else _why_no_interval(score, len(times_s)),
+        dropped=tuple(_name(score.runs[index]) for index in score.dropped),
         samples_to_converge=_summary([run.samples_to_converge for run in converged]),
         samples_to_converge_smoothed=_smoothed(converged),
         throughput_samples_per_s=_summary([run.throughput_samples_per_s for run in converged]),
         overhead_s=_summary([run.overhead_s for run in converged]),
         overhead_ratio=_summary([overhead_ratio(run) for run in converged]),
-        rcp_outcome=result.rcp_outcome,
-        rcp_reason=result.rcp_reason,
-        rcp_factor=result.rcp_factor,
-        no_score_reason=result.no_score_reason,
+        rcp_outcome=score.rcp_outcome,
+        rcp_reason=score.rcp_reason,
+        rcp_factor=score.rcp_factor,
+        no_score_reason=score.no_score_reason,
         price_per_hour=price_per_hour,
-        cost_to_train=cost_to_train(result.olympic_mean_s, price_per_hour),
+        cost_to_train=cost_to_train(score.olympic_mean_s, price_per_hour),
         runs=tuple(
             ScoredRun(file=_name(run), converged=run.converged, time_to_train_s=run.time_to_train_s, seed=run.seed)
-            for run in result.runs
+            for run in score.runs
         ),
-        noise=_noise(runs_noise(result.runs, band)),
+        noise=_noise(noise_of_runs(result, band)),
     )
 
 
@@ -127,12 +116,6 @@ def _why_no_interval(result: BenchmarkResult, num_times: int) -> str | None:
     return f"{plural(len(result.runs), 'run')}, and an interval takes {MIN_RUNS}"
 
 
-def _standing(result_set: ResultSet, result: BenchmarkResult) -> str | None:
-    if result.benchmark is None:
-        return None
-    return _STANDINGS[standing_of(benchmark_status(result.benchmark, is_defined=True), result_set, result)]
-
-
 def _name(run: RunResult) -> str:
     return printable(run.path.replace("\\", "/").rsplit("/", 1)[-1])
 
@@ -157,43 +140,38 @@ def score_blocks(records: Sequence[ScoreRecord]) -> tuple[Block, ...]:
 
 def describe_scores(judged: Sequence[JudgedSet], price_per_hour: float | None = None) -> tuple[ScoreRecord, ...]:
     """Several sets' scores as `describe_score` has one's; the sets that repeat them are looked for once."""
-    bands = find_bands([_place(found.result_set) for found in judged])
-    return tuple(
-        describe_score(found.result_set, found.result, price_per_hour, found.verdict, band)
-        for found, band in zip(judged, bands, strict=True)
-    )
+    results = [replace(_result_of(found), price_per_hour=price_per_hour) for found in judged]
+    return tuple(map(describe_score, results, find_bands(results)))
 
 
-def _place(result_set: ResultSet) -> Side:
-    """A set as far as others may repeat it."""
-    record = read_run_set(result_set.root, []) if result_set.root is not None else None
-    return Side(
-        label="", kind="runs", status="own", benchmark=None, samples=(), runs=(), system=None, hardware=(),
-        settings=(), folder=result_set.root, repetition=repetition_key(record),
-    )  # fmt: skip
+def _result_of(judged: JudgedSet) -> Result:
+    """Make the result of a set without the records of its attempts, of which a score says nothing."""
+    root = judged.result_set.root
+    asked = read_run_set(root, []) if root is not None else None
+    return make_result(0, "", judged, SetRecords(run_set=asked, attempts=(), system=(), problems=()))
 
 
-def _finished_score(facts: SetFacts) -> ScoreRecord:
-    (band,) = find_bands([side_of(facts)])
-    return describe_score(facts.result_set, facts.result, verdict=facts.verdict, band=band)
+def _finished_score(result: Result) -> ScoreRecord:
+    (band,) = find_bands([result])
+    return describe_score(result, band)
 
 
-def finished_document(facts: SetFacts, system: str, folder: Path, page: Path) -> RunDocument:
+def finished_document(result: Result, system: str, folder: Path, page: Path) -> RunDocument:
     """As `finished_blocks`: where everything is, and what `describe_score` says."""
-    score = _finished_score(facts)
+    score = _finished_score(result)
     return RunDocument(**shared_members(score, ScoreRecord), folder=str(folder), report=str(page), system=system)
 
 
-def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> tuple[Block, ...]:
+def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tuple[Block, ...]:
     """The score of a set that was just completed in `folder`, with its verdict and where everything is."""
-    record = _finished_score(facts)
-    counts = ", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2])
+    record = _finished_score(result)
+    counts = ", ".join(plural(result.verdict.count(severity), severity) for severity in SEVERITIES[:2])
     shown = {name: show(record) for name, show in _SHOWN}
     if record.score_s is None:
         rows = {"score": f"none: {record.no_score_reason or 'the runs do not make one'}"}
     else:
-        first = facts.result.num_runs_scored
-        of = f" of the first {first} runs" if first < len(facts.runs) else ""
+        first = result.score.num_runs_scored
+        of = f" of the first {first} runs" if first < len(result.runs) else ""
         rows = {"time to train": f"{duration(record.score_s)} (measured; Olympic mean{of})"}
         rows |= {name: shown[name] for name in ("interval", "samples to converge", "throughput")}
         speed = record.throughput_samples_per_s
@@ -201,7 +179,7 @@ def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> t
             rows["note"] = "the speed varied between runs: something disturbed them, see 'dlrmbench doctor'"
         rows["evaluation, overhead"] = shown["evaluation, overhead"]
     rows = {
-        "verdict": f"{facts.verdict.outcome.upper()}: {counts}",
+        "verdict": f"{result.verdict.outcome.upper()}: {counts}",
         "runs": shown["runs"],
         **rows,
         "smallest difference": shown["smallest difference"],

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from reports.facts.measured_sets import MeasuredSet
 from reports.page.figures.serving import best_run
 from reports.page.figures.times import bounds_text
+from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.text.formatting import duration, num_bytes, percent, plural, printable, si
 from rules.records.measured.serve import ServeProcess, ServeRecord
@@ -24,13 +24,13 @@ def limit_words(record: ServeRecord, latency_s: float) -> str:
     return words if record.target_latency_s is None else f"{words} of {duration(record.target_latency_s)}"
 
 
-def serve_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
+def serve_facts(measured: Result) -> list[tuple[str, str]]:
     """The facts of a measurement, the answer first; of several processes their geometric mean."""
-    record = measured.record
+    record = measured.measured
     assert isinstance(record, ServeRecord)
     processes = record.processes
-    summary = log_summary(measured.values, step=0.0)
-    mean = summary.geometric_mean if summary else measured.values[0]
+    summary = log_summary(measured.measured_values, step=0.0)
+    mean = summary.geometric_mean if summary else measured.measured_values[0]
     items = mean * record.mean_items
     num_valid = sum(best_run(process).is_valid for process in processes)
     judged = "VALID by LoadGen" if num_valid else "not VALID by LoadGen"
@@ -55,7 +55,7 @@ def serve_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
     facts.append(
         ("LoadGen", f"{printable(record.loadgen_version, 40)}; adds {duration(overhead_s)} to a query, measured")
     )
-    if (study := measured.folder / "extra" / "serve_0" / "study.json").is_file():
+    if (study := measured.path.parent / "serve_0" / "study.json").is_file():
         facts.append(("study", f"{printable(study)}: the virtual clock's table, which 'report' shows"))
     if any(best_run(process).latency_s < 5 * overhead_s for process in processes):
         facts.append(("", "LoadGen's overhead is more than a fifth of the latency: the queries are very short."))

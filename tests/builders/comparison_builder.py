@@ -1,12 +1,13 @@
 """Sides of comparisons with known values, and simulated ones as noisy as published DLRM results are."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.facts.sides import Sample, Side, factor_values
+from reports.results.result import Result, Run, System, factor_values
 from reports.statistics.ratios import Difference, decide, holm_levels, welch_difference
 from rules.scoring.results import RunResult
 
@@ -26,7 +27,7 @@ def make_side(
     num_failed: int = 0,
     starts: Sequence[float | None] | None = None,
     **changes: Any,
-) -> Side:
+) -> Result:
     """Runs that converged after `epochs` at `rates` samples per second; evaluations lie GRID epochs apart.
 
     Without `starts` a record says that all such sides took turns, unless `turns` is None: drift is then no question.
@@ -34,11 +35,14 @@ def make_side(
     overheads = [1.1] * len(epochs) if overheads is None else overheads
     seeds = [None] * len(epochs) if seeds is None else seeds
     starts = [None] * len(epochs) if starts is None else starts
-    samples = []
-    for epoch, rate, overhead, seed, start in zip(epochs, rates, overheads, seeds, starts, strict=True):
+    runs = []
+    for index, (epoch, rate, overhead, seed, start) in enumerate(
+        zip(epochs, rates, overheads, seeds, starts, strict=True)
+    ):
         train_s = None if rate is None else epoch * TRAIN_SAMPLES / rate
-        samples.append(
-            Sample(
+        runs.append(
+            Run(
+                log=make_run(label, index),
                 seed=seed,
                 values=factor_values(
                     100.0 * epoch if train_s is None else train_s * overhead, train_s, epoch * TRAIN_SAMPLES
@@ -52,19 +56,26 @@ def make_side(
                 started_ms=start,
             )
         )
-    values: dict[str, Any] = {
-        "label": label,
-        "kind": "runs",
-        "status": "own",
-        "benchmark": "dlrm_tiny",
-        "samples": tuple(samples),
-        "runs": tuple(make_run(label, index) for index in range(len(samples) + num_failed)),
-        "system": "box",
-        "hardware": (),
-        "settings": (),
-        "turns": "a sweep",
-    }
-    return Side(**{**values, **changes})
+    for index in range(len(runs), len(runs) + num_failed):
+        runs.append(Run(log=make_run(label, index), seed=None, values={}, fate="failed"))
+    return Result(
+        **{
+            "label": label,
+            "source": "logs",
+            "status": "own",
+            "benchmark": "dlrm_tiny",
+            "repetitions": tuple(runs),
+            "system": System(name="box"),
+            "turns": "a sweep",
+            **changes,
+        }
+    )
+
+
+def with_logs(side: Result, logs: Sequence[RunResult]) -> Result:
+    """The side with other logs of its runs."""
+    pairs = zip(side.runs, logs, strict=True)
+    return replace(side, repetitions=tuple(replace(run, log=log) for run, log in pairs))
 
 
 def make_run(label: str, index: int, **changes: Any) -> RunResult:

@@ -11,9 +11,9 @@ from comparison_builder import GRID, make_side
 from numpy.typing import NDArray
 
 from reports.comparison.band import NO_REPEATS, Repeats
-from reports.comparison.comparison import compare_sides
+from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
-from reports.facts.sides import Side
+from reports.results.result import Result
 
 Floats = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int, int], Floats]
@@ -100,7 +100,7 @@ def simulate(scene: Scene, num_pairs: int, seed: int) -> Iterator[Comparison]:
             for index in range(scene.num_repeats)
         )
         repeats = Repeats(groups=((*before, base),), is_given=True) if scene.num_repeats else NO_REPEATS
-        yield compare_sides(base, [new], min_effect=scene.min_effect, repeats=repeats)[0]
+        yield compare_results(base, [new], min_effect=scene.min_effect, repeats=repeats)[0]
 
 
 def _side(
@@ -111,7 +111,7 @@ def _side(
     scene: Scene,
     starts: NDArray[np.int64],
     step_time: float,
-) -> Side:
+) -> Result:
     """Evaluations take a tenth of the time of unchanged steps, and drift as the steps do."""
     overheads = (1.0 + 0.1 / step_time) * np.exp(0.001 * generator.standard_normal(len(epochs)))
     side = make_side(
@@ -125,11 +125,11 @@ def _side(
     )
     if not scene.share_seeds:
         return side
-    samples = tuple(
+    runs = tuple(
         replace(sample, curve=tuple((GRID * step, step / value) for step in range(1, round(value / GRID) + 1)))
         for sample, value in zip(side.samples, epochs, strict=True)
     )
-    return replace(side, samples=samples)
+    return replace(side, repetitions=runs)
 
 
 def shares(comparisons: Iterable[Comparison]) -> Mapping[str, Mapping[str, float]]:

@@ -14,9 +14,9 @@ from log_builder import Record, make_records, usual_evals, with_record, write_se
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from records_builder import process_content, run_set_content, system_part, throughput_content
 
-from reports.facts.facts import gather
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
+from reports.results.logs import gather
 from reports.schemas import schema_of
 from rules.benchmarks.loader import load_benchmark
 

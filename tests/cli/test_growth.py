@@ -22,7 +22,7 @@ from harness.experiment import loop
 from harness.foundation.errors import HarnessError
 from harness.launch.process import WorkerEnd
 from harness.run_sets.folder import open_run_set
-from reports.facts.grid import time_step
+from reports.results.grid import time_step
 from reports.statistics.growth import end_of_growth
 from rules.benchmarks.loader import load_benchmark
 from rules.judge.sets import judge_set

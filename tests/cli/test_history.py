@@ -13,9 +13,9 @@ from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from records_builder import process_content, run_set_content, throughput_content
 from report_builder import write_run_set
 
-from reports.facts.facts import gather
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
+from reports.results.logs import gather
 from reports.schemas import schema_of
 from rules.benchmarks.loader import canonical_sha256, load_benchmark
 

@@ -25,9 +25,8 @@ from harness.run_sets.folder import open_run_set
 from harness.system.code import PACKAGES, code_sha256, describe_commit, safe_path_variables
 from reports.comparison.comparability import list_changes
 from reports.comparison.difference import describe
-from reports.facts.facts import gather
-from reports.facts.sides import side_of
 from reports.page.report import write_report
+from reports.results.logs import gather
 
 OWN_FILES = ("rules.py", "numpy.py", "torch.py", "json.py", "signal.py", "mlperf_logging.py", "harness/__init__.py")
 """Of a user, each of which ends a process that imports it, by a code that is none of ours."""
@@ -212,7 +211,7 @@ def test_other_code_is_a_difference_and_on_the_page(tmp_path: Path) -> None:
         (root / "extra" / "run_set.json").write_text(json.dumps(content))
         assert describe(root).settings["software"]["code"].value == name * 64
     base, new = gather([tmp_path / "a", tmp_path / "b"], second_opinion=False)
-    changes = {change.name: (change.base, change.new) for change in list_changes(side_of(base), side_of(new))}
+    changes = {change.name: (change.base, change.new) for change in list_changes(base, new)}
     assert changes["code"] == ("a" * 12, "b" * 12)
     path = tmp_path / "a" / "extra" / "run_0" / "attempt_1" / "run.json"
     assert "different versions of the code" not in write_report([tmp_path / "a"], tmp_path / "page.html").read_text()

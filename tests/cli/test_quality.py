@@ -18,7 +18,7 @@ from harness.run_sets.dataset import ensure_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
 from reports.comparison.pairing import pair_runs
-from reports.comparison.sources import read_sides
+from reports.comparison.sources import read_results
 from rules.benchmarks.loader import load_benchmark, read_toml
 from rules.records.codec import decode
 from rules.records.measured.quality import QualityRecord
@@ -68,7 +68,7 @@ def test_measurements_took_turns_where_their_moments_say_so(
     """Equal seeds are no proof: two measurements of one base seed may have been made one after the other."""
     for words in [["--axis", RATES]] if verb == "sweep" else [["--set", rate] for rate in RATES_APART]:
         assert run(verb, *words, "--quality", "100000", "-n", "5").exit_code == 0
-    base, new = read_sides(tmp_path / "out")
+    base, new = read_results(tmp_path / "out")
     pairing = pair_runs(base.samples, new.samples)
     assert pairing.is_paired and pairing.is_interleaved is took_turns
 

@@ -31,12 +31,12 @@ from log_builder import START_MS, make_runs
 from report_builder import write_run_set
 from round_builder import write_rounds
 
-from reports.comparison.comparison import group_sides
-from reports.facts.facts import gather
+from reports.comparison.comparison import context_of
 from reports.page.gathered import Gathered
 from reports.page.page import comparable_groups
 from reports.page.report import render_report
 from reports.page.sections.comparison import compare_group
+from reports.results.logs import gather
 from rules.benchmarks.loader import load_benchmark
 from rules.judge.parallel import no_collections
 from rules.judge.sets import judge_sets
@@ -128,7 +128,7 @@ def measure_phases(tree: Path) -> Iterator[tuple[str, float]]:
     yield "levels, records, facts", cpu_s(lambda: gather([inventory], second_opinion=False)) - judge_s
     sets = gather([inventory], second_opinion=False)
     groups = comparable_groups(sets)
-    compare_s = cpu_s(lambda: [compare_group(group, group[0], group_sides(group)) for group in groups])
+    compare_s = cpu_s(lambda: [compare_group(group, group[0], context_of(group)) for group in groups])
     yield "compare with the first", compare_s
     yield "the rest of the page", cpu_s(lambda: render_report(Gathered(sets=sets))) - compare_s
 

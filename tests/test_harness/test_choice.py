@@ -25,7 +25,7 @@ from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
 from harness.system.resources import Resources, read_resources
-from reports.facts.records import describe_times
+from reports.results.records import describe_times
 from rules.records.codec import decode
 from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
 

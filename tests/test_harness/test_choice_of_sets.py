@@ -22,9 +22,9 @@ from harness.packaging.code import system_files
 from harness.run_sets.folder import RunSet, open_run_set
 from reference_models.fused.choice import convert_choice
 from reports.comparison.comparability import list_changes
-from reports.comparison.sources import read_sides
-from reports.facts.origin import repetition_key
-from reports.facts.records import config_texts
+from reports.comparison.sources import read_results
+from reports.results.origin import repetition_key
+from reports.results.records import config_texts
 from rules.benchmarks.loader import load_benchmark
 from rules.records.run_set import ChoiceRecord, MatmulRecord, RunSetRecord
 
@@ -198,7 +198,7 @@ def test_what_was_chosen_differently_is_a_difference_and_no_repetition(timing: T
     path.unlink()
     timing.form = "mm"
     second = api.run("dlrm_tiny", throughput=4, settings=OPTIMIZED, output=tmp_path / "results")
-    (base,), (new,) = read_sides(first), read_sides(second)
+    (base,), (new,) = read_results(first), read_results(second)
     assert [change.name for change in list_changes(base, new)] == ["runtime.matmul"]
     assert repetition_key(record_of(first)) != repetition_key(record_of(second))
     old = msgspec.structs.replace(record_of(first), choice=None)
@@ -219,7 +219,7 @@ def test_threads_that_differ_are_listed_with_the_times_that_chose_them(timing: T
         (folder / "extra" / "run_set.json").write_text(json.dumps(content | {"num_threads": num_threads}))
 
     def changes() -> dict[str, tuple[str | None, str | None]]:
-        (base,), (new,) = read_sides(first), read_sides(second)
+        (base,), (new,) = read_results(first), read_results(second)
         return {change.name: (change.base, change.new) for change in list_changes(base, new)}
 
     write(second, 1, 0.0102, 0.01)

@@ -61,10 +61,10 @@ def test_finishing_a_set_reads_each_log_once_and_asks_once(
 ) -> None:
     root = write_run_set(tmp_path / "set")
     (found,) = find_result_sets(root)
-    facts, page = finish_set(root)
+    result, page = finish_set(root)
     assert opened == dict.fromkeys(found.logs, 1)
     assert len(asked) == 1
-    assert facts.verdict.outcome == "valid" and facts.result.score_s is not None
+    assert result.outcome == "valid" and result.score.score_s is not None
     assert page.stat().st_size > 0
 
 

@@ -18,7 +18,7 @@ from harness.cli import cli
 from harness.run_sets.folder import open_run_set
 from harness.system.code import code_sha256
 from reports.comparison.pairing import pair_runs
-from reports.comparison.sources import read_sides
+from reports.comparison.sources import read_results
 from rules.records.codec import decode
 from rules.records.experiment import ExperimentRecord
 from rules.records.run import RunRecord
@@ -63,7 +63,7 @@ def test_a_slower_installation_is_found_in_turns_and_named_by_its_digest(
     assert [side for _, side in start_times(folder)] == [
         "base", "new", "new", "base", "base", "new", "new", "base", "base", "new",
     ]  # fmt: skip
-    first, second = read_sides(folder)
+    first, second = read_results(folder)
     assert pair_runs(first.samples, second.samples).is_interleaved
     pair = decode(folder / "experiment.json", ExperimentRecord)
     assert isinstance(pair, ExperimentRecord) and (pair.python, pair.base_seed) == (str(slower), 3)

@@ -128,9 +128,9 @@ def test_without_a_pin_the_digest_is_held_against_that_of_the_log(
     small = begin_small_set(tmp_path, monkeypatch, is_pinned=False)
     keeping_times(small.data_dir, easier_eval)
     small.train(0)
-    facts, page = finish_set(small.folder)
-    assert exit_code_of_set(facts) == 3
-    assert found(facts.verdict) == ["the run read other data than the log names"]
+    result, page = finish_set(small.folder)
+    assert exit_code_of_set(result) == 3
+    assert found(result.verdict) == ["the run read other data than the log names"]
     assert "the run read other data than the log names" in page.read_text(encoding="utf-8")
 
 

@@ -15,15 +15,15 @@ from report_builder import write_run_set
 from scipy.stats import t
 
 from reports.comparison.band import Band, Repeats, drifts, measure_band
-from reports.comparison.comparison import compare_all, compare_sides
+from reports.comparison.comparison import compare_all, compare_results
 from reports.comparison.export import circumstances
 from reports.comparison.records import Comparison
 from reports.comparison.repeats import find_repeats, given_repeats
-from reports.comparison.sources import one_side
+from reports.comparison.sources import one_result
 from reports.comparison.wording import sentence
-from reports.facts.facts import gather
 from reports.facts.noise import DRIFT_BAND
-from reports.facts.sides import Side, side_of
+from reports.results.logs import gather
+from reports.results.result import Result
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
@@ -46,13 +46,13 @@ def write(root: Path, speed: float, *, hour: int, **changes: Any) -> Path:
     return write_run_set(root, runs=runs, interrupted=False, changes=changes)
 
 
-def sides_at(root: Path) -> tuple[Side, ...]:
-    return tuple(one_side(path) for path in sorted(root.iterdir()))
+def sides_at(root: Path) -> tuple[Result, ...]:
+    return tuple(one_result(path) for path in sorted(root.iterdir()))
 
 
 def compare_at(base: Path, new: Path) -> Comparison:
-    first, second = one_side(base), one_side(new)
-    return compare_sides(first, [second], repeats=find_repeats([first, second]))[0]
+    first, second = one_result(base), one_result(new)
+    return compare_results(first, [second], repeats=find_repeats([first, second]))[0]
 
 
 @pytest.fixture
@@ -145,8 +145,8 @@ def test_copies_and_sets_in_turns_show_no_drift(tmp_path: Path) -> None:
 
 def test_sets_that_were_read_before_show_the_same_drift(results: Path) -> None:
     sets = gather([results], second_opinion=False)
-    sides = [side_of(facts) for facts in sets]
-    found = find_repeats(sides, [facts.records.run_set for facts in sets])
+    sides = list(sets)
+    found = find_repeats(sides)
     assert found == find_repeats(sides) and [len(group) for group in found.groups] == [4]
 
 
@@ -156,9 +156,9 @@ def test_given_sets_serve_for_any_configuration(results: Path, tmp_path_factory:
         write(elsewhere / "a", 1.0, hour=20, num_threads=1),
         write(elsewhere / "b", 0.8, hour=21, num_threads=4),
     )
-    sides = [one_side(base), one_side(new)]
-    repeats = given_repeats([one_side(results / f"same-{hour}") for hour in range(4)])
-    (comparison,) = compare_sides(sides[0], sides[1:], repeats=repeats)
+    sides = [one_result(base), one_result(new)]
+    repeats = given_repeats([one_result(results / f"same-{hour}") for hour in range(4)])
+    (comparison,) = compare_results(sides[0], sides[1:], repeats=repeats)
     assert len(comparison.band_sets) == 4 and comparison.factor("throughput").verdict == "slower"  # type: ignore[union-attr]
     assert compare_at(base, new).band_sets == ()
 

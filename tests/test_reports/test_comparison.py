@@ -6,18 +6,18 @@ from random import Random
 
 import numpy as np
 import pytest
-from comparison_builder import draw_logs, make_run, make_side, simulated_verdicts
+from comparison_builder import draw_logs, make_run, make_side, simulated_verdicts, with_logs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import make_records, usual_evals, write_set
 from msgspec.structs import astuple, replace
 
-from reports.comparison.comparison import compare_all, compare_sides
+from reports.comparison.comparison import compare_all, compare_results
 from reports.comparison.factor import FACTORS
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
-from reports.facts.facts import gather
-from reports.facts.sides import Side
+from reports.results.logs import gather
+from reports.results.result import Result, System
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
@@ -27,8 +27,8 @@ RATES = [1000.0, 1003.0, 998.0, 1001.0, 1000.5, 999.0, 1002.0, 997.0, 1000.0, 10
 SLOW = [rate / 1.05 for rate in reversed(RATES)]
 
 
-def compare(base: Side, new: Side, **options: float) -> Comparison:
-    return compare_sides(base, [new], **options)[0]
+def compare(base: Result, new: Result, **options: float) -> Comparison:
+    return compare_results(base, [new], **options)[0]
 
 
 def verdicts(comparison: Comparison) -> dict[str, str]:
@@ -285,7 +285,7 @@ def test_runs_that_took_turns_meet_the_same_drift() -> None:
 
 def test_the_family_grows_with_the_configurations() -> None:
     base, new = make_side("a", LUCK, RATES), make_side("b", LUCK[::-1], SLOW)
-    alone, together = compare_sides(base, [new])[0], compare_sides(base, [new] * 6)[0]
+    alone, together = compare_results(base, [new])[0], compare_results(base, [new] * 6)[0]
     for one, other in zip(alone.factors, together.factors, strict=True):
         assert one.interval == other.interval
         assert other.adjusted_interval.confidence > one.adjusted_interval.confidence  # type: ignore[union-attr]
@@ -313,7 +313,8 @@ def test_huge_and_tiny_times_are_compared_alike() -> None:
     ],
 )
 def test_different_problems_are_refused_with_the_reason(changes: dict[str, object], why: str) -> None:
-    other = make_side("b", LUCK, RATES, runs=tuple(make_run("b", index, **changes) for index in range(10)))
+    other = make_side("b", LUCK, RATES)
+    other = with_logs(other, [make_run("b", index, **changes) for index in range(10)])
     comparison = compare(make_side("a", LUCK, RATES), other)
     assert comparison.refusal is not None and why in comparison.refusal
     assert (comparison.factors, comparison.verdict) == ((), "inconclusive")
@@ -335,15 +336,16 @@ def test_official_and_own_results_never_meet() -> None:
     ],
 )
 def test_systems_are_distinguished_by_their_hardware(hardware: dict[str, str], is_cross_system: bool) -> None:
-    base = make_side("a", LUCK, RATES, hardware=(("accelerator_model_name", "A"), ("number_of_nodes", "1")))
-    new = make_side("b", LUCK, SLOW, hardware=tuple(hardware.items()))
+    described = System(name="box", fields=(("accelerator_model_name", "A"), ("number_of_nodes", "1")))
+    base = make_side("a", LUCK, RATES, system=described)
+    new = make_side("b", LUCK, SLOW, system=System(name="box", fields=tuple(hardware.items())))
     assert compare(base, new).is_cross_system is is_cross_system
-    assert compare(base, make_side("b", LUCK, SLOW, system="other")).is_cross_system
+    assert compare(base, make_side("b", LUCK, SLOW, system=System(name="other"))).is_cross_system
 
 
 def test_what_was_set_differently_is_listed() -> None:
-    base = make_side("a", LUCK, RATES, settings=(("global_batch_size", "512"), ("runtime.threads", "2")))
-    new = make_side("b", LUCK, RATES, settings=(("global_batch_size", "1024"), ("runtime.device", "cpu")))
+    base = make_side("a", LUCK, RATES, stated=(("global_batch_size", "512"), ("runtime.threads", "2")))
+    new = make_side("b", LUCK, RATES, stated=(("global_batch_size", "1024"), ("runtime.device", "cpu")))
     assert tuple(map(astuple, compare(base, new).changes)) == (
         ("global_batch_size", "512", "1024"),
         ("runtime.threads", "2", None),
@@ -352,7 +354,8 @@ def test_what_was_set_differently_is_listed() -> None:
 
 
 def test_throughput_alone_is_compared_alone_and_never_with_runs() -> None:
-    base, new = (make_side(label, LUCK, rates, kind="throughput") for label, rates in (("a", RATES), ("b", SLOW)))
+    about = {"kind": "throughput", "source": "records", "quantities": ("throughput",)}
+    base, new = (make_side(label, LUCK, rates, **about) for label, rates in (("a", RATES), ("b", SLOW)))
     comparison = compare(base, new)
     assert verdicts(comparison) == {"throughput": "slower"}
     assert comparison.verdict == "slower"
@@ -377,7 +380,7 @@ def test_gathered_sets_are_compared_by_what_their_logs_say(tmp_path: Path) -> No
     (comparison,) = compare_all(a, [b])
     assert comparison.refusal is None and not comparison.is_cross_system
     assert comparison.factor("throughput").ratio == pytest.approx(0.5, rel=1e-3)  # type: ignore[union-attr]
-    assert comparison.olympic_ratio == pytest.approx(b.result.olympic_mean_s / a.result.olympic_mean_s)  # type: ignore[operator]
+    assert comparison.olympic_ratio == pytest.approx(b.score.olympic_mean_s / a.score.olympic_mean_s)  # type: ignore[operator]
     assert comparison.verdict == "slower"
     assert sentence(comparison).startswith("2.00x slower: 2.00x from throughput")
     assert compare_all(a, [b, b])[1].factors[0].ratio == comparison.factors[0].ratio

@@ -9,16 +9,16 @@ from msgspec.structs import astuple
 from records_builder import run_set_content
 from report_builder import write_run_set
 
-from reports.comparison.comparison import compare_sides
+from reports.comparison.comparison import compare_results
 from reports.comparison.export import factor_cells, method_line, permutation_note
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.document.blocks import Chart, Fold, Prose, Table, in_portions
-from reports.facts.facts import gather
-from reports.facts.records import software_of
-from reports.facts.sides import Side
 from reports.page.sections.comparison import comparison_sections
 from reports.page.sections.verdict import verdict_table
+from reports.results.logs import gather
+from reports.results.records import software_of
+from reports.results.result import Result, System
 from reports.views.comparison import comparison_blocks
 from rules.records.codec import convert
 from rules.records.run_set import RunSetRecord
@@ -28,8 +28,8 @@ RATES = [1000.0, 1003.0, 998.0, 1001.0, 1000.5, 999.0, 1002.0, 997.0, 1000.0, 10
 SLOW = [rate / 1.05 for rate in reversed(RATES)]
 
 
-def compare(base: Side, new: Side) -> Comparison:
-    return compare_sides(base, [new])[0]
+def compare(base: Result, new: Result) -> Comparison:
+    return compare_results(base, [new])[0]
 
 
 def verdicts(comparison: Comparison) -> dict[str, str]:
@@ -46,7 +46,7 @@ def test_a_set_that_the_rules_reject_is_named_before_any_verdict() -> None:
 def test_another_model_file_is_named_as_what_may_be_the_reason() -> None:
     """Its digest is in the configuration and not in the definition, which two such sets share."""
     sides = [
-        make_side(label, LUCK, RATES, settings=(("runtime.model", f"mine.py:SPEC@{digit * 64}"),))
+        make_side(label, LUCK, RATES, stated=(("runtime.model", f"mine.py:SPEC@{digit * 64}"),))
         for label, digit in (("a", "1"), ("b", "2"))
     ]
     comparison = compare(*sides)
@@ -66,7 +66,7 @@ def test_beside_a_side_that_the_rules_reject_no_verdict_is_coloured(
         write_run_set(tmp_path / label)
     group = gather([tmp_path], second_opinion=False)
     slow = make_side("b", LUCK, [rate / 2 for rate in RATES], outcome=new_outcome)
-    comparisons = compare_sides(make_side("a", LUCK, RATES, outcome=base_outcome), [slow])
+    comparisons = compare_results(make_side("a", LUCK, RATES, outcome=base_outcome), [slow])
     verdict_rows = verdict_table(group, "t", comparisons)
     (column,) = [index for index, column in enumerate(verdict_rows.columns) if column.name == "Against"]
     against = verdict_rows.rows[1][column]
@@ -92,8 +92,11 @@ def test_the_table_and_the_sentence_give_the_interval_that_decides() -> None:
 
 def test_the_page_says_the_method_and_the_circumstances_as_the_terminal_does(tmp_path: Path) -> None:
     (base,) = gather([write_run_set(tmp_path / "base")], second_opinion=False)
-    news = [make_side("b", LUCK, SLOW, system="other", outcome="invalid"), make_side("c", LUCK[:4], SLOW[:4])]
-    comparisons = compare_sides(make_side(base.label, LUCK, RATES), news)
+    news = [
+        make_side("b", LUCK, SLOW, system=System(name="other"), outcome="invalid"),
+        make_side("c", LUCK[:4], SLOW[:4]),
+    ]
+    comparisons = compare_results(make_side(base.label, LUCK, RATES), news)
     _, section = comparison_sections((), base, comparisons, "g")
     remarks_shown = [block.text for block in section.blocks if isinstance(block, Prose)]
     assert remarks_shown[-1] == f"{method_line(comparisons)} {permutation_note(comparisons)}"
@@ -107,7 +110,7 @@ def test_the_page_says_the_method_and_the_circumstances_as_the_terminal_does(tmp
 def test_of_many_comparisons_the_first_chart_has_one_bar_each_and_counts_the_verdicts(tmp_path: Path) -> None:
     (base,) = gather([write_run_set(tmp_path / "base")], second_opinion=False)
     news = [make_side(f"b{n}", LUCK, SLOW) for n in range(6)] + [make_side(f"c{n}", LUCK, RATES) for n in range(4)]
-    comparisons = compare_sides(make_side(base.label, LUCK, RATES), news)
+    comparisons = compare_results(make_side(base.label, LUCK, RATES), news)
     why, _ = comparison_sections((), base, comparisons, "g")
     charts = [block for block in why.blocks if isinstance(block, Chart)]
     verdicts = [one.verdict for one in comparisons]
@@ -137,12 +140,15 @@ def test_a_permutation_p_that_cannot_be_small_is_mentioned(number: int, is_menti
 
 def test_a_missing_description_is_no_other_system() -> None:
     base = make_side("a", LUCK, RATES)
-    assert not compare(base, make_side("b", LUCK, SLOW, system=None)).is_cross_system
-    assert compare(base, make_side("b", LUCK, SLOW, system="other")).is_cross_system
+    assert not compare(base, make_side("b", LUCK, SLOW, system=System())).is_cross_system
+    assert compare(base, make_side("b", LUCK, SLOW, system=System(name="other"))).is_cross_system
 
 
 def test_no_accelerator_is_the_same_whether_it_is_said_as_not_applicable_or_not_at_all() -> None:
-    sides = [make_side("a", LUCK, RATES, hardware=(("accelerator_model_name", text),)) for text in ("N/A", "", "A")]
+    sides = [
+        make_side("a", LUCK, RATES, system=System(name="box", fields=(("accelerator_model_name", text),)))
+        for text in ("N/A", "", "A")
+    ]
     assert not compare(sides[0], sides[1]).is_cross_system
     assert compare(sides[0], sides[2]).is_cross_system
 
@@ -151,8 +157,8 @@ def test_other_software_is_listed_among_what_differs() -> None:
     content = run_set_content(harness_version="0.2.0", environment={"commit": "abc", "num_cores": 2})
     record = convert(content, RunSetRecord)
     assert software_of(record) == (("dlrmbench", "0.2.0"), ("commit", "abc")), "cores are no software"
-    base = make_side("a", LUCK, RATES, settings=(("dlrmbench", "0.1.0"), ("commit", "abc")))
-    comparison = compare(base, make_side("b", LUCK, SLOW, settings=software_of(record)))
+    base = make_side("a", LUCK, RATES, stated=(("dlrmbench", "0.1.0"), ("commit", "abc")))
+    comparison = compare(base, make_side("b", LUCK, SLOW, stated=software_of(record)))
     assert [astuple(change) for change in comparison.changes] == [("dlrmbench", "0.1.0", "0.2.0")]
 
 

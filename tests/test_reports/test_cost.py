@@ -10,11 +10,12 @@ from click.testing import CliRunner
 from report_builder import write_attempt, write_run_set
 
 from harness.cli import cli
-from reports.facts.facts import SetFacts, gather
-from reports.facts.find import with_prices
 from reports.page.figures.cost import cost_columns, cost_text, cost_to_train, energy_per_sample_j, mean_energy_j
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
+from reports.results.find import with_prices
+from reports.results.logs import gather
+from reports.results.result import Result
 from rules.errors import InputError
 
 PART = {"name": "package-0", "source": "RAPL (powercap)", "energy_j": 100.0}
@@ -30,9 +31,9 @@ def energy(energy_j: float | None, reason: str = "") -> dict[str, Any]:
     }
 
 
-def facts_of(root: Path) -> SetFacts:
-    (facts,) = gather([root], second_opinion=False)
-    return facts
+def facts_of(root: Path) -> Result:
+    (result,) = gather([root], second_opinion=False)
+    return result
 
 
 @pytest.fixture
@@ -44,17 +45,17 @@ def measured(tmp_path: Path) -> Path:
 
 
 def test_energy_is_the_mean_over_runs_and_samples(measured: Path) -> None:
-    facts = facts_of(measured)
-    samples = [run.result.samples_to_converge or 0 for run in facts.runs]
-    assert mean_energy_j(facts) == pytest.approx(102.0)
-    assert energy_per_sample_j(facts) == pytest.approx(102.0 / (sum(samples) / 5))
+    result = facts_of(measured)
+    samples = [run.log.samples_to_converge or 0 for run in result.runs]
+    assert mean_energy_j(result) == pytest.approx(102.0)
+    assert energy_per_sample_j(result) == pytest.approx(102.0 / (sum(samples) / 5))
 
 
 def test_a_run_without_energy_leaves_no_mean(measured: Path) -> None:
     write_attempt(measured, 3, 0, energy=energy(None, "permission"))
-    facts = facts_of(measured)
-    assert mean_energy_j(facts) is None
-    assert energy_per_sample_j(facts) is None
+    result = facts_of(measured)
+    assert mean_energy_j(result) is None
+    assert energy_per_sample_j(result) is None
 
 
 def test_the_page_says_how_energy_was_measured_or_why_not(measured: Path) -> None:
@@ -73,19 +74,19 @@ def test_cost_is_the_measured_mean_times_the_price_and_called_derived(measured: 
     assert cost_to_train(1800.0, 3.0) == 1.5
     assert cost_to_train(None, 3.0) is cost_to_train(10.0, None) is cost_to_train(float("inf"), 3.0) is None
     assert [cost_text(value) for value in (None, 0.00123456, 12.5, 123456.0)] == ["—", "0.001235", "12.5", "123,456"]
-    facts = facts_of(measured)
-    page = render_report(Gathered(sets=[replace(facts, price_per_hour=7200.0)]))
-    assert facts.result.olympic_mean_s is not None
-    assert f">{cost_text(2 * facts.result.olympic_mean_s)}<" in page.replace("\n", "")
+    result = facts_of(measured)
+    page = render_report(Gathered(sets=[replace(result, price_per_hour=7200.0)]))
+    assert result.score.olympic_mean_s is not None
+    assert f">{cost_text(2 * result.score.olympic_mean_s)}<" in page.replace("\n", "")
     assert "derived: Olympic mean × the given price of 7200 per hour" in page
-    assert "Cost to train" not in render_report(Gathered(sets=[facts]))
+    assert "Cost to train" not in render_report(Gathered(sets=[result]))
     # A factor makes the score worse, not the bill.
-    assert facts.result.convergence is not None
-    convergence = replace(facts.result.convergence, factor=1.5)
-    scaled = replace(facts.result, score_s=1.5 * facts.result.olympic_mean_s, convergence=convergence)
-    priced = replace(facts, price_per_hour=7200.0, result=scaled)
+    assert result.score.convergence is not None
+    convergence = replace(result.score.convergence, factor=1.5)
+    scaled = replace(result.score, score_s=1.5 * result.score.olympic_mean_s, convergence=convergence)
+    priced = replace(result, price_per_hour=7200.0, score=scaled)
     shown = {column.name: show(priced).text for column, show in cost_columns([priced])}
-    assert shown["Cost"] == cost_text(2 * facts.result.olympic_mean_s)
+    assert shown["Cost"] == cost_text(2 * result.score.olympic_mean_s)
 
 
 def test_several_configurations_have_cost_and_energy_in_their_table(measured: Path, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_builder import make_runs, write_set
 
-from reports.facts.facts import gather
-from reports.facts.grid import smoothed_samples
 from reports.page.sections.runs import runs_table
+from reports.results.grid import smoothed_samples
+from reports.results.logs import gather
 from reports.statistics.crossing import NUM_FITTED, smoothed_crossing
 from reports.statistics.ratios import Floats
 from reports.tables.frames import runs_frame
@@ -93,23 +93,23 @@ def test_it_is_shown_with_its_label_and_enters_no_score(tmp_path: Path) -> None:
         for number, entry in enumerate(entries, start=1):
             entry["value"] = benchmark.quality.target + 0.03 * math.log(number / (len(entries) - 0.4))
     write_set(tmp_path, benchmark, runs)
-    (facts,) = gather([tmp_path], second_opinion=False)
-    values = [smoothed_samples(run.result) for run in facts.runs]
-    assert values == [pytest.approx(run.result.samples_to_converge * (1 - 0.4 / len(run.result.evaluations)))
-                      for run in facts.runs if run.result.samples_to_converge]  # fmt: skip
-    assert [member.samples_to_converge_smoothed for member in run_members(facts)] == values
-    assert runs_frame(document_of([facts]))["samples_to_converge_smoothed"].tolist() == values
-    page = runs_table([facts], "runs")
+    (result,) = gather([tmp_path], second_opinion=False)
+    values = [smoothed_samples(run.log) for run in result.runs]
+    assert values == [pytest.approx(run.log.samples_to_converge * (1 - 0.4 / len(run.log.evaluations)))
+                      for run in result.runs if run.log.samples_to_converge]  # fmt: skip
+    assert [member.samples_to_converge_smoothed for member in run_members(result)] == values
+    assert runs_frame(document_of([result]))["samples_to_converge_smoothed"].tolist() == values
+    page = runs_table([result], "runs")
     place = [(column.name, column.help) for column in page.columns].index(("Samples", "smoothed; not scored"))
     assert [row[place].text for row in page.rows] == [count(value) for value in values]
-    record = describe_score(facts.result_set, facts.result, verdict=facts.verdict)
+    record = describe_score(result)
     mean = record.samples_to_converge_smoothed
     assert mean is not None and mean.geometric_mean == pytest.approx(math.exp(float(np.log(values).mean())))
     (table,) = score_blocks([record])
     assert "smoothed, not scored" in [column.name for column in table.columns]  # type: ignore[union-attr]
     assert scores_csv([record]).splitlines()[0].endswith(",samples_to_converge_smoothed")
-    assert record.score_s == facts.result.olympic_mean_s  # which is of times alone
-    stopped = replace(facts.runs[0].result, converged=False)
+    assert record.score_s == result.score.olympic_mean_s  # which is of times alone
+    stopped = replace(result.runs[0].log, converged=False)
     assert smoothed_samples(stopped) is None
     unplaced = tuple(replace(entry, samples_count=None, epoch_num=None) for entry in stopped.evaluations)
-    assert smoothed_samples(replace(facts.runs[0].result, evaluations=unplaced)) is None
+    assert smoothed_samples(replace(result.runs[0].log, evaluations=unplaced)) is None

@@ -12,13 +12,13 @@ from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
 from harness.cli import main
-from reports.comparison.comparison import compare_all, compare_sides
+from reports.comparison.comparison import compare_all, compare_results
 from reports.comparison.noise import describe_sets
-from reports.comparison.sources import one_side, read_sides
-from reports.facts.facts import gather
+from reports.comparison.sources import one_result, read_results
 from reports.page.exports import read_documents
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
+from reports.results.logs import gather
 from reports.schemas import schema_of
 from reports.tables.documents import (
     document_from,
@@ -94,8 +94,8 @@ def test_json_is_compared_as_the_directories_are(num_removed: int, folder: Path,
         log.unlink()
     a, b, _ = gather([folder])
     (from_folders,) = compare_all(a, [b])
-    one, other, _ = read_sides(export(folder, tmp_path / "export.json"))
-    (from_json,) = compare_sides(one, [other])
+    one, other, _ = read_results(export(folder, tmp_path / "export.json"))
+    (from_json,) = compare_results(one, [other])
     assert from_json.refusal == from_folders.refusal
     assert (from_json.num_base, from_json.num_base_converged) == (5 - num_removed, 5 - num_removed)
     for here, there in zip(from_json.factors, from_folders.factors, strict=True):
@@ -227,12 +227,12 @@ def test_files_that_are_no_json_are_refused(text: str, tmp_path: Path) -> None:
 def test_a_folder_named_json_is_a_folder(tmp_path: Path) -> None:
     write_set(tmp_path / "x.json", TINY)
     assert not is_document(tmp_path / "x.json")
-    assert one_side(tmp_path / "x.json").num_runs == 5
+    assert one_result(tmp_path / "x.json").num_runs == 5
 
 
 def test_several_configurations_where_one_is_wanted_are_listed(folder: Path) -> None:
     with pytest.raises(InputError, match=r"holds 3 configurations; give one of them:\n  a\n  b\n  bare"):
-        one_side(folder)
+        one_result(folder)
 
 
 def test_parquet_holds_typed_tables(folder: Path, tmp_path: Path) -> None:

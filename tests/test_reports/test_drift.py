@@ -1,6 +1,6 @@
 """Verdicts hold on systems that drift: how often they are false, and how often true, by simulation of comparisons.
 
-What is simulated goes through `compare_sides`: convergence is drawn from the shipped benchmark's own runs, speed has
+What is simulated goes through `compare_results`: convergence is drawn from runs of the shipped benchmark, speed has
 the noise named. A rate that must not exceed 2 % is allowed three standard errors of the simulation more.
 """
 

@@ -12,10 +12,10 @@ from log_builder import START_MS, make_records, make_runs, write_set
 from pinned_definition import DEFINITION
 from report_builder import write_run_set
 
-from reports.facts.facts import gather
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
+from reports.results.logs import gather
 from reports.schemas import schema_of
 from rules.benchmarks.loader import load_benchmark
 
@@ -39,7 +39,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_csv_is_exactly_this(pair: Path) -> None:
     sets = gather([pair])
-    first, second = (run.result.log_sha256 for run in sets[0].runs)
+    first, second = (run.log.log_sha256 for run in sets[0].runs)
     assert export_csv(sets) == (
         "configuration,benchmark,benchmark_version,division,run,attempt,status,counted,reason,seed,started_ms,"
         "time_to_train_s,train_s,eval_s,overhead_s,init_s,samples_to_converge,epochs_to_converge,"
@@ -86,7 +86,7 @@ def test_json_holds_to_its_schema_and_knows_every_run(tmp_path: Path) -> None:
 def test_json_numbers_are_the_facts(tmp_path: Path) -> None:
     (one,) = gather([write_run_set(tmp_path / "own")])
     (exported,) = json.loads(export_json([one]))["configurations"]
-    assert exported["score_s"] == pytest.approx(one.result.score_s)
+    assert exported["score_s"] == pytest.approx(one.score.score_s)
     assert [run["time_to_train_s"] for run in exported["runs"][:5]] == pytest.approx([run.time_s for run in one.runs])
 
 

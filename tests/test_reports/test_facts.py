@@ -9,12 +9,12 @@ from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from records_builder import FORMS, pair_content, write_group
 from report_builder import write_run_set
 
-from reports.comparison.sources import sides_to_compare
-from reports.facts.facts import benchmark_status, gather
-from reports.facts.grid import mean_step, time_step
+from reports.comparison.sources import results_to_compare
 from reports.page.figures.times import time_chart
 from reports.page.sections.verdict import key_numbers
 from reports.render.terminal import render_terminal
+from reports.results.grid import mean_step, time_step
+from reports.results.logs import benchmark_status, gather
 from reports.statistics.intervals import time_interval
 from reports.tables.frames import (
     EVALUATION_COLUMNS,
@@ -50,14 +50,14 @@ def test_a_set_with_a_run_that_did_not_converge_has_a_score_but_no_interval(tmp_
     runs = make_runs(TINY)
     runs[2] = make_runs(TINY, converged=False, num_evals=19)[0]
     (one,) = gather([write_run_set(tmp_path / "set", runs=runs)])
-    assert one.result.olympic_mean_s is not None
+    assert one.score.olympic_mean_s is not None
     assert one.interval is None
 
 
 def test_a_whole_set_has_the_interval_of_its_times(tmp_path: Path) -> None:
     (one,) = gather([write_run_set(tmp_path / "set")])
     times = [run.time_s for run in one.runs if run.time_s is not None]
-    step = mean_step(time_step, [run.result for run in one.runs])
+    step = mean_step(time_step, [run.log for run in one.runs])
     assert one.interval == time_interval(times, step) and step > 0.03
     assert one.interval is not None
 
@@ -66,17 +66,17 @@ def test_page_score_and_run_print_one_share_of_evaluation_and_overhead(tmp_path:
     """Of runs whose speed differs, the mean of the shares and the share of the sums are far apart."""
     runs = [make_runs(TINY, 1, throughput=speed)[0] for speed in (2_000.0, 20_000.0, 200_000.0, 300_000.0, 400_000.0)]
     runs[0] = make_records(TINY, num_evals=19, converged=False, throughput=1_000.0)  # has no share
-    (facts,) = gather([write_run_set(tmp_path / "set", runs=runs)])
-    (shown,) = (fact for fact in key_numbers(facts) if fact.name == "Evaluation, overhead")
-    record = describe_score(facts.result_set, facts.result)
+    (result,) = gather([write_run_set(tmp_path / "set", runs=runs)])
+    (shown,) = (fact for fact in key_numbers(result) if fact.name == "Evaluation, overhead")
+    record = describe_score(result)
     assert record.overhead_ratio is not None
     share = 1 - 1 / record.overhead_ratio.geometric_mean
-    (finished,) = finished_blocks(facts, "system", tmp_path, tmp_path)
+    (finished,) = finished_blocks(result, "system", tmp_path, tmp_path)
     scored = score_blocks([record])
     words = f"{percent(share)} of the time to train"
     assert f"{shown.value} %" == percent(share)
     assert all(words in render_terminal(blocks) for blocks in ((finished,), scored))
-    chart = time_chart([facts], "time")
+    chart = time_chart([result], "time")
     assert chart is not None and chart.lead.startswith(f"{percent(1 - share)} training, ")
     parts = [float(part) for part in re.findall(r"([\d.]+) %", chart.lead)]
     assert sum(parts) == pytest.approx(100, abs=0.11)
@@ -99,11 +99,11 @@ def test_the_sides_of_several_pairs_are_called_by_their_pair(form: str, tmp_path
         write_group(tmp_path / folder, file, pair_content())
         if form == "damaged":
             (tmp_path / folder / file).write_text("{}")
-    assert [facts.label for facts in gather([tmp_path / "beside-a"])] == ["base", "new"]
+    assert [result.label for result in gather([tmp_path / "beside-a"])] == ["base", "new"]
     both = [f"beside-{pair}/{name}" for pair in "ab" for name in ("base", "new")]
-    assert [facts.label for facts in gather([tmp_path])] == both
+    assert [result.label for result in gather([tmp_path])] == both
     (tmp_path / "beside-b" / file).unlink()
-    assert [facts.label for facts in gather([tmp_path])] == [*both[:2], "base", "new"]
+    assert [result.label for result in gather([tmp_path])] == [*both[:2], "base", "new"]
 
 
 @pytest.mark.parametrize("form", FORMS["sweep.json"])
@@ -116,13 +116,13 @@ def test_the_sets_of_several_sweeps_are_called_by_their_sweep(form: str, tmp_pat
         for name in names:
             write_run_set(tmp_path / folder / name)
         (tmp_path / folder / form).write_text("{}")
-    assert [facts.label for facts in gather([tmp_path / "sweep-a"])] == ["01-k-1", "02-k-2"]
+    assert [result.label for result in gather([tmp_path / "sweep-a"])] == ["01-k-1", "02-k-2"]
     both = ["sweep-a/01-k-1", "sweep-a/02-k-2", "sweep-b/01-k-1", "sweep-b/02-k-4"]
-    assert [facts.label for facts in gather([tmp_path])] == [*both, "01-b-8"]
-    base, (new,) = sides_to_compare(tmp_path / "sweep-a" / "01-k-1", [tmp_path / "sweep-b" / "01-k-1"])
+    assert [result.label for result in gather([tmp_path])] == [*both, "01-b-8"]
+    base, (new,) = results_to_compare(tmp_path / "sweep-a" / "01-k-1", [tmp_path / "sweep-b" / "01-k-1"])
     assert (base.label, new.label) == ("sweep-a/01-k-1", "sweep-b/01-k-1")
     write_run_set(tmp_path / "01-b-8")
-    assert {"01-b-8", "sweep-c/01-b-8"} < {facts.label for facts in gather([tmp_path])}
+    assert {"01-b-8", "sweep-c/01-b-8"} < {result.label for result in gather([tmp_path])}
 
 
 def test_nothing_to_read_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_one_row_per_run_attempt_evaluation_and_configuration(tmp_path: Path) ->
     assert list(runs.columns) == [column.name for column in RUN_COLUMNS]
     assert len(runs) == 5 + 1 + 5
     assert list(evaluations.columns) == [column.name for column in EVALUATION_COLUMNS]
-    assert len(evaluations) == sum(len(run.result.evaluations) for one in sets for run in one.runs)
+    assert len(evaluations) == sum(len(run.log.evaluations) for one in sets for run in one.runs)
     assert list(configurations.columns) == [column.name for column in SET_COLUMNS]
     assert list(configurations["num_unfinished"]) == [1, 0]
 

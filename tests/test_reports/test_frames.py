@@ -21,9 +21,9 @@ from records_builder import serve_content, serve_process
 from report_builder import write_run_set
 
 from reports import frames
-from reports.facts.facts import gather
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
+from reports.results.logs import gather
 from reports.schemas import DOCUMENTS, schema_of
 from reports.tables.columns import Column
 from reports.tables.documents import document_from, json_text
@@ -123,12 +123,12 @@ def test_frames_hold_what_the_sets_hold(tmp_path: Path) -> None:
     a, b = gather([tmp_path], second_opinion=False)
     means = data.runs.dropna(subset="time_to_train_s").groupby("configuration")["time_to_train_s"].mean()
     for one in (a, b):
-        times = [run.result.time_to_train_s for run in one.runs if run.result.time_to_train_s is not None]
+        times = [run.log.time_to_train_s for run in one.runs if run.log.time_to_train_s is not None]
         assert means[one.label] == pytest.approx(sum(times) / len(times))
     dropped = data.runs[data.runs["counted"] == "dropped"].groupby("configuration").size()
     assert dropped.to_dict() == {one.label: sum(run.is_dropped for run in one.runs) for one in (a, b)}
     last = data.evaluations.groupby(["configuration", "run"])["quality"].last()
-    assert last["a", "3"] == a.runs[3].result.final_quality
+    assert last["a", "3"] == a.runs[3].log.final_quality
     found = data.findings[data.findings["configuration"] == "a"]
     assert list(found["code"]) == [finding.code for finding in a.verdict.findings]
     (finding,) = found[found["code"] == "HP101"].to_dict("records")

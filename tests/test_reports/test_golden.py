@@ -16,9 +16,9 @@ from log_builder import START_MS, make_records
 from pinned_definition import DEFINITION
 from report_builder import write_run_set
 
-from reports.facts.facts import gather
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
+from reports.results.logs import gather
 from rules.benchmarks.loader import load_benchmark
 
 GOLDEN = Path(__file__).with_name("report_golden.html")

@@ -12,9 +12,10 @@ from records_builder import quality_content, quality_process
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.document.blocks import Chart, Prose, Table
 from reports.document.page import PageSection
-from reports.facts.measured_sets import MeasuredSet
 from reports.facts.scaling_law import find_law
 from reports.page.sections.law import law_sections, law_words
+from reports.results.measured import make_measured
+from reports.results.result import Result
 from reports.statistics.power_law import values_at
 from rules.records.codec import convert
 from rules.records.measured.quality import QualityRecord
@@ -22,7 +23,7 @@ from rules.records.measured.quality import QualityRecord
 FLOP = (4e9, 1e10, 2e10, 5e10)
 
 
-def measured(flop: float, entropies: Sequence[float], num_samples: int = 65_536, **changes: Any) -> MeasuredSet:
+def measured(flop: float, entropies: Sequence[float], num_samples: int = 65_536, **changes: Any) -> Result:
     """One size, with a process per value."""
     processes = []
     for value in entropies:
@@ -30,7 +31,7 @@ def measured(flop: float, entropies: Sequence[float], num_samples: int = 65_536,
         process["evaluations"][-1]["normalised_entropy"] = value
         processes.append(process)
     record = convert(quality_content(processes, **changes), QualityRecord)
-    return MeasuredSet(folder=Path("any"), kind="quality", record=record, run_set=None)
+    return make_measured(Path("any"), "quality", record, None)
 
 
 def sweep(name: str, means: Sequence[float], noise: float = 1e-3, seed: int = 1, **changes: Any) -> SweepFacts:
@@ -43,12 +44,12 @@ def sweep(name: str, means: Sequence[float], noise: float = 1e-3, seed: int = 1,
     return made_sweep(name, sizes, seed)
 
 
-def made_sweep(name: str, sizes: Sequence[MeasuredSet], seed: int = 1) -> SweepFacts:
+def made_sweep(name: str, sizes: Sequence[Result], seed: int = 1) -> SweepFacts:
     rows = tuple(
-        SweepRow(index=index, label=f"size {index}", values=(), failure=None, num_planned=5, measured=size)
+        SweepRow(index=index, label=f"size {index}", values=(), failure=None, num_planned=5, result=size)
         for index, size in enumerate(sizes)
     )
-    law = find_law([row.label for row in rows], [row.measured for row in rows], seed)
+    law = find_law([row.label for row in rows], [row.result for row in rows], seed)
     return SweepFacts(name=name, kind="quality", num_steps=None, axes=(), rows=rows, problems=(), law=law)
 
 
@@ -107,7 +108,7 @@ def test_what_is_measured_otherwise_has_a_chart_of_its_own_and_both_say_why(
 
 def test_sizes_that_differ_by_more_than_size_have_no_law() -> None:
     whole = sweep("mixed", FALLING)
-    rows = [row.measured for row in whole.rows if row.measured is not None]
+    rows = [row.result for row in whole.rows if row.result is not None]
     mixed = made_sweep("mixed", [*rows[:3], measured(FLOP[3], [0.72] * 5, dataset_sha256="e" * 64)])
     assert mixed.law is not None and mixed.law.fitted is None
     assert mixed.law.why_not == "its configurations differ by more than size (other data)"

@@ -23,21 +23,23 @@ from records_builder import (
 from report_builder import Page, write_run_set
 
 from reports import frames
-from reports.comparison.comparison import compare_sides
-from reports.comparison.noise import find_bands, runs_noise
-from reports.facts.facts import gather
-from reports.facts.measured_sets import read_measured
+from reports.comparison.comparison import compare_results
+from reports.comparison.noise import find_bands, noise_of_runs
 from reports.facts.noise import noise_of, noise_of_rates, noise_of_values, spread_reach
-from reports.facts.sides import Side, side_of
 from reports.page.exports import export_json, export_markdown
 from reports.page.figures.noise import shares_words, size_text
 from reports.page.gathered import gather_everything
 from reports.page.report import render_report
 from reports.render.terminal import render_terminal
+from reports.results.logs import gather
+from reports.results.measured import read_measured
+from reports.results.result import Result
+from reports.results.result import make_run as run_of
 from reports.statistics.power import FIRST_LEVEL, POWER, smallest_apart
 from reports.statistics.ratios import decide, welch_difference
 from reports.views.measurement import measured_blocks, measurement_document
 from rules.benchmarks.loader import load_benchmark
+from rules.scoring.results import RunResult
 
 TINY = load_benchmark("dlrm_tiny")
 BANDS = {"time_to_train": 0.2, "throughput": 0.2}
@@ -51,7 +53,7 @@ def standard(number: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.asarray((values - values.mean()) / values.std(ddof=1))
 
 
-def side(rates: Sequence[float], label: str = "base", offset: int = 0, **options: Any) -> Side:
+def side(rates: Sequence[float], label: str = "base", offset: int = 0, **options: Any) -> Result:
     """Runs of equal seeds after EPOCHS; those of sides with offsets 0 and 1 take turns."""
     number = len(rates)
     starts = [float(2 * index + offset) for index in range(number)]
@@ -70,7 +72,7 @@ def test_pairs_in_turns_find_what_is_promised_by_the_verdicts_of_comparisons(num
     def share_found(time_ratio: float) -> float:
         rates = (1e4 * np.exp(spread * generator.standard_normal((100, 2, num_runs)))) / [[1.0], [time_ratio]]
         pairs = ((side(base), side(new, "new", 1)) for base, new in rates)
-        return float(np.mean([compare_sides(base, [new])[0].factors[0].verdict == "slower" for base, new in pairs]))
+        return float(np.mean([compare_results(base, [new])[0].factors[0].verdict == "slower" for base, new in pairs]))
 
     assert share_found(1 + noise.time.in_turns) >= POWER - 0.1
     assert share_found(1 + noise.time.in_turns / 2) < 0.5
@@ -163,8 +165,8 @@ def section(folder: Path) -> str:
 
 
 def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> None:
-    (facts,) = gather([write_run_set(tmp_path / "a")], second_opinion=False)
-    noise = runs_noise(facts.result.runs)
+    (result,) = gather([write_run_set(tmp_path / "a")], second_opinion=False)
+    noise = noise_of_runs(result)
     assert noise.time is not None and noise.time.in_turns is not None and noise.throughput is not None
     apart, turns = size_text(noise.time.apart), size_text(noise.time.in_turns)
     text = section(tmp_path)
@@ -215,11 +217,11 @@ def test_sets_that_repeat_one_another_show_how_far_the_system_drifts(
         starts = runs[-1][-1]["time_ms"] + 60_000
         write_run_set(tmp_path / f"set{number}", runs=runs, changes={"code_sha256": "c" * 64}, interrupted=False)
     sets = gather([tmp_path], second_opinion=False)
-    bands = find_bands([side_of(facts) for facts in sets])
+    bands = find_bands(list(sets))
     assert len({band.sets for band in bands}) == 1 and len(bands[0].sets) == 4
     width = math.expm1(bands[0].width("throughput"))
     assert 0.03 < width < 0.12
-    noise = runs_noise(sets[0].result.runs, bands[0])
+    noise = noise_of_runs(sets[0], bands[0])
     assert noise.throughput is not None and noise.time is not None
     assert noise.throughput.apart == pytest.approx(width, abs=0.002)
     text = section(tmp_path / "set0")
@@ -242,8 +244,8 @@ def test_frames_and_exports_have_what_the_page_says(tmp_path: Path) -> None:
         write_run_set(folder, runs=runs, changes={"code_sha256": "c" * 64}, interrupted=False)
     write_run_set(tmp_path / "few", runs=make_runs(TINY, 2))
     sets = gather([tmp_path / "sets" / "0"], second_opinion=False)
-    (band,) = find_bands([side_of(facts) for facts in sets])
-    noise = runs_noise(sets[0].result.runs, band)
+    (band,) = find_bands(list(sets))
+    noise = noise_of_runs(sets[0], band)
     assert band.sets and noise.shares is not None and noise.time is not None and noise.throughput is not None
     exported = tmp_path / "export.json"
     exported.write_text(export_json(sets), encoding="utf-8")
@@ -280,6 +282,10 @@ def test_the_base_of_a_pair_is_the_first_of_its_record_whatever_its_folder_is_ca
     assert "antelope: 2.00× slower" in page and "zebra: " not in page
 
 
+def result_of(logs: Sequence[RunResult]) -> Result:
+    return Result(label="a", source="logs", benchmark="dlrm_tiny", repetitions=tuple(run_of(log) for log in logs))
+
+
 def test_a_set_that_is_disturbed_inside_may_as_a_whole_be_off_by_twice_that() -> None:
     rates = 1e4 * np.exp(0.2 * standard(5))
     own = 2 * float(np.log(rates).std(ddof=1))
@@ -287,10 +293,12 @@ def test_a_set_that_is_disturbed_inside_may_as_a_whole_be_off_by_twice_that() ->
         make_run("a", 0, samples_to_converge=700_000, train_s=7e5 / rate, time_to_train_s=8e5 / rate)
         for rate in rates
     ]
-    disturbed = runs_noise(runs)
+    disturbed = noise_of_runs(result_of(runs))
     assert disturbed.throughput is not None
     assert disturbed.throughput.apart > math.expm1(own) > 0.4
-    quiet = runs_noise([make_run("a", 0, samples_to_converge=700_000, train_s=70.0, time_to_train_s=80.0)] * 5)
+    quiet = noise_of_runs(
+        result_of([make_run("a", 0, samples_to_converge=700_000, train_s=70.0, time_to_train_s=80.0)] * 5)
+    )
     assert quiet.throughput is not None and quiet.throughput.apart == pytest.approx(0.2, abs=0.01)
 
 

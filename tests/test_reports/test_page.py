@@ -15,12 +15,12 @@ from log_builder import make_runs, with_record, write_set
 from mlperf_fixtures import CISCO, FOLDER, NVIDIA, needs_published_results
 from report_builder import Page, write_run_set
 
-from reports.facts.facts import gather
 from reports.page.gathered import Gathered
 from reports.page.page import comparable_groups
 from reports.page.report import render_report, write_report
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.verdict import verdict_table
+from reports.results.logs import gather
 from rules.benchmarks.loader import load_benchmark
 
 TINY_RUNS = make_runs(load_benchmark("dlrm_tiny"))
@@ -234,10 +234,10 @@ def test_scores_under_official_names_are_marked_wherever_they_are(
     """Own runs are unverified; of results that somebody published it is not known here whether they are."""
     write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=is_ours)
     gathered = Gathered(sets=gather([tmp_path / "Org"], second_opinion=False))
-    (facts,) = gathered.sets
-    assert facts.result.score_s is not None
+    (result,) = gathered.sets
+    assert result.score.score_s is not None
     page = Page(render_report(gathered, now=NOW))
-    score = f"{facts.result.score_s / 60:,.3f}"
+    score = f"{result.score.score_s / 60:,.3f}"
     beside = f"{score} {mark}" if is_ours else f"90 % interval; {mark}"
     for words in (f"{score} min, {mark}", beside, line, footnote):
         assert words in page.text

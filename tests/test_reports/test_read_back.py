@@ -16,22 +16,24 @@ from log_builder import make_records, make_runs, with_record, without
 from report_builder import write_run_set
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
-from reports.charts.reference import Point, Result, reference_figure
+from reports.charts.reference import Point, reference_figure
+from reports.charts.reference import Result as Mark
 from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison.comparison import compare_all
 from reports.document.blocks import Chart, Table
-from reports.facts.facts import SetFacts, gather
 from reports.page.figures.times import column_unit, runs_chart, time_chart
 from reports.page.sections.comparison import comparison_sections
 from reports.page.sections.convergence import convergence_chart
 from reports.page.sections.runs import runs_table
+from reports.results.logs import gather
+from reports.results.result import Result
 from reports.text.formatting import MINUTES, MISSING, SECONDS, ratio
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
 
 
-def gathered(tmp_path: Path, *sets: Sequence[list[dict[str, object]]]) -> tuple[SetFacts, ...]:
+def gathered(tmp_path: Path, *sets: Sequence[list[dict[str, object]]]) -> tuple[Result, ...]:
     for index, runs in enumerate(sets):
         write_run_set(tmp_path / f"set-{index}", runs=runs)
     return gather([tmp_path], second_opinion=False)
@@ -96,8 +98,8 @@ def test_dots_and_means_of_several_sets_are_at_their_times_on_a_logarithmic_axis
         assert all(abs(a - b) <= drawing.step("x", b) for a, b in zip(read, times, strict=True))
         means = [drawing.value("x", float(line.get("x1", ""))) for line in drawing.of("mean")]
         for shown, one in zip(means, sets, strict=True):
-            assert one.result.olympic_mean_s is not None
-            mean = one.result.olympic_mean_s / unit.seconds
+            assert one.score.olympic_mean_s is not None
+            mean = one.score.olympic_mean_s / unit.seconds
             assert abs(shown - mean) <= drawing.step("x", mean)
 
 
@@ -118,7 +120,7 @@ def test_curves_pass_through_the_qualities_of_the_table(tmp_path: Path, name: st
         assert len(curves) == len(chart.table.rows) == len(one.runs)
         for curve, run, row in zip(curves, one.runs, chart.table.rows, strict=True):
             points = path_points(curve.get("d", ""))
-            evaluations = run.result.evaluations[-len(points) :]
+            evaluations = run.log.evaluations[-len(points) :]
             shown = [cell.text for cell in row[1:] if cell.text != MISSING][-len(points) :]
             for (x, y), evaluation, text in zip(points, evaluations, shown, strict=True):
                 assert drawing.value("x", x) == pytest.approx(place(evaluation), abs=drawing.step("x", 0))
@@ -188,7 +190,7 @@ def test_bars_of_factors_add_up_to_the_bar_of_the_whole_and_are_the_tables(tmp_p
 
 def test_reference_points_and_the_result_are_where_they_belong() -> None:
     points = [Point(batch_size=2**k, mean=0.6 + k / 100, deviation=0.02, least=0.55) for k in (9, 11)]
-    result = Result(name="mine", hue=0, batch_size=1024, mean_epochs=0.71, is_passed=True)
+    result = Mark(name="mine", hue=0, batch_size=1024, mean_epochs=0.71, is_passed=True)
     figure = reference_figure(points, [result], id_="c", title="t", description="d")
     for text in (figure.wide, figure.narrow):
         drawing = Drawing(text)
@@ -204,9 +206,7 @@ def test_reference_points_and_the_result_are_where_they_belong() -> None:
 def test_results_that_converge_alike_are_all_seen() -> None:
     points = [Point(batch_size=2**k, mean=0.6, deviation=0.02, least=0.55) for k in (9, 11)]
     for num, is_numbered in ((3, True), (40, False)):
-        results = [
-            Result(name=f"set {n}", hue=0, batch_size=512, mean_epochs=0.7, is_passed=True) for n in range(num)
-        ]
+        results = [Mark(name=f"set {n}", hue=0, batch_size=512, mean_epochs=0.7, is_passed=True) for n in range(num)]
         figure = reference_figure(points, results, id_="c", title="t", description="d")
         for text in (figure.wide, figure.narrow):
             drawing = Drawing(text)

@@ -7,9 +7,9 @@ import pytest
 from log_builder import make_runs, write_set
 
 from reports.document.blocks import Chart
-from reports.facts.facts import gather
 from reports.page.sections.reference import reference_section
 from reports.page.sections.verdict import verdict_table
+from reports.results.logs import gather
 from reports.views.score import describe_score
 from rules.benchmarks.loader import load_benchmark
 from rules.scoring.good_sets import failing_words
@@ -20,12 +20,12 @@ from rules.scoring.results import olympic_mean
 def test_epochs_that_count_from_1_are_said_to(name: str, is_from_1: bool, tmp_path: Path) -> None:
     benchmark = load_benchmark(name)
     write_set(tmp_path, benchmark, make_runs(benchmark, ours=False), ours=False)
-    (facts,) = gather([tmp_path], second_opinion=False)
-    convergence = facts.result.convergence
+    (result,) = gather([tmp_path], second_opinion=False)
+    convergence = result.score.convergence
     assert convergence is not None and convergence.mean_epochs is not None
-    trained = olympic_mean([run.epochs_to_converge or 0.0 for run in facts.result.runs], benchmark.score.drop)
+    trained = olympic_mean([run.epochs_to_converge or 0.0 for run in result.score.runs], benchmark.score.drop)
     assert convergence.mean_epochs - trained == pytest.approx(int(is_from_1), abs=0.01)  # logged with few digits
-    section = reference_section([facts], "g")
+    section = reference_section([result], "g")
     (chart,) = (block for block in section.blocks if isinstance(block, Chart))
     assert ("epoch_num counts from 1" in chart.table.caption) is is_from_1
 
@@ -37,8 +37,8 @@ def test_epochs_that_count_from_1_are_said_to(name: str, is_from_1: bool, tmp_pa
 def test_amounts_are_in_the_unit_of_the_benchmark(name: str, unit: str, point: str, tmp_path: Path) -> None:
     benchmark = load_benchmark(name)
     write_set(tmp_path, benchmark, make_runs(benchmark, num_evals=13))
-    (facts,) = gather([tmp_path], second_opinion=False)
-    (chart,) = (block for block in reference_section([facts], "g").blocks if isinstance(block, Chart))
+    (result,) = gather([tmp_path], second_opinion=False)
+    (chart,) = (block for block in reference_section([result], "g").blocks if isinstance(block, Chart))
     assert f" {unit} (Olympic mean), where the reference needs " in chart.lead
     assert f"Olympic means of {unit} to converge" in chart.table.caption
     assert chart.table.columns[2].name == unit.capitalize()
@@ -51,18 +51,18 @@ def test_amounts_are_in_the_unit_of_the_benchmark(name: str, unit: str, point: s
 def test_an_own_benchmarks_test_says_how_many_good_sets_it_fails(num_evals: int, tmp_path: Path) -> None:
     benchmark = load_benchmark("dlrm_tiny")
     write_set(tmp_path, benchmark, make_runs(benchmark, num_evals=num_evals))
-    (facts,) = gather([tmp_path], second_opinion=False)
-    convergence = facts.result.convergence
+    (result,) = gather([tmp_path], second_opinion=False)
+    convergence = result.score.convergence
     assert convergence is not None and convergence.failing_share is not None
     assert convergence.status == ("failed" if num_evals == 4 else "passed")
     words = failing_words(convergence.failing_share)
-    (chart,) = (block for block in reference_section([facts], "g").blocks if isinstance(block, Chart))
+    (chart,) = (block for block in reference_section([result], "g").blocks if isinstance(block, Chart))
     assert words in chart.lead
-    table = verdict_table([facts], "v")
+    table = verdict_table([result], "v")
     place = [column.name for column in table.columns].index("RCP")
     assert (table.rows[0][place].text, table.rows[0][place].sub) == (convergence.status, words)
     assert {row[3].sub for row in chart.table.rows if row[-1].text == "reference"} >= {words}
-    reason = describe_score(facts.result_set, facts.result).rcp_reason
+    reason = describe_score(result).rcp_reason
     assert reason is not None and reason.endswith(f"; {words}")
-    warned = [finding.expected for finding in facts.verdict.findings if finding.code == "RC101"]
+    warned = [finding.expected for finding in result.verdict.findings if finding.code == "RC101"]
     assert [expected is not None and expected.endswith(words) for expected in warned] == [True] * (num_evals == 4)

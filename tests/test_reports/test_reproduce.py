@@ -14,9 +14,9 @@ from pinned_definition import DEFINITION
 from records_builder import read_data
 from report_builder import write_run_set
 
-from reports.facts.facts import gather
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
+from reports.results.logs import gather
 from rules.benchmarks.loader import load_benchmark
 
 
@@ -66,8 +66,8 @@ def test_the_digest_of_the_dataset_is_the_measured_one(
         for path in root.glob(f"extra/run_{index}/attempt_*/run.json"):
             path.write_text(json.dumps(json.loads(path.read_text()) | {"read_data": copies}))
     page = render_report(Gathered(sets=gather([root], second_opinion=False)))
-    facts = dict(re.findall(r"<dt>Dataset: sha256(.*?)</dt><dd><code>(.*?)</code>", page))
-    assert {name.lstrip(", "): value for name, value in facts.items()} == {
+    result = dict(re.findall(r"<dt>Dataset: sha256(.*?)</dt><dd><code>(.*?)</code>", page))
+    assert {name.lstrip(", "): value for name, value in result.items()} == {
         name: ", ".join(letter * 64 for letter in letters) for name, letters in shown.items()
     }
 

@@ -11,13 +11,14 @@ from round_builder import HPE_SYSTEMS, INVALID_LABEL, write_rounds
 
 from reports.charts.svg import fit_names, text_width
 from reports.document.blocks import Bullets, FindingList, Table
-from reports.facts.facts import SetFacts, gather, in_order, with_repeats
 from reports.page.figures.times import runs_chart
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.page.sections.rules import rules_section
 from reports.page.sections.runs import runs_table
 from reports.page.sections.verdict import verdict_section
+from reports.results.logs import gather, in_order, with_repeats
+from reports.results.result import Result
 from rules.judge.checker import check_paths
 
 
@@ -27,16 +28,16 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sets(rounds: Path) -> tuple[SetFacts, ...]:
+def sets(rounds: Path) -> tuple[Result, ...]:
     return gather([rounds], second_opinion=False)
 
 
 @pytest.fixture(scope="module")
-def page(sets: tuple[SetFacts, ...]) -> Page:
+def page(sets: tuple[Result, ...]) -> Page:
     return Page(render_report(Gathered(sets=sets)))
 
 
-def test_an_invalid_set_is_the_first_thing_in_the_box(sets: tuple[SetFacts, ...]) -> None:
+def test_an_invalid_set_is_the_first_thing_in_the_box(sets: tuple[Result, ...]) -> None:
     warnings, *_ = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
     assert warnings.items[0].startswith(f"{INVALID_LABEL}: INVALID by the rules: 10 errors (HP101 ")
 
@@ -50,12 +51,12 @@ def test_an_invalid_submission_is_named_at_each_of_its_sets(rounds: Path, tmp_pa
     content = json.loads(description.read_text()) | {"accelerators_per_node": "64"}
     description.write_text(json.dumps(content))
     sets = gather([top], second_opinion=False)
-    assert {facts.verdict.outcome for facts in sets} == {"valid"}
+    assert {result.outcome for result in sets} == {"valid"}
     (warnings,) = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
     assert "in the submission NVIDIA, which is INVALID: 1 error (SU201 " in warnings.items[0]
 
 
-def test_all_rows_of_the_verdicts_are_seen_at_once(page: Page, sets: tuple[SetFacts, ...]) -> None:
+def test_all_rows_of_the_verdicts_are_seen_at_once(page: Page, sets: tuple[Result, ...]) -> None:
     (table,) = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Table)]
     assert len(table.rows) == len(sets) == 32
     (box,) = re.findall(r'<div class="([^"]*)"[^>]*>\s*<table id="group1-verdicts"', page.html)
@@ -69,7 +70,7 @@ def test_a_table_that_scrolls_says_how_many_rows_it_has() -> None:
 
 
 def test_findings_of_submissions_are_on_the_page_and_counted_as_check_counts(
-    rounds: Path, sets: tuple[SetFacts, ...]
+    rounds: Path, sets: tuple[Result, ...]
 ) -> None:
     blocks = rules_section(sets, "g").blocks
     (table,) = [block for block in blocks if isinstance(block, Table)]
@@ -109,7 +110,7 @@ def test_names_that_differ_in_their_middle_differ_in_every_chart(page: Page) -> 
 
 
 def test_the_order_is_that_of_scores_on_request_with_what_the_rules_ask_of_a_comparison(
-    rounds: Path, sets: tuple[SetFacts, ...], tmp_path: Path
+    rounds: Path, sets: tuple[Result, ...], tmp_path: Path
 ) -> None:
     """INVALID sets after the others, those without a score last; in Markdown as on the page."""
     first = rounds / "training_results_v5.0" / "HPE" / "results" / HPE_SYSTEMS[0] / "dlrm_dcnv2"
@@ -118,8 +119,8 @@ def test_the_order_is_that_of_scores_on_request_with_what_the_rules_ask_of_a_com
         (tmp_path / "short" / f"result_{number}.txt").unlink()
     known = (*sets, *gather([tmp_path / "short"], second_opinion=False))
     ordered = in_order(known, "score")
-    assert (ordered[-2].label, ordered[-1].result.score_s) == (INVALID_LABEL, None)
-    scores = [facts.result.score_s or 0.0 for facts in ordered[:-2]]
+    assert (ordered[-2].label, ordered[-1].score.score_s) == (INVALID_LABEL, None)
+    scores = [result.score.score_s or 0.0 for result in ordered[:-2]]
     assert scores == sorted(scores) and len(scores) == 31
     page, text = (
         render_report(Gathered(sets=sets), order="score", output_format=output_format)
@@ -128,13 +129,13 @@ def test_the_order_is_that_of_scores_on_request_with_what_the_rules_ask_of_a_com
     rows = re.findall(r'<th scope="row">(?:<a href="#set\d+">)?([^<]+)', page.partition('id="group1-verdicts"')[2])[
         :32
     ]
-    assert rows == [facts.label for facts in in_order(sets, "score")]
+    assert rows == [result.label for result in in_order(sets, "score")]
     for words in (
         "in the order of their scores, as was asked for, INVALID ones after the others",
         "names every difference in version, division, category, verified or unverified status, and number of chips",
     ):
         assert words in page and words in text
-    labels = [facts.label for facts in in_order(sets, "score")]
+    labels = [result.label for result in in_order(sets, "score")]
     assert [text.index(label) for label in labels[:3]] == sorted(text.index(label) for label in labels[:3])
     assert "as built; Available on-premise" in page
     # The baseline is that of the order of the files.
@@ -146,10 +147,10 @@ def dots(drawing: str) -> int:
     return sum(path.count("h0") for path in re.findall(r'<path d="([^"]*)" class="spots \w+"', drawing))
 
 
-def test_a_run_of_two_entries_is_drawn_once_and_named(sets: tuple[SetFacts, ...], page: Page) -> None:
+def test_a_run_of_two_entries_is_drawn_once_and_named(sets: tuple[Result, ...], page: Page) -> None:
     shown = with_repeats(sets)
-    again = [facts for facts in shown if facts.is_repeat]
-    assert [facts.label for facts in again] == ["NVIDIA · tyche_ngpu8 · v5.1", "NVIDIA · tyche_ngpu64 · v5.1"]
+    again = [result for result in shown if result.is_repeat]
+    assert [result.label for result in again] == ["NVIDIA · tyche_ngpu8 · v5.1", "NVIDIA · tyche_ngpu64 · v5.1"]
     chart = runs_chart(shown, "c")
     assert chart is not None
     assert (dots(chart.figure.wide), dots(chart.figure.narrow)) == (300, 300)
@@ -174,7 +175,7 @@ def test_of_a_set_that_shares_a_run_the_others_are_drawn(rounds: Path, tmp_path:
     chart = runs_chart(shown, "c")
     assert chart is not None and dots(chart.figure.wide) == 19
     assert "1 more is one of an earlier configuration" in chart.lead
-    (later,) = [facts for facts in shown if facts.label.startswith("NVIDIA · tyche_ngpu64")]
+    (later,) = [result for result in shown if result.label.startswith("NVIDIA · tyche_ngpu64")]
     table = runs_table([later], "t")
     repeated = [row[0].text for row in table.rows if row[1].sub == "the same run as in NVIDIA · tyche_ngpu8"]
     assert repeated == ["run 3"]

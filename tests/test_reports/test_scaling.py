@@ -13,14 +13,15 @@ from report_builder import write_attempt, write_run_set
 
 from reports.document.blocks import Chart, Fold, Multiples, Table
 from reports.document.page import PageSection
-from reports.facts.facts import SetFacts, gather
-from reports.facts.measured_sets import read_measured
 from reports.facts.traffic import KINDS
 from reports.page.report import write_report
 from reports.page.sections.measured import measured_sections
 from reports.page.sections.scaling import scaling_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import verdict_table
+from reports.results.logs import gather
+from reports.results.measured import read_measured
+from reports.results.result import Result
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
@@ -79,7 +80,7 @@ def write_world(
     return root
 
 
-def gathered(folder: Path) -> tuple[SetFacts, ...]:
+def gathered(folder: Path) -> tuple[Result, ...]:
     return gather([folder], second_opinion=False)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from records_builder import run_set_content
 from report_builder import write_attempt, write_run_set
 
-from reports.facts.facts import gather
-from reports.facts.records import MAX_ITEMS, SetRecords, config_texts, read_set_records
+from reports.results.logs import gather
+from reports.results.records import MAX_ITEMS, SetRecords, config_texts, read_set_records
 from rules.tree.inventory import find_result_sets
 
 json_values = st.recursive(
@@ -115,11 +115,20 @@ def test_what_rules_have_read_is_printable_too(root: Path) -> None:
     """Rules judge a record as it is; shown is what is safe to print."""
     write_attempt(root, 1, 0, reason="\x1b[31m  far  off", log_sha256=None)
     write_attempt(root, 2, 0, started_utc="x" * 1000)
-    (facts,) = gather([root], second_opinion=False)
-    by_run = {attempt.run_index: attempt.record for attempt in facts.records.attempts}
+    (result,) = gather([root], second_opinion=False)
+    by_run = {
+        attempt.run_index: attempt.record
+        for attempt in (*(run.attempt for run in result.runs), *result.unfinished)
+        if attempt is not None
+    }
     assert by_run[1] is not None and by_run[1].reason == "\\x1b[31m far off"
     assert by_run[2] is not None and len(str(by_run[2].started_utc)) < 500
-    assert facts.records == read(root)
+    records = read(root)
+    assert (result.asked, result.problems, result.system.fields) == (
+        records.run_set,
+        records.problems,
+        records.system,
+    )
 
 
 @given(content=st.fixed_dictionaries({}, optional=dict.fromkeys(RUN_SET_KEYS, json_values)))

@@ -254,7 +254,7 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(form: str, tmp_
     sweep = read_sweep_facts(root)
     # What a report has judged already is not judged again.
     judged = gather_everything([root]).sets
-    assert [row.facts for row in read_sweep_facts(root, known=judged).rows] == list(judged)
+    assert [row.result for row in read_sweep_facts(root, known=judged).rows] == list(judged)
     first = rows_as_records(sweep)[0]
     assert first["num_converged"] == first["num_runs"] == 5
     assert first["time_to_train_low_s"] <= first["time_to_train_s"] <= first["time_to_train_high_s"]
@@ -365,7 +365,7 @@ def test_a_measurement_with_a_value_that_cannot_be_is_not_used(key: str, value: 
     content["processes"][1][key] = value
     path.write_text(json.dumps(content))
     sweep = read_sweep_facts(write_sweep(root, {"data.k": ["1"]}, [record("k=1", {"data.k": "1"}, folder)]))
-    assert sweep.rows[0].measured is None
+    assert sweep.rows[0].result is None
     (problem,) = sweep.problems
     assert f"throughput.json: processes[1].{key}" in problem
     assert write_report([root], tmp_path / "page.html").stat().st_size > 0

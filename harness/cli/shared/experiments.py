@@ -174,18 +174,18 @@ def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
     from harness.run_sets.folder import open_run_set
     from reports.views.score import finished_blocks, finished_document
 
-    facts, page = finish_set(folder)
+    result, page = finish_set(folder)
     system = open_run_set(folder)[0].system
     if form == "json":
-        show_json(finished_document(facts, system, folder, page))
+        show_json(finished_document(result, system, folder, page))
     else:
-        show(finished_blocks(facts, system, folder, page))
-    return exit_code_of_set(facts)
+        show(finished_blocks(result, system, folder, page))
+    return exit_code_of_set(result)
 
 
 def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
     """Say what all processes of a measurement found."""
-    from reports.facts.measured_sets import read_measured
+    from reports.results.measured import read_measured
     from reports.views.measurement import measured_blocks, measurement_document
     from rules.errors import InputError
 

@@ -5,27 +5,27 @@ from collections.abc import Callable, Iterator, Sequence
 
 from reports.document.blocks import Cell, Column, Fact, numeric
 from reports.facts.energy import measured_j, source_words
-from reports.facts.facts import SetFacts
+from reports.results.result import Result
 from reports.text.formatting import MISSING
 from rules.records.run import EnergyRecord
 
 
-def energy_records(facts: SetFacts) -> tuple[EnergyRecord | None, ...]:
+def energy_records(result: Result) -> tuple[EnergyRecord | None, ...]:
     """Of the committed runs, in their order."""
-    return tuple(run.record.energy if run.record else None for run in facts.runs)
+    return tuple(run.record.energy if run.record else None for run in result.runs)
 
 
-def mean_energy_j(facts: SetFacts) -> float | None:
+def mean_energy_j(result: Result) -> float | None:
     """Mean measured energy of a converged run, from run_start to run_stop; None unless all of them have it."""
-    measured = [measured_j(run.record.energy) for run in facts.converged if run.record]
+    measured = [measured_j(run.record.energy) for run in result.converged if run.record]
     known = [energy_j for energy_j in measured if energy_j is not None]
-    return sum(known) / len(known) if known and len(known) == len(facts.converged) else None
+    return sum(known) / len(known) if known and len(known) == len(result.converged) else None
 
 
-def energy_per_sample_j(facts: SetFacts) -> float | None:
+def energy_per_sample_j(result: Result) -> float | None:
     """Mean energy of the converged runs over their mean samples, evaluations' energy included."""
-    energy_j = mean_energy_j(facts)
-    samples = [run.result.samples_to_converge for run in facts.converged]
+    energy_j = mean_energy_j(result)
+    samples = [run.log.samples_to_converge for run in result.converged]
     known = [number for number in samples if number]
     return energy_j * len(known) / sum(known) if energy_j and known and len(known) == len(samples) else None
 
@@ -51,12 +51,12 @@ def energy_text(energy_j: float | None) -> str:
     return f"{energy_j / 1e3:,.4g} kJ" if energy_j >= 1e3 else f"{energy_j:.4g} J"
 
 
-def cost_numbers(facts: SetFacts) -> tuple[Fact, ...]:
+def cost_numbers(result: Result) -> tuple[Fact, ...]:
     """Large numbers for energy and cost, each only where it exists."""
     found = []
-    energy_j, per_sample_j = mean_energy_j(facts), energy_per_sample_j(facts)
+    energy_j, per_sample_j = mean_energy_j(result), energy_per_sample_j(result)
     if energy_j is not None:
-        sources = sorted({source_words(record) for record in energy_records(facts) if record and record.parts})
+        sources = sorted({source_words(record) for record in energy_records(result) if record and record.parts})
         each = f"{per_sample_j:.3g} J/sample; " if per_sample_j is not None else ""
         found.append(
             Fact(
@@ -66,33 +66,33 @@ def cost_numbers(facts: SetFacts) -> tuple[Fact, ...]:
                 note=f"{each}measured by {'; '.join(sources)}",
             )
         )
-    cost = cost_to_train(facts.result.olympic_mean_s, facts.price_per_hour)
+    cost = cost_to_train(result.score.olympic_mean_s, result.price_per_hour)
     if cost is not None:
         found.append(
             Fact(
                 name="Cost to train",
                 value=cost_text(cost),
                 unit="in the price's currency",
-                note=f"derived: Olympic mean × the given price of {facts.price_per_hour:g} per hour",
+                note=f"derived: Olympic mean × the given price of {result.price_per_hour:g} per hour",
             )
         )
     return tuple(found)
 
 
-def cost_columns(group: Sequence[SetFacts]) -> Iterator[tuple[Column, Callable[[SetFacts], Cell]]]:
+def cost_columns(group: Sequence[Result]) -> Iterator[tuple[Column, Callable[[Result], Cell]]]:
     """Columns of a verdict table for what any of its configurations has, each with what it shows of one."""
-    if any(mean_energy_j(facts) is not None for facts in group):
+    if any(mean_energy_j(result) is not None for result in group):
         yield numeric("Energy", "measured; mean per run"), _energy_cell
-    prices = {facts.price_per_hour for facts in group if facts.price_per_hour is not None}
+    prices = {result.price_per_hour for result in group if result.price_per_hour is not None}
     if prices:
         text = " or ".join(f"{price:g}" for price in sorted(prices))
         yield numeric("Cost", f"derived: Olympic mean × {text} per hour"), _cost_cell
 
 
-def _energy_cell(facts: SetFacts) -> Cell:
-    energy_j = mean_energy_j(facts)
+def _energy_cell(result: Result) -> Cell:
+    energy_j = mean_energy_j(result)
     return Cell(text=energy_text(energy_j), sort="" if energy_j is None else f"{energy_j:.9g}")
 
 
-def _cost_cell(facts: SetFacts) -> Cell:
-    return Cell(text=cost_text(cost_to_train(facts.result.olympic_mean_s, facts.price_per_hour)))
+def _cost_cell(result: Result) -> Cell:
+    return Cell(text=cost_text(cost_to_train(result.score.olympic_mean_s, result.price_per_hour)))

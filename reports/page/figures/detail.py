@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reports.document.blocks import portions
-from reports.facts.facts import SetFacts
+from reports.results.result import Result
 from reports.text.formatting import plural
 
 MOST_WHOLE = 24
@@ -12,15 +12,15 @@ MOST_DETAILED = 12
 """Of more it shows everything of these first ones and of every INVALID one."""
 
 
-def detailed(group: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
+def detailed(group: Sequence[Result]) -> tuple[Result, ...]:
     """Choose what is shown with its runs, curves and commands, in the order of the group."""
     if len(group) <= MOST_WHOLE:
         return tuple(group)
     first, others = group[:MOST_DETAILED], group[MOST_DETAILED:]
-    return (*first, *(facts for facts in others if facts.verdict.outcome == "invalid"))
+    return (*first, *(result for result in others if result.outcome == "invalid"))
 
 
-def detailed_parts(group: Sequence[SetFacts]) -> list[tuple[str, Sequence[SetFacts]]]:
+def detailed_parts(group: Sequence[Result]) -> list[tuple[str, Sequence[Result]]]:
     """What is shown in detail, as many at a time as one drawing holds, each part with its name."""
     if len(group) <= MOST_WHOLE:
         return [("Configurations", group)]
@@ -32,7 +32,7 @@ def detailed_parts(group: Sequence[SetFacts]) -> list[tuple[str, Sequence[SetFac
     ]
 
 
-def detail_words(group: Sequence[SetFacts]) -> str:
+def detail_words(group: Sequence[Result]) -> str:
     """Say of which configurations details are shown; empty where it is all of them."""
     shown = detailed(group)
     if len(shown) == len(group):
@@ -42,7 +42,7 @@ def detail_words(group: Sequence[SetFacts]) -> str:
     return f"Here of the first {MOST_DETAILED} configurations{also}."
 
 
-def detail_note(group: Sequence[SetFacts]) -> str:
+def detail_note(group: Sequence[Result]) -> str:
     """Say what is not on the page, and where it is; empty where nothing is left out."""
     if not detail_words(group):
         return ""

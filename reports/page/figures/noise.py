@@ -4,14 +4,13 @@ import math
 from collections.abc import Sequence
 
 from reports.comparison.band import Band, band_source
-from reports.comparison.comparison import GroupSides
+from reports.comparison.comparison import GroupContext
 from reports.comparison.factor import factor_of
-from reports.comparison.noise import ASSUMED, MIN_EFFECT, find_bands, runs_noise
+from reports.comparison.noise import ASSUMED, MIN_EFFECT, find_bands, noise_of_runs
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
-from reports.facts.facts import SetFacts
-from reports.facts.measured_sets import MeasuredSet
 from reports.facts.noise import DRIFT_BAND, Noise, Shares, Smallest, spread_reach
 from reports.page.figures.detail import detail_words, detailed
+from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, LogSummary
 from reports.text.formatting import MISSING, percent, plural
 
@@ -21,17 +20,17 @@ _UNSEEN = 0.005
 """A share that is printed as 0 %."""
 
 
-def spread_blocks(group: Sequence[SetFacts], sides: GroupSides, id_: str) -> tuple[Block, ...]:
+def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> tuple[Block, ...]:
     """What the spread is made of, the smallest differences, what is missing and what is assumed."""
     shown = detailed(group)
-    bands = find_bands([sides.by_index[facts.index] for facts in shown], sides.repeats)
-    found = [(facts, runs_noise(facts.result.runs, band)) for facts, band in zip(shown, bands, strict=True)]
+    bands = find_bands(shown, context.repeats)
+    found = [(result, noise_of_runs(result, band)) for result, band in zip(shown, bands, strict=True)]
     blocks: list[Block] = []
     if len(found) == 1:
-        ((facts, noise),) = found
-        blocks.append(Prose(text=_lead(facts, noise)))
+        ((result, noise),) = found
+        blocks.append(Prose(text=_lead(result, noise)))
         if noise.time or noise.throughput:
-            blocks.append(_table_of_one(facts, noise, id_))
+            blocks.append(_table_of_one(result, noise, id_))
     else:
         blocks.append(
             Prose(
@@ -43,7 +42,7 @@ def spread_blocks(group: Sequence[SetFacts], sides: GroupSides, id_: str) -> tup
     return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, bands)))
 
 
-def _elsewhere(group: Sequence[SetFacts]) -> str:
+def _elsewhere(group: Sequence[Result]) -> str:
     words = detail_words(group)
     return f"{words} 'dlrmbench score PATH' has it of all." if words else ""
 
@@ -71,9 +70,9 @@ def assumptions(num_runs: int, bands: Sequence[Band]) -> str:
     )
 
 
-def measured_assumptions(measured: MeasuredSet, band: Band = ASSUMED) -> str:
+def measured_assumptions(measured: Result, band: Band = ASSUMED) -> str:
     """As `assumptions`, of the processes of a measurement; also where they are too few."""
-    number, factor = len(measured.values), factor_of(measured.compared)
+    number, factor = measured.num_runs, factor_of(measured.quantities[0])
     if number < MIN_RUNS:
         return f"A verdict takes at least {MIN_RUNS} processes on each side."
     is_ratio = factor.is_ratio
@@ -109,8 +108,8 @@ def _statistics(number: int, what: str) -> str:
     )
 
 
-def _lead(facts: SetFacts, noise: Noise) -> str:
-    spread, texts = facts.summary("time_to_train_s"), []
+def _lead(result: Result, noise: Noise) -> str:
+    spread, texts = result.summary("time_to_train_s"), []
     if noise.shares is not None:
         texts.append(f"The spread of the times (CV {_varies(spread)}) is {shares_words(noise.shares)}.")
     if noise.time is not None:
@@ -121,10 +120,10 @@ def _lead(facts: SetFacts, noise: Noise) -> str:
             f"train of {size_text(noise.time.apart)} and more{in_turns}."
         )
     elif noise.num_runs < MIN_RUNS:
-        reached = f"{noise.num_runs} of {plural(len(facts.runs), 'run')} reached the target"
+        reached = f"{noise.num_runs} of {plural(len(result.runs), 'run')} reached the target"
         texts.append(f"{reached}; a verdict takes at least {MIN_RUNS} on each side.")
-        if facts.result_set.is_run_set:
-            total = len(facts.runs) + MIN_RUNS - noise.num_runs
+        if result.judged and result.judged.result_set.is_run_set:
+            total = len(result.runs) + MIN_RUNS - noise.num_runs
             texts.append(f"'dlrmbench resume DIR --runs {total}' makes what is missing.")
     return " ".join(texts) or "The logs do not say what the times are made of."
 
@@ -142,10 +141,10 @@ def shares_words(shares: Shares) -> str:
     return f"{', '.join(added)}{against}"
 
 
-def _table_of_one(facts: SetFacts, noise: Noise, id_: str) -> Table:
+def _table_of_one(result: Result, noise: Noise, id_: str) -> Table:
     rows = (
-        ("Time to train", noise.time, facts.summary("time_to_train_s")),
-        ("Throughput", noise.throughput, facts.summary("throughput_samples_per_s")),
+        ("Time to train", noise.time, result.summary("time_to_train_s")),
+        ("Throughput", noise.throughput, result.summary("throughput_samples_per_s")),
     )
     return table_of(
         rows,
@@ -160,8 +159,8 @@ def _table_of_one(facts: SetFacts, noise: Noise, id_: str) -> Table:
     )
 
 
-def _table(found: Sequence[tuple[SetFacts, Noise]], id_: str) -> Table:
-    def share(name: str, entry: tuple[SetFacts, Noise]) -> str:
+def _table(found: Sequence[tuple[Result, Noise]], id_: str) -> Table:
+    def share(name: str, entry: tuple[Result, Noise]) -> str:
         return MISSING if entry[1].shares is None else percent(getattr(entry[1].shares, name), 0)
 
     return table_of(
@@ -195,9 +194,9 @@ def _in_turns(smallest: Smallest | None) -> str:
     return size_text(smallest.in_turns if smallest else None)
 
 
-def _notes(found: Sequence[tuple[SetFacts, Noise]], bands: Sequence[Band]) -> list[str]:
+def _notes(found: Sequence[tuple[Result, Noise]], bands: Sequence[Band]) -> list[str]:
     notes = []
-    few = [f"{facts.label} ({noise.num_runs})" for facts, noise in found if noise.num_runs < MIN_RUNS]
+    few = [f"{result.label} ({noise.num_runs})" for result, noise in found if noise.num_runs < MIN_RUNS]
     if few and len(found) > 1:
         text = f"A verdict takes at least {MIN_RUNS} runs that reached the target on each side. Fewer have"
         more = f" and {len(few) - _MAX_NAMES} more" if len(few) > _MAX_NAMES else ""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from reports.charts.scaling import Axes, Dot, Series, link_figure
 from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, numeric, table_of
-from reports.facts.measured_sets import MeasuredSet
-from reports.facts.records import read_study
 from reports.page.figures.study import study_parts
 from reports.page.figures.times import bounds_text
+from reports.results.records import read_study
+from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.text.formatting import MISSING, count, duration, num_bytes, percent, plural, printable, ratio, si
 from rules.records.measured.serve import LoadGenRun, ServeProcess, ServeRecord
@@ -22,10 +22,10 @@ _KINDS = (
 )
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-Found = tuple[MeasuredSet, ServeRecord]
+Found = tuple[Result, ServeRecord]
 
 
-def serving_blocks(measured: Sequence[MeasuredSet], id_: str) -> list[Block]:
+def serving_blocks(measured: Sequence[Result], id_: str) -> list[Block]:
     """The blocks of measurements of serving; none of other kinds. `id_` begins their ids on the page."""
     found = _served(measured)
     if not found:
@@ -40,7 +40,7 @@ def serving_blocks(measured: Sequence[MeasuredSet], id_: str) -> list[Block]:
     return [*blocks, *loads]
 
 
-def served_answer(measured: Sequence[MeasuredSet]) -> str:
+def served_answer(measured: Sequence[Result]) -> str:
     """Say what served configurations answer, the best first; empty where none of them was served.
 
     'rm1: 551 queries/s within 25.0 ms at p95, VALID (no interval: fewer than five processes)'.
@@ -78,22 +78,22 @@ def _verdict_words(record: ServeRecord) -> str:
     return f"VALID{of}" if num_valid else "not VALID"
 
 
-def _served(measured: Sequence[MeasuredSet]) -> list[Found]:
-    return [(each, each.record) for each in measured if isinstance(each.record, ServeRecord)]
+def _served(measured: Sequence[Result]) -> list[Found]:
+    return [(each, each.measured) for each in measured if isinstance(each.measured, ServeRecord)]
 
 
-def _mean(measured: MeasuredSet) -> float:
+def _mean(measured: Result) -> float:
     """Over the processes: geometric, as it is compared."""
-    summary = log_summary(measured.values, step=0.0)
-    return summary.geometric_mean if summary else measured.values[0]
+    summary = log_summary(measured.measured_values, step=0.0)
+    return summary.geometric_mean if summary else measured.measured_values[0]
 
 
-def _mean_text(measured: MeasuredSet) -> str:
+def _mean_text(measured: Result) -> str:
     return f"{si(_mean(measured))} queries/s".replace(" ", _NO_BREAK)
 
 
-def _interval_words(measured: MeasuredSet) -> str:
-    summary = log_summary(measured.values, step=0.0)
+def _interval_words(measured: Result) -> str:
+    summary = log_summary(measured.measured_values, step=0.0)
     if summary is None or summary.interval is None:
         number = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
         return f"no interval: fewer than {number} processes"
@@ -228,19 +228,19 @@ def _precision_table(found: Sequence[Found], id_: str) -> Table:
     )
 
 
-def _load_blocks(measured: MeasuredSet, record: ServeRecord, begin: str) -> list[Block]:
+def _load_blocks(measured: Result, record: ServeRecord, begin: str) -> list[Block]:
     """Latency against load, or LoadGen's runs alone where there is no limit; and the virtual clock's table."""
     id_ = _identifier(f"{begin}-load-{measured.label}")
     chart = _load_chart(measured, record, id_)
     blocks: list[Block] = [_runs_table(record, f"{id_}-table") if chart is None else chart]
-    study = read_study(measured.folder / "extra" / f"{measured.kind}_0")
+    study = read_study(measured.path.parent / f"{measured.kind}_0")
     if study is not None:
         words = f"The virtual clock's table, simulated: {measured.label}"
         blocks.append(Fold(summary=words, blocks=study_parts(study)))
     return blocks
 
 
-def _load_chart(measured: MeasuredSet, record: ServeRecord, id_: str) -> Chart | None:
+def _load_chart(measured: Result, record: ServeRecord, id_: str) -> Chart | None:
     """The virtual clock's curve, LoadGen's runs, and the limit. None without a limit."""
     process, limit_s = record.processes[0], record.target_latency_s
     curve = [(point.queries_per_s, point.latency_s) for point in process.curve]

@@ -7,7 +7,7 @@ from reports.charts.bars import PARTS, Bar, time_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
-from reports.facts.facts import RunFacts, SetFacts
+from reports.results.result import Result, Run
 from reports.statistics.intervals import AT_LEAST_NAME, Interval, LogSummary
 from reports.text.formatting import (
     MINUTES,
@@ -37,80 +37,82 @@ def bounds_text(bounds: Interval | None, show: Callable[[float], str], missing: 
     return interval(show(bounds.low), show(bounds.high)) if bounds else missing
 
 
-def column_unit(sets: Sequence[SetFacts]) -> TimeUnit:
+def column_unit(sets: Sequence[Result]) -> TimeUnit:
     """One unit for all times to train of a page section; minutes where MLPerf publishes minutes."""
-    if any(facts.status == "official" for facts in sets):
+    if any(result.status == "official" for result in sets):
         return MINUTES
-    return time_unit(run.result.time_to_train_s for facts in sets for run in facts.runs)
+    return time_unit(run.log.time_to_train_s for result in sets for run in result.runs)
 
 
-def fate_words(run: RunFacts, facts: SetFacts) -> str:
+def fate_words(run: Run, result: Result) -> str:
     """How a run of `one` enters its score."""
     if run.fate == "failed":
         # A log without run_stop, and without a word on why, is one that somebody or something cut off.
-        is_cut = run.result.status is None and run.result.abort_reason is None
+        is_cut = run.log.status is None and run.log.abort_reason is None
         words = "unfinished: no run_stop" if is_cut else "did not converge"
         return f"{words}; dropped as slowest" if run.is_dropped else words
     if run.is_dropped:
-        return f"dropped: {_extreme(run, facts)}"
+        return f"dropped: {_extreme(run, result)}"
     if run.fate == "dropped":
-        return f"beyond the {facts.result.num_runs_scored} runs of the score"
-    return "counted" if facts.result.olympic_mean_s is not None else "reached the target"
+        return f"beyond the {result.score.num_runs_scored} runs of the score"
+    return "counted" if result.score.olympic_mean_s is not None else "reached the target"
 
 
-def _extreme(run: RunFacts, facts: SetFacts) -> str:
+def _extreme(run: Run, result: Result) -> str:
     """Of runs that tie in time, the scoring drops the first ones as the fastest."""
-    scored = facts.runs[: facts.result.num_runs_scored]
+    scored = result.runs[: result.score.num_runs_scored]
     times = [math.inf if each.time_s is None else each.time_s for each in scored]
     order = sorted(range(len(times)), key=times.__getitem__)
-    return "fastest" if facts.runs.index(run) in order[: facts.result.num_runs_dropped] else "slowest"
+    return "fastest" if result.runs.index(run) in order[: result.score.num_runs_dropped] else "slowest"
 
 
-def hue_number(position: int, sets: Sequence[SetFacts]) -> int:
+def hue_number(position: int, sets: Sequence[Result]) -> int:
     """The colour of a configuration: its own where there are colours enough, else one for all."""
     return position if len(sets) <= MAX_HUES else 0
 
 
-def chart_name(facts: SetFacts) -> str:
+def chart_name(result: Result) -> str:
     """The name of a configuration where its score is drawn; one that the rules reject is marked."""
-    return f"{facts.label} (INVALID)" if facts.verdict.outcome == "invalid" else facts.label
+    return f"{result.label} (INVALID)" if result.outcome == "invalid" else result.label
 
 
-def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
+def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     """Dot strip over all given sets; None when there is no run."""
-    if not any(facts.drawn for facts in sets):
+    if not any(result.drawn for result in sets):
         return None
     unit = column_unit(sets)
     strips = [
         RunStrip(
-            name=chart_name(facts),
+            name=chart_name(result),
             hue=hue_number(position, sets),
             dots=tuple(
                 RunDot(
                     label=run.label,
                     time_s=run.time_s,
                     fate=run.fate,
-                    hint=f"run {run.label}: {unit.text(run.time_s)}, {fate_words(run, facts)}",
+                    hint=f"run {run.label}: {unit.text(run.time_s)}, {fate_words(run, result)}",
                 )
-                for run in facts.drawn
+                for run in result.drawn
             ),
-            mean_s=(mean_s := _shown_mean_s(facts)),
-            is_score=facts.result.olympic_mean_s is not None,
-            mean_label=_mean_name(facts, is_lone=len(sets) == 1) + unit.text(mean_s),
-            low_s=facts.interval.low if facts.interval else None,
-            high_s=facts.interval.high if facts.interval else None,
+            mean_s=(mean_s := _shown_mean_s(result)),
+            is_score=result.score.olympic_mean_s is not None,
+            mean_label=_mean_name(result, is_lone=len(sets) == 1) + unit.text(mean_s),
+            low_s=result.interval.low if result.interval else None,
+            high_s=result.interval.high if result.interval else None,
         )
-        for position, facts in enumerate(sets)
-        if not facts.is_repeat
+        for position, result in enumerate(sets)
+        if not result.is_repeat
     ]
     lead = strips_sentence(sets)
     if len(sets) == 1:
         lead = _runs_sentence(sets[0], unit)
     title = "Time to train of every run"
-    description = " ".join(f"{facts.label}: {_runs_sentence(facts, unit)}" for facts in sets if not facts.is_repeat)
+    description = " ".join(
+        f"{result.label}: {_runs_sentence(result, unit)}" for result in sets if not result.is_repeat
+    )
     columns = ("Run", numeric(f"Time to train, {unit.name}"), "In the score")
     rows = [(f"run {run.label}", unit.number(run.time_s), fate_words(run, sets[0])) for run in sets[0].runs]
-    has_score = any(facts.result.olympic_mean_s is not None for facts in sets)
+    has_score = any(result.score.olympic_mean_s is not None for result in sets)
     return Chart(
         figure=runs_figure(strips, unit, id_=id_, title=title, description=description, has_score=has_score),
         lead=lead,
@@ -119,31 +121,31 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     )
 
 
-def _shown_mean_s(facts: SetFacts) -> float | None:
+def _shown_mean_s(result: Result) -> float | None:
     """The Olympic mean; without one the geometric mean of several runs that reached the target."""
-    if facts.result.olympic_mean_s is not None:
-        return facts.result.olympic_mean_s
-    summary = facts.summary("time_to_train_s")
+    if result.score.olympic_mean_s is not None:
+        return result.score.olympic_mean_s
+    summary = result.summary("time_to_train_s")
     return summary.geometric_mean if summary is not None and summary.num_values > 1 else None
 
 
-def _mean_name(facts: SetFacts, *, is_lone: bool) -> str:
+def _mean_name(result: Result, *, is_lone: bool) -> str:
     if not is_lone:
         return ""
-    return "Olympic mean " if facts.result.olympic_mean_s is not None else "geometric mean "
+    return "Olympic mean " if result.score.olympic_mean_s is not None else "geometric mean "
 
 
-def strips_sentence(sets: Sequence[SetFacts]) -> str:
+def strips_sentence(sets: Sequence[Result]) -> str:
     """How many runs, how many without a time, and how much luck there is within a configuration."""
-    drawn = [run for facts in sets for run in facts.drawn]
-    num_repeated = sum(len(facts.runs) for facts in sets) - len(drawn)
-    failed = sum(not run.result.converged for run in drawn)
+    drawn = [run for result in sets for run in result.drawn]
+    num_repeated = sum(len(result.runs) for result in sets) - len(drawn)
+    failed = sum(not run.log.converged for run in drawn)
     text = f"{plural(len(drawn), 'run')} of {plural(len(sets), 'configuration')}"
     text += f"; {failed} did not converge." if failed else ", all of which converged."
     if num_repeated:
         verb = "is one" if num_repeated == 1 else "are runs"
         text += f" {num_repeated} more {verb} of an earlier configuration submitted again, and drawn once, there."
-    spreads = [facts.summary("time_to_train_s") for facts in sets]
+    spreads = [result.summary("time_to_train_s") for result in sets]
     known = [
         spread.coefficient_of_variation
         for spread in spreads
@@ -155,30 +157,30 @@ def strips_sentence(sets: Sequence[SetFacts]) -> str:
     return f"{text} Within a configuration, times vary by {low if low == high else f'{low} to {high}'} (CV)."
 
 
-def _runs_sentence(facts: SetFacts, unit: TimeUnit) -> str:
-    spread = facts.summary("time_to_train_s")
-    words = f"{len(facts.converged)} of {plural(len(facts.runs), 'run')} reached the target."
-    if facts.result.olympic_mean_s is not None and math.isfinite(facts.result.olympic_mean_s):
-        words += f" The Olympic mean is {unit.text(facts.result.olympic_mean_s)}"
-        if facts.interval is not None:
-            words += f", {AT_LEAST_NAME} {bounds_text(facts.interval, unit.number)} {unit.name}"
+def _runs_sentence(result: Result, unit: TimeUnit) -> str:
+    spread = result.summary("time_to_train_s")
+    words = f"{len(result.converged)} of {plural(len(result.runs), 'run')} reached the target."
+    if result.score.olympic_mean_s is not None and math.isfinite(result.score.olympic_mean_s):
+        words += f" The Olympic mean is {unit.text(result.score.olympic_mean_s)}"
+        if result.interval is not None:
+            words += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)} {unit.name}"
         words += "."
     if spread is not None and spread.coefficient_of_variation is not None:
         words += f" Times vary by {percent(spread.coefficient_of_variation)} (CV)."
     return words
 
 
-def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
+def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     """Timed seconds in parts, per run, or as means per configuration; None when no log has the parts."""
     unit = column_unit(sets)
     bars: list[Bar] = []
-    for facts in sets:
-        known = [run for run in facts.runs if run.result.time_to_train_s and run.result.train_s is not None
-                 and run.result.eval_s is not None]  # fmt: skip
+    for result in sets:
+        known = [run for run in result.runs if run.log.time_to_train_s and run.log.train_s is not None
+                 and run.log.eval_s is not None]  # fmt: skip
         if len(sets) == 1:
             bars += [_time_bar(f"run {run.label}", [run]) for run in known[:MAX_LINES]]
-        elif known and not facts.is_repeat:
-            bars.append(_time_bar(facts.label, known))
+        elif known and not result.is_repeat:
+            bars.append(_time_bar(result.label, known))
     if not bars:
         return None
     shares = _shares(bars, sets[0].overhead if len(sets) == 1 else None)
@@ -221,12 +223,12 @@ def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ..
     return (1 - share, *(share * other / (sum(others) or math.inf) for other in others))
 
 
-def _time_bar(label: str, runs: Sequence[RunFacts]) -> Bar:
+def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
     """Means over `runs`, whose parts are known."""
     sums = [0.0, 0.0, 0.0]
     for run in runs:
-        total, train = run.result.time_to_train_s or 0.0, run.result.train_s or 0.0
-        evaluation = run.result.eval_s or 0.0
+        total, train = run.log.time_to_train_s or 0.0, run.log.train_s or 0.0
+        evaluation = run.log.eval_s or 0.0
         for index, part in enumerate((train, evaluation, max(total - train - evaluation, 0.0))):
             sums[index] += part / len(runs)
     return Bar(label, tuple(sums), f"{percent(sums[1] / (sum(sums) or math.inf))} evaluation")
@@ -240,13 +242,13 @@ def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]
             yield float(last), block.num_samples / block.duration_s
 
 
-def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
+def throughput_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     """Samples per second in each block, from the attempts' records; None where there are none."""
     drawn: list[tuple[str, BlockLine]] = []
-    for position, facts in enumerate(sets):
-        for run in facts.drawn:
+    for position, result in enumerate(sets):
+        for run in result.drawn:
             points = tuple(_block_points(run.record.blocks)) if run.record else ()
-            name = f"{facts.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"
+            name = f"{result.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"
             if points and len(drawn) < MAX_LINES:
                 hint = name if len(sets) == 1 else ""
                 drawn.append((name, BlockLine(hue=hue_number(position, sets), points=points, hint=hint)))
@@ -255,7 +257,7 @@ def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     rates = [(name, sorted(rate for _, rate in line.points)) for name, line in drawn]
     medians = [(name, known, known[len(known) // 2]) for name, known in rates]
     title = "Throughput block by block"
-    names = {hue_number(p, sets): facts.label for p, facts in enumerate(sets)} if len(sets) > 1 else {}
+    names = {hue_number(p, sets): result.label for p, result in enumerate(sets)} if len(sets) > 1 else {}
     slowest = min(known[0] / median for _, known, median in medians)
     lead = (
         f"The slowest block of any run ran at {percent(slowest)} of its run's median. A common dip at one "

@@ -5,17 +5,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
-from reports.comparison.comparison import GroupSides, compare_all
+from reports.comparison.comparison import GroupContext, compare_all
 from reports.comparison.export import circumstances, method_line, olympic_words, p_text, permutation_note
 from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.wording import could_show, needs, plain_sentence, rejected_words, verdict_text, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, text_table
 from reports.document.page import PageSection
-from reports.facts.facts import SetFacts
 from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE
 from reports.page.figures.times import bounds_text, sorted_cell
 from reports.page.sections.remarks import names
+from reports.results.result import Result
 from reports.text.formatting import (
     MINUTES,
     MISSING,
@@ -42,23 +42,23 @@ _KINDS = {"slower": "bad", "faster": "valid"}
 
 
 def compare_group(
-    group: Sequence[SetFacts], baseline: SetFacts, sides: GroupSides | None = None, *, is_brief: bool = False
+    group: Sequence[Result], baseline: Result, context: GroupContext | None = None, *, is_brief: bool = False
 ) -> tuple[Comparison, ...]:
-    """All others of the group against `baseline`, in their order; `sides` as in `compare_all`.
+    """All others of the group against `baseline`, in their order; `context` as in `compare_all`.
 
     What an inconclusive one would take is known of those that `_explained` chooses, of none where `is_brief`.
     """
-    others = [facts for facts in group if facts is not baseline]
-    rejected = [facts.verdict.outcome == "invalid" for facts in others]
-    return compare_all(baseline, others, sides, () if is_brief else _explained(rejected)) if others else ()
+    others = [result for result in group if result is not baseline]
+    rejected = [result.outcome == "invalid" for result in others]
+    return compare_all(baseline, others, context, () if is_brief else _explained(rejected)) if others else ()
 
 
 def judge_group(
-    group: Sequence[SetFacts], baseline: SetFacts, sides: GroupSides | None = None
+    group: Sequence[Result], baseline: Result, context: GroupContext | None = None
 ) -> tuple[Comparison, ...]:
     """As `compare_group`, for the verdicts alone."""
-    others = [facts for facts in group if facts is not baseline]
-    return compare_all(baseline, others, sides, (), is_described=False) if others else ()
+    others = [result for result in group if result is not baseline]
+    return compare_all(baseline, others, context, (), is_described=False) if others else ()
 
 
 def _explained(rejected: Sequence[bool]) -> set[int]:
@@ -68,7 +68,7 @@ def _explained(rejected: Sequence[bool]) -> set[int]:
 
 
 def comparison_sections(
-    group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str
+    group: Sequence[Result], baseline: Result, comparisons: Sequence[Comparison], id_: str
 ) -> tuple[PageSection, ...]:
     """What the difference consists of, and the table of its tests; nothing for a lone configuration."""
     if not comparisons:

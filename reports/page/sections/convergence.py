@@ -8,9 +8,9 @@ from reports.charts.convergence import SMALL_PX, QualityLine, convergence_figure
 from reports.charts.figure import Figure
 from reports.document.blocks import Block, Chart, Fold, Multiples, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
-from reports.facts.facts import RunFacts, SetFacts
 from reports.page.figures.detail import detail_words, detailed
 from reports.page.figures.times import MAX_HUES, MAX_LINES, column_unit, hue_number
+from reports.results.result import Result, Run
 from reports.text.formatting import MISSING, count, epochs, plural, quality
 from rules.scoring.results import Evaluation
 
@@ -24,12 +24,12 @@ _X = Callable[[Evaluation], float | None]
 class _Drawn:
     """One run that has evaluations with their place."""
 
-    facts: SetFacts
-    run: RunFacts
+    result: Result
+    run: Run
     hue: int
 
     def line(self, x: _X, hint: str = "") -> QualityLine:
-        points = tuple((at, e.quality) for e in self.run.result.evaluations if (at := x(e)) is not None)
+        points = tuple((at, e.quality) for e in self.run.log.evaluations if (at := x(e)) is not None)
         return QualityLine(hue=self.hue, points=points, fate=self.run.fate, hint=hint)
 
 
@@ -43,12 +43,12 @@ def _samples(evaluation: Evaluation) -> float | None:
 
 def _epoch_sizes(drawn: Sequence[_Drawn]) -> list[float]:
     """Samples per epoch by every evaluation; none where one does not say both."""
-    every = [evaluation for entry in drawn for evaluation in entry.run.result.evaluations]
+    every = [evaluation for entry in drawn for evaluation in entry.run.log.evaluations]
     sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
     return sizes if len(sizes) == len(every) else []
 
 
-def convergence_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
+def convergence_section(group: Sequence[Result], id_: str) -> PageSection | None:
     """Show all runs in one chart while there are colours enough, else one small chart per configuration."""
     blocks: tuple[Block, ...]
     if len(group) <= MAX_HUES:
@@ -63,23 +63,21 @@ def convergence_section(group: Sequence[SetFacts], id_: str) -> PageSection | No
     return PageSection(id=f"{id_}-convergence", heading="Convergence", name="Convergence", blocks=blocks)
 
 
-def _drawn(group: Sequence[SetFacts]) -> list[_Drawn]:
+def _drawn(group: Sequence[Result]) -> list[_Drawn]:
     return [
-        _Drawn(facts=facts, run=run, hue=hue_number(position, group))
-        for position, facts in enumerate(group)
-        for run in facts.drawn
-        if any(evaluation.epoch_num is not None for evaluation in run.result.evaluations)
+        _Drawn(result=result, run=run, hue=hue_number(position, group))
+        for position, result in enumerate(group)
+        for run in result.drawn
+        if any(evaluation.epoch_num is not None for evaluation in run.log.evaluations)
     ]
 
 
-def _target(group: Sequence[SetFacts]) -> float | None:
-    return next(
-        (run.result.quality_target for facts in group for run in facts.runs if run.result.quality_target), None
-    )
+def _target(group: Sequence[Result]) -> float | None:
+    return next((run.log.quality_target for result in group for run in result.runs if run.log.quality_target), None)
 
 
 def _lead(drawn: Sequence[_Drawn], target: float | None) -> str:
-    ends = [entry.run.result.evaluations[-1].epoch_num for entry in drawn if entry.run.result.converged]
+    ends = [entry.run.log.evaluations[-1].epoch_num for entry in drawn if entry.run.log.converged]
     known = [end for end in ends if end is not None]
     if known and target is not None:
         low, high = epochs(min(known)), epochs(max(known))
@@ -88,7 +86,7 @@ def _lead(drawn: Sequence[_Drawn], target: float | None) -> str:
     return "No run met the target."
 
 
-def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
+def convergence_chart(group: Sequence[Result], id_: str) -> Chart | None:
     """Quality at every evaluation; None when no log holds an evaluation with its place."""
     drawn = _drawn(group)
     if not drawn:
@@ -98,7 +96,7 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
     target, lead = _target(group), _lead(drawn, _target(group))
     if hidden > 0:
         lead += f" The first {MAX_LINES} runs are drawn; {hidden} more are in the table of all runs."
-    names = {hue_number(p, group): facts.label for p, facts in enumerate(group)} if len(group) > 1 else {}
+    names = {hue_number(p, group): result.label for p, result in enumerate(group)} if len(group) > 1 else {}
     title, metric = "Quality over the training", group[0].metric.title
 
     def figure(x: _X, x_name: str, drawn_id: str, same_as: str | None = None) -> Figure:
@@ -134,15 +132,14 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
     )
 
 
-def _name(entry: _Drawn, group: Sequence[SetFacts]) -> str:
-    return f"{entry.facts.label}: run {entry.run.label}" if len(group) > 1 else f"run {entry.run.label}"
+def _name(entry: _Drawn, group: Sequence[Result]) -> str:
+    return f"{entry.result.label}: run {entry.run.label}" if len(group) > 1 else f"run {entry.run.label}"
 
 
 def _hint(entry: _Drawn) -> str:
-    last = entry.run.result.evaluations[-1]
-    return (
-        f"run {entry.run.label}: {entry.facts.metric.label} {quality(last.quality)} at epoch {epochs(last.epoch_num)}"
-    )
+    last = entry.run.log.evaluations[-1]
+    reached = f"{entry.result.metric.label} {quality(last.quality)}"
+    return f"run {entry.run.label}: {reached} at epoch {epochs(last.epoch_num)}"
 
 
 def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], metric: str, id_: str) -> Table:
@@ -176,29 +173,29 @@ def _heads(lines: Sequence[QualityLine], number: int) -> list[str]:
     return [f"evaluation {count(at + 1)}" for at in range(number)]
 
 
-def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+def _multiples(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     drawn = _drawn(group)
     if not drawn:
         return ()
     target, lead, metric = _target(group), _lead(drawn, _target(group)), group[0].metric.title
     shown = detailed(group)
-    runs: dict[int, list[_Drawn]] = {facts.index: [] for facts in shown}
+    runs: dict[int, list[_Drawn]] = {result.index: [] for result in shown}
     for entry in drawn:
-        if entry.facts.index in runs:
-            runs[entry.facts.index].append(entry)
+        if entry.result.index in runs:
+            runs[entry.result.index].append(entry)
     lines = {index: [entry.line(_epoch) for entry in some] for index, some in runs.items()}
     every = [line for some in lines.values() for line in some]
     if not every:
         return ()
     domain = (max(line.points[-1][0] for line in every), *visible_quality(every, target))
-    names = svg.fit_bold_names([facts.label for facts in shown], SMALL_PX)
+    names = svg.fit_bold_names([result.label for result in shown], SMALL_PX)
     drawings = [
         small_convergence(
-            lines[facts.index], target, domain, name=name, id_=f"{id_}-quality-{facts.index}",
-            description=f"{metric} over the epoch. {_lead(runs[facts.index], target)}",
+            lines[result.index], target, domain, name=name, id_=f"{id_}-quality-{result.index}",
+            description=f"{metric} over the epoch. {_lead(runs[result.index], target)}",
         )
-        for facts, name in zip(shown, names, strict=True)
-        if lines[facts.index]
+        for result, name in zip(shown, names, strict=True)
+        if lines[result.index]
     ]  # fmt: skip
     lead = f"{metric} over the fraction of the epoch, one line per run, all on the same scales. {lead}"
     lead = f"{lead} {detail_words(group)}".rstrip()
@@ -208,17 +205,17 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
         blocks.append(Fold(summary=f"{plural(len(drawings) - MAX_MULTIPLES, 'more configuration')}", blocks=(rest,)))
     tables = tuple(
         Fold(
-            summary=facts.label,
+            summary=result.label,
             blocks=(
                 evaluations_table(
-                    lines[facts.index],
-                    [f"run {entry.run.label}" for entry in runs[facts.index]],
+                    lines[result.index],
+                    [f"run {entry.run.label}" for entry in runs[result.index]],
                     metric,
-                    f"{id_}-quality-{facts.index}-table",
+                    f"{id_}-quality-{result.index}-table",
                 ),
             ),
         )
-        for facts in shown
-        if lines[facts.index]
+        for result in shown
+        if lines[result.index]
     )
     return (*blocks, Fold(summary="The numbers of these charts", blocks=tables))

@@ -242,7 +242,7 @@ def _named(sweeps: Sequence[SweepFacts]) -> list[_Named]:
     not one, with a number where several share it."""
     names = []
     for sweep in sweeps:
-        measured = {row.measured.benchmark for row in sweep.rows if row.measured and row.measured.benchmark}
+        measured = {row.result.benchmark for row in sweep.rows if row.result and row.result.benchmark}
         names.append(min(measured).removesuffix("_quality") if len(measured) == 1 else sweep.name)
     labels = distinct_labels(printable(name, 60) for name in names)
     return [_Named(name=name, law=sweep.law) for name, sweep in zip(labels, sweeps, strict=True) if sweep.law]

@@ -1,25 +1,24 @@
 """Kinds of measurement apart from throughput: table, notes and section, from the record's metadata."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from reports.comparison.band import Band
-from reports.comparison.comparison import compare_sides
-from reports.comparison.noise import find_bands, measured_noise
+from reports.comparison.comparison import compare_results
+from reports.comparison.noise import find_bands, noise_of_processes
 from reports.comparison.records import Comparison
 from reports.comparison.sources import distinct
 from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import change_text, sentence, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Prose, numeric, table_of
 from reports.document.page import PageSection
-from reports.facts.measured_sets import MeasuredSet, measured_side
-from reports.facts.origin import order_in_pair, pair_of
-from reports.facts.sides import Side
 from reports.page.figures.noise import measured_assumptions, size_text
 from reports.page.figures.serving import serving_blocks
 from reports.page.figures.times import bounds_text
 from reports.page.sections.traffic import measured_exchanges
+from reports.results.measured import compared_values, rate_summary
+from reports.results.origin import order_in_pair, pair_of
+from reports.results.result import Result
 from reports.statistics.intervals import mean_interval
 from reports.text.formatting import (
     MISSING,
@@ -54,7 +53,7 @@ def measure_of(sweep: SweepFacts) -> Measure | None:
     """What the kind of a sweep measures; None for runs to a target, and for throughput."""
     if sweep.is_of_runs or sweep.counts_samples:
         return None
-    return next((row.measured.measure for row in sweep.rows if row.measured is not None), KINDS[sweep.kind].MEASURE)
+    return next((row.result.measure for row in sweep.rows if row.result is not None), KINDS[sweep.kind].MEASURE)
 
 
 def in_unit(value: float | None, unit: str | None) -> str:
@@ -66,15 +65,15 @@ def in_unit(value: float | None, unit: str | None) -> str:
     return with_unit(si(value), unit)
 
 
-def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[MeasuredSet | None], Cell]]]:
+def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[Result | None], Cell]]]:
     """What is compared with its interval, then the means of what is recorded beside it, each with what it shows."""
     name, unit = measure.name, measure.unit
 
-    def between(measured: MeasuredSet | None) -> Cell:
+    def between(measured: Result | None) -> Cell:
         ends = measured_ends(measured)
         return Cell(text=interval(*(in_unit(end, unit) for end in ends)) if ends else MISSING)
 
-    def mean(member: str, unit: str | None, kind: str = "") -> Callable[[MeasuredSet | None], Cell]:
+    def mean(member: str, unit: str | None, kind: str = "") -> Callable[[Result | None], Cell]:
         return lambda found: Cell(text=in_unit(found.mean(member) if found else None, unit), kind=kind)
 
     others = [column for column in measure.columns if column.member != measure.value]
@@ -85,7 +84,7 @@ def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[MeasuredS
     ]
 
 
-def _page_columns(kind: str, measured: Sequence[MeasuredSet]) -> list[tuple[Column, Callable[[MeasuredSet], Cell]]]:
+def _page_columns(kind: str, measured: Sequence[Result]) -> list[tuple[Column, Callable[[Result], Cell]]]:
     """As `measured_columns`, narrower: the interval below its mean, units that a head has left out of the cells, and
     no column without a single value, or that a table below has."""
     measure = measured[0].measure
@@ -101,7 +100,7 @@ def _page_columns(kind: str, measured: Sequence[MeasuredSet]) -> list[tuple[Colu
     return [(both, lambda found: replace(_short(show, main)(found), sub=_without(between(found).text, main))), *kept]
 
 
-def _short(cell: Callable[[MeasuredSet], Cell], about: MeasureColumn) -> Callable[[MeasuredSet], Cell]:
+def _short(cell: Callable[[Result], Cell], about: MeasureColumn) -> Callable[[Result], Cell]:
     return lambda found: replace(cell(found), text=_without(cell(found).text, about))
 
 
@@ -111,9 +110,9 @@ def _without(text: str, about: MeasureColumn) -> str:
     return text.replace(f" {about.unit}", "") if is_head else text
 
 
-def measured_ends(measured: MeasuredSet | None) -> tuple[float, float] | None:
+def measured_ends(measured: Result | None) -> tuple[float, float] | None:
     """The ends of the mean's interval."""
-    bounds = mean_interval(measured.values) if measured else None
+    bounds = mean_interval(measured.measured_values) if measured else None
     return (bounds.low, bounds.high) if bounds else None
 
 
@@ -130,7 +129,7 @@ def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
     return (*notes, *(f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure))
 
 
-def measured_record(measure: Measure | None, measured: MeasuredSet | None) -> dict[str, object]:
+def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
     """One measurement's means as plain values; nothing for other kinds."""
     if measure is None:
         return {}
@@ -139,49 +138,45 @@ def measured_record(measure: Measure | None, measured: MeasuredSet | None) -> di
     return {**means, f"{measure.value}_low": ends[0], f"{measure.value}_high": ends[1]}
 
 
-def measured_sections(measured: Sequence[MeasuredSet]) -> tuple[PageSection, ...]:
+def measured_sections(measured: Sequence[Result]) -> tuple[PageSection, ...]:
     """Make a section per kind, in the order of what was measured, with a row per measurement."""
-    kinds: dict[str, list[MeasuredSet]] = {}
+    kinds: dict[tuple[str, ...], list[Result]] = {}
     for found in measured:
-        kinds.setdefault(found.compared, []).append(found)
+        kinds.setdefault(found.quantities, []).append(found)
     return tuple(_section(found[0].kind, found) for found in kinds.values())
 
 
-def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
+def _section(kind: str, measured: Sequence[Result]) -> PageSection:
     """Show measurements of a kind apart from everything that was trained to a target."""
     measure = measured[0].measure
     is_throughput = measured[0].measure.counts_samples
     beside = ", and nothing here is compared with one" if is_throughput else ""
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
     what = "Samples per second" if is_throughput else measure.title
-    sides = _named_sides(measured)
+    named = distinct(measured)
     comparisons, shown = (
-        _compare(measured, sides),
-        _THROUGHPUT_COLUMNS if is_throughput else _page_columns(kind, measured),
+        _compare(named),
+        _THROUGHPUT_COLUMNS if is_throughput else _page_columns(kind, named),
     )
-    found_bands = find_bands(list(sides.values()))
-    bands = dict(zip((found.folder for found in measured), found_bands, strict=True))
-    are_pairs = len({pair_of(found.folder) for found in measured}) > 1
+    bands = {found.label: band for found, band in zip(named, find_bands(named), strict=True)}
+    are_pairs = len({pair_of(found.place) for found in named}) > 1
     against = "Against the first, or its pair's base" if are_pairs else "Against the first"
     smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
     table = table_of(
-        measured,
+        named,
         (
-            (
-                Column(name="Measurement", help="benchmark, system"),
-                lambda found: _name_cell(found, sides[found.folder]),
-            ),
-            (against if comparisons else None, lambda found: _against(comparisons.get(found.folder))),
+            (Column(name="Measurement", help="benchmark, system"), _name_cell),
+            (against if comparisons else None, lambda found: _against(comparisons.get(found.label))),
             *shown[:1],
-            (numeric("Smallest difference", smallest), lambda found: _smallest_cell(found, bands[found.folder])),
+            (numeric("Smallest difference", smallest), lambda found: _smallest_cell(found, bands[found.label])),
             *shown[1:],
         ),
         id_=f"{kind}-table",
         caption=f"{what}, over the processes of each measurement",
-        is_sortable=len(measured) > 1,
+        is_sortable=len(named) > 1,
     )
     said = tuple(f"{entry.new}: {with_sign(sentence(entry))}" for entry in comparisons.values())
-    notes = dict.fromkeys(measured_assumptions(found, bands[found.folder]) for found in measured)
+    notes = dict.fromkeys(measured_assumptions(found, bands[found.label]) for found in named)
     blocks: tuple[Block, ...] = (
         Prose(text=lead),
         table,
@@ -193,25 +188,19 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     return PageSection(id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=blocks)
 
 
-def _named_sides(measured: Sequence[MeasuredSet]) -> dict[Path, Side]:
-    """The side that each measurement makes, by folder, with a label of its own."""
-    sides = distinct([measured_side(found) for found in measured])
-    return {found.folder: side for found, side in zip(measured, sides, strict=True)}
-
-
-def _compare(measured: Sequence[MeasuredSet], sides: Mapping[Path, Side]) -> dict[Path, Comparison]:
-    """Each measurement against the first of its benchmark, by folder; all of a benchmark are one family of tests.
+def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
+    """Compare each with the first of its benchmark, by label; all of a benchmark are one family of tests.
 
     The two of a pair took turns with each other alone: its new one is compared with its base, and with no other.
     """
-    groups: dict[tuple[str | None, str | None], list[MeasuredSet]] = {}
+    groups: dict[tuple[str | None, str | None], list[Result]] = {}
     for found in measured:
-        groups.setdefault((found.benchmark, pair_of(found.folder)), []).append(found)
-    compared: dict[Path, Comparison] = {}
-    for of_one in groups.values():
-        first, *folders = sorted((found.folder for found in of_one), key=order_in_pair)
-        base, news = sides[first], [sides[folder] for folder in folders]
-        compared |= dict(zip(folders, compare_sides(base, news) if news else (), strict=True))
+        groups.setdefault((found.benchmark, pair_of(found.place)), []).append(found)
+    compared: dict[str, Comparison] = {}
+    for group in groups.values():
+        base, *news = sorted(group, key=lambda found: order_in_pair(found.place))
+        found_all = compare_results(base, news) if news else ()
+        compared |= {new.label: comparison for new, comparison in zip(news, found_all, strict=True)}
     return compared
 
 
@@ -227,9 +216,9 @@ def _against(comparison: Comparison | None) -> Cell:
     return Cell(text=comparison.verdict, kind=kind, sub=change)
 
 
-def _smallest_cell(found: MeasuredSet, band: Band) -> Cell:
+def _smallest_cell(found: Result, band: Band) -> Cell:
     """The smallest difference that as many such processes show; where drift matters, below it that in turns."""
-    smallest = measured_noise(found, band)
+    smallest = noise_of_processes(found, band)
     if smallest is None:
         return Cell(text=MISSING)
     if found.measure.scale != "ratio":
@@ -238,30 +227,33 @@ def _smallest_cell(found: MeasuredSet, band: Band) -> Cell:
     return Cell(text=size_text(smallest.apart), sub=f"{turns} in turns")
 
 
-def _name_cell(found: MeasuredSet, side: Side) -> Cell:
-    about = ", ".join(printable(part, 80) for part in (found.benchmark, found.system) if part)
-    return Cell(text=side.label, sub=about)
+def _name_cell(found: Result) -> Cell:
+    about = ", ".join(printable(part, 80) for part in (found.benchmark, found.system.name) if part)
+    return Cell(text=found.label, sub=about)
 
 
-def _mean_cell(found: MeasuredSet) -> Cell:
-    return Cell(text=throughput(found.throughput.geometric_mean if found.throughput else None), kind="strong")
+def _mean_cell(found: Result) -> Cell:
+    summary = rate_summary(found)
+    return Cell(text=throughput(summary.geometric_mean if summary else None), kind="strong")
 
 
-def _bounds(found: MeasuredSet) -> str:
-    return bounds_text(found.throughput.interval if found.throughput else None, throughput)
+def _bounds(found: Result) -> str:
+    summary = rate_summary(found)
+    return bounds_text(summary.interval if summary else None, throughput)
 
 
-def _spread(found: MeasuredSet) -> str:
-    return percent(found.throughput.coefficient_of_variation if found.throughput else None)
+def _spread(found: Result) -> str:
+    summary = rate_summary(found)
+    return percent(summary.coefficient_of_variation if summary else None)
 
 
-_THROUGHPUT_COLUMNS: tuple[tuple[Column | str, Callable[[MeasuredSet], Cell | str]], ...] = (
+_THROUGHPUT_COLUMNS: tuple[tuple[Column | str, Callable[[Result], Cell | str]], ...] = (
     (numeric("Samples/s", "geometric mean"), _mean_cell),
     (numeric("95 % interval", "Student's t on the logarithms"), _bounds),
     (numeric("CV", "over processes"), _spread),
-    (numeric("Processes"), lambda found: count(len(found.rates))),
-    (numeric("Slowest", "samples/s"), lambda found: throughput(min(found.rates))),
-    (numeric("Fastest", "samples/s"), lambda found: throughput(max(found.rates))),
-    ("Data", lambda found: printable(found.data_kind or "dataset", 40)),
+    (numeric("Processes"), lambda found: count(found.num_runs)),
+    (numeric("Slowest", "samples/s"), lambda found: throughput(min(compared_values(found)))),
+    (numeric("Fastest", "samples/s"), lambda found: throughput(max(compared_values(found)))),
+    ("Data", lambda found: printable(getattr(found.measured, "data_kind", None) or "dataset", 40)),
 )
 """Of samples per second, whose logarithms are compared."""

@@ -3,39 +3,40 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reports.charts.reference import Point, Result, reference_figure
+from reports.charts.reference import Point, reference_figure
+from reports.charts.reference import Result as Mark
 from reports.document.blocks import Block, Cell, Chart, Prose, numeric, text_table
 from reports.document.page import PageSection
-from reports.facts.facts import SetFacts
 from reports.facts.reference_points import find_points
 from reports.page.figures.detail import detailed
 from reports.page.figures.times import hue_number
 from reports.page.sections.remarks import names
+from reports.results.result import Result
 from reports.text.formatting import converged, count, printable
 from rules.logs import keys
 from rules.scoring.good_sets import failing_share, failing_words
 from rules.scoring.rcp import Convergence, ReferencePoint, Unit
 
 
-def reference_section(group: Sequence[SetFacts], id_: str) -> PageSection:
+def reference_section(group: Sequence[Result], id_: str) -> PageSection:
     """One chart per set of points: rounds have their own."""
-    by_points: dict[tuple[ReferencePoint, ...], list[tuple[SetFacts, Convergence | None]]] = {}
-    without: list[SetFacts] = []
-    for facts in group:
-        benchmark, points = find_points(facts)
+    by_points: dict[tuple[ReferencePoint, ...], list[tuple[Result, Convergence | None]]] = {}
+    without: list[Result] = []
+    for result in group:
+        benchmark, points = find_points(result)
         if benchmark is None or not points:
-            without.append(facts)
+            without.append(result)
             continue
-        by_points.setdefault(points, []).append((facts, facts.result.convergence))
+        by_points.setdefault(points, []).append((result, result.score.convergence))
     blocks: list[Block] = []
     for number, (points, judged) in enumerate(by_points.items()):
         chart = _chart(points, judged, group, f"{id_}-rcp{number + 1}")
-        rounds = ", ".join(dict.fromkeys(f"v{facts.result.round}" for facts, _ in judged if facts.result.round))
+        rounds = ", ".join(dict.fromkeys(f"v{result.score.round}" for result, _ in judged if result.score.round))
         # Rounds have points of their own; each chart says whose, where there are several.
         blocks.append(replace(chart, heading=f"Points of round {rounds}") if len(by_points) > 1 else chart)
     if without:
         who = "" if len(without) == len(group) else f" ({names([entry.label for entry in without])})"
-        reasons = {entry.result.rcp_reason for entry in without if entry.result.rcp_reason}
+        reasons = {entry.score.rcp_reason for entry in without if entry.score.rcp_reason}
         reason = printable(next(iter(reasons))) if len(reasons) == 1 else "no reference convergence points are known"
         blocks.append(Prose(text=f"No RCP{who}: {reason}.", kind="absent"))
     heading = "Convergence against the reference"
@@ -44,24 +45,24 @@ def reference_section(group: Sequence[SetFacts], id_: str) -> PageSection:
 
 def _chart(
     points: Sequence[ReferencePoint],
-    judged: Sequence[tuple[SetFacts, Convergence | None]],
-    group: Sequence[SetFacts],
+    judged: Sequence[tuple[Result, Convergence | None]],
+    group: Sequence[Result],
     id_: str,
 ) -> Chart:
-    places = {facts.index: place for place, facts in enumerate(group)}
+    places = {result.index: place for place, result in enumerate(group)}
     results = [
-        Result(
-            name=facts.label,
-            hue=hue_number(places[facts.index], group),
-            batch_size=facts.result.runs[0].global_batch_size or 1,
+        Mark(
+            name=result.label,
+            hue=hue_number(places[result.index], group),
+            batch_size=result.score.runs[0].global_batch_size or 1,
             mean_epochs=found.mean_epochs,
             is_passed=found.status == "passed",
         )
-        for facts, found in judged
+        for result, found in judged
         if found is not None
         and found.mean_epochs is not None
-        and not facts.is_repeat
-        and (facts.result.runs[0].global_batch_size or 0) > 0
+        and not result.is_repeat
+        and (result.score.runs[0].global_batch_size or 0) > 0
     ]
     drawn = [
         Point(batch_size=point.global_batch_size, mean=point.mean, deviation=point.stdev, least=point.min_epochs)
@@ -80,11 +81,11 @@ def _chart(
         )
         for point in points
     ]
-    shown = {facts.index for facts in detailed([facts for facts, _ in judged])}
+    shown = {result.index for result in detailed([result for result, _ in judged])}
     rows += [
-        _result_row(facts, found)
-        for facts, found in judged
-        if facts.index in shown or found is None or found.status != "passed"
+        _result_row(result, found)
+        for result, found in judged
+        if result.index in shown or found is None or found.status != "passed"
     ]
     left_out = len(points) + len(judged) - len(rows)
     return Chart(
@@ -107,52 +108,52 @@ def _chart(
     )
 
 
-def _failing(point: ReferencePoint, facts: SetFacts) -> str:
+def _failing(point: ReferencePoint, result: Result) -> str:
     """How many good sets an own benchmark's test fails."""
-    num_runs = facts.result.num_runs_required
-    if facts.status != "own" or num_runs is None or not point.epochs:
+    num_runs = result.score.num_runs_required
+    if result.status != "own" or num_runs is None or not point.epochs:
         return ""
     return failing_words(failing_share(point.epochs, num_runs, point.mean / point.max_speedup))
 
 
-def _unit(facts: SetFacts) -> Unit:
+def _unit(result: Result) -> Unit:
     """In which unit the points of a set's benchmark are."""
-    benchmark, _ = find_points(facts)
+    benchmark, _ = find_points(result)
     in_samples = benchmark is not None and benchmark.quality.convergence_unit == keys.SAMPLES_COUNT
     return "samples" if in_samples else "epochs"
 
 
-def _first_epoch(facts: SetFacts) -> str:
+def _first_epoch(result: Result) -> str:
     """Points are in the log's epoch_num, which counts from 1 in some rounds; elsewhere epochs are those trained."""
-    benchmark, _ = find_points(facts)
+    benchmark, _ = find_points(result)
     first = benchmark.quality.first_epoch_num if benchmark is not None else 0
     return f"; as logged, where epoch_num counts from {first}: {first} more than the epochs trained" if first else ""
 
 
-def _result_row(facts: SetFacts, found: Convergence | None) -> tuple[Cell | str, ...]:
-    factor = facts.result.rcp_factor
+def _result_row(result: Result, found: Convergence | None) -> tuple[Cell | str, ...]:
+    factor = result.score.rcp_factor
     outcome = found.status if found is not None else "not tested"
     if found is None:
-        reason = facts.result.no_score_reason or ""
+        reason = result.score.no_score_reason or ""
     elif factor is not None and factor != 1.0:
         reason = f"score × {factor:.4f}"
     else:
         reason = found.reason if found.status in ("missing", "none", "failed") else ""
     return (
-        facts.label,
-        count(facts.result.runs[0].global_batch_size if facts.result.runs else None),
-        converged(found.mean_epochs if found else None, _unit(facts)),
-        converged(found.point.min_epochs if found and found.point else None, _unit(facts)),
+        result.label,
+        count(result.score.runs[0].global_batch_size if result.score.runs else None),
+        converged(found.mean_epochs if found else None, _unit(result)),
+        converged(found.point.min_epochs if found and found.point else None, _unit(result)),
         Cell(text=outcome, sub=printable(reason, 160) if reason else ""),
     )
 
 
-def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
+def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
     """What the test says; a result that is faster than the reference, but within chance, is scaled back."""
     if len(judged) == 1:
         member, found = judged[0]
         if found is None:
-            return f"Not tested: {printable(member.result.no_score_reason or 'the set cannot be scored')}."
+            return f"Not tested: {printable(member.score.no_score_reason or 'the set cannot be scored')}."
         if found.point is None or found.mean_epochs is None:
             return f"No test: {printable(found.reason)}."
         amounts = (found.mean_epochs, found.point.mean, found.point.min_epochs)
@@ -163,16 +164,16 @@ def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
         )
         if found.failing_share is not None:
             text += f" By chance, {failing_words(found.failing_share)}: sets of the reference's own runs."
-        factor = member.result.rcp_factor
+        factor = member.score.rcp_factor
         return text + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
-    tested = [(facts, found) for facts, found in judged if found is not None and found.point is not None]
+    tested = [(result, found) for result, found in judged if found is not None and found.point is not None]
     passed = sum(found.status == "passed" for _, found in tested)
-    scaled = sum(facts.result.rcp_factor not in (None, 1.0) for facts, _ in judged)
+    scaled = sum(result.score.rcp_factor not in (None, 1.0) for result, _ in judged)
     text = f"{passed} of {len(tested)} tested converge no faster than the reference allows." if tested else ""
     verb = "is" if scaled == 1 else "are"
     text += f" {scaled} of them {verb} scaled for being faster than its mean." if scaled else ""
-    untested = [facts.label for facts, found in judged if found is None or found.point is None]
-    reasons = {facts.result.no_score_reason for facts, found in judged if found is None or found.point is None}
+    untested = [result.label for result, found in judged if found is None or found.point is None]
+    reasons = {result.score.no_score_reason for result, found in judged if found is None or found.point is None}
     if len(untested) == len(judged) and len(reasons) == 1 and (reason := reasons.pop()):
         return f"Not tested, and no result is drawn: {printable(reason)}."
     return text + (f" Not tested: {names(untested)}; the table says why." if untested else "")

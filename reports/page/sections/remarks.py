@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from reports.facts.facts import SetFacts
+from reports.results.result import Result
 from reports.text.formatting import percent, plural, printable
 from rules.checks.rule import SEVERITIES, Finding
 from rules.checks.verdict import Verdict
@@ -13,11 +13,11 @@ _USUAL_SPREAD = 0.10
 MAX_WARNINGS = 12
 
 
-def group_warnings(group: Sequence[SetFacts]) -> tuple[str, ...]:
+def group_warnings(group: Sequence[Result]) -> tuple[str, ...]:
     """What a reader must know before believing the scores, alike sentences once: first of all what is INVALID."""
-    refused = _said_of([(sentence, facts.label) for facts in group for sentence in _refusals(facts)], len(group))
+    refused = _said_of([(sentence, result.label) for result in group for sentence in _refusals(result)], len(group))
     remarks = _said_of(
-        [(text, facts.label) for facts in group for text in (*_warnings(facts), *facts.records.problems)], len(group)
+        [(text, result.label) for result in group for text in (*_warnings(result), *result.problems)], len(group)
     )
     hidden = len(remarks) - MAX_WARNINGS
     return (*refused, *remarks[:MAX_WARNINGS], *([f"{hidden} more such remarks."] if hidden > 0 else []))
@@ -31,11 +31,11 @@ def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
     return [sentence if num_sets == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
 
 
-def _refusals(facts: SetFacts) -> Iterator[str]:
+def _refusals(result: Result) -> Iterator[str]:
     """What makes the set INVALID, or the submission or the round that it is in."""
-    if facts.verdict.outcome == "invalid":
-        yield f"INVALID by the rules: {_errors(facts.verdict.findings)}."
-    for verdict in facts.levels:
+    if result.outcome == "invalid":
+        yield f"INVALID by the rules: {_errors(result.verdict.findings)}."
+    for verdict in result.levels:
         if errors := _errors(verdict.own_findings):
             yield f"in the {verdict.level} {level_name(verdict)}, which is INVALID: {errors}."
 
@@ -58,20 +58,22 @@ def names(labels: Sequence[str], most: int = 3) -> str:
     return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
 
 
-def _warnings(facts: SetFacts) -> tuple[str, ...]:
+def _warnings(result: Result) -> tuple[str, ...]:
     found = []
-    for label, number in Counter(run.repeats for run in facts.runs if run.repeats).items():
-        found.append(f"{number} of its {plural(len(facts.runs), 'run')} are those of {label}, and drawn once, there.")
-    if facts.result.score_s is None:
-        found.append(f"No score: {printable(facts.result.no_score_reason or 'the runs do not make one')}.")
-    elif facts.result.rcp_outcome in ("failed", "missing"):
-        found.append(f"Reference convergence points: {printable(facts.result.rcp_reason)}.")
-    if len(facts.codes) > 1:
-        digests = ", ".join(code[:12] for code in facts.codes)
-        found.append(f"The runs were made by {len(facts.codes)} different versions of the code ({digests}).")
-    spread = facts.summary("time_to_train_s")
+    for label, number in Counter(run.repeats for run in result.runs if run.repeats).items():
+        found.append(
+            f"{number} of its {plural(len(result.runs), 'run')} are those of {label}, and drawn once, there."
+        )
+    if result.score.score_s is None:
+        found.append(f"No score: {printable(result.score.no_score_reason or 'the runs do not make one')}.")
+    elif result.score.rcp_outcome in ("failed", "missing"):
+        found.append(f"Reference convergence points: {printable(result.score.rcp_reason)}.")
+    if len(result.codes) > 1:
+        digests = ", ".join(code[:12] for code in result.codes)
+        found.append(f"The runs were made by {len(result.codes)} different versions of the code ({digests}).")
+    spread = result.summary("time_to_train_s")
     if spread and spread.coefficient_of_variation and spread.coefficient_of_variation > _USUAL_SPREAD:
-        more = "." if facts.status == "official" else ", and add runs: dlrmbench resume DIR --runs N."
+        more = "." if result.status == "official" else ", and add runs: dlrmbench resume DIR --runs N."
         found.append(
             f"Times vary by {percent(spread.coefficient_of_variation)} between runs, more than the 2 to 10 % usual "
             "for DLRM. Look at the noise section" + more

@@ -22,12 +22,12 @@ from reports.document.blocks import (
 )
 from reports.document.page import PageSection
 from reports.facts.energy import explain_missing, explain_ranks
-from reports.facts.facts import SetFacts
-from reports.facts.records import commit_of
 from reports.facts.reference_points import own_definition
 from reports.page.figures.cost import energy_records
 from reports.page.figures.detail import detail_words, detailed
 from reports.page.sections.remarks import names
+from reports.results.records import commit_of
+from reports.results.result import Result
 from reports.text.formatting import MISSING, count, plural, printable
 from rules.logs.text import printable as escape_controls
 from rules.records.codec import encode
@@ -38,20 +38,20 @@ MAX_VALUES = 300
 _SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of blocks, measured"}
 
 
-def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
+def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
     """Commands to copy, digests, checksums; what several configurations share is said once."""
-    facts, definitions = [_facts(facts) for facts in group], [own_definition(facts) for facts in group]
+    result, definitions = [_facts(result) for result in group], [own_definition(result) for result in group]
     is_one_definition = len(group) > 1 and len(set(definitions)) == 1
-    shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
+    shared = tuple(fact for fact in result[0] if all(fact in other for other in result)) if len(group) > 1 else ()
     blocks: list[Block] = []
     folds = []
-    shown = {facts.index for facts in detailed(group)}
-    for member, mine, definition in zip(group, facts, definitions, strict=True):
+    shown = {result.index for result in detailed(group)}
+    for member, mine, definition in zip(group, result, definitions, strict=True):
         if member.index not in shown:
             continue
         own: tuple[Block, ...] = (
             *_definition(member, None if is_one_definition else definition),
-            *_commands(member.records.run_set),
+            *_commands(member.asked),
             Facts(facts=tuple(fact for fact in mine if fact not in shared)),
             Fold(
                 summary=f"Files and checksums: {plural(len(member.runs), 'log')}",
@@ -76,12 +76,11 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     return PageSection(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
 
 
-def _definition(member: SetFacts, text: str | None) -> Iterator[Block]:
+def _definition(member: Result, text: str | None) -> Iterator[Block]:
     """The definition that only the set has; who has the shipped ones has them."""
     if text is not None:
-        words = (
-            f"The definition of {member.benchmark}, as it was run: {plural(len(text.splitlines()), 'line')} of TOML"
-        )
+        length = plural(len(text.splitlines()), "line")
+        words = f"The definition of {member.benchmark_name}, as it was run: {length} of TOML"
         yield Fold(summary=words, blocks=(Command(text=text),))
 
 
@@ -150,8 +149,8 @@ def _given(record: RunSetRecord) -> tuple[dict[str, dict[str, dict[str, Any]]], 
     return files, variables
 
 
-def _facts(member: SetFacts) -> tuple[Fact, ...]:
-    record, first = member.records.run_set, member.first_run
+def _facts(member: Result) -> tuple[Fact, ...]:
+    record, first = member.asked, member.first_run
     facts = []
     if record is not None:
         facts += [
@@ -173,7 +172,7 @@ def _facts(member: SetFacts) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _dataset_digests(member: SetFacts, of_manifest: str | None) -> Iterator[Fact]:
+def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
     """What the runs' processes hashed after they had read it; the manifest's digest where it is another, or alone."""
     copies = [copy for run in member.runs if run.record for copy in run.record.read_data]
     of_scope = {
@@ -189,34 +188,33 @@ def _dataset_digests(member: SetFacts, of_manifest: str | None) -> Iterator[Fact
         yield Fact(name="Dataset: sha256, of its manifest, another", value=of_manifest, is_code=True)
 
 
-def _files(facts: SetFacts, id_: str) -> Table:
-    folder = str(facts.result_set.folder)
+def _files(result: Result, id_: str) -> Table:
+    folder = str(result.judged.result_set.folder) if result.judged else ""
     rows = [
-        (printable(run.result.path.removeprefix(f"{folder}/")), printable(run.result.log_sha256))
-        for run in facts.runs
+        (printable(run.log.path.removeprefix(f"{folder}/")), printable(run.log.log_sha256)) for run in result.runs
     ]
     return text_table(
         ("File", "sha256"), rows, id_=id_, caption=f"Logs in {printable(folder)}", style="by-key digests"
     )
 
 
-def _missing(group: Sequence[SetFacts]) -> tuple[str, ...]:
+def _missing(group: Sequence[Result]) -> tuple[str, ...]:
     """What this page would show and these results do not have."""
     absent: dict[str, list[str]] = {}
-    for facts in group:
+    for result in group:
         for words, is_there in (
             ("Configuration, environment and preflight: the logs come without a run set's records",
-             facts.records.run_set is not None),
-            ("System description: no systems/<system>.json beside the results", bool(facts.records.system)),
+             result.asked is not None),
+            ("System description: no systems/<system>.json beside the results", bool(result.system.fields)),
             ("Throughput block by block: no run.json beside the logs",
-             any(run.record and run.record.blocks for run in facts.runs)),
-            ("Peak memory: not recorded", any(run.record and run.record.peak_rss_bytes for run in facts.runs)),
+             any(run.record and run.record.blocks for run in result.runs)),
+            ("Peak memory: not recorded", any(run.record and run.record.peak_rss_bytes for run in result.runs)),
         ):  # fmt: skip
             if not is_there:
-                absent.setdefault(words, []).append(facts.label)
-        for why in (explain_missing(energy_records(facts)), explain_ranks(run.record for run in facts.runs)):
+                absent.setdefault(words, []).append(result.label)
+        for why in (explain_missing(energy_records(result)), explain_ranks(run.record for run in result.runs)):
             if why:
-                absent.setdefault(why.removesuffix("."), []).append(facts.label)
+                absent.setdefault(why.removesuffix("."), []).append(result.label)
     return tuple(
         f"{words}." if len(labels) == len(group) else f"{words} ({names(labels)})."
         for words, labels in absent.items()

@@ -22,8 +22,8 @@ from reports.document.blocks import (
 from reports.document.findings import Placed, group_findings
 from reports.document.glossary import registered
 from reports.document.page import PageSection
-from reports.facts.facts import SetFacts
 from reports.page.sections.remarks import count_words, level_name, names
+from reports.results.result import Result
 from reports.text.formatting import MISSING, count, plural, printable
 from rules.checks.rule import SEVERITIES, Finding, Outcome
 from rules.checks.verdict import Verdict
@@ -32,9 +32,9 @@ _PLURALS = {"error": "Errors", "warning": "Warnings", "info": "Remarks"}
 MAX_SHOWN = 40
 
 
-def rules_section(group: Sequence[SetFacts], id_: str) -> PageSection:
+def rules_section(group: Sequence[Result], id_: str) -> PageSection:
     """Findings by rule, passed and skipped rules folded with counts, the second opinion beside them."""
-    outcomes = [outcome for facts in group for outcome in facts.verdict.outcomes]
+    outcomes = [outcome for result in group for outcome in result.verdict.outcomes]
     passed = [outcome for outcome in outcomes if outcome.status == "pass"]
     skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
     blocks: list[Block] = [Prose(text=_summary(group, passed))]
@@ -64,9 +64,9 @@ def rules_section(group: Sequence[SetFacts], id_: str) -> PageSection:
 _WHERE = "The end of the page has the title of each rule."
 
 
-def _levels(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     """The submissions and rounds that the sets are in: their verdicts, and the findings that no set has."""
-    found = {verdict.subject: verdict for facts in group for verdict in reversed(facts.levels)}
+    found = {verdict.subject: verdict for result in group for verdict in reversed(result.levels)}
     if not found:
         return ()
     table = table_of(
@@ -113,32 +113,32 @@ def _below(finding: Finding, verdict: Verdict) -> str:
     return place if finding.line_num is None else f"{place}:{finding.line_num}"
 
 
-def _summary(group: Sequence[SetFacts], passed: Sequence[Outcome]) -> str:
+def _summary(group: Sequence[Result], passed: Sequence[Outcome]) -> str:
     judged: dict[str, list[str]] = {}
-    for facts in group:
-        ruleset = f"{registered(printable(facts.verdict.ruleset))} ({printable(facts.verdict.ruleset_source)})"
-        judged.setdefault(ruleset, []).append(facts.label)
+    for result in group:
+        ruleset = f"{registered(printable(result.verdict.ruleset))} ({printable(result.verdict.ruleset_source)})"
+        judged.setdefault(ruleset, []).append(result.label)
     by = " and ".join(
         ruleset if len(judged) == 1 else f"{ruleset} for {names(labels)}" for ruleset, labels in judged.items()
     )
-    text = count_words([finding for facts in group for finding in facts.verdict.findings])
+    text = count_words([finding for result in group for finding in result.verdict.findings])
     num_passed = len({outcome.code for outcome in passed})
     return f"Judged by {by}: {text or 'no findings'}; {plural(num_passed, 'rule')} passed."
 
 
-def _choices(group: Sequence[SetFacts]) -> tuple[tuple[str, str], ...]:
-    counts = Counter(finding.severity for facts in group for finding in facts.verdict.findings)
+def _choices(group: Sequence[Result]) -> tuple[tuple[str, str], ...]:
+    counts = Counter(finding.severity for result in group for finding in result.verdict.findings)
     if len(counts) < 2:
         return ()
     kinds = ((kind, f"{_PLURALS[kind]} ({counts[kind]:,})") for kind in SEVERITIES if counts[kind])
     return (("all", f"All ({counts.total():,})"), *kinds)
 
 
-def _groups(group: Sequence[SetFacts], id_: str) -> tuple[FindingGroup, ...]:
+def _groups(group: Sequence[Result], id_: str) -> tuple[FindingGroup, ...]:
     placed = [
-        Placed(finding=finding, where=place(facts, finding), label=facts.label)
-        for facts in group
-        for finding in facts.verdict.findings
+        Placed(finding=finding, where=place(result, finding), label=result.label)
+        for result in group
+        for finding in result.verdict.findings
     ]
     return group_findings(
         placed,
@@ -155,17 +155,17 @@ def _places(places: Sequence[str]) -> str:
     return shown if len(places) <= 3 else f"{shown} and {plural(len(places) - 3, 'more place')}"
 
 
-def place(facts: SetFacts, finding: Finding) -> str:
+def place(result: Result, finding: Finding) -> str:
     """File and line, without the folders that all of the set's logs share."""
     path = PurePath(finding.path)
-    folder = PurePath(str(facts.result_set.folder))
+    folder = PurePath(result.verdict.subject)
     shown = path.name if path.parent == folder else "the set" if path == folder else path
     return printable(shown if finding.line_num is None else f"{shown}:{finding.line_num}", 120)
 
 
-def rule_index(sets: Iterable[SetFacts]) -> tuple[Fact, ...]:
+def rule_index(sets: Iterable[Result]) -> tuple[Fact, ...]:
     """Code and title of every rule that was applied to any set, so that each title is on the page once."""
-    titles = {outcome.code: outcome.title for facts in sets for outcome in facts.verdict.outcomes}
+    titles = {outcome.code: outcome.title for result in sets for outcome in result.verdict.outcomes}
     return tuple(Fact(name=printable(code, 20), value=printable(titles[code])) for code in sorted(titles))
 
 
@@ -182,12 +182,12 @@ def _by_reason(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
     )
 
 
-def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     """The official checker's word on each log, beside ours; rows for those logs on which it had something to say."""
     asked = [
-        (facts, run, log, opinion)
-        for facts in group
-        for run, log in zip(facts.runs, facts.verdict.logs, strict=False)
+        (result, run, log, opinion)
+        for result in group
+        for run, log in zip(result.runs, result.verdict.logs, strict=False)
         for opinion in log.official
         if opinion.checker == "compliance"
     ]
@@ -229,18 +229,18 @@ def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     )
 
 
-def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     """What the official checkers of whole sets said (seeds, reference points, descriptions), beside our factor."""
     rows = [
         (
-            facts.label,
+            result.label,
             opinion.checker,
             Cell(text=opinion.outcome, kind="" if opinion.outcome == "valid" else "warn"),
-            _factor(opinion.factor, facts.result.rcp_factor if opinion.checker == "rcp" else None),
+            _factor(opinion.factor, result.score.rcp_factor if opinion.checker == "rcp" else None),
             printable("; ".join(opinion.messages), 200) if opinion.messages else MISSING,
         )
-        for facts in group
-        for opinion in facts.verdict.official
+        for result in group
+        for opinion in result.verdict.official
     ]
     if not rows:
         return ()
@@ -251,7 +251,7 @@ def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
         id_=f"{id_}-set-opinions",
         caption="What the official checkers said of the sets as a whole",
     )
-    not_valid = sum(opinion.outcome != "valid" for facts in group for opinion in facts.verdict.official)
+    not_valid = sum(opinion.outcome != "valid" for result in group for opinion in result.verdict.official)
     text = f"{plural(len(rows), 'opinion')} of the official checkers on whole sets"
     return (Fold(summary=f"{text}, {not_valid} other than valid" if not_valid else text, blocks=(table,)),)
 

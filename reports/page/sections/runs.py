@@ -9,13 +9,13 @@ from reports.charts.order import RunSpan, order_figure
 from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, in_portions, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.energy import measured_j
-from reports.facts.facts import RunFacts, SetFacts
-from reports.facts.grid import smoothed_samples
-from reports.facts.records import Attempt
 from reports.page.figures.cost import energy_text
 from reports.page.figures.detail import detail_words, detailed
 from reports.page.figures.times import column_unit, fate_words, sorted_cell
 from reports.page.sections.verdict import runs_words
+from reports.results.grid import smoothed_samples
+from reports.results.records import Attempt
+from reports.results.result import Result, Run
 from reports.text.formatting import (
     MISSING,
     SECONDS,
@@ -41,31 +41,31 @@ MAX_ORDER_CHARTS = 12
 MAX_SPANS = 60
 
 
-def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
+def runs_section(group: Sequence[Result], id_: str) -> PageSection:
     """One table where it can be read at once, else one per configuration behind its summary."""
     shown = detailed(group)
     lead = "Every run that was started is listed, also those that failed or were interrupted."
     if words := detail_words(group):
         lead = f"{words} Every run of these that was started is listed, also those that failed or were interrupted."
-    cleared = {run.result.cache_clear for facts in group for run in facts.runs}
+    cleared = {run.log.cache_clear for result in group for run in result.runs}
     if len(cleared) == 1 and (said := next(iter(cleared))):
         lead += f" Data cache before each: {printable(said, 120)}."
     blocks: list[Block] = [Prose(text=lead)]
-    if len(group) == 1 or sum(len(facts.runs) + len(facts.unfinished) for facts in shown) <= MAX_ROWS:
+    if len(group) == 1 or sum(len(result.runs) + len(result.unfinished) for result in shown) <= MAX_ROWS:
         blocks.append(runs_table(shown, f"{id_}-runs-table"))
     else:
         blocks += in_portions(
             [
                 Fold(
-                    summary=f"{facts.label}: {runs_words(facts, 'run')}",
-                    blocks=(runs_table([facts], f"set{facts.index + 1}-runs"),),
-                    id=f"set{facts.index + 1}",
+                    summary=f"{result.label}: {runs_words(result, 'run')}",
+                    blocks=(runs_table([result], f"set{result.index + 1}-runs"),),
+                    id=f"set{result.index + 1}",
                 )
-                for facts in shown
+                for result in shown
             ]
         )
-    charts = [order_chart(facts, f"set{facts.index + 1}-order") for facts in group[:MAX_ORDER_CHARTS]]
-    drawn = [(facts, chart) for facts, chart in zip(group, charts, strict=False) if chart is not None]
+    charts = [order_chart(result, f"set{result.index + 1}-order") for result in group[:MAX_ORDER_CHARTS]]
+    drawn = [(result, chart) for result, chart in zip(group, charts, strict=False) if chart is not None]
     if len(group) == 1:
         blocks += [chart for _, chart in drawn]
     elif drawn:
@@ -80,9 +80,9 @@ def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     return PageSection(id=f"{id_}-runs", heading="All runs and attempts", name="Runs", blocks=tuple(blocks))
 
 
-def order_chart(facts: SetFacts, id_: str) -> Chart | None:
+def order_chart(result: Result, id_: str) -> Chart | None:
     """Draw all runs and attempts on the clock; None when fewer than two starts are known."""
-    spans = sorted(_spans(facts), key=lambda span: span.start_s)[:MAX_SPANS]
+    spans = sorted(_spans(result), key=lambda span: span.start_s)[:MAX_SPANS]
     if len(spans) < 2:
         return None
     extent_s = max(span.stop_s or span.start_s for span in spans) - spans[0].start_s
@@ -96,14 +96,14 @@ def order_chart(facts: SetFacts, id_: str) -> Chart | None:
     )
 
 
-def _spans(facts: SetFacts) -> Iterator[RunSpan]:
-    for run in facts.runs:
-        if run.result.started_ms is not None:
-            start_s, took_s = run.result.started_ms / 1e3, run.result.time_to_train_s
+def _spans(result: Result) -> Iterator[RunSpan]:
+    for run in result.runs:
+        if run.log.started_ms is not None:
+            start_s, took_s = run.log.started_ms / 1e3, run.log.time_to_train_s
             stop_s = None if took_s is None else start_s + took_s
             kind: Literal["failed", "done"] = "failed" if run.fate == "failed" else "done"
             yield RunSpan(label=f"run {run.label}", start_s=start_s, stop_s=stop_s, kind=kind)
-    for attempt in facts.unfinished:
+    for attempt in result.unfinished:
         record = attempt.record
         start_ms, stop_ms = (epoch_ms(record.started_utc), epoch_ms(record.ended_utc)) if record else (None, None)
         if start_ms is not None:
@@ -125,8 +125,8 @@ def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
 class _Line:
     """A row: a committed run, or an attempt that left no result."""
 
-    facts: SetFacts
-    run: RunFacts | None = None
+    result: Result
+    run: Run | None = None
     attempt: Attempt | None = None
     is_first: bool = False
 
@@ -136,54 +136,54 @@ class _Line:
         return entry.record if entry else None
 
 
-def _of_run(show: Callable[[RunFacts], object]) -> Callable[[_Line], object]:
+def _of_run(show: Callable[[Run], object]) -> Callable[[_Line], object]:
     """What only a committed run has."""
     return lambda line: show(line.run) if line.run else None
 
 
-def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
+def runs_table(sets: Sequence[Result], id_: str) -> Table:
     """Committed runs, then the attempts that left no result, configuration by configuration."""
-    runs = [run for facts in sets for run in facts.runs]
+    runs = [run for result in sets for run in result.runs]
     records = [run.record for run in runs if run.record]
     unit, day, many = column_unit(sets), _common_day(sets), len(sets) > 1
     memory = byte_unit(value for record in records for value in (record.peak_rss_bytes, record.peak_device_bytes))
     # One value for all is in the verdict table.
-    has_settings = len({(run.result.global_batch_size, run.result.learning_rate) for run in runs}) > 1
+    has_settings = len({(run.log.global_batch_size, run.log.learning_rate) for run in runs}) > 1
     has_energy = any(record.energy and record.energy.parts for record in records)
-    has_caches = len({run.result.cache_clear for run in runs}) > 1
+    has_caches = len({run.log.cache_clear for run in runs}) > 1
     optional = (
         (numeric("Peak memory", memory.name), "peak_rss_bytes"),
         (numeric("Device memory", memory.name), "peak_device_bytes"),
     )
-    lines = [line for facts in sets for line in _lines(facts)]
-    has_smoothed = any(smoothed_samples(run.result) is not None for run in runs)
+    lines = [line for result in sets for line in _lines(result)]
+    has_smoothed = any(smoothed_samples(run.log) is not None for run in runs)
     return table_of(
         lines,
         (
             ("Run", lambda line: _name_cell(line, is_anchor=many and line.is_first)),
-            ("Configuration" if many else None, lambda line: line.facts.label),
+            ("Configuration" if many else None, lambda line: line.result.label),
             ("Status", _status_cell),
             (
                 numeric("Time to train", unit.name),
                 _of_run(lambda run: Cell(text=unit.number(run.time_s), sub=_stopped(run, unit))),
             ),
-            (numeric("Epochs"), _of_run(lambda run: epochs(run.result.epochs_to_converge))),
+            (numeric("Epochs"), _of_run(lambda run: epochs(run.log.epochs_to_converge))),
             (
                 numeric("Samples", "smoothed; not scored") if has_smoothed else None,
-                _of_run(lambda run: count(smoothed_samples(run.result))),
+                _of_run(lambda run: count(smoothed_samples(run.log))),
             ),
-            (numeric(f"Final {sets[0].metric.label}"), _of_run(lambda run: quality(run.result.final_quality))),
-            (numeric("Samples/s"), _of_run(lambda run: throughput(run.result.throughput_samples_per_s))),
-            (numeric("Evaluation", unit.name), _of_run(lambda run: unit.number(run.result.eval_s))),
-            (numeric("Init", "s, untimed"), _of_run(lambda run: SECONDS.number(run.result.init_s))),
+            (numeric(f"Final {sets[0].metric.label}"), _of_run(lambda run: quality(run.log.final_quality))),
+            (numeric("Samples/s"), _of_run(lambda run: throughput(run.log.throughput_samples_per_s))),
+            (numeric("Evaluation", unit.name), _of_run(lambda run: unit.number(run.log.eval_s))),
+            (numeric("Init", "s, untimed"), _of_run(lambda run: SECONDS.number(run.log.init_s))),
             (numeric("Seed"), _seed),
             (
                 numeric("Batch size") if has_settings else None,
-                _of_run(lambda run: count(run.result.global_batch_size)),
+                _of_run(lambda run: count(run.log.global_batch_size)),
             ),
             (
                 numeric("Learning rate") if has_settings else None,
-                _of_run(lambda run: learning_rate(run.result.learning_rate)),
+                _of_run(lambda run: learning_rate(run.log.learning_rate)),
             ),
             *(
                 (column, lambda line, name=name: memory.number(getattr(line.record, name, None)))
@@ -194,26 +194,26 @@ def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
             (Column(name="Started", help="UTC"), lambda line: _started(line).removeprefix(f"{day} ")),
             (
                 "Cache clear" if has_caches else None,
-                _of_run(lambda run: printable(run.result.cache_clear or "not logged", 120)),
+                _of_run(lambda run: printable(run.log.cache_clear or "not logged", 120)),
             ),
-            ("Log sha256", lambda line: short_digest(line.run.result.log_sha256) if line.run else "no result"),
+            ("Log sha256", lambda line: short_digest(line.run.log.log_sha256) if line.run else "no result"),
         ),
         id_=id_,
         caption="All runs and attempts" + (f", started on {day} (UTC)" if day else ""),
         is_sortable=len(lines) > 1,
-        style="runs long-names" if many and any(len(facts.label) > 24 for facts in sets) else "runs",
+        style="runs long-names" if many and any(len(result.label) > 24 for result in sets) else "runs",
     )
 
 
-def _lines(facts: SetFacts) -> Iterator[_Line]:
-    for index, run in enumerate(facts.runs):
-        yield _Line(facts=facts, run=run, is_first=index == 0)
-    for index, attempt in enumerate(facts.unfinished):
-        yield _Line(facts=facts, attempt=attempt, is_first=index == 0 and not facts.runs)
+def _lines(result: Result) -> Iterator[_Line]:
+    for index, run in enumerate(result.runs):
+        yield _Line(result=result, run=run, is_first=index == 0)
+    for index, attempt in enumerate(result.unfinished):
+        yield _Line(result=result, attempt=attempt, is_first=index == 0 and not result.runs)
 
 
 def _name_cell(line: _Line, *, is_anchor: bool) -> Cell:
-    id_ = f"set{line.facts.index + 1}" if is_anchor else ""
+    id_ = f"set{line.result.index + 1}" if is_anchor else ""
     if (attempt := line.attempt) is not None:
         text = f"run {attempt.run_index}, attempt {attempt.attempt}"
         return Cell(text=text, sort=str(attempt.run_index), id=id_)
@@ -223,11 +223,11 @@ def _name_cell(line: _Line, *, is_anchor: bool) -> Cell:
 
 def _seed(line: _Line) -> str | None:
     if line.run is not None:
-        return None if line.run.result.seed is None else printable(line.run.result.seed, 40)
+        return None if line.run.log.seed is None else printable(line.run.log.seed, 40)
     return None if line.record is None or line.record.seed is None else str(line.record.seed)
 
 
-def _energy_cell(run: RunFacts) -> Cell:
+def _energy_cell(run: Run) -> Cell:
     energy_j = measured_j(run.record.energy) if run.record else None
     return sorted_cell(energy_text(energy_j), energy_j)
 
@@ -235,7 +235,7 @@ def _energy_cell(run: RunFacts) -> Cell:
 def _started(line: _Line) -> str:
     """When it was started; the text sorts as it is written, to the second. Its heading has the time zone."""
     if line.run is not None:
-        return utc(line.run.result.started_ms).removesuffix(" UTC")
+        return utc(line.run.log.started_ms).removesuffix(" UTC")
     started = line.record.started_utc if line.record else None
     moment = epoch_ms(started)
     return (started or MISSING) if moment is None else utc(moment).removesuffix(" UTC")
@@ -247,25 +247,25 @@ def _status_cell(line: _Line) -> Cell:
         record = line.record
         status = "no record" if record is None else record.status + (f": {record.reason}" if record.reason else "")
         return Cell(text=f"✕ {status}", kind="bad")
-    words = fate_words(run, line.facts)
+    words = fate_words(run, line.result)
     if run.fate == "failed":
-        reason = run.result.abort_reason or run.result.status
+        reason = run.log.abort_reason or run.log.status
         return Cell(text=f"✕ {words}" + (f" ({printable(reason, 80)})" if reason else ""), kind="bad")
     repeated = f"the same run as in {run.repeats}" if run.repeats else ""
     return Cell(text=f"{'○' if run.is_dropped else '●'} {words}", sub=repeated)
 
 
-def _stopped(run: RunFacts, unit: TimeUnit) -> str:
+def _stopped(run: Run, unit: TimeUnit) -> str:
     """What a run took that has no time to train."""
-    took_s = run.result.time_to_train_s
+    took_s = run.log.time_to_train_s
     return f"stopped at {unit.number(took_s)}" if run.time_s is None and took_s is not None else ""
 
 
-def _common_day(sets: Sequence[SetFacts]) -> str:
+def _common_day(sets: Sequence[Result]) -> str:
     """The day on which everything started, which the caption then says; else empty."""
-    moments = [run.result.started_ms for facts in sets for run in facts.runs]
+    moments = [run.log.started_ms for result in sets for run in result.runs]
     moments += [
-        epoch_ms(attempt.record.started_utc) for facts in sets for attempt in facts.unfinished if attempt.record
+        epoch_ms(attempt.record.started_utc) for result in sets for attempt in result.unfinished if attempt.record
     ]
     days = {utc(moment).partition(" ")[0] for moment in moments}
     return days.pop() if len(days) == 1 and MISSING not in days else ""

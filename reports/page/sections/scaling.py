@@ -8,10 +8,10 @@ from markupsafe import Markup
 from reports.charts.scaling import Axes, Dot, Series, link_figure, scaling_legend, small_scaling
 from reports.document.blocks import Block, Cell, Chart, Multiples, Prose, Table, numeric, table_of
 from reports.document.page import PageSection
-from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import RankedSet, ranked_set
 from reports.facts.traffic import total_bytes
 from reports.page.figures.times import MAX_HUES, column_unit
+from reports.results.result import Result
 from reports.text.formatting import MISSING, TimeUnit, count, percent, plural, printable, ratio, si, throughput
 
 LEARNING_RATE = "train.opt_base_learning_rate"
@@ -38,9 +38,9 @@ class ScalingLine:
         return ranked.samples_per_s / base * (1 if self.shares_threads else self.sets[0].num_ranks / ranked.num_ranks)
 
 
-def scaling_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
+def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
     """None where no two configurations differ in ranks or exchange alone."""
-    worlds = [world for facts in group if (world := ranked_set(facts)) is not None]
+    worlds = [world for result in group if (world := ranked_set(result)) is not None]
     unit = column_unit(group)
     blocks: list[Block] = []
     if lines := scaling_lines(worlds)[:MAX_HUES]:
@@ -150,7 +150,7 @@ def _series(
     words: Callable[[float], str],
 ) -> Series:
     dots = tuple(
-        Dot(x=ranked.num_ranks, y=at, hint=f"{ranked.facts.label}: {what}{words(at)}")
+        Dot(x=ranked.num_ranks, y=at, hint=f"{ranked.result.label}: {what}{words(at)}")
         for ranked in line.sets
         if (at := value(line, ranked)) is not None
     )
@@ -174,7 +174,7 @@ def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Ta
     return table_of(
         [(line, ranked) for line in lines for ranked in line.sets],
         (
-            ("Configuration", lambda row: Cell(text=row[1].facts.label, sub=row[0].name)),
+            ("Configuration", lambda row: Cell(text=row[1].result.label, sub=row[0].name)),
             (numeric("Ranks"), lambda row: count(row[1].num_ranks)),
             (numeric("Global batch", "samples"), lambda row: count(row[1].global_batch_size)),
             (numeric("Samples/s", "all ranks"), lambda row: throughput(row[1].samples_per_s)),
@@ -186,7 +186,7 @@ def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Ta
             (numeric("Samples to converge"), lambda row: count(row[1].samples_to_converge)),
             (
                 numeric("Runs", "converged"),
-                lambda row: count(sum(run.result.converged for run in row[1].facts.runs)),
+                lambda row: count(sum(run.log.converged for run in row[1].result.runs)),
             ),
         ),
         id_=id_,
@@ -216,7 +216,7 @@ def _link_chart(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Chart:
             Dot(
                 x=ranked.bandwidth_bytes_per_s or 0.0,
                 y=(ranked.time_to_train_s or 0.0) / unit.seconds,
-                hint=f"{ranked.facts.label}: {unit.text(ranked.time_to_train_s)} "
+                hint=f"{ranked.result.label}: {unit.text(ranked.time_to_train_s)} "
                 f"at {_speed(ranked.bandwidth_bytes_per_s)}",
             )
             for ranked in sets
@@ -281,7 +281,7 @@ def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
     return table_of(
         family,
         (
-            ("Configuration", lambda ranked: Cell(text=ranked.facts.label, sub=printable(ranked.scheme, 80))),
+            ("Configuration", lambda ranked: Cell(text=ranked.result.label, sub=printable(ranked.scheme, 80))),
             (numeric("Link", "measured"), lambda ranked: _speed(ranked.bandwidth_bytes_per_s)),
             (numeric("Bytes per step", "all ranks; counted"), lambda ranked: count(_bytes(ranked))),
             (numeric("Samples/s"), lambda ranked: throughput(ranked.samples_per_s)),

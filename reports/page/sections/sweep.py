@@ -75,7 +75,7 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
             for quantity in _quantities(sweep)
             if any(map(quantity.estimate, sweep.rows))
         ),
-        *serving_blocks([row.measured for row in sweep.rows if row.measured is not None], id_),
+        *serving_blocks([row.result for row in sweep.rows if row.result is not None], id_),
     )
     return PageSection(id=id_, heading=heading, name=heading, blocks=blocks)
 
@@ -131,7 +131,7 @@ def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepR
             lambda row: count(row.samples_to_converge.geometric_mean if row.samples_to_converge else None),
         )
     if (measure := measure_of(sweep)) is not None:
-        yield from ((column, lambda row, show=show: show(row.measured)) for column, show in measured_columns(measure))
+        yield from ((column, lambda row, show=show: show(row.result)) for column, show in measured_columns(measure))
     else:
         yield from _mean_columns(
             numeric("Samples/s", "geometric mean"), "95 % interval, samples/s", lambda row: row.throughput, throughput
@@ -272,8 +272,8 @@ def _of_mean(summary: LogSummary | None, scale: float = 1.0) -> _Estimate | None
 
 
 def _of_processes(row: SweepRow, measure: Measure) -> _Estimate | None:
-    mean = row.measured.mean(measure.value) if row.measured else None
-    return None if mean is None else (mean, measured_ends(row.measured))
+    mean = row.result.mean(measure.value) if row.result else None
+    return None if mean is None else (mean, measured_ends(row.result))
 
 
 def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
@@ -353,7 +353,7 @@ def rows_as_records(sweep: SweepFacts) -> Sequence[dict[str, object]]:
 
 
 def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
-    bounds, (flop, rows_bytes) = row.facts.interval if row.facts else None, row.per_sample
+    bounds, (flop, rows_bytes) = row.result.interval if row.result else None, row.per_sample
     return {
         **{key: value for (key, _), value in zip(sweep.axes, row.values, strict=True)},
         "num_runs": row.num_runs,
@@ -369,7 +369,7 @@ def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
         "energy_per_sample_j": row.energy_per_sample_j,
         "training_flop_per_sample": flop,
         "embedding_bytes_per_sample": rows_bytes,
-        **measured_record(measure_of(sweep), row.measured),
+        **measured_record(measure_of(sweep), row.result),
         "data_kind": row.data_kind,
         "bound_by": bound_words(row) if row.profile else None,
         "verdict": row.comparison.verdict if row.comparison else None,

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from reports.document.blocks import Block, Cell, Fold, Prose, Table, table_of, text_table
 from reports.document.page import PageSection
-from reports.facts.facts import SetFacts
-from reports.facts.records import config_texts, environment_texts
 from reports.page.sections.remarks import names
+from reports.results.records import config_texts, environment_texts
+from reports.results.result import Result
 from reports.text.formatting import MISSING, plural, printable
 
 MAX_COLUMNS = 4
@@ -19,12 +19,12 @@ Entries = Mapping[str, tuple[str, str]]
 """(value, source) by key; the source is empty where nobody recorded it."""
 
 
-def noise_section(group: Sequence[SetFacts], id_: str) -> PageSection:
+def noise_section(group: Sequence[Result], id_: str) -> PageSection:
     """The preflight of every configuration: a check with the same answer in several is one row."""
     rows: dict[tuple[str, ...], list[str]] = {}
-    for facts in group:
-        for check in facts.records.run_set.preflight if facts.records.run_set else ():
-            rows.setdefault((check.name, check.value, check.status, check.why, check.remedy), []).append(facts.label)
+    for result in group:
+        for check in result.asked.preflight if result.asked else ():
+            rows.setdefault((check.name, check.value, check.status, check.why, check.remedy), []).append(result.label)
     blocks: list[Block] = []
     if not rows:
         blocks.append(Prose(text="No environment check came with these logs.", kind="absent"))
@@ -37,7 +37,7 @@ def noise_section(group: Sequence[SetFacts], id_: str) -> PageSection:
         if quiet:
             table = _checks(quiet, rows, group, f"{id_}-quiet-table")
             blocks.append(Fold(summary=f"✓ {plural(len(quiet), 'check')} without a remark", blocks=(table,)))
-    without = [facts.label for facts in group if not (facts.records.run_set and facts.records.run_set.preflight)]
+    without = [result.label for result in group if not (result.asked and result.asked.preflight)]
     if rows and without:
         blocks.append(Prose(text=f"No environment check came with {names(without)}.", kind="note"))
     return PageSection(id=f"{id_}-noise", heading="Noise and environment", name="Noise", blocks=tuple(blocks))
@@ -51,7 +51,7 @@ def _noise_lead(disturbing: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, 
 
 
 def _checks(
-    chosen: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, ...], list[str]], group: Sequence[SetFacts], id_: str
+    chosen: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, ...], list[str]], group: Sequence[Result], id_: str
 ) -> Table:
     return table_of(
         sorted(chosen, key=lambda row: _ORDER.get(row[2], 1)),
@@ -68,32 +68,32 @@ def _checks(
     )
 
 
-def _who(labels: Sequence[str], group: Sequence[SetFacts]) -> str:
+def _who(labels: Sequence[str], group: Sequence[Result]) -> str:
     return "all" if len(labels) == len(group) else names(labels)
 
 
-def system_section(group: Sequence[SetFacts], id_: str) -> PageSection:
+def system_section(group: Sequence[Result], id_: str) -> PageSection:
     """System description, resolved configuration and software, each as what differs and what is alike."""
     many = len(group) > 1
     blocks: list[Block] = []
     for key, title, entries in (
-        ("system", "System description, in the field names of MLPerf®", [_system(facts) for facts in group]),
-        ("configuration", "Resolved configuration", [_configuration(facts) for facts in group]),
-        ("environment", "Software and environment", [_environment(facts) for facts in group]),
+        ("system", "System description, in the field names of MLPerf®", [_system(result) for result in group]),
+        ("configuration", "Resolved configuration", [_configuration(result) for result in group]),
+        ("environment", "Software and environment", [_environment(result) for result in group]),
     ):
-        known = [facts for facts, entry in zip(group, entries, strict=True) if entry]
+        known = [result for result, entry in zip(group, entries, strict=True) if entry]
         if not known:
             blocks.append(Prose(text=f"{title}: not recorded.", kind="absent"))
             continue
         blocks += _compared(known, [entry for entry in entries if entry], title, f"{id_}-{key}")
         if len(known) < len(group):
-            without = [facts.label for facts in group if facts not in known]
+            without = [result.label for result in group if result not in known]
             blocks.append(Prose(text=f"{title}: not recorded for {names(without)}.", kind="note"))
     heading = "Systems and configurations" if many else "System and configuration"
     return PageSection(id=f"{id_}-system", heading=heading, name="System", blocks=tuple(blocks))
 
 
-def _compared(sets: Sequence[SetFacts], entries: Sequence[Entries], title: str, id_: str) -> list[Block]:
+def _compared(sets: Sequence[Result], entries: Sequence[Entries], title: str, id_: str) -> list[Block]:
     keys = list(dict.fromkeys(key for entry in entries for key in entry))
     differing = [key for key in keys if len({entry.get(key, ("", ""))[0] for entry in entries}) > 1]
     shared = {key: next(entry[key] for entry in entries if key in entry) for key in keys if key not in differing}
@@ -116,17 +116,17 @@ def _compared(sets: Sequence[SetFacts], entries: Sequence[Entries], title: str, 
 
 
 def _differences(
-    sets: Sequence[SetFacts], entries: Sequence[Entries], keys: Sequence[str], caption: str, id_: str
+    sets: Sequence[Result], entries: Sequence[Entries], keys: Sequence[str], caption: str, id_: str
 ) -> Table:
     if len(sets) <= MAX_COLUMNS:
-        columns = ("Key", *(facts.label for facts in sets))
+        columns = ("Key", *(result.label for result in sets))
         rows = tuple((key, *(_value(entry.get(key)) for entry in entries)) for key in keys)
         return text_table(columns, rows, id_=id_, caption=caption, style="by-key")
     rows_by_value = []
     for key in keys:
         holders: dict[str, list[str]] = {}
-        for facts, entry in zip(sets, entries, strict=True):
-            holders.setdefault(entry.get(key, ("", ""))[0], []).append(facts.label)
+        for result, entry in zip(sets, entries, strict=True):
+            holders.setdefault(entry.get(key, ("", ""))[0], []).append(result.label)
         by_number = sorted(holders.items(), key=lambda item: -len(item[1]))
         for number, (value, labels) in enumerate(by_number[:MAX_VALUES]):
             first = key if number == 0 else Cell(text="″", note=key)
@@ -154,14 +154,14 @@ def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str
     return text_table(columns, rows, id_=id_, caption=title, style="by-key")
 
 
-def _system(facts: SetFacts) -> Entries:
-    provenance = facts.records.run_set.system.provenance if facts.records.run_set else {}
-    return {key: (value, provenance.get(key, "")) for key, value in facts.records.system}
+def _system(result: Result) -> Entries:
+    provenance = result.asked.system.provenance if result.asked else {}
+    return {key: (value, provenance.get(key, "")) for key, value in result.system.fields}
 
 
-def _configuration(facts: SetFacts) -> Entries:
+def _configuration(result: Result) -> Entries:
     """The resolved values; of logs alone, the settings that they or the benchmark's definition name."""
-    record, first = facts.records.run_set, facts.first_run
+    record, first = result.asked, result.first_run
     if record is not None and record.config:
         return config_texts(record)
     if first is None:
@@ -177,5 +177,5 @@ def _configuration(facts: SetFacts) -> Entries:
     return {key: (printable(value), origins.get(key, "log")) for key, value in logged.items() if value is not None}
 
 
-def _environment(facts: SetFacts) -> Entries:
-    return {key: (value, "") for key, value in environment_texts(facts.records.run_set).items()}
+def _environment(result: Result) -> Entries:
+    return {key: (value, "") for key, value in environment_texts(result.asked).items()}

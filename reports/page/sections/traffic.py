@@ -5,11 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from reports.document.blocks import Block, Cell, Fold, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
-from reports.facts.facts import SetFacts
-from reports.facts.measured_sets import MeasuredSet
 from reports.facts.rank_counts import RankedSet, ranked_set
-from reports.facts.traffic import KINDS, bandwidth_bytes_per_s, bytes_of, computing_s, total_bytes
+from reports.facts.traffic import KINDS, bandwidth_bytes_per_s, bytes_of, computing_s, total_bytes, traffic_of
 from reports.page.figures.detail import detailed
+from reports.results.result import Result
 from reports.text.formatting import (
     MILLISECONDS,
     MISSING,
@@ -42,38 +41,38 @@ METHOD = (
 )
 
 
-def exchange_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
+def exchange_section(group: Sequence[Result], id_: str) -> PageSection | None:
     """None where no configuration has a record of several ranks."""
-    worlds = [world for facts in group if (world := ranked_set(facts)) is not None and world.traffic]
+    worlds = [world for result in group if (world := ranked_set(result)) is not None and world.traffic]
     if not worlds:
         return None
-    shown = {facts.index for facts in detailed(group)}
+    shown = {result.index for result in detailed(group)}
     blocks: list[Block] = [Prose(text=METHOD), _steps_table(worlds, f"{id_}-exchange-steps")]
-    for world in (world for world in worlds if world.facts.index in shown):
-        id_of = f"{id_}-exchange-{world.facts.index}"
+    for world in (world for world in worlds if world.result.index in shown):
+        id_of = f"{id_}-exchange-{world.result.index}"
         details: tuple[Block, ...] = (
             _bytes_table(world.traffic, f"{id_of}-bytes"),
             *_ranks_table(world, f"{id_of}-ranks"),
             *_placement_table(world.traffic, f"{id_of}-placement"),
         )
-        title = f"{world.facts.label}: bytes by kind, ranks, and placement of tables"
+        title = f"{world.result.label}: bytes by kind, ranks, and placement of tables"
         blocks.append(Fold(summary=title, blocks=details, is_open=len(worlds) == 1))
     return PageSection(id=f"{id_}-exchange", heading="Exchange between ranks", name="Exchange", blocks=tuple(blocks))
 
 
-def measured_exchanges(measured: Sequence[MeasuredSet]) -> list[Fold]:
+def measured_exchanges(measured: Sequence[Result]) -> list[Fold]:
     """Show the traffic of a step and the placement of tables of each measurement on several ranks."""
     found = []
     for number, measurement in enumerate(measured):
-        if not measurement.traffic:
+        if not traffic_of(measurement):
             continue
         id_ = f"throughput-exchange-{number}"
-        caption = f"One training step, mean over {plural(len(measurement.traffic), 'process', 'processes')}"
+        caption = f"One training step, mean over {plural(len(traffic_of(measurement)), 'process', 'processes')}"
         blocks: tuple[Block, ...] = (
             Prose(text=METHOD),
-            text_table(STEP_COLUMNS, (_step_cells(measurement.traffic),), id_=f"{id_}-step", caption=caption),
-            _bytes_table(measurement.traffic, f"{id_}-bytes"),
-            *_placement_table(measurement.traffic, f"{id_}-tables"),
+            text_table(STEP_COLUMNS, (_step_cells(traffic_of(measurement)),), id_=f"{id_}-step", caption=caption),
+            _bytes_table(traffic_of(measurement), f"{id_}-bytes"),
+            *_placement_table(traffic_of(measurement), f"{id_}-tables"),
         )
         found.append(Fold(summary=f"{measurement.label}: exchange between ranks", blocks=blocks))
     return found
@@ -83,7 +82,7 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
     rows = tuple(
         (
             Cell(
-                text=world.facts.label,
+                text=world.result.label,
                 sub=f"sharding {printable(world.sharding, 40)}, {printable(world.scheme, 80)}",
             ),
             count(world.num_ranks),
@@ -104,7 +103,7 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
 def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
     """Where each rank was and the most memory that it took in any run."""
     by_rank: dict[int, list[RankRecord]] = {}
-    for run in world.facts.runs:
+    for run in world.result.runs:
         for rank in run.record.ranks if run.record else ():
             by_rank.setdefault(rank.rank, []).append(rank)
     if not by_rank:

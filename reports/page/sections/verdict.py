@@ -10,14 +10,15 @@ from reports.comparison.wording import rejected_words, speed, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, Prose, Table, numeric, table_of
 from reports.document.glossary import MARKS, registered, standing_line
 from reports.document.page import Badge, PageSection
-from reports.facts.facts import Order, SetFacts
-from reports.facts.growth import growth_words
 from reports.facts.rank_counts import runtime_words
 from reports.facts.reference_points import outcome_words
 from reports.page.figures.cost import cost_columns, cost_numbers
 from reports.page.figures.detail import detail_note, detailed
 from reports.page.figures.times import bounds_text, column_unit, sorted_cell
 from reports.page.sections.remarks import count_words, group_warnings
+from reports.results.growth import growth_words
+from reports.results.logs import Order
+from reports.results.result import Result
 from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS
 from reports.tables.records import SetRow
 from reports.tables.rows import set_row
@@ -52,7 +53,7 @@ _COMPARING = (
 
 
 def verdict_section(
-    group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = (), order: Order = "files"
+    group: Sequence[Result], id_: str, comparisons: Sequence[Comparison] = (), order: Order = "files"
 ) -> PageSection:
     """The large numbers of a lone configuration, the table, and what to know before believing it."""
     blocks: list[Block] = []
@@ -68,65 +69,65 @@ def verdict_section(
     return PageSection(id=f"{id_}-verdict", heading="Verdict", name="Verdict", blocks=tuple(blocks))
 
 
-def badge(facts: SetFacts) -> Badge:
+def badge(result: Result) -> Badge:
     """The verdict as icon, word and one sentence."""
-    errors, warnings = facts.verdict.count("error"), facts.verdict.count("warning")
+    errors, warnings = result.verdict.count("error"), result.verdict.count("warning")
     words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules"
-    outcome = facts.verdict.outcome
+    outcome = result.verdict.outcome
     return Badge(kind=outcome, icon=_ICONS[outcome], word=outcome.upper(), words=words)
 
 
-def headline(facts: SetFacts) -> str:
+def headline(result: Result) -> str:
     """The result in one sentence; one that the rules reject says so."""
-    target = facts.first_run.quality_target if facts.first_run else None
-    goal = f" to {facts.metric.label} {quality(target)}" if target is not None else ""
-    rejected = ("INVALID by the rules",) if facts.verdict.outcome == "invalid" else ()
-    if facts.result.score_s is not None and math.isfinite(facts.result.score_s):
-        score = column_unit([facts]).text(facts.result.score_s)
-        return ", ".join((f"{facts.benchmark} trained{goal} in {score}", *_marks(facts), *rejected))
-    reached = sum(run.result.converged for run in facts.runs)
-    found = f"{facts.benchmark}: {reached} of {plural(len(facts.runs), 'run')} trained{goal}, no score"
+    target = result.first_run.quality_target if result.first_run else None
+    goal = f" to {result.metric.label} {quality(target)}" if target is not None else ""
+    rejected = ("INVALID by the rules",) if result.outcome == "invalid" else ()
+    if result.score.score_s is not None and math.isfinite(result.score.score_s):
+        score = column_unit([result]).text(result.score.score_s)
+        return ", ".join((f"{result.benchmark_name} trained{goal} in {score}", *_marks(result), *rejected))
+    reached = sum(run.log.converged for run in result.runs)
+    found = f"{result.benchmark_name}: {reached} of {plural(len(result.runs), 'run')} trained{goal}, no score"
     return ", ".join((found, *rejected))
 
 
-def tags(group: Sequence[SetFacts]) -> tuple[str, ...]:
+def tags(group: Sequence[Result]) -> tuple[str, ...]:
     """What kind of result this is, in a few words each."""
     first = group[0].first_run
     found = [f"{printable(first.division, 40)} division"] if first and first.division else []
-    rulesets = list(dict.fromkeys(registered(printable(facts.verdict.ruleset, 80)) for facts in group))
+    rulesets = list(dict.fromkeys(registered(printable(result.verdict.ruleset, 80)) for result in group))
     found.append(f"rules: {', '.join(rulesets[:4])}" + (" and more" if len(rulesets) > 4 else ""))
-    found.append(standing_line([facts.standing for facts in group]))
+    found.append(standing_line([result.standing for result in group]))
     return tuple(found)
 
 
-def _marks(facts: SetFacts) -> tuple[str, ...]:
+def _marks(result: Result) -> tuple[str, ...]:
     """What must be said beside a score under an official name; nothing for others."""
-    return (MARKS[facts.standing],) if facts.standing in MARKS else ()
+    return (MARKS[result.standing],) if result.standing in MARKS else ()
 
 
-def system_words(facts: SetFacts) -> str:
+def system_words(result: Result) -> str:
     """The system in a few words: accelerators and their number, else processors, else its name."""
-    fields = dict(facts.records.system)
+    fields = dict(result.system.fields)
     nodes = fields.get("number_of_nodes", "")
     model, number = fields.get("accelerator_model_name", ""), fields.get("accelerators_per_node", "")
     if not model or number in ("", "0"):
         model, number = fields.get("host_processor_model_name", ""), fields.get("host_processors_per_node", "")
     if not model:
-        return printable(facts.result_set.system, 60) if facts.result_set.system else ""
+        return printable(result.system.name, 60) if result.system.name else ""
     times = f"{number} × " if number not in ("", "0") else ""
     per = f"{nodes} nodes of " if nodes not in ("", "0", "1") else ""
     return printable(f"{per}{times}{model}", 70)
 
 
-def key_numbers(facts: SetFacts) -> tuple[Fact, ...]:
+def key_numbers(result: Result) -> tuple[Fact, ...]:
     """Score, its factors and the quality reached, each with its spread."""
-    converged = [run.result for run in facts.converged]
-    numbers = [_score_number(facts)]
+    converged = [run.log for run in result.converged]
+    numbers = [_score_number(result)]
     for name, unit, member, text in (
         ("Epochs to converge", "epochs", "epochs_to_converge", epochs),
         ("Throughput", "samples/s", "throughput_samples_per_s", si),
     ):
-        summary = facts.summary(member)
+        summary = result.summary(member)
         note = "not known from the logs"
         if summary is not None:
             spread = summary.coefficient_of_variation
@@ -134,66 +135,66 @@ def key_numbers(facts: SetFacts) -> tuple[Fact, ...]:
         numbers.append(
             Fact(name=name, value=text(summary.geometric_mean) if summary else MISSING, unit=unit, note=note)
         )
-    overhead = facts.overhead
+    overhead = result.overhead
     share = overhead_share(overhead.geometric_mean).removesuffix(" %") if overhead else MISSING
     about = "of the time to train, geometric mean" if overhead else "not known from the logs"
     numbers.append(Fact(name="Evaluation, overhead", value=share, unit="% of the time", note=about))
     finals = [run.final_quality for run in converged if run.final_quality is not None]
     reached = quality(sum(finals) / len(finals)) if finals else MISSING
-    target = facts.first_run.quality_target if facts.first_run else None
+    target = result.first_run.quality_target if result.first_run else None
     goal = (
-        f"mean of final {facts.metric.plural}; target {quality(target)}" if target is not None else "no target known"
+        f"mean of final {result.metric.plural}; target {quality(target)}" if target is not None else "no target known"
     )
-    numbers.append(Fact(name="Quality reached", value=reached, unit=facts.metric.title, note=goal))
-    needed = facts.result.num_runs_required
-    counts = f"{len(converged)} / {needed if needed is not None else len(facts.runs)}"
+    numbers.append(Fact(name="Quality reached", value=reached, unit=result.metric.title, note=goal))
+    needed = result.score.num_runs_required
+    counts = f"{len(converged)} / {needed if needed is not None else len(result.runs)}"
     unit = "reached the target" if needed is None else "converged / needed"
-    numbers.append(Fact(name="Runs", value=counts, unit=unit, note=runs_words(facts, "log")))
-    return (*numbers, *cost_numbers(facts))
+    numbers.append(Fact(name="Runs", value=counts, unit=unit, note=runs_words(result, "log")))
+    return (*numbers, *cost_numbers(result))
 
 
-def _score_number(facts: SetFacts) -> Fact:
-    score_s = facts.result.score_s
+def _score_number(result: Result) -> Fact:
+    score_s = result.score.score_s
     if score_s is None or not math.isfinite(score_s):
-        reason = printable(facts.result.no_score_reason or "the runs do not make one")
+        reason = printable(result.score.no_score_reason or "the runs do not make one")
         return Fact(name="Time to train", value="none", unit="", note=f"no score: {reason}")
-    unit = column_unit([facts])
-    words = ", ".join((unit.name, *_marks(facts)))
-    num_scored = facts.result.num_runs_scored
+    unit = column_unit([result])
+    words = ", ".join((unit.name, *_marks(result)))
+    num_scored = result.score.num_runs_scored
     note = f"measured; Olympic mean of {plural(num_scored, 'run')}"
-    if num_scored < len(facts.runs):
-        note += f", the first of {len(facts.runs)}"
-    if facts.interval is not None:
-        note += f", {AT_LEAST_NAME} {bounds_text(facts.interval, unit.number)}"
-    if facts.result.rcp_factor is not None and facts.result.rcp_factor != 1.0:
+    if num_scored < len(result.runs):
+        note += f", the first of {len(result.runs)}"
+    if result.interval is not None:
+        note += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)}"
+    if result.score.rcp_factor is not None and result.score.rcp_factor != 1.0:
         note += (
-            f"; {unit.text(facts.result.olympic_mean_s)} × {ratio(facts.result.rcp_factor).rstrip('×')} for its RCP"
+            f"; {unit.text(result.score.olympic_mean_s)} × {ratio(result.score.rcp_factor).rstrip('×')} for its RCP"
         )
     return Fact(name="Time to train", value=unit.number(score_s), unit=words, note=note)
 
 
-def runs_words(facts: SetFacts, name: str) -> str:
+def runs_words(result: Result, name: str) -> str:
     """How many runs, or logs, there are, and how many of them failed or left no result."""
-    failed = sum(not run.result.converged for run in facts.runs)
-    texts = [plural(len(facts.runs), name)]
+    failed = sum(not run.log.converged for run in result.runs)
+    texts = [plural(len(result.runs), name)]
     texts += [f"{failed} did not converge"] if failed else []
-    texts += [f"{plural(len(facts.unfinished), 'attempt')} without a result"] if facts.unfinished else []
+    texts += [f"{plural(len(result.unfinished), 'attempt')} without a result"] if result.unfinished else []
     return ", ".join(texts)
 
 
-def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
+def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
     """One row per configuration: verdict, score and what it is made of; `comparisons` are those with the baseline."""
     against = {comparison.new: comparison for comparison in comparisons}
-    linked = {facts.index for facts in detailed(group)} if len(group) > 1 else set()
+    linked = {result.index for result in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
-    is_scaled = any(facts.result.rcp_factor not in (None, 1.0) for facts in group)
-    has_peak = any(run.record and run.record.peak_rss_bytes for facts in group for run in facts.runs)
+    is_scaled = any(result.score.rcp_factor not in (None, 1.0) for result in group)
+    has_peak = any(run.record and run.record.peak_rss_bytes for result in group for run in result.runs)
     base = Column(name="Against", help=fit_names([comparisons[0].base], 280)[0]) if comparisons else None
-    published = f"; {MARKS['published']}" if any(facts.standing == "published" for facts in group) else ""
+    published = f"; {MARKS['published']}" if any(result.standing == "published" for result in group) else ""
     what = "epochs and samples/s are geometric means over converged runs"
-    unscored = "times without a score, " if any(facts.result.score_s is None for facts in group) else ""
+    unscored = "times without a score, " if any(result.score.score_s is None for result in group) else ""
     return table_of(
-        [(facts, set_row(facts)) for facts in group],
+        [(result, set_row(result)) for result in group],
         (
             ("Configuration", lambda entry: _name_cell(entry[0], is_linked=entry[0].index in linked)),
             ("Verdict", lambda entry: _outcome_cell(entry[0])),
@@ -236,40 +237,40 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
     )
 
 
-def _name_cell(facts: SetFacts, *, is_linked: bool) -> Cell:
+def _name_cell(result: Result, *, is_linked: bool) -> Cell:
     """The configuration with its system, how it was run, and the category of an official result."""
-    category = printable(dict(facts.records.system).get("status", ""), 60) if facts.status == "official" else ""
-    about = "; ".join(words for words in (system_words(facts), runtime_words(facts), category) if words)
-    return Cell(text=facts.label, anchor=f"set{facts.index + 1}" if is_linked else "", sub=about)
+    category = printable(dict(result.system.fields).get("status", ""), 60) if result.status == "official" else ""
+    about = "; ".join(words for words in (system_words(result), runtime_words(result), category) if words)
+    return Cell(text=result.label, anchor=f"set{result.index + 1}" if is_linked else "", sub=about)
 
 
-def _outcome_cell(facts: SetFacts) -> Cell:
-    shown = badge(facts)
-    counts = ", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2])
-    above = [f"{verdict.level}: {text}" for verdict in facts.levels if (text := count_words(verdict.own_findings))]
+def _outcome_cell(result: Result) -> Cell:
+    shown = badge(result)
+    counts = ", ".join(plural(result.verdict.count(severity), severity) for severity in SEVERITIES[:2])
+    above = [f"{verdict.level}: {text}" for verdict in result.levels if (text := count_words(verdict.own_findings))]
     return Cell(text=f"{shown.icon} {shown.word}", kind=shown.kind, sub="; ".join((counts, *above)))
 
 
-def _mean_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
+def _mean_cell(result: Result, unit: TimeUnit) -> Cell:
     """The Olympic mean; the interval is here where a factor scales it, else beside the score."""
-    return Cell(text=unit.number(facts.result.olympic_mean_s), sub=_bounds(facts, unit) if _factor(facts) else "")
+    return Cell(text=unit.number(result.score.olympic_mean_s), sub=_bounds(result, unit) if _factor(result) else "")
 
 
-def _bounds(facts: SetFacts, unit: TimeUnit) -> str:
+def _bounds(result: Result, unit: TimeUnit) -> str:
     """The interval beside the score, both ends in one line."""
-    return bounds_text(facts.interval, unit.number, "").replace(" ", "\u00a0")
+    return bounds_text(result.interval, unit.number, "").replace(" ", "\u00a0")
 
 
-def _rcp_cell(facts: SetFacts) -> Cell:
+def _rcp_cell(result: Result) -> Cell:
     """The outcome of the test; below it the factor, or of an own benchmark how many good sets it fails."""
-    convergence = facts.result.convergence
+    convergence = result.score.convergence
     share = convergence.failing_share if convergence is not None else None
-    return Cell(text=outcome_words(facts), sub=_factor(facts) if share is None else failing_words(share))
+    return Cell(text=outcome_words(result), sub=_factor(result) if share is None else failing_words(share))
 
 
-def _factor(facts: SetFacts) -> str:
+def _factor(result: Result) -> str:
     """The factor that scales the score; empty where none does."""
-    factor = facts.result.rcp_factor
+    factor = result.score.rcp_factor
     return "" if factor in (None, 1.0) else f"× {factor:.4f}"
 
 
@@ -278,14 +279,14 @@ def _runs_cell(row: SetRow) -> Cell:
     return Cell(text=text, sub=f"{row.num_unfinished} unfinished" if row.num_unfinished else "")
 
 
-def _time_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
+def _time_cell(result: Result, unit: TimeUnit) -> Cell:
     """The score; without one what the runs that reached the target took, which is said to be no score."""
-    if facts.result.score_s is not None:
-        unverified = MARKS["unverified"] if facts.standing == "unverified" else ""
-        beside = (unverified, "" if _factor(facts) else _bounds(facts, unit))
+    if result.score.score_s is not None:
+        unverified = MARKS["unverified"] if result.standing == "unverified" else ""
+        beside = (unverified, "" if _factor(result) else _bounds(result, unit))
         sub = " · ".join(text for text in beside if text)
-        return Cell(text=unit.number(facts.result.score_s), kind="strong", sub=sub)
-    summary = facts.summary("time_to_train_s")
+        return Cell(text=unit.number(result.score.score_s), kind="strong", sub=sub)
+    summary = result.summary("time_to_train_s")
     if summary is None:
         return Cell(text=MISSING, sub="no score")
     return Cell(text=unit.number(summary.geometric_mean), kind="quiet", sub="no score")
@@ -315,22 +316,22 @@ def _rate(value: float | None) -> str:
     return "" if value is None else learning_rate(value)
 
 
-def verdict_notes(group: Sequence[SetFacts], order: Order = "files") -> tuple[str, ...]:
+def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str, ...]:
     """What must be known of the table: its intervals, and the order of its rows."""
     notes = []
-    if any(facts.interval for facts in group):
+    if any(result.interval for result in group):
         notes.append(
             f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
             f"widened by the grid of the evaluations. They hold the true mean in at least {percent(AT_LEAST, 0)} of "
             "sets: in 95 % where times vary freely, in less where they take few and lopsided values of that grid."
         )
     notes += [
-        f"{facts.label} {growth_words(growth)}. A set whose runs decide its end has too short an interval, so "
+        f"{result.label} {growth_words(growth)}. A set whose runs decide its end has too short an interval, so "
         f"that of its {plural(growth.num_runs, 'run')} is made at 97.5 %."
-        for facts in group
-        if (growth := facts.growth) and facts.interval
+        for result in group
+        if (growth := result.growth) and result.interval
     ]
-    if any(facts.result.olympic_mean_s is not None and facts.interval is None for facts in group):
+    if any(result.score.olympic_mean_s is not None and result.interval is None for result in group):
         notes.append(
             f"No interval where a run did not converge or fewer than {MIN_RUNS} runs exist: an infinite time has no "
             "mean."

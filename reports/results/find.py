@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from reports.facts.facts import SetFacts
+from reports.results.result import Result
 from reports.text.formatting import printable
 from rules.errors import InputError
 
 _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 
-def brief_name(facts: SetFacts) -> str:
+def brief_name(result: Result) -> str:
     """The name that somebody chose for a run set of our own, without benchmark and moment; else its label."""
-    return facts.label if facts.result_set.root is None else brief_label(facts.label, facts.benchmark)
+    return result.label if result.place is None else brief_label(result.label, result.benchmark_name)
 
 
 def brief_label(label: str, benchmark: str | None) -> str:
@@ -23,9 +23,9 @@ def brief_label(label: str, benchmark: str | None) -> str:
     return _RUN_SET.sub(r"\1", label.removeprefix(f"{benchmark}-"))
 
 
-def find_by_label(sets: Sequence[SetFacts], name: str, option: str) -> SetFacts:
+def find_by_label(sets: Sequence[Result], name: str, option: str) -> Result:
     """The set of that label or chosen name, as `find_index` finds it."""
-    return sets[find_index([facts.label for facts in sets], [brief_name(facts) for facts in sets], name, option)]
+    return sets[find_index([result.label for result in sets], [brief_name(result) for result in sets], name, option)]
 
 
 def find_index(labels: Sequence[str], names: Sequence[str], name: str, option: str) -> int:
@@ -57,7 +57,7 @@ def _listed(labels: Sequence[str]) -> str:
     return ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
 
 
-def with_prices(sets: Sequence[SetFacts], given: Sequence[str]) -> tuple[SetFacts, ...]:
+def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, ...]:
     """Each set with its price per hour: `given` are 'NAME=PRICE', NAME as a label or a part of it, or 'PRICE' for all
     others; without any, None. Raises InputError for what is no price, and for a name that fits none or several.
     """
@@ -70,7 +70,7 @@ def with_prices(sets: Sequence[SetFacts], given: Sequence[str]) -> tuple[SetFact
             found[find_by_label(sets, name, "--price-per-hour").index] = price
         else:
             rest = price
-    return tuple(replace(facts, price_per_hour=found.get(facts.index, rest)) for facts in sets)
+    return tuple(replace(result, price_per_hour=found.get(result.index, rest)) for result in sets)
 
 
 def _price(text: str, number: str) -> float:

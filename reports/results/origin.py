@@ -85,9 +85,9 @@ def pair_of(folder: Path | None) -> str | None:
     return None if group is None or group.relation != "sides" else printable(group.file.parent.name, 80)
 
 
-def order_in_pair(folder: Path) -> int:
+def order_in_pair(folder: Path | None) -> int:
     """Return which side of its pair the set in `folder` is, from 0, the base; 0 for any other set."""
     group = group_of(folder)
-    if group is None or isinstance(group.record, Damage) or group.relation != "sides":
+    if folder is None or group is None or isinstance(group.record, Damage) or group.relation != "sides":
         return 0
     return group.record.folders.index(real_path(folder).name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.facts.grid import time_step
+from reports.results.grid import time_step
 from reports.statistics.growth import end_of_growth
 from reports.text.formatting import percent, plural
 from rules.records.run_set import UntilRecord

@@ -1,0 +1,129 @@
+"""Results from measurements in fresh processes, of any kind: extra/<kind>.json, read by the kind's record."""
+
+from pathlib import Path
+from typing import Any
+
+from reports.results.origin import repetition_key, turns_of
+from reports.results.records import read_record, read_run_set
+from reports.results.result import Repetition, Result, System
+from reports.statistics.intervals import LogSummary, log_summary
+from reports.text.formatting import epoch_ms, printable
+from rules.errors import InputError
+from rules.records.codec import Damage
+from rules.records.kinds import KINDS
+from rules.records.measure import Measurement
+from rules.records.run_set import RunSetRecord
+from rules.tree.result_set import real_path
+
+_CLOCK_STEP_S = 1e-6
+_NAMED = (
+    "data_kind", "dataset_sha256", "eval_samples", "scenario", "target_latency_s", "percentile", "queries",
+)  # fmt: skip
+"""What a record says of what was asked, as far as its kind has it."""
+
+
+def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None:
+    """Return what extra/<kind>.json says; None where there is none, or it is damaged, which is a problem."""
+    path = folder / "extra" / f"{kind}.json"
+    record = read_record(path, KINDS[kind], problems)
+    if record is None:
+        return None
+    asked = read_run_set(folder, problems)
+    name = record.measure.value
+    lacking = next((at for at, each in enumerate(record.repetitions()) if getattr(each, name) is None), None)
+    if lacking is not None:
+        expected = f"{record.measure.name} of every process"
+        problems.append(
+            str(Damage(path=path, member=f"processes[{lacking}].{name}", found="nothing", expected=expected))
+        )
+        return None
+    return make_measured(folder, kind, record, asked)
+
+
+def read_measured(folder: Path, kind: str) -> Result:
+    """Read as `find_measured`. Raises InputError where the file is missing or damaged."""
+    problems: list[str] = []
+    measured = find_measured(folder, kind, problems)
+    if measured is None:
+        why = problems[0] if problems else f"{printable(folder)}: there is no extra/{kind}.json."
+        again = kind if kind == "serve" else f"run --{kind}"
+        raise InputError(f"{why} Measure again with 'dlrmbench {again}'.")
+    return measured
+
+
+def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRecord | None) -> Result:
+    """Make the result of a measurement: its processes are its repetitions."""
+    measure, processes = record.measure, record.repetitions()
+    compared = kind if measure is record.MEASURE else f"{kind}.{measure.value}"
+    seeds = asked.seeds if asked else ()
+    benchmark = asked.benchmark.name if asked else None
+    named = {name: getattr(record, name, None) for name in _NAMED}
+    if measure.counts_samples:
+        named = {"benchmark": benchmark} | named
+    else:
+        named["num_samples"] = getattr(processes[0], "num_samples", None)
+    return Result(
+        label=printable(real_path(folder).name, 80),
+        source="records",
+        kind=kind,
+        quantities=(compared,),
+        place=folder,
+        status="own",
+        benchmark=benchmark,
+        repetitions=tuple(
+            _repetition(process, index, seeds[index] if index < len(seeds) else None, record, compared)
+            for index, process in enumerate(processes)
+        ),
+        system=System(name=asked.system.name, fields=tuple(asked.system.fields.items())) if asked else System(),
+        stated=tuple((name, printable(value)) for name, value in named.items() if value is not None),
+        asked=asked,
+        turns=turns_of(folder),
+        repetition=repetition_key(asked),
+        measured=record,
+    )
+
+
+def _repetition(process: Any, index: int, seed: int | None, record: Measurement, compared: str) -> Repetition:
+    """Make one process, with its seed where the set's record says it; a rate is on the grid of the clock."""
+    value, steps = float(getattr(process, record.measure.value)), {}
+    if record.measure.counts_samples:
+        value, steps = process.num_samples / process.duration_s, {compared: _clock_step(process)}
+    return Repetition(
+        label=str(index),
+        seed=seed,
+        values={compared: value},
+        steps=steps,
+        started_ms=epoch_ms(getattr(process, "started_utc", None)),
+        stopped_ms=epoch_ms(getattr(process, "ended_utc", None)),
+        record=process,
+    )
+
+
+def clock_step(result: Result) -> float:
+    """Return the grid of a measurement's rates: the clock's microsecond over what a process took, on average."""
+    steps = [_clock_step(process.record) for process in result.repetitions]
+    return sum(steps) / len(steps) if steps else 0.0
+
+
+def compared_values(result: Result) -> tuple[float, ...]:
+    """Return what is compared of a result, one value per repetition that has it."""
+    name = result.quantities[0]
+    return tuple(sample.values[name] for sample in result.samples if name in sample.values)
+
+
+def rate_summary(result: Result) -> LogSummary | None:
+    """Summarize the rates of a measurement that counts samples; None of another."""
+    if result.measured is None or not result.measure.counts_samples:
+        return None
+    return log_summary(compared_values(result), step=clock_step(result))
+
+
+def title_of(result: Result) -> str:
+    """Name a measurement by its benchmark and system, as 'dlrm_tiny on 1x-example'."""
+    if result.asked is None:
+        return result.label
+    return printable(f"{result.benchmark} on {result.system.name}", 160)
+
+
+def _clock_step(process: Any) -> float:
+    return min(_CLOCK_STEP_S / float(process.duration_s), 1.0)
