@@ -1,6 +1,6 @@
 """Make a study: a table whose every column says where its numbers come from, for everything that is not a run.
 
-A verb computes rows and calls `make_study`; `rules.records.study` is the record, `reports.page.figures.study` shows
+A verb computes rows and calls `make_study`; `rules.records.study` is the record, `reports.page.studies.study` shows
 it.
 """
 

@@ -86,7 +86,7 @@ def plan(
     from harness.config.run_config import default_division, resolve
     from harness.planning.devices import devices_study, make_devices_plan
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks
-    from reports.page.figures.study import study_blocks
+    from reports.parts.study import study_blocks
     from rules.records.codec import encode
 
     context = click.get_current_context()

@@ -87,7 +87,8 @@ def report(
         )
         try:
             base = None if baseline is None else find_by_label(gathered.sets, baseline, "--baseline")
-            gathered = replace(gathered, sets=with_prices(gathered.sets, prices))
+            priced = with_prices(gathered.sets, prices)
+            gathered = replace(gathered, results=(*priced, *gathered.measured))
         except InputError as error:
             # A name on the command line, not a file, is wrong.
             raise click.UsageError(str(error)) from None

@@ -56,7 +56,7 @@ def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:
 
 
 def _show_plan(study: "StudyRecord", form: str) -> None:
-    from reports.page.figures.study import study_blocks
+    from reports.parts.study import study_blocks
     from reports.render.csv import render_csv
     from rules.records.codec import encode
 

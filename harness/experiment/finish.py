@@ -76,7 +76,7 @@ def finish_sides(folder: Path) -> FinishedSides:
         base, new = (_only(gathered, side) for side in sides)
         for result in (base, new):
             assert result.place is not None
-            write_page(Gathered(sets=(replace(result, index=0),)), result.place)
+            write_page(Gathered(results=(replace(result, index=0),)), result.place)
         compared = compare_results(base, [new])
         return FinishedSides(folder=folder, page=page, comparisons=compared, sets=(base, new))
     measured = tuple(read_measured(side, kind.name) for side in sides)

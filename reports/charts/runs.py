@@ -64,6 +64,18 @@ KEYS = (
 _KEYS_WITHOUT_SCORE = (figure.Key(mark="dot-counted", words="run that reached the target"), *KEYS[1:])
 
 
+def processes_figure(
+    strips: Sequence[RunStrip], unit: TimeUnit, *, axis: str, mean: str, **caption: Unpack[figure.Caption]
+) -> figure.Figure:
+    """Draw processes that measured one quantity, in place of seconds; `axis` names it, `mean` the mean of a strip."""
+    keys = [figure.Key(mark="dot-counted", words="process")]
+    keys += [figure.Key(mark="mean", words=mean)] if any(strip.mean_s is not None for strip in strips) else []
+    keys += (
+        [figure.Key(mark="band", words="its interval")] if any(strip.low_s is not None for strip in strips) else []
+    )
+    return figure.draw_both(lambda width, _: _draw(strips, unit, width, axis), keys, **caption)
+
+
 def runs_figure(
     strips: Sequence[RunStrip], unit: TimeUnit, *, has_score: bool, **caption: Unpack[figure.Caption]
 ) -> figure.Figure:
@@ -112,7 +124,7 @@ class _Layout:
         return self.x(time_s / self.unit.seconds)
 
 
-def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> figure.Plot:
+def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, axis: str = "") -> figure.Plot:
     # Several strips compare distributions, one strip shows runs: only there each dot carries its number.
     radius = _LARGE if len(strips) == 1 else _SMALL if len(strips) <= MOST_TALL else _TINY
     head = 22.0 if radius == _SMALL or (radius == _TINY and width <= 600) else 0.0
@@ -136,7 +148,7 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> figure.Pl
         rows.append(row)
         top += height + (3 if radius == _TINY else 10)
     marks = (
-        [svg.x_axis(x, 8, top, figure.time_axis_name(x, unit), most=figure.num_ticks(width)), *rows]
+        [svg.x_axis(x, 8, top, axis or figure.time_axis_name(x, unit), most=figure.num_ticks(width)), *rows]
         if finite
         else rows
     )

@@ -27,38 +27,19 @@ _TERMS = {
     "Geometric mean": "Mean taken through logarithms, so that time = samples ÷ throughput × overhead holds for means "
     "too.",
 }
-_SERVING_TERMS = {
-    "Latency-bounded throughput": "The highest rate of queries at which the percentile of their latencies stays "
-    "within the limit. A virtual clock says near which rate that is; LoadGen judges real rates around it, and the "
-    "answer is the highest that is VALID.",
-    "Query": "A number of items to be ranked for one user, in one request.",
-    "Ranked items/s": "Queries a second times the items of a query, on average.",
-    "Percentile": "p95 within 25 ms: of 100 queries, 95 are answered at most 25 ms after they arrived, waiting "
-    "included.",
-    "Server": "LoadGen's scenario in which queries arrive at random and have a latency limit.",
-    "Offline": "All queries are there at once; only the rate counts.",
-    "SingleStream": "The next query comes when the one before it is answered; only the latency counts.",
-    "Poisson": "How Server's queries arrive: each at a moment of its own, independent of the others, so that some "
-    "come close together and wait.",
-    "VALID": "LoadGen's own verdict on one run: enough queries for enough time, and few enough of them late.",
-    "Early stopping": "LoadGen's rule for how many of so many queries may be late: few enough to be 99 % sure that "
-    "the percentile holds. At p95, 90 queries suffice where none is late, at p99 459.",
-    "Co-location": "Several processes that serve on one system at the same time, each its own queries. With more "
-    "threads than cores they are oversubscribed.",
-    "Virtual clock": "A simulated queue: equal random arrivals at every rate, and the service times that were "
-    "measured. Its latencies are simulated, and no result.",
-    "Normalised entropy": "Log loss over that of always saying the share of clicks; lower is better.",
-    "MLPerf class": "Which share of the quality in fp32 reduced precision keeps: MLPerf inference asks for 99.9 % or "
-    "99 %.",
-}
 
 
-def page_glossary(*, is_trained: bool, is_served: bool, metrics: Collection[Metric] = ()) -> tuple[Fact, ...]:
-    """What the words on a page mean: those of training, of serving, or both; quality is what `metrics` measure."""
-    terms = (_TERMS if is_trained or not is_served else {}) | (_SERVING_TERMS if is_served else {})
-    if "Quality" in terms and metrics:
-        terms["Quality"] = " ".join(dict.fromkeys(metric.meaning for metric in metrics))
-    return tuple(Fact(name=name, value=registered(value)) for name, value in terms.items())
+def page_glossary(
+    terms: Mapping[str, str], *, is_trained: bool, metrics: Collection[Metric] = ()
+) -> tuple[Fact, ...]:
+    """What the words on a page mean: those of training where something was trained, and `terms` of other kinds.
+
+    Quality is what `metrics` measure.
+    """
+    shown = (_TERMS if is_trained else {}) | dict(terms)
+    if "Quality" in shown and metrics:
+        shown["Quality"] = " ".join(dict.fromkeys(metric.meaning for metric in metrics))
+    return tuple(Fact(name=name, value=registered(value)) for name, value in shown.items())
 
 
 NOT_MLPERF = "Own benchmark: not an MLPerf® result, and not comparable with one."

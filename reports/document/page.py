@@ -48,6 +48,8 @@ class PageView:
     dek: str
     badges: tuple[Badge, ...]
     tags: tuple[str, ...]
+    is_trained: bool
+    """Whether anything on it was trained to a target."""
     groups: tuple[GroupView, ...]
     glossary: tuple[Fact, ...]
     rules: tuple[Fact, ...]
@@ -55,6 +57,5 @@ class PageView:
     colophon: str
     data: Markup
     sweeps: tuple[PageSection, ...] = ()
-    profiles: tuple[PageSection, ...] = ()
-    measured: tuple[PageSection, ...] = ()
-    """One per kind of measurement that is no score."""
+    others: tuple[PageSection, ...] = ()
+    """Of profiles and studies."""

@@ -1,18 +1,18 @@
-"""The parts of one group of comparable configurations, in the order in which a reviewer asks."""
+"""The parts of the page: which kinds of results each is for, in the order in which a reviewer asks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from reports.charts.scores import ScoreRow, scores_figure
+from reports.comparison.band import NO_REPEATS
 from reports.comparison.comparison import GroupContext
 from reports.comparison.records import Comparison
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.page.figures.detail import detail_words, detailed_parts
-from reports.page.figures.noise import spread_blocks
 from reports.page.figures.times import (
     MAX_HUES,
-    bounds_text,
     chart_name,
     column_unit,
     hue_number,
@@ -21,50 +21,91 @@ from reports.page.figures.times import (
     throughput_chart,
     time_chart,
 )
-from reports.page.sections.comparison import comparison_sections
+from reports.page.sections.comparison import comparison_section, why_section
 from reports.page.sections.convergence import convergence_section
+from reports.page.sections.measured import measured_section, processes_section
 from reports.page.sections.reference import reference_section
 from reports.page.sections.remarks import names
 from reports.page.sections.reproduce import reproduce_section
 from reports.page.sections.rules import rules_section
 from reports.page.sections.runs import runs_section
 from reports.page.sections.scaling import scaling_section
+from reports.page.sections.spread import spread_blocks
 from reports.page.sections.system import noise_section, system_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import verdict_section
+from reports.parts.cells import bounds_text
 from reports.results.logs import Order
 from reports.results.result import Result
 from reports.statistics.intervals import AT_LEAST_NAME
 from reports.text.formatting import plural
+from rules.records.kinds import EXTRA_KINDS
 
 MAX_SCORES = 24
 
 
-def group_sections(
-    group: Sequence[Result],
-    baseline: Result,
-    comparisons: Sequence[Comparison],
-    context: GroupContext,
-    id_: str,
-    order: Order,
-) -> tuple[PageSection, ...]:
-    """Verdict, runs, spread, why, comparison, scaling, convergence, reference, rules, attempts, time, exchange,
-    noise, systems, reproduction; those that the records have nothing for are left out."""
+class Group(NamedTuple):
+    """Comparable results, which share tables: their baseline, the comparisons with it and what these share.
+
+    `order` is that of `results`; ids of the group's parts begin with `id`.
+    """
+
+    results: Sequence[Result]
+    baseline: Result
+    comparisons: Sequence[Comparison]
+    context: GroupContext
+    id: str
+    order: Order
+
+
+class Section(NamedTuple):
+    """A part of the page: the kinds that it is for, and how it is made of a group; None where there is nothing."""
+
+    kinds: Collection[str]
+    make: Callable[[Group], PageSection | None]
+    is_of_sweeps: bool = False
+    """Whether a sweep of such a kind has it, too, beside its own table and charts."""
+
+
+TRAINED = ("training",)
+MEASURED = EXTRA_KINDS
+ALL = (*TRAINED, *MEASURED)
+SECTIONS = (
+    Section(TRAINED, lambda group: verdict_section(group.results, group.id, group.comparisons, group.order)),
+    Section(MEASURED, lambda group: measured_section(group.results)),
+    Section(TRAINED, lambda group: _strips_section(group.results, group.id)),
+    Section(MEASURED, lambda group: processes_section(group.results, group.id), is_of_sweeps=True),
+    Section(TRAINED, lambda group: _spread_section(group.results, group.context, group.id)),
+    Section(TRAINED, lambda group: why_section(group.baseline, group.comparisons, group.id)),
+    Section(TRAINED, lambda group: comparison_section(group.baseline, group.comparisons, group.id)),
+    Section(TRAINED, lambda group: scaling_section(group.results, group.id)),
+    Section(TRAINED, lambda group: convergence_section(group.results, group.id)),
+    Section(TRAINED, lambda group: reference_section(group.results, group.id)),
+    Section(TRAINED, lambda group: rules_section(group.results, group.id)),
+    Section(TRAINED, lambda group: runs_section(group.results, group.id)),
+    Section(TRAINED, lambda group: _time_section(group.results, group.id)),
+    Section(TRAINED, lambda group: exchange_section(group.results, group.id)),
+    Section(ALL, lambda group: noise_section(group.results, group.id), is_of_sweeps=True),
+    Section(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True),
+    Section(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True),
+)
+"""The parts of a group in the order in which a reviewer asks."""
+
+
+def group_sections(group: Group) -> tuple[PageSection, ...]:
+    """Make the parts of a group; those that its records have nothing for are left out."""
+    kind = group.results[0].kind
+    made = (section.make(group) for section in SECTIONS if kind in section.kinds)
+    return tuple(section for section in made if section is not None)
+
+
+def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ...]:
+    """Make the parts of the results of a sweep that measured, beside its own table and charts; none of no result."""
+    if not results or results[0].is_logged:
+        return ()  # sets of runs have groups of their own
+    group = Group(results, results[0], (), GroupContext(repeats=NO_REPEATS), id_, "files")
     made = (
-        verdict_section(group, id_, comparisons, order),
-        _strips_section(group, id_),
-        _spread_section(group, context, id_),
-        *comparison_sections(group, baseline, comparisons, id_),
-        scaling_section(group, id_),
-        convergence_section(group, id_),
-        reference_section(group, id_),
-        rules_section(group, id_),
-        runs_section(group, id_),
-        _time_section(group, id_),
-        exchange_section(group, id_),
-        noise_section(group, id_),
-        system_section(group, id_),
-        reproduce_section(group, id_),
+        section.make(group) for section in SECTIONS if section.is_of_sweeps and group.results[0].kind in section.kinds
     )
     return tuple(section for section in made if section is not None)
 

@@ -10,10 +10,10 @@ from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
 from reports.document.page import PageSection
 from reports.page.figures.detail import detail_note
-from reports.page.figures.noise import spread_blocks
 from reports.page.gathered import gather_everything
 from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
+from reports.page.sections.spread import spread_blocks
 from reports.page.sections.verdict import verdict_notes, verdict_table
 from reports.render.markdown import render_markdown
 from reports.results.logs import Order, in_order

@@ -1,7 +1,7 @@
 """What a report is made of: everything at or below some paths, read and judged once."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reports.comparison.sweep import SweepFacts, read_sweep_facts
@@ -20,15 +20,24 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gathered:
-    """Everything that a report shows: result sets, sweeps, profiles, what was measured alone, and studies."""
+    """Everything that a report shows: results, sweeps, profiles, studies. What a sweep measured is in the sweep."""
 
-    sets: Sequence[Result] = ()
+    results: Sequence[Result] = ()
     sweeps: Sequence[SweepFacts] = ()
     profiles: Sequence[ProfileRecord] = ()
-    measured: Sequence[Result] = ()
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
     """Of MLPerf's other benchmarks, which are counted and not shown."""
+
+    @property
+    def sets(self) -> tuple[Result, ...]:
+        """The results of logs."""
+        return tuple(result for result in self.results if result.is_logged)
+
+    @property
+    def measured(self) -> tuple[Result, ...]:
+        """What was measured alone, outside sweeps."""
+        return tuple(result for result in self.results if not result.is_logged)
 
     @property
     def all_measured(self) -> tuple[Result, ...]:
@@ -55,7 +64,10 @@ def gather_everything(
     profiles = read_profiles([folder for folder, _ in _outside(swept, profiled)])
     # Broken ones are left out of the page.
     measured = (find_measured(folder, kind, []) for folder, kind in _outside(swept, find_in_processes(*inventories)))
-    known = tuple(measurement for measurement in measured if measurement is not None)
+    known = tuple(
+        replace(result, index=index)
+        for index, result in enumerate((found for found in measured if found is not None), start=len(sets))
+    )
     files = {real_path(path): path for found in inventories for path in found.studies}
     studies = tuple(study for path in files.values() if (study := read_study(path)) is not None)
     if not (sets or sweeps or profiles or known or studies):
@@ -63,10 +75,9 @@ def gather_everything(
             found.require_result_sets()
     others = {real_path(other.path): other for found in inventories for other in found.others}
     return Gathered(
-        sets=sets,
+        results=(*sets, *known),
         sweeps=sweeps,
         profiles=profiles,
-        measured=known,
         studies=studies,
         others=tuple(others.values()),
     )

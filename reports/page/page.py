@@ -7,21 +7,22 @@ from importlib.metadata import PackageNotFoundError, version
 
 from markupsafe import Markup
 
-from reports.comparison.comparison import context_of
+from reports.comparison.band import NO_REPEATS
+from reports.comparison.comparison import GroupContext, context_of
+from reports.comparison.sweep import SweepFacts
 from reports.document.glossary import footnotes, page_glossary, registered, standing_line
 from reports.document.page import GroupView, PageSection, PageView
+from reports.kinds.details import details_of
 from reports.page.answer import answer, what_there_is
-from reports.page.contents import group_sections
-from reports.page.figures.serving import served_answer
-from reports.page.figures.study import study_sections
+from reports.page.contents import Group, group_sections, swept_sections
 from reports.page.gathered import Gathered
 from reports.page.sections.comparison import compare_group
-from reports.page.sections.law import law_sections
-from reports.page.sections.measured import measured_sections
-from reports.page.sections.profile import profile_section
 from reports.page.sections.rules import rule_index
-from reports.page.sections.sweep import sweep_section
 from reports.page.sections.verdict import badge, headline, tags
+from reports.page.studies.law import law_sections
+from reports.page.studies.profile import profile_section
+from reports.page.studies.study import study_sections
+from reports.page.studies.sweep import sweep_section
 from reports.results.find import brief_name
 from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
@@ -47,34 +48,39 @@ def build_page(
     studies alone.
     """
     sets = briefly_named(gathered.sets)
-    groups = tuple(map(with_repeats, comparable_groups(sets)))
+    groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
     views = tuple(_group_view(groups, index, baseline, order) for index in range(len(groups)))
-    sweeps, profiles, measured, studies = unscored_sections(gathered)
-    head = _headline(sets, views) if sets else _headline_of_others(gathered, (*sweeps, *profiles), measured)
+    sweeps, profiles, studies = other_sections(gathered)
+    head = _headline(gathered, sets, views, (*sweeps, *profiles))
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
+    swept = tuple(
+        section for index, sweep in enumerate(gathered.sweeps) for section in _swept(sweep, index, gathered)
+    )
+    kinds = _kinds(gathered)
+    terms = {word: meaning for kind in sorted(kinds) for word, meaning in details_of(kind).terms.items()}
     return PageView(
         title=printable(title, 200) if title else head,
         dek=_dek(gathered, groups, title_is_given=title is not None, head=head),
         badges=tuple(badge(result) for result in sets) if len(sets) == 1 else (),
-        tags=tags(groups[0]) if len(groups) == 1 else (),
+        tags=tags(groups[0]) if len(groups) == 1 and sets else (),
         groups=views,
         glossary=page_glossary(
-            is_trained=bool(sets) or not _only_serves(gathered),
-            is_served=_serves(gathered),
+            terms,
+            is_trained=bool(sets) or not kinds or not all(details_of(kind).terms for kind in kinds),
             metrics=_metrics(gathered),
         ),
         rules=rule_index(sets),
         footnotes=footnotes([result.standing for result in sets]),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
-        sweeps=sweeps,
-        profiles=profiles,
-        measured=(*measured, *studies),
+        is_trained=bool(sets or sweeps),
+        sweeps=(*sweeps, *swept),
+        others=(*profiles, *studies),
     )
 
 
-def unscored_sections(gathered: Gathered) -> tuple[tuple[PageSection, ...], ...]:
-    """Make the sections of what is no run set: sweeps with their scaling laws, profiles, measurements, studies."""
+def other_sections(gathered: Gathered) -> tuple[tuple[PageSection, ...], ...]:
+    """Make the sections of what is no result: sweeps with their scaling laws, profiles, and studies."""
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
     studies = tuple(
@@ -82,23 +88,34 @@ def unscored_sections(gathered: Gathered) -> tuple[tuple[PageSection, ...], ...]
         for index, study in enumerate(gathered.studies)
         for section in study_sections(study, f"study{index + 1}")
     )
-    return (*law_sections(gathered.sweeps), *sweeps), profiles, measured_sections(gathered.measured), studies
+    return (*law_sections(gathered.sweeps), *sweeps), profiles, studies
 
 
-def _headline(sets: Sequence[Result], groups: Sequence[GroupView]) -> str:
+def _swept(sweep: SweepFacts, index: int, gathered: Gathered) -> Iterator[PageSection]:
+    """The parts of what a sweep measured; of several sweeps each says whose they are."""
+    results = [replace(row.result, label=row.label) for row in sweep.rows if row.result is not None]
+    for section in swept_sections(results, f"sweep{index + 1}"):
+        of = f": {printable(sweep.name, 80)}" if len(gathered.sweeps) > 1 else ""
+        yield replace(section, heading=f"{section.heading}{of}", name=f"{section.name}{of}")
+
+
+def _headline(
+    gathered: Gathered, sets: Sequence[Result], groups: Sequence[GroupView], others: Sequence[PageSection]
+) -> str:
+    """The title of the page: its answer; without runs to a target what a kind says of all there is, else what it
+    is."""
     if len(sets) == 1:
         return headline(sets[0])
-    return groups[0].finding if len(groups) == 1 else what_there_is(sets)
-
-
-def _headline_of_others(gathered: Gathered, alone: Sequence[PageSection], measured: Sequence[PageSection]) -> str:
-    """The title of a page without runs to a target: what was served, else what is on it."""
-    if _only_serves(gathered) and (found := served_answer(gathered.all_measured)):
+    if sets:
+        return groups[0].finding if len(groups) == 1 else what_there_is(sets)
+    answers = {details_of(kind).answer for kind in _kinds(gathered)}
+    answer_of = answers.pop() if len(answers) == 1 else None
+    if answer_of is not None and (found := answer_of(gathered.all_measured)):
         return found
-    if alone:
-        return alone[0].heading
-    if measured:
-        kinds = [measured[0].name, *(section.name.lower() for section in measured[1:])]
+    if others:
+        return others[0].heading
+    if groups:
+        kinds = [groups[0].heading, *(group.heading.lower() for group in groups[1:])]
         return f"{' and '.join(kinds)} of {plural(len(gathered.measured), 'configuration')}"
     return printable(gathered.studies[0].title, 200)
 
@@ -114,19 +131,11 @@ def _kinds(gathered: Gathered) -> set[str]:
     )
 
 
-def _serves(gathered: Gathered) -> bool:
-    return bool(_kinds(gathered) & {"serve", "queue"})
-
-
 def _metrics(gathered: Gathered) -> list[Metric]:
     """What the sets and the measurements of quality on the page measure."""
     members = [found.measure.value for found in gathered.all_measured]
     of_measured = [metric for member in members if (metric := metric_of_member(member)) is not None]
     return [*(result.metric for result in gathered.sets), *of_measured]
-
-
-def _only_serves(gathered: Gathered) -> bool:
-    return not gathered.sets and _kinds(gathered) <= {"serve", "queue"}
 
 
 def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
@@ -138,12 +147,16 @@ def briefly_named(sets: Sequence[Result]) -> tuple[Result, ...]:
     )
 
 
-def comparable_groups(sets: Sequence[Result]) -> tuple[tuple[Result, ...], ...]:
-    """Sets of one problem together, in the order given; official and own benchmarks never share a group."""
+def comparable_groups(results: Sequence[Result]) -> tuple[tuple[Result, ...], ...]:
+    """Put results of one problem together, in the order given: measurements of one quantity, and runs to one target.
+
+    Official and own benchmarks never share a group."""
     groups: list[list[Result]] = []
     firsts: list[dict[object, Result]] = []  # of each group the first set of each problem: many sets have one
-    for result in sets:
-        problem = (result.status, None if result.first_run is None else problem_of(result.first_run))
+    for result in results:
+        problem = (
+            result.status, result.quantities, None if result.first_run is None else problem_of(result.first_run)
+        )  # fmt: skip
         for group, others in zip(groups, firsts, strict=True):
             if all(_may_share(result, other) for other in others.values()):
                 group.append(result)
@@ -156,14 +169,18 @@ def comparable_groups(sets: Sequence[Result]) -> tuple[tuple[Result, ...], ...]:
 
 
 def _may_share(result: Result, other: Result) -> bool:
-    if result.status != other.status or result.first_run is None or other.first_run is None:
+    if result.status != other.status or result.quantities != other.quantities:
+        return False
+    if not result.is_logged:
+        return True
+    if result.first_run is None or other.first_run is None:
         return False
     return why_not_comparable(result.first_run, other.first_run) is None
 
 
 def group_heading(groups: Sequence[Sequence[Result]], index: int) -> str:
-    """Name a group by benchmark and division, with a number where an earlier one has the same."""
-    names = [f"{group[0].benchmark_name}{_division(group[0])}" for group in groups[: index + 1]]
+    """Name a group by its problem, with a number where an earlier one has the same."""
+    names = [_problem_name(group[0]) for group in groups[: index + 1]]
     number = names.count(names[index])
     return names[index] if number == 1 else f"{names[index]} ({number})"
 
@@ -173,41 +190,43 @@ def _group_view(groups: Sequence[Sequence[Result]], index: int, baseline: Result
     status_lines = (standing_line([result.standing for result in group]), *_why_apart(groups, index))
     wanted = (result for result in group if baseline is not None and result.index == baseline.index)
     base = next(wanted, groups[index][0])
-    context = context_of(group)
-    comparisons = compare_group(group, base, context)
+    is_logged = base.is_logged
+    context = context_of(group) if is_logged else GroupContext(repeats=NO_REPEATS)
+    comparisons = compare_group(group, base, context) if is_logged else ()
     return GroupView(
         id=id_,
         heading=group_heading(groups, index),
         status_line=" ".join(status_lines),
         has_several=len(group) > 1,
-        sections=group_sections(group, base, comparisons, context, id_, order),
-        finding=answer(group, comparisons, context),
+        sections=group_sections(Group(group, base, comparisons, context, id_, order)),
+        finding=answer(group, comparisons, context) if is_logged else "",
     )
 
 
 def _why_apart(groups: Sequence[Sequence[Result]], index: int) -> Iterator[str]:
     """What keeps a group apart from the first one of the same benchmark and division."""
     first = groups[index][0]
-    name = f"{first.benchmark_name}{_division(first)}"
-    twin = next(
-        (group[0] for group in groups[:index] if f"{group[0].benchmark_name}{_division(group[0])}" == name), None
-    )
+    name = _problem_name(first)
+    twin = next((group[0] for group in groups[:index] if _problem_name(group[0]) == name), None)
     if twin is not None and first.first_run and twin.first_run:
         why = why_not_comparable(first.first_run, twin.first_run) or "one of them is not comparable with all others"
         yield f"Not in one table with {twin.label}: {printable(why)}."
 
 
-def _division(result: Result) -> str:
-    """', closed division'; empty where the logs name none."""
+def _problem_name(result: Result) -> str:
+    """'dlrm_tiny, closed division'; of a measurement what was measured."""
+    if not result.is_logged:
+        return result.measure.title
     first = result.first_run
-    return f", {printable(first.division, 40)} division" if first and first.division else ""
+    division = f", {printable(first.division, 40)} division" if first and first.division else ""
+    return f"{result.benchmark_name}{division}"
 
 
 def _dek(gathered: Gathered, groups: Sequence[Sequence[Result]], *, title_is_given: bool, head: str) -> str:
     """What is said below the title."""
     parts = [f"{head}."] if title_is_given else []
     if len(gathered.sets) == 1:
-        ((result,),) = groups
+        result = groups[0][0]
         seeds = {run.log.seed for run in result.runs if run.log.seed is not None}
         sown = " with different seeds" if len(seeds) == len(result.runs) > 1 else ""
         parts.append(f"{result.label}: {plural(len(result.runs), 'run')}{sown}.")

@@ -14,7 +14,8 @@ from msgspec.structs import asdict
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.figures.detail import detailed
 from reports.page.gathered import Gathered, gather_everything
-from reports.page.page import build_page, comparable_groups, unscored_sections
+from reports.page.page import build_page, comparable_groups, other_sections
+from reports.page.sections.measured import measured_section
 from reports.render.html import embed_json, render_html
 from reports.results.logs import Order, in_order
 from reports.results.result import Result
@@ -77,8 +78,9 @@ def render_report(
     if output_format in _EXPORTS:
         return _EXPORTS[output_format](gathered.sets, gathered.all_measured)
     if output_format == "md":
-        sections = (section for part in unscored_sections(gathered) for section in part)
-        return export_markdown(gathered.sets, order, sections)
+        sweeps, profiles, studies = other_sections(gathered)
+        measured = map(measured_section, comparable_groups(gathered.measured))
+        return export_markdown(gathered.sets, order, (*sweeps, *profiles, *measured, *studies))
     data = embed_json(page_data(gathered.sets, order, gathered.studies))
     return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline, order=order))
 

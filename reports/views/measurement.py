@@ -10,11 +10,12 @@ from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
 from reports.facts.noise import Smallest
 from reports.facts.traffic import total_bytes, traffic_of
-from reports.page.figures.noise import smallest_words
-from reports.page.figures.times import bounds_text
-from reports.page.sections.law import law_words
-from reports.page.sections.measured import in_unit, measured_columns
-from reports.page.sections.profile import (
+from reports.kinds.details import details_of
+from reports.parts.cells import bounds_text
+from reports.parts.law import law_words
+from reports.parts.measured import in_unit, measured_columns
+from reports.parts.noise import smallest_words
+from reports.parts.profile import (
     ceilings_table,
     conditions,
     evaluation_sentence,
@@ -23,14 +24,12 @@ from reports.page.sections.profile import (
     operators_table,
     phases_table,
 )
-from reports.page.sections.sweep import sweep_notes, sweep_table
+from reports.parts.sweep import sweep_notes, sweep_table
 from reports.results.measured import clock_step, rate_summary, title_of
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
 from reports.tables.scores import MeasurementDocument, SmallestDifference
 from reports.text.formatting import count, percent, throughput_text
-from reports.views.serving import serve_facts
-from rules.records.measured.serve import ServeRecord
 from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
 
@@ -40,7 +39,8 @@ def measured_blocks(measured: Result, options: Mapping[str, int], path: Path) ->
     if measured.measure.counts_samples:
         facts = _throughput_facts(measured, options)
     else:
-        facts = serve_facts(measured) if isinstance(measured.measured, ServeRecord) else _mean_facts(measured)
+        lines = details_of(measured.kind).lines
+        facts = _mean_facts(measured) if lines is None else list(lines(measured))
     title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
     return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)))),)
 

@@ -10,8 +10,8 @@ from reports.comparison.factor import overhead_share
 from reports.comparison.noise import ASSUMED, find_bands, noise_of_runs
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.noise import Noise, Smallest
-from reports.page.figures.cost import cost_text, cost_to_train
-from reports.page.figures.noise import smallest_words
+from reports.parts.cost import cost_text, cost_to_train
+from reports.parts.noise import smallest_words
 from reports.render.csv import render_csv
 from reports.results.grid import smoothed_samples
 from reports.results.logs import make_result

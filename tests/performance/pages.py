@@ -130,7 +130,7 @@ def measure_phases(tree: Path) -> Iterator[tuple[str, float]]:
     groups = comparable_groups(sets)
     compare_s = cpu_s(lambda: [compare_group(group, group[0], context_of(group)) for group in groups])
     yield "compare with the first", compare_s
-    yield "the rest of the page", cpu_s(lambda: render_report(Gathered(sets=sets))) - compare_s
+    yield "the rest of the page", cpu_s(lambda: render_report(Gathered(results=sets))) - compare_s
 
 
 def decode_all(logs: Sequence[Path]) -> None:

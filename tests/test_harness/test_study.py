@@ -10,7 +10,7 @@ from harness.config.run_config import resolve
 from harness.planning.devices import devices_study
 from harness.study import make_check, make_table
 from reference_models.distributed.placement import DeviceLoad, Devices, PlannerEstimate, TablePlacement
-from reports.page.figures.study import study_blocks
+from reports.parts.study import study_blocks
 from reports.render.markdown import render_markdown
 from reports.render.terminal import plain, render_terminal
 from rules.records.codec import Damage, decode, encode

@@ -14,7 +14,7 @@ from reports.comparison.export import factor_cells, method_line, permutation_not
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.document.blocks import Chart, Fold, Prose, Table, in_portions
-from reports.page.sections.comparison import comparison_sections
+from reports.page.sections.comparison import comparison_section, why_section
 from reports.page.sections.verdict import verdict_table
 from reports.results.logs import gather
 from reports.results.records import software_of
@@ -71,7 +71,7 @@ def test_beside_a_side_that_the_rules_reject_no_verdict_is_coloured(
     (column,) = [index for index, column in enumerate(verdict_rows.columns) if column.name == "Against"]
     against = verdict_rows.rows[1][column]
     assert (against.text, against.kind) == (f"2.00× slower{words}", "" if words else "bad")
-    why, section = comparison_sections(group, group[0], comparisons, "g")
+    why, section = (make(group[0], comparisons, "g") for make in (why_section, comparison_section))
     (table,) = [block for block in section.blocks if isinstance(block, Table)]
     assert table.rows[0][1].text == f"slower{words}"
     assert ("bad" in {row[1].kind for row in table.rows}) == (not words)
@@ -97,7 +97,7 @@ def test_the_page_says_the_method_and_the_circumstances_as_the_terminal_does(tmp
         make_side("c", LUCK[:4], SLOW[:4]),
     ]
     comparisons = compare_results(make_side(base.label, LUCK, RATES), news)
-    _, section = comparison_sections((), base, comparisons, "g")
+    section = comparison_section(base, comparisons, "g")
     remarks_shown = [block.text for block in section.blocks if isinstance(block, Prose)]
     assert remarks_shown[-1] == f"{method_line(comparisons)} {permutation_note(comparisons)}"
     assert "b: cross-system: the sides' systems are described or named differently." in remarks_shown
@@ -111,7 +111,7 @@ def test_of_many_comparisons_the_first_chart_has_one_bar_each_and_counts_the_ver
     (base,) = gather([write_run_set(tmp_path / "base")], second_opinion=False)
     news = [make_side(f"b{n}", LUCK, SLOW) for n in range(6)] + [make_side(f"c{n}", LUCK, RATES) for n in range(4)]
     comparisons = compare_results(make_side(base.label, LUCK, RATES), news)
-    why, _ = comparison_sections((), base, comparisons, "g")
+    why = why_section(base, comparisons, "g")
     charts = [block for block in why.blocks if isinstance(block, Chart)]
     verdicts = [one.verdict for one in comparisons]
     assert len(charts) == 1 and f"{verdicts.count(verdicts[0])} {verdicts[0]}" in charts[0].lead

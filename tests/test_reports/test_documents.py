@@ -52,13 +52,13 @@ def folder(tmp_path: Path) -> Path:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = write_run_set(tmp_path_factory.mktemp("exported") / "a")
     document: dict[str, Any] = json.loads(
-        render_report(Gathered(sets=gather([root], second_opinion=False)), output_format="json")
+        render_report(Gathered(results=gather([root], second_opinion=False)), output_format="json")
     )
     return document
 
 
 def export(folder: Path, target: Path) -> Path:
-    target.write_text(render_report(Gathered(sets=gather([folder])), output_format="json"), encoding="utf-8")
+    target.write_text(render_report(Gathered(results=gather([folder])), output_format="json"), encoding="utf-8")
     return target
 
 
@@ -108,7 +108,7 @@ def test_json_is_compared_as_the_directories_are(num_removed: int, folder: Path,
 def test_published_rounds_come_back_too(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     sets = gather([CISCO, NVIDIA], second_opinion=False)
-    path.write_text(render_report(Gathered(sets=sets), output_format="json"), encoding="utf-8")
+    path.write_text(render_report(Gathered(results=sets), output_format="json"), encoding="utf-8")
     document = read_document(path)
     assert json_text(document) == path.read_text(encoding="utf-8")
     assert {one.status for one in document.configurations} == {"official"}

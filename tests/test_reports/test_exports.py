@@ -73,7 +73,7 @@ def test_json_holds_to_its_schema_and_knows_every_run(tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "result_0.txt").write_bytes(b"nothing\n")
     sets = gather([tmp_path], second_opinion=False)
-    document = json.loads(render_report(Gathered(sets=sets), output_format="json"))
+    document = json.loads(render_report(Gathered(results=sets), output_format="json"))
     jsonschema.validate(document, SCHEMA)
     by_name = {one["configuration"]: one for one in document["configurations"]}
     own = by_name["own"]
@@ -106,4 +106,4 @@ def test_both_ends_of_an_interval_are_text_in_markdown(tmp_path: Path) -> None:
 
 def test_unknown_formats_are_refused() -> None:
     with pytest.raises(ValueError, match="expected one of html, json, csv, md"):
-        render_report(Gathered(sets=[]), output_format="pdf")
+        render_report(Gathered(results=[]), output_format="pdf")

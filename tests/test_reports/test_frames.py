@@ -354,7 +354,7 @@ def test_an_export_is_read_as_its_directory_is(tmp_path: Path) -> None:
     write_run_set(tmp_path / "set")
     export = tmp_path / "export.json"
     export.write_text(
-        render_report(Gathered(sets=gather([tmp_path / "set"])), output_format="json"), encoding="utf-8"
+        render_report(Gathered(results=gather([tmp_path / "set"])), output_format="json"), encoding="utf-8"
     )
     here, there = frames.read(tmp_path / "set"), frames.read(export)
     for name in ("sets", "runs", "evaluations"):

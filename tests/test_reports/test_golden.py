@@ -39,7 +39,7 @@ def make_page(moment: datetime) -> str:
         ]  # fmt: skip
         root = write_run_set(Path("sets") / name, runs=runs)
         (root / "extra" / "definition.toml").write_text(DEFINITION, encoding="utf-8")
-    return render_report(Gathered(sets=gather([Path("sets")], second_opinion=False)), now=moment)
+    return render_report(Gathered(results=gather([Path("sets")], second_opinion=False)), now=moment)
 
 
 def without_assets(html: str) -> str:

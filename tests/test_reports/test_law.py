@@ -13,7 +13,8 @@ from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.document.blocks import Chart, Prose, Table
 from reports.document.page import PageSection
 from reports.facts.scaling_law import find_law
-from reports.page.sections.law import law_sections, law_words
+from reports.page.studies.law import law_sections
+from reports.parts.law import law_words
 from reports.results.measured import make_measured
 from reports.results.result import Result
 from reports.statistics.power_law import values_at

@@ -27,9 +27,9 @@ from reports.comparison.comparison import compare_results
 from reports.comparison.noise import find_bands, noise_of_runs
 from reports.facts.noise import noise_of, noise_of_rates, noise_of_values, spread_reach
 from reports.page.exports import export_json, export_markdown
-from reports.page.figures.noise import shares_words, size_text
 from reports.page.gathered import gather_everything
 from reports.page.report import render_report
+from reports.parts.noise import shares_words, size_text
 from reports.render.terminal import render_terminal
 from reports.results.logs import gather
 from reports.results.measured import read_measured

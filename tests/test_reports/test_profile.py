@@ -20,7 +20,8 @@ from reports.document.blocks import Chart
 from reports.document.page import PageSection
 from reports.facts.profile import read_profiles
 from reports.page.report import write_report
-from reports.page.sections.profile import ceilings_table, headline, limits_table, phases_table, profile_section
+from reports.page.studies.profile import profile_section
+from reports.parts.profile import ceilings_table, headline, limits_table, phases_table
 from rules.errors import InputError
 from rules.records.codec import DamageError, convert
 from rules.records.profile import ProfileRecord

@@ -15,7 +15,7 @@ from reports.document.blocks import Chart, Fold, Multiples, Table
 from reports.document.page import PageSection
 from reports.facts.traffic import KINDS
 from reports.page.report import write_report
-from reports.page.sections.measured import measured_sections
+from reports.page.sections.measured import measured_section
 from reports.page.sections.scaling import scaling_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import verdict_table
@@ -188,7 +188,7 @@ def test_throughput_of_several_ranks_shows_its_traffic(tmp_path: Path) -> None:
     process = process_content(num_samples=5120, exchange={**TRAFFIC, "bytes_per_evaluation": None})
     (tmp_path / "set" / "extra").mkdir(parents=True)
     (tmp_path / "set" / "extra" / "throughput.json").write_text(json.dumps(throughput_content([process] * 5)))
-    (section,) = measured_sections([read_measured(tmp_path / "set", "throughput")])
+    section = measured_section([read_measured(tmp_path / "set", "throughput")])
     step, kinds, tables = blocks_of(section, Table)[1:]
     assert step.caption == "One training step, mean over 5 processes"
     assert (column(step, "Bytes"), column(step, "Computing")) == (["4,400"], ["5.0"])

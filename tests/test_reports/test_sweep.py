@@ -26,7 +26,8 @@ from reports.document.blocks import Chart, Prose, Table
 from reports.document.page import PageSection
 from reports.page.gathered import gather_everything
 from reports.page.report import write_report
-from reports.page.sections.sweep import against_first, brief_verdict, rows_as_records, sweep_section, sweep_table
+from reports.page.studies.sweep import sweep_section
+from reports.parts.sweep import against_first, brief_verdict, rows_as_records, sweep_table
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 from rules.tree.inventory import take_inventory
@@ -277,7 +278,9 @@ def test_a_page_of_a_throughput_sweep_alone_has_its_table_and_charts(by_threads:
     assert page.count("<h1>") == 1
     assert "Sweep: throughput over runtime.threads" in page
     assert "2.00× faster" in page
-    assert page.count('class="chart"') == 4  # two charts, wide and narrow
+    assert page.count('class="chart"') == 6  # two charts over the axes, one of every process; wide and narrow
+    for part in ("Every process", "Noise and environment", "Systems and configurations", "Reproduce and verify"):
+        assert f">{part}</h2>" in page
 
 
 def test_sweeps_are_found_below_a_folder(by_threads: Path) -> None:

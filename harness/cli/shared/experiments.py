@@ -153,7 +153,7 @@ def _say_step(progress: "Progress") -> None:
 
 def _say_measured(index: int, outcome: "Outcome") -> None:
     """Say what a process found, where progress has no words for it."""
-    from reports.page.sections.measured import in_unit
+    from reports.parts.measured import in_unit
     from rules.records.measure import Measurement
 
     measured = outcome.record
@@ -220,8 +220,8 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     """Show all configurations of a sweep in one table, and report them."""
     from harness.experiment.finish import exit_code_of_matrix, write_folder_page
     from reports.comparison.sweep import read_sweep_facts
-    from reports.page.sections.law import law_record
-    from reports.page.sections.sweep import rows_as_records
+    from reports.parts.law import law_record
+    from reports.parts.sweep import rows_as_records
     from reports.render.csv import render_csv
     from reports.views.measurement import sweep_blocks
 

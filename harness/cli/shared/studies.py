@@ -16,9 +16,9 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None
     """Write study.json and report.html to a new folder `name` and moment below `output`; print the study."""
     from harness.foundation.files import write_record
     from harness.run_sets.output import unique_folder
-    from reports.page.figures.study import study_blocks
     from reports.page.gathered import Gathered
     from reports.page.report import write_page
+    from reports.parts.study import study_blocks
     from rules.records.study import STUDY_FILE
 
     folder = unique_folder(output, f"{name[:100]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")

@@ -14,7 +14,7 @@ from reference_models.costs import PhaseCosts
 from reference_models.process.world import World
 from reference_models.registry import build_servable, refuse_impossible_serving
 from reference_models.serving.servable import explain_emulation
-from reports.page.figures.study import CEILINGS, WHOLE
+from reports.page.studies.study import CEILINGS, WHOLE
 from reports.text.formatting import count, duration, percent
 from rules.records.profile import CopyRate
 from rules.records.study import STUDY_FILE, Cell, Origin, Parameter, StudyColumn, StudyRecord, StudyTable

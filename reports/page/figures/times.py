@@ -1,20 +1,19 @@
 """From facts to charts of times: each figure with the sentence that it supports and the table of what it shows."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from reports.charts.bars import PARTS, Bar, time_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
+from reports.parts.cells import bounds_text
 from reports.results.result import Result, Run
-from reports.statistics.intervals import AT_LEAST_NAME, Interval, LogSummary
+from reports.statistics.intervals import AT_LEAST_NAME, LogSummary
 from reports.text.formatting import (
     MINUTES,
-    MISSING,
     TimeUnit,
     count,
-    interval,
     percent,
     plural,
     throughput,
@@ -25,16 +24,6 @@ from rules.records.run import BlockRecord
 MAX_LINES = 60
 _MAX_COUNT = 1e15
 MAX_HUES = 5
-
-
-def sorted_cell(text: str, value: float | None, kind: str = "", sub: str = "") -> Cell:
-    """A number whose text does not sort by itself (its unit varies), with the value that sorts it."""
-    return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", kind=kind, sub=sub)
-
-
-def bounds_text(bounds: Interval | None, show: Callable[[float], str], missing: str = MISSING) -> str:
-    """Both ends as `show` prints them."""
-    return interval(show(bounds.low), show(bounds.high)) if bounds else missing
 
 
 def column_unit(sets: Sequence[Result]) -> TimeUnit:

@@ -13,8 +13,8 @@ from reports.comparison.wording import could_show, needs, plain_sentence, reject
 from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, text_table
 from reports.document.page import PageSection
 from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE
-from reports.page.figures.times import bounds_text, sorted_cell
 from reports.page.sections.remarks import names
+from reports.parts.cells import bounds_text, sorted_cell
 from reports.results.result import Result
 from reports.text.formatting import (
     MINUTES,
@@ -67,25 +67,19 @@ def _explained(rejected: Sequence[bool]) -> set[int]:
     return {place for place, is_rejected in enumerate(rejected) if place < number or is_rejected}
 
 
-def comparison_sections(
-    group: Sequence[Result], baseline: Result, comparisons: Sequence[Comparison], id_: str
-) -> tuple[PageSection, ...]:
-    """What the difference consists of, and the table of its tests; nothing for a lone configuration."""
+def why_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -> PageSection | None:
+    """What the difference consists of; None of a lone configuration."""
     if not comparisons:
-        return ()
-    name = f"{printable(baseline.label, 80)}"
+        return None
     usable = [comparison for comparison in comparisons if comparison.factors]
-    why = _charts(usable, name, f"{id_}-why-chart")
+    why = _charts(usable, printable(baseline.label, 80), f"{id_}-why-chart")
     refused = [comparison for comparison in comparisons if comparison.refusal is not None]
     why += [
         Prose(text=f"{entry.new}: not compared, {printable(entry.refusal)}.", kind="note") for entry in refused[:12]
     ]
     if len(refused) > 12:
         why.append(Prose(text=f"{len(refused) - 12} more were not compared, for such reasons.", kind="note"))
-    sections = [PageSection(id=f"{id_}-why", heading="What the difference is made of", name="Why", blocks=tuple(why))]
-    if usable:
-        sections.append(_table_section(usable, name, id_))
-    return tuple(sections)
+    return PageSection(id=f"{id_}-why", heading="What the difference is made of", name="Why", blocks=tuple(why))
 
 
 def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
@@ -183,6 +177,12 @@ def _bar(comparison: Comparison, factor: FactorComparison) -> FactorBar:
         is_whole=factor is comparison.whole,
         is_rejected=bool(comparison.invalid_sides),
     )
+
+
+def comparison_section(baseline: Result, comparisons: Sequence[Comparison], id_: str) -> PageSection | None:
+    """The table of the tests; None where nothing is compared."""
+    usable = [comparison for comparison in comparisons if comparison.factors]
+    return _table_section(usable, printable(baseline.label, 80), id_) if usable else None
 
 
 def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -> PageSection:

@@ -3,85 +3,40 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from reports.charts.runs import RunDot, RunStrip, processes_figure
 from reports.comparison.band import Band
 from reports.comparison.comparison import compare_results
 from reports.comparison.noise import find_bands, noise_of_processes
 from reports.comparison.records import Comparison
 from reports.comparison.sources import distinct
-from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import change_text, sentence, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Column, Prose, numeric, table_of
+from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Prose, Table, numeric, table_of
 from reports.document.page import PageSection
-from reports.page.figures.noise import measured_assumptions, size_text
-from reports.page.figures.serving import serving_blocks
-from reports.page.figures.times import bounds_text
+from reports.kinds.details import details_of, own_blocks
+from reports.page.figures.times import hue_number
 from reports.page.sections.traffic import measured_exchanges
+from reports.parts.cells import bounds_text, sorted_cell
+from reports.parts.measured import in_unit, measured_columns
+from reports.parts.noise import measured_assumptions, size_text
 from reports.results.measured import compared_values, rate_summary
 from reports.results.origin import order_in_pair, pair_of
-from reports.results.result import Result
-from reports.statistics.intervals import mean_interval
+from reports.results.result import Repetition, Result
+from reports.statistics.intervals import Interval, mean_interval
 from reports.text.formatting import (
     MISSING,
+    TimeUnit,
     count,
-    duration,
-    interval,
-    num_bytes,
     percent,
+    plural,
     printable,
-    si,
     throughput,
-    with_unit,
+    time_unit,
+    utc,
 )
-from rules.records.kinds import KINDS
 from rules.records.measure import Column as MeasureColumn
 from rules.records.measure import Measure
-from rules.records.metrics import METRICS
 
 MAX_SENTENCES = 24
-_SHOWN_BELOW = {"serve": ("times_alone", "auc")}
-"""By kind: columns that tables of its own have."""
-_WORDS: dict[str | None, Callable[[float], str]] = {
-    None: lambda value: count(value) if value == int(value) else f"{value:.5f}",
-    **{metric.member: "{:.5f}".format for metric in METRICS.values()},
-    "nat": lambda value: f"{value:.5f}",
-    "s": duration,
-    "B": num_bytes,
-}
-
-
-def measure_of(sweep: SweepFacts) -> Measure | None:
-    """What the kind of a sweep measures; None for runs to a target, and for throughput."""
-    if sweep.is_of_runs or sweep.counts_samples:
-        return None
-    return next((row.result.measure for row in sweep.rows if row.result is not None), KINDS[sweep.kind].MEASURE)
-
-
-def in_unit(value: float | None, unit: str | None) -> str:
-    """A value as its unit is printed: '0.75123' of an AUC, '2.02 GB/s'."""
-    if value is None:
-        return MISSING
-    if unit is None or unit in _WORDS:
-        return _WORDS[unit](value)
-    return with_unit(si(value), unit)
-
-
-def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[Result | None], Cell]]]:
-    """What is compared with its interval, then the means of what is recorded beside it, each with what it shows."""
-    name, unit = measure.name, measure.unit
-
-    def between(measured: Result | None) -> Cell:
-        ends = measured_ends(measured)
-        return Cell(text=interval(*(in_unit(end, unit) for end in ends)) if ends else MISSING)
-
-    def mean(member: str, unit: str | None, kind: str = "") -> Callable[[Result | None], Cell]:
-        return lambda found: Cell(text=in_unit(found.mean(member) if found else None, unit), kind=kind)
-
-    others = [column for column in measure.columns if column.member != measure.value]
-    return [
-        (numeric(name, "mean over processes"), mean(measure.value, unit, "strong")),
-        (numeric(f"95 % interval, {name}", "of that mean, Student's t"), between),
-        *((numeric(column.title, "mean"), mean(column.member, column.unit)) for column in others),
-    ]
 
 
 def _page_columns(kind: str, measured: Sequence[Result]) -> list[tuple[Column, Callable[[Result], Cell]]]:
@@ -94,7 +49,7 @@ def _page_columns(kind: str, measured: Sequence[Result]) -> list[tuple[Column, C
     kept = [
         (numeric(column.name, f"{about.origin}, mean"), _short(cell, about))
         for about, (column, cell) in zip(beside, others, strict=True)
-        if about.member not in _SHOWN_BELOW.get(kind, ()) and any(cell(found).text != MISSING for found in measured)
+        if about.member not in details_of(kind).hidden and any(cell(found).text != MISSING for found in measured)
     ]
     main = next(column for column in measure.columns if column.member == measure.value)
     return [(both, lambda found: replace(_short(show, main)(found), sub=_without(between(found).text, main))), *kept]
@@ -110,45 +65,9 @@ def _without(text: str, about: MeasureColumn) -> str:
     return text.replace(f" {about.unit}", "") if is_head else text
 
 
-def measured_ends(measured: Result | None) -> tuple[float, float] | None:
-    """The ends of the mean's interval."""
-    bounds = mean_interval(measured.measured_values) if measured else None
-    return (bounds.low, bounds.high) if bounds else None
-
-
-def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
-    """What must be known beside a sweep's table."""
-    name = measure.name
-    notes = [f"{name} of fresh processes with equal seeds; nothing is a score."]
-    if any(row.comparison for row in sweep.rows):
-        notes.append(
-            f"Verdicts are on {measure.scale}s of {name} against the first configuration with results; all of them "
-            "are one family of tests (Holm)."
-        )
-    notes += [f"{row.label}: {sentence(row.comparison)}" for row in sweep.rows if row.comparison is not None]
-    return (*notes, *(f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure))
-
-
-def measured_record(measure: Measure | None, measured: Result | None) -> dict[str, object]:
-    """One measurement's means as plain values; nothing for other kinds."""
-    if measure is None:
-        return {}
-    ends = measured_ends(measured) or (None, None)
-    means = {column.member: measured.mean(column.member) if measured else None for column in measure.columns}
-    return {**means, f"{measure.value}_low": ends[0], f"{measure.value}_high": ends[1]}
-
-
-def measured_sections(measured: Sequence[Result]) -> tuple[PageSection, ...]:
-    """Make a section per kind, in the order of what was measured, with a row per measurement."""
-    kinds: dict[tuple[str, ...], list[Result]] = {}
-    for found in measured:
-        kinds.setdefault(found.quantities, []).append(found)
-    return tuple(_section(found[0].kind, found) for found in kinds.values())
-
-
-def _section(kind: str, measured: Sequence[Result]) -> PageSection:
+def measured_section(measured: Sequence[Result]) -> PageSection:
     """Show measurements of a kind apart from everything that was trained to a target."""
-    measure = measured[0].measure
+    kind, measure = measured[0].kind, measured[0].measure
     is_throughput = measured[0].measure.counts_samples
     beside = ", and nothing here is compared with one" if is_throughput else ""
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
@@ -183,9 +102,79 @@ def _section(kind: str, measured: Sequence[Result]) -> PageSection:
         *([Bullets(items=said[:MAX_SENTENCES], kind="list")] if said else []),
         *(Prose(text=note, kind="note") for note in notes),
         *measured_exchanges(measured),
-        *serving_blocks(measured, kind),
+        *own_blocks(measured, kind),
     )
     return PageSection(id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=blocks)
+
+
+def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
+    """Show every process as a dot, and list what each measured."""
+    named, measure = distinct(measured), measured[0].measure
+    values = [value for found in named for value in compared_values(found)]
+    unit = _unit_of(values, measure)
+    strips = [
+        RunStrip(
+            name=found.label,
+            hue=hue_number(position, named),
+            dots=tuple(
+                RunDot(label=process.label, time_s=value, fate="counted", hint=f"process {process.label}: {text}")
+                for process, value in zip(found.repetitions, compared_values(found), strict=True)
+                for text in (in_unit(value, measure.unit),)
+            ),
+            mean_s=(centre := _centre(found))[0],
+            is_score=False,
+            mean_label=in_unit(centre[0], measure.unit),
+            low_s=centre[1].low if centre[1] else None,
+            high_s=centre[1].high if centre[1] else None,
+        )
+        for position, found in enumerate(named)
+    ]
+    mean = "geometric mean" if measure.counts_samples else "mean"
+    lead = f"{plural(len(values), 'process', 'processes')} of {plural(len(named), 'configuration')}."
+    title = f"{measure.name} of every process"
+    is_named = unit.name.lower() == measure.name.lower()
+    figure = processes_figure(
+        strips, unit, axis=measure.name if is_named else f"{measure.name}, {unit.name}", mean=mean,
+        id_=f"{id_}-strips", title=title, description=f"One strip per configuration. {lead}",
+    )  # fmt: skip
+    chart = Chart(figure=figure, lead=lead, table=_processes_table(named, f"{id_}-processes", title))
+    return PageSection(id=f"{id_}-every-process", heading="Every process", name="Every process", blocks=(chart,))
+
+
+def _unit_of(values: Sequence[float], measure: Measure) -> TimeUnit:
+    """The unit that values are drawn in: one of time for seconds, else that of the measure."""
+    return time_unit(values) if measure.unit == "s" else TimeUnit(seconds=1.0, name=measure.unit, digits=2)
+
+
+def _centre(found: Result) -> tuple[float | None, Interval | None]:
+    """The mean that is compared, with its interval; none of a single process."""
+    if found.measure.counts_samples:
+        summary = rate_summary(found)
+        return (summary.geometric_mean, summary.interval) if summary and found.num_runs > 1 else (None, None)
+    return found.mean(found.measure.value) if found.num_runs > 1 else None, mean_interval(found.measured_values)
+
+
+def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
+    measure = named[0].measure
+    main = next(column for column in measure.columns if column.member == measure.value)
+    return table_of(
+        [(found, process) for found in named for process in found.repetitions],
+        (
+            ("Process", lambda row: f"process {row[1].label}"),
+            ("Measurement" if len(named) > 1 else None, lambda row: row[0].label),
+            (numeric(main.title, main.origin), lambda row: _compared(row[0], row[1])),
+            (numeric("Seed"), lambda row: None if row[1].seed is None else str(row[1].seed)),
+            (Column(name="Started", help="UTC"), lambda row: utc(row[1].started_ms).removesuffix(" UTC")),
+        ),
+        id_=id_,
+        caption=caption,
+        is_sortable=True,
+    )
+
+
+def _compared(found: Result, process: Repetition) -> Cell:
+    value = process.values[found.quantities[0]]
+    return sorted_cell(in_unit(value, found.measure.unit), value)
 
 
 def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:

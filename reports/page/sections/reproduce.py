@@ -16,16 +16,15 @@ from reports.document.blocks import (
     Fold,
     Heading,
     Prose,
-    Table,
     in_portions,
     text_table,
 )
 from reports.document.page import PageSection
 from reports.facts.energy import explain_missing, explain_ranks
 from reports.facts.reference_points import own_definition
-from reports.page.figures.cost import energy_records
 from reports.page.figures.detail import detail_words, detailed
 from reports.page.sections.remarks import names
+from reports.parts.cost import energy_records
 from reports.results.records import commit_of
 from reports.results.result import Result
 from reports.text.formatting import MISSING, count, plural, printable
@@ -40,23 +39,20 @@ _SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of b
 
 def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
     """Commands to copy, digests, checksums; what several configurations share is said once."""
-    result, definitions = [_facts(result) for result in group], [own_definition(result) for result in group]
+    facts, definitions = [_facts(result) for result in group], [own_definition(result) for result in group]
     is_one_definition = len(group) > 1 and len(set(definitions)) == 1
-    shared = tuple(fact for fact in result[0] if all(fact in other for other in result)) if len(group) > 1 else ()
+    shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
     blocks: list[Block] = []
     folds = []
     shown = {result.index for result in detailed(group)}
-    for member, mine, definition in zip(group, result, definitions, strict=True):
+    for member, mine, definition in zip(group, facts, definitions, strict=True):
         if member.index not in shown:
             continue
         own: tuple[Block, ...] = (
             *_definition(member, None if is_one_definition else definition),
             *_commands(member.asked),
             Facts(facts=tuple(fact for fact in mine if fact not in shared)),
-            Fold(
-                summary=f"Files and checksums: {plural(len(member.runs), 'log')}",
-                blocks=(_files(member, f"set{member.index + 1}-files"),),
-            ),
+            *_files(member, f"set{member.index + 1}-files"),
         )
         if len(group) == 1:
             blocks += own
@@ -188,14 +184,18 @@ def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
         yield Fact(name="Dataset: sha256, of its manifest, another", value=of_manifest, is_code=True)
 
 
-def _files(result: Result, id_: str) -> Table:
-    folder = str(result.judged.result_set.folder) if result.judged else ""
+def _files(result: Result, id_: str) -> Iterator[Block]:
+    """The logs with their digests, or the file that a measurement left."""
+    if result.judged is None:
+        yield Facts(facts=(Fact(name="Measured in", value=printable(result.path), is_code=True),))
+        return
+    folder = str(result.judged.result_set.folder)
     rows = [
         (printable(run.log.path.removeprefix(f"{folder}/")), printable(run.log.log_sha256)) for run in result.runs
     ]
-    return text_table(
-        ("File", "sha256"), rows, id_=id_, caption=f"Logs in {printable(folder)}", style="by-key digests"
-    )
+    caption = f"Logs in {printable(folder)}"
+    table = text_table(("File", "sha256"), rows, id_=id_, caption=caption, style="by-key digests")
+    yield Fold(summary=f"Files and checksums: {plural(len(result.runs), 'log')}", blocks=(table,))
 
 
 def _missing(group: Sequence[Result]) -> tuple[str, ...]:
@@ -203,12 +203,13 @@ def _missing(group: Sequence[Result]) -> tuple[str, ...]:
     absent: dict[str, list[str]] = {}
     for result in group:
         for words, is_there in (
-            ("Configuration, environment and preflight: the logs come without a run set's records",
+            ("Configuration, environment and preflight: the results come without a run set's record",
              result.asked is not None),
             ("System description: no systems/<system>.json beside the results", bool(result.system.fields)),
             ("Throughput block by block: no run.json beside the logs",
-             any(run.record and run.record.blocks for run in result.runs)),
-            ("Peak memory: not recorded", any(run.record and run.record.peak_rss_bytes for run in result.runs)),
+             not result.is_logged or any(run.record and run.record.blocks for run in result.runs)),
+            ("Peak memory: not recorded",
+             any(getattr(each.record, "peak_rss_bytes", None) for each in result.repetitions)),
         ):  # fmt: skip
             if not is_there:
                 absent.setdefault(words, []).append(result.label)

@@ -9,10 +9,11 @@ from reports.charts.order import RunSpan, order_figure
 from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, in_portions, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.energy import measured_j
-from reports.page.figures.cost import energy_text
 from reports.page.figures.detail import detail_words, detailed
-from reports.page.figures.times import column_unit, fate_words, sorted_cell
+from reports.page.figures.times import column_unit, fate_words
 from reports.page.sections.verdict import runs_words
+from reports.parts.cells import sorted_cell
+from reports.parts.cost import energy_text
 from reports.results.grid import smoothed_samples
 from reports.results.records import Attempt
 from reports.results.result import Result, Run

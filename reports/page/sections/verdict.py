@@ -12,10 +12,11 @@ from reports.document.glossary import MARKS, registered, standing_line
 from reports.document.page import Badge, PageSection
 from reports.facts.rank_counts import runtime_words
 from reports.facts.reference_points import outcome_words
-from reports.page.figures.cost import cost_columns, cost_numbers
 from reports.page.figures.detail import detail_note, detailed
-from reports.page.figures.times import bounds_text, column_unit, sorted_cell
+from reports.page.figures.times import column_unit
 from reports.page.sections.remarks import count_words, group_warnings
+from reports.parts.cells import bounds_text, sorted_cell
+from reports.parts.cost import cost_columns, cost_numbers
 from reports.results.growth import growth_words
 from reports.results.logs import Order
 from reports.results.result import Result

@@ -16,7 +16,7 @@ def batches(benchmark: str, sizes: tuple[int, ...], form: str) -> None:
     """Say how many steps an epoch of BENCHMARK has at each batch size."""
     from harness.config.run_config import resolve
     from harness.planning.batches import batches_study
-    from reports.page.figures.study import study_blocks
+    from reports.parts.study import study_blocks
     from rules.records.codec import encode
 
     study = batches_study(resolve(benchmark, []), sizes)

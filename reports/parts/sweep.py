@@ -1,25 +1,18 @@
-"""A sweep's part of the page: one table over all configurations, and charts of each quantity over the axes."""
+"""A sweep in one table over all configurations, with what must be known beside it; and its rows as plain values."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from dataclasses import replace
 
-from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
 from reports.comparison.factor import FACTORS
 from reports.comparison.sweep import SweepFacts, SweepRow
-from reports.comparison.wording import change_text, sentence, speed, with_sign
-from reports.document.blocks import Block, Cell, Chart, Column, Prose, Table, numeric, table_of
-from reports.document.page import PageSection
+from reports.comparison.wording import change_text, sentence, speed
+from reports.document.blocks import Cell, Column, Table, numeric, table_of
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
-from reports.page.figures.serving import serving_blocks
-from reports.page.figures.times import bounds_text, sorted_cell
-from reports.page.sections.measured import (
-    in_unit,
+from reports.parts.cells import bounds_text, sorted_cell
+from reports.parts.measured import (
     measure_of,
     measured_columns,
-    measured_ends,
     measured_notes,
     measured_record,
 )
@@ -32,74 +25,9 @@ from reports.text.formatting import (
     percent,
     plural,
     printable,
-    si,
     throughput,
     time_unit,
 )
-from rules.records.measure import Measure
-
-_Estimate = tuple[float, tuple[float, float] | None]
-"""A value and the ends of its interval."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Quantity:
-    """What a chart draws of each row, and how it is printed."""
-
-    key: str
-    title: str
-    unit: str
-    words: Callable[[float], str]
-    estimate: Callable[[SweepRow], _Estimate | None]
-    is_ratio: bool = True
-
-
-def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
-    """Everything the page says about one sweep; `index` makes its ids unique on the page."""
-    id_ = f"sweep{index + 1}"
-    failed = sum(bool(row.failure) for row in sweep.rows)
-    done = sum(bool(row.num_runs) for row in sweep.rows)
-    what = "time to train" if sweep.is_of_runs else sweep.kind
-    axes = " × ".join(f"{printable(key)} ({len(values)})" for key, values in sweep.axes)
-    lead = (
-        f"{plural(len(sweep.rows), 'configuration')} over {axes}, their runs interleaved in time with shared seeds; "
-        f"{done} measured{f', {failed} failed' if failed else ''}."
-    )
-    heading = f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}"
-    blocks: tuple[Block, ...] = (
-        Prose(text=f"{lead} {sweep.closing}".rstrip()),
-        _for_page(sweep_table(sweep, f"{id_}-table"), len(sweep.axes)),
-        *(Prose(text=note, kind="note") for note in sweep_notes(sweep)),
-        *(
-            _chart(sweep, quantity, f"{id_}-{quantity.key}")
-            for quantity in _quantities(sweep)
-            if any(map(quantity.estimate, sweep.rows))
-        ),
-        *serving_blocks([row.result for row in sweep.rows if row.result is not None], id_),
-    )
-    return PageSection(id=id_, heading=heading, name=heading, blocks=blocks)
-
-
-def _for_page(table: Table, num_axes: int) -> Table:
-    """Make a sweep's table narrower, with sections of keys and intervals on second lines, and sign its factors."""
-    is_bounds = [" % interval, " in column.name for column in table.columns]
-    kept = [at for at, holds in enumerate(is_bounds) if not holds]
-    with_bounds = [at for at in kept if at + 1 < len(is_bounds) and is_bounds[at + 1]]
-    columns = list(table.columns)
-    for at in range(num_axes):
-        section, _, key = columns[at].name.partition(".")
-        columns[at] = replace(columns[at], name=key or section, help=section if key else "")
-    for at in with_bounds:
-        interval = columns[at + 1].name.partition(",")[0]
-        columns[at] = replace(columns[at], help=f"{columns[at].help}, {interval}")
-    rows = []
-    for cells in map(list, table.rows):
-        for at in with_bounds:
-            bounds = cells[at + 1].text
-            cells[at] = replace(cells[at], sub="" if bounds == MISSING else bounds)
-        cells[-1] = replace(cells[-1], text=with_sign(cells[-1].text), note=with_sign(cells[-1].note))
-        rows.append(tuple(cells[at] for at in kept))
-    return replace(table, columns=tuple(columns[at] for at in kept), rows=tuple(rows))
 
 
 def sweep_table(sweep: SweepFacts, id_: str) -> Table:
@@ -116,7 +44,7 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
 
 def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepRow], object]]]:
     """What a kind of sweep shows of a configuration."""
-    unit = _unit(sweep)
+    unit = times_unit(sweep)
     if sweep.is_of_runs:
         yield (
             numeric(f"Score, {unit.name}", "Olympic mean"),
@@ -241,105 +169,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     return (*notes, *sweep.problems)
 
 
-def _quantities(sweep: SweepFacts) -> list[_Quantity]:
-    if (measure := measure_of(sweep)) is not None:
-        words = partial(in_unit, unit=measure.unit)
-        estimate = partial(_of_processes, measure=measure)
-        return [_Quantity(sweep.kind, measure.title, measure.name, words, estimate, measure.scale == "ratio")]
-    speed = _Quantity("throughput", "Throughput", "samples/s", si, lambda row: _of_mean(row.throughput))
-    if not sweep.is_of_runs:
-        return [speed, _Quantity("memory", "Peak memory", "GiB", "{:.3g}".format, _peak_gib)]
-    unit = _unit(sweep)
-    return [
-        _Quantity(
-            "time", "Time to train", unit.name, "{:.4g}".format, lambda row: _of_mean(row.time_to_train, unit.seconds)
-        ),
-        speed,
-        _Quantity("samples", "Samples to converge", "samples", si, lambda row: _of_mean(row.samples_to_converge)),
-    ]
-
-
-def _peak_gib(row: SweepRow) -> _Estimate | None:
-    return (row.peak_bytes / 2**30, None) if row.peak_bytes else None
-
-
-def _of_mean(summary: LogSummary | None, scale: float = 1.0) -> _Estimate | None:
-    """A geometric mean, in units of `scale`."""
-    if summary is None:
-        return None
-    bounds = summary.interval
-    return summary.geometric_mean / scale, (bounds.low / scale, bounds.high / scale) if bounds else None
-
-
-def _of_processes(row: SweepRow, measure: Measure) -> _Estimate | None:
-    mean = row.result.mean(measure.value) if row.result else None
-    return None if mean is None else (mean, measured_ends(row.result))
-
-
-def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
-    """One quantity over the axis with the most values, a panel per combination of the others."""
-    along = max(range(len(sweep.axes)), key=lambda number: len(sweep.axes[number][1]))
-    key, positions = sweep.axes[along]
-    others = [axis for number, axis in enumerate(sweep.axes) if number != along]
-    panels = []
-    for chosen in product(*(values for _, values in others)):
-        points = []
-        for position in positions:
-            values = [*chosen[:along], position, *chosen[along:]]
-            points.append(_point(sweep.at(values), quantity))
-        name = ", ".join(f"{_short(other)} {value}" for (other, _), value in zip(others, chosen, strict=True))
-        panels.append(SweepPanel(name=name, points=tuple(points)))
-    title = f"{quantity.title} over {_short(key)}"
-    lead = _lead(sweep, quantity)
-    axes = SweepAxes(
-        axis=printable(key),
-        positions=positions,
-        quantity=f"{quantity.title}, {quantity.unit}",
-        words=quantity.words,
-        from_zero=quantity.is_ratio,
-    )
-    return Chart(
-        figure=sweep_figure(panels, axes, id_=id_, title=title, description=f"{title}. {lead}"),
-        heading=title,
-        lead=lead,
-        table_note="The table of this sweep has the numbers.",
-    )
-
-
-def _point(row: SweepRow | None, quantity: _Quantity) -> SweepPoint:
-    if row is None:
-        return SweepPoint(value=None, low=None, high=None, hint="not in this sweep")
-    value, ends = quantity.estimate(row) or (0.0, None)
-    if value <= 0:
-        return SweepPoint(value=None, low=None, high=None, hint=f"{row.label}: {row.failure or 'no value'}")
-    low, high = ends or (None, None)
-    return SweepPoint(value=value, low=low, high=high, hint=f"{row.label}: {quantity.words(value)} {quantity.unit}")
-
-
-def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
-    known = [(found[0], row) for row in sweep.rows if (found := quantity.estimate(row)) and found[0]]
-    if not known:
-        return "No configuration has a value."
-    (low, least), (high, most) = min(known, key=lambda entry: entry[0]), max(known, key=lambda entry: entry[0])
-    if len(known) == 1:
-        return f"One value: {quantity.words(low)} {quantity.unit}."
-    if quantity.words(low) == quantity.words(high):
-        return f"{quantity.words(low)} {quantity.unit} in each of {plural(len(known), 'configuration')}."
-    if not quantity.is_ratio:
-        apart = f"{quantity.words(high - low)} apart"
-    else:
-        apart = f"a factor of {high / low:.3g}" if high / low >= 1.1 else f"{percent(high / low - 1)} more"
-    return (
-        f"From {quantity.words(low)} {quantity.unit} ({least.label}) to {quantity.words(high)} {quantity.unit} "
-        f"({most.label}): {apart}."
-    )
-
-
-def _short(key: str) -> str:
-    return printable(key.partition(".")[2] or key)
-
-
-def _unit(sweep: SweepFacts) -> TimeUnit:
+def times_unit(sweep: SweepFacts) -> TimeUnit:
     return time_unit(row.time_to_train.geometric_mean if row.time_to_train else None for row in sweep.rows)
 
 

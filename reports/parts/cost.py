@@ -11,8 +11,8 @@ from rules.records.run import EnergyRecord
 
 
 def energy_records(result: Result) -> tuple[EnergyRecord | None, ...]:
-    """Of the committed runs, in their order."""
-    return tuple(run.record.energy if run.record else None for run in result.runs)
+    """Return the energy of every repetition, in their order; None where it was not recorded."""
+    return tuple(getattr(repetition.record, "energy", None) for repetition in result.repetitions)
 
 
 def mean_energy_j(result: Result) -> float | None:

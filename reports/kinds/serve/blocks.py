@@ -4,30 +4,25 @@ from collections.abc import Callable, Sequence
 
 from reports.charts.scaling import Axes, Dot, Series, link_figure
 from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, numeric, table_of
-from reports.page.figures.study import study_parts
-from reports.page.figures.times import bounds_text
+from reports.kinds.serve.words import Found, mean_rate, promise_words, served_among
+from reports.parts.study import study_parts
 from reports.results.records import read_study
 from reports.results.result import Result
-from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.text.formatting import MISSING, count, duration, num_bytes, percent, plural, printable, ratio, si
 from rules.records.measured.serve import LoadGenRun, ServeProcess, ServeRecord
 
 MAX_CHARTS = 12
 _LEAST, _MOST = 1e-12, 1e15
 """Of rates and seconds that are drawn."""
-_SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
 _KINDS = (
     "Rates, latencies and service times are measured, those of the virtual clock simulated, bytes computed. VALID is "
     "LoadGen's word for one run of this system, and no MLPerf® result."
 )
 
-_NO_BREAK = "\N{NO-BREAK SPACE}"
-Found = tuple[Result, ServeRecord]
-
 
 def serving_blocks(measured: Sequence[Result], id_: str) -> list[Block]:
     """The blocks of measurements of serving; none of other kinds. `id_` begins their ids on the page."""
-    found = _served(measured)
+    found = served_among(measured)
     if not found:
         return []
     loads = [block for each in found[:MAX_CHARTS] for block in _load_blocks(*each, id_)]
@@ -38,66 +33,6 @@ def serving_blocks(measured: Sequence[Result], id_: str) -> list[Block]:
     if have_quality or len({_precision(record) for _, record in found}) > 1:
         blocks.append(_precision_table(found, id_))
     return [*blocks, *loads]
-
-
-def served_answer(measured: Sequence[Result]) -> str:
-    """Say what served configurations answer, the best first; empty where none of them was served.
-
-    'rm1: 551 queries/s within 25.0 ms at p95, VALID (no interval: fewer than five processes)'.
-    """
-    found = _served(measured)
-    if not found:
-        return ""
-    best = max(found, key=lambda each: _mean(each[0]))
-    words = f"{_mean_text(best[0])} {promise_words(best[1])}, {_verdict_words(best[1])} ({_interval_words(best[0])})"
-    if len(found) == 1:
-        return f"{best[0].benchmark or best[0].label}: {words}"
-    same = {(record.problem_sha256, each.benchmark) for each, record in found}
-    of = f"{plural(len(found), 'served configuration')}"
-    if len(same) > 1:
-        return f"{of} that were asked different things; {best[0].label}: {words}"
-    return f"{best[0].label} answers the most of {of}: {words}"
-
-
-def promise_words(record: ServeRecord) -> str:
-    """'within 25.0 ms at p95'; of a scenario without a limit its name."""
-    if record.target_latency_s is None:
-        return f"in {_SCENARIOS.get(record.scenario, printable(record.scenario))}"
-    return f"within {duration(record.target_latency_s)} at p{record.percentile:g}"
-
-
-def best_run(process: ServeProcess) -> LoadGenRun:
-    """The run whose rate is the process's answer."""
-    valid = [run for run in process.runs if run.is_valid]
-    return max(valid or process.runs, key=lambda run: run.completed_per_s)
-
-
-def _verdict_words(record: ServeRecord) -> str:
-    num_valid = sum(best_run(process).is_valid for process in record.processes)
-    of = f" in {num_valid} of {len(record.processes)} processes" if num_valid < len(record.processes) else ""
-    return f"VALID{of}" if num_valid else "not VALID"
-
-
-def _served(measured: Sequence[Result]) -> list[Found]:
-    return [(each, each.measured) for each in measured if isinstance(each.measured, ServeRecord)]
-
-
-def _mean(measured: Result) -> float:
-    """Over the processes: geometric, as it is compared."""
-    summary = log_summary(measured.measured_values, step=0.0)
-    return summary.geometric_mean if summary else measured.measured_values[0]
-
-
-def _mean_text(measured: Result) -> str:
-    return f"{si(_mean(measured))} queries/s".replace(" ", _NO_BREAK)
-
-
-def _interval_words(measured: Result) -> str:
-    summary = log_summary(measured.measured_values, step=0.0)
-    if summary is None or summary.interval is None:
-        number = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
-        return f"no interval: fewer than {number} processes"
-    return f"{summary.interval.confidence:.0%} interval {bounds_text(summary.interval, si)}"
 
 
 def _setup_table(found: Sequence[Found], id_: str) -> Table:
@@ -190,8 +125,12 @@ def _precision_table(found: Sequence[Found], id_: str) -> Table:
     plain = next((each for each, record in found if _precision(record) == ("fp32", "fp32")), None)
 
     def speed(each: Found) -> Cell:
-        times = f"{ratio(_mean(each[0]) / _mean(plain))} of fp32's" if plain is not None and each[0] != plain else ""
-        return Cell(text=si(_mean(each[0])), sub=times)
+        times = (
+            f"{ratio(mean_rate(each[0]) / mean_rate(plain))} of fp32's"
+            if plain is not None and each[0] != plain
+            else ""
+        )
+        return Cell(text=si(mean_rate(each[0])), sub=times)
 
     def quality(member: str, of_fp32: str) -> Callable[[Found], Cell]:
         def show(each: Found) -> Cell:

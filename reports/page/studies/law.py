@@ -11,8 +11,9 @@ from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Chart, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.scaling_law import ScalingLaw, Size
-from reports.statistics.power_law import CONFIDENCE, MAX_EXPONENT, PowerLaw
-from reports.text.formatting import MISSING, distinct_labels, interval, plural, printable, si, with_unit
+from reports.parts.law import FORMULA, chosen_words, exponent_ends, law_warning, law_words
+from reports.statistics.power_law import CONFIDENCE, PowerLaw
+from reports.text.formatting import MISSING, distinct_labels, interval, printable, si, with_unit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,48 +32,6 @@ class _Match:
     compute: float
     values: Mapping[str, float]
     gaps: Mapping[str, tuple[float, float] | None]
-
-
-FORMULA = "normalised entropy = a·C^−b + c"
-
-
-def law_words(law: ScalingLaw) -> str:
-    """Say in a sentence what was fitted, or why nothing was."""
-    if (fitted := law.fitted) is None:
-        return f"No scaling law was fitted: {law.why_not}."
-    return (
-        f"Scaling law: {FORMULA} over training FLOP C, exponent b {fitted.exponent:.3f}{_interval_words(fitted)}, "
-        f"a {fitted.factor:.3g}, c {fitted.floor:.4f}, from {plural(fitted.num_sizes, 'size')} over "
-        f"{fitted.decades:.1f} decades of C ({fitted.low:.2g} to {fitted.high:.2g} FLOP); quality measured, FLOP "
-        f"computed, law fitted.{_chosen(law)}{_warning(fitted)}"
-    )
-
-
-def law_record(law: ScalingLaw | None) -> dict[str, object]:
-    """Return the law as plain values, for json; nothing where none was asked for."""
-    if law is None:
-        return {}
-    fitted = law.fitted
-    if fitted is None:
-        return {"law": {"why_not": law.why_not}}
-    bounds = fitted.interval
-    return {
-        "law": {
-            "formula": "normalised_entropy = factor * training_flop ** -exponent + floor",
-            "exponent": fitted.exponent,
-            "exponent_low": bounds.low if bounds else None,
-            "exponent_high": bounds.high if bounds else None,
-            "confidence": bounds.confidence if bounds else None,
-            "method": bounds.method if bounds else None,
-            "factor": fitted.factor,
-            "floor": fitted.floor,
-            "training_flop_low": fitted.low,
-            "training_flop_high": fitted.high,
-            "num_sizes": fitted.num_sizes,
-            "num_left_out": law.num_beaten,
-            "num_seeds": fitted.num_seeds,
-        }
-    }
 
 
 def law_sections(sweeps: Sequence[SweepFacts]) -> tuple[PageSection, ...]:
@@ -126,7 +85,7 @@ def _section(laws: Sequence[_Named], others: Sequence[tuple[str, str]], id_: str
     notes += [
         f"{law.name}:{words}"
         for law in laws
-        if law.law.fitted and (words := _chosen(law.law) + _warning(law.law.fitted))
+        if law.law.fitted and (words := chosen_words(law.law) + law_warning(law.law.fitted))
     ]
     notes += [f"{name} is on a chart of its own: {why}." for name, why in others]
     notes.append(
@@ -190,7 +149,7 @@ def _law_table(laws: Sequence[_Named], id_: str) -> tuple[Block, ...]:
     columns = (
         ("Model", lambda row: row[0]),
         (numeric("Exponent b", "fitted"), lambda row: f"{row[1].exponent:.3f}"),
-        (numeric("95 % interval, b", "bootstrap over seeds"), lambda row: _ends(row[1])),
+        (numeric("95 % interval, b", "bootstrap over seeds"), lambda row: exponent_ends(row[1])),
         (numeric("Factor a", "fitted"), lambda row: f"{row[1].factor:.3g}"),
         (numeric("Floor c", "fitted"), lambda row: f"{row[1].floor:.4f}"),
         (numeric("Sizes"), lambda row: str(row[1].num_sizes)),
@@ -252,7 +211,7 @@ def _key(named: _Named) -> str:
     """Say in the legend what was fitted: 'wukong_small: b 0.120 (0.050 – 0.310), C 4.93 GFLOP – 56.8 GFLOP'."""
     if (fitted := named.law.fitted) is None:
         return f"{named.name}: no law"
-    ends = f" ({_ends(fitted)})" if fitted.interval else ""
+    ends = f" ({exponent_ends(fitted)})" if fitted.interval else ""
     return f"{named.name}: b {fitted.exponent:.3f}{ends}, C {_range(fitted)}"
 
 
@@ -269,29 +228,3 @@ def _gap(match: _Match, name: str) -> str:
         return "the best"
     gap = match.gaps[name]
     return MISSING if gap is None else interval(*(f"{end:+.4f}".replace("-", "−") for end in gap))
-
-
-def _ends(fitted: PowerLaw) -> str:
-    return interval(f"{fitted.interval.low:.3f}", f"{fitted.interval.high:.3f}") if fitted.interval else MISSING
-
-
-def _interval_words(fitted: PowerLaw) -> str:
-    return f" (95 % interval {_ends(fitted)}, {fitted.interval.method})" if fitted.interval else ""
-
-
-def _chosen(law: ScalingLaw) -> str:
-    """Say that sizes are the best of several configurations, which makes them look a little better than they are."""
-    if not law.num_beaten:
-        return ""
-    return f" Of configurations with equal FLOP the best by its mean is the size: {law.num_beaten} left out."
-
-
-def _warning(fitted: PowerLaw) -> str:
-    """Say what such seeds and sizes leave open."""
-    if fitted.exponent == 0:
-        return " Quality does not improve with training FLOP here."
-    if fitted.interval is not None and fitted.interval.low <= 0:
-        return " The interval holds zero: no gain from more computing is shown."
-    if fitted.interval is not None and fitted.interval.high >= MAX_EXPONENT:
-        return f" The interval ends where the search does, at {MAX_EXPONENT:g}: these sizes do not tell b from c."
-    return ""

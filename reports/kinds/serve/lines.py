@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from reports.page.figures.serving import best_run
-from reports.page.figures.times import bounds_text
+from reports.kinds.serve.words import best_run
+from reports.parts.cells import bounds_text
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.text.formatting import duration, num_bytes, percent, plural, printable, si

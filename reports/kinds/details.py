@@ -1,0 +1,55 @@
+"""What a kind shows of its own beside what every kind shows: all of it is optional.
+
+The record of a kind of measurement and its `Measure` are enough for a table, a chart of every process, comparisons,
+a page and files. A kind that has more to say says it in a folder here of its own name, in `details.py`: DETAILS.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+import reports.kinds
+from reports.document.blocks import Block
+from reports.results.result import Result
+
+Lines = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Details:
+    """Everything that one kind shows of its own.
+
+    `lines` are facts of one result for a terminal. `blocks` are shown below the table of several results, their ids
+    beginning as given; `hidden` are the members that the table need not have then. `answer` is the title of a page
+    that shows nothing but this kind. `terms` explain its words, by word.
+    """
+
+    lines: Callable[[Result], Lines] | None = None
+    blocks: Callable[[Sequence[Result], str], Sequence[Block]] | None = None
+    hidden: Collection[str] = ()
+    answer: Callable[[Sequence[Result]], str] | None = None
+    terms: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_DETAILS = Details()
+
+
+@cache
+def details_of(kind: str) -> Details:
+    """Return what the kind of a measurement or of a study shows of its own; NO_DETAILS where it has no folder."""
+    if kind not in {module.name for module in iter_modules(reports.kinds.__path__) if module.ispkg}:
+        return NO_DETAILS
+    found = import_module(f"reports.kinds.{kind}.details").DETAILS
+    assert isinstance(found, Details)
+    return found
+
+
+def own_blocks(results: Sequence[Result], id_: str) -> list[Block]:
+    """Return the blocks that the kinds of results show of their own."""
+    made: list[Block] = []
+    for kind in dict.fromkeys(result.kind for result in results):
+        if (blocks := details_of(kind).blocks) is not None:
+            made += blocks([result for result in results if result.kind == kind], id_)
+    return made

@@ -1,0 +1,1 @@
+"""A simulated queue, in the words of serving."""

@@ -1,0 +1,1 @@
+"""Serving: the answer, latency against load, how it was served, precisions."""

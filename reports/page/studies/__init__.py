@@ -1,0 +1,1 @@
+"""Sections of the page on what is no result: sweeps, scaling laws, profiles and studies."""

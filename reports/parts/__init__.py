@@ -1,0 +1,1 @@
+"""Tables, facts and sentences that the page and the terminal share."""

@@ -1,0 +1,72 @@
+"""A scaling law in words and as plain values."""
+
+from reports.facts.scaling_law import ScalingLaw
+from reports.statistics.power_law import MAX_EXPONENT, PowerLaw
+from reports.text.formatting import MISSING, interval, plural
+
+FORMULA = "normalised entropy = a·C^−b + c"
+
+
+def law_words(law: ScalingLaw) -> str:
+    """Say in a sentence what was fitted, or why nothing was."""
+    if (fitted := law.fitted) is None:
+        return f"No scaling law was fitted: {law.why_not}."
+    return (
+        f"Scaling law: {FORMULA} over training FLOP C, exponent b {fitted.exponent:.3f}{_interval_words(fitted)}, "
+        f"a {fitted.factor:.3g}, c {fitted.floor:.4f}, from {plural(fitted.num_sizes, 'size')} over "
+        f"{fitted.decades:.1f} decades of C ({fitted.low:.2g} to {fitted.high:.2g} FLOP); quality measured, FLOP "
+        f"computed, law fitted.{chosen_words(law)}{law_warning(fitted)}"
+    )
+
+
+def law_record(law: ScalingLaw | None) -> dict[str, object]:
+    """Return the law as plain values, for json; nothing where none was asked for."""
+    if law is None:
+        return {}
+    fitted = law.fitted
+    if fitted is None:
+        return {"law": {"why_not": law.why_not}}
+    bounds = fitted.interval
+    return {
+        "law": {
+            "formula": "normalised_entropy = factor * training_flop ** -exponent + floor",
+            "exponent": fitted.exponent,
+            "exponent_low": bounds.low if bounds else None,
+            "exponent_high": bounds.high if bounds else None,
+            "confidence": bounds.confidence if bounds else None,
+            "method": bounds.method if bounds else None,
+            "factor": fitted.factor,
+            "floor": fitted.floor,
+            "training_flop_low": fitted.low,
+            "training_flop_high": fitted.high,
+            "num_sizes": fitted.num_sizes,
+            "num_left_out": law.num_beaten,
+            "num_seeds": fitted.num_seeds,
+        }
+    }
+
+
+def exponent_ends(fitted: PowerLaw) -> str:
+    return interval(f"{fitted.interval.low:.3f}", f"{fitted.interval.high:.3f}") if fitted.interval else MISSING
+
+
+def _interval_words(fitted: PowerLaw) -> str:
+    return f" (95 % interval {exponent_ends(fitted)}, {fitted.interval.method})" if fitted.interval else ""
+
+
+def chosen_words(law: ScalingLaw) -> str:
+    """Say that sizes are the best of several configurations, which makes them look a little better than they are."""
+    if not law.num_beaten:
+        return ""
+    return f" Of configurations with equal FLOP the best by its mean is the size: {law.num_beaten} left out."
+
+
+def law_warning(fitted: PowerLaw) -> str:
+    """Say what such seeds and sizes leave open."""
+    if fitted.exponent == 0:
+        return " Quality does not improve with training FLOP here."
+    if fitted.interval is not None and fitted.interval.low <= 0:
+        return " The interval holds zero: no gain from more computing is shown."
+    if fitted.interval is not None and fitted.interval.high >= MAX_EXPONENT:
+        return f" The interval ends where the search does, at {MAX_EXPONENT:g}: these sizes do not tell b from c."
+    return ""

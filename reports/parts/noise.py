@@ -1,0 +1,92 @@
+"""How large a difference sets could show, in words, and what that rests on."""
+
+import math
+from collections.abc import Sequence
+
+from reports.comparison.band import Band, band_source
+from reports.comparison.factor import factor_of
+from reports.comparison.noise import ASSUMED, MIN_EFFECT
+from reports.facts.noise import DRIFT_BAND, Shares, Smallest, spread_reach
+from reports.results.result import Result
+from reports.statistics.intervals import MIN_RUNS
+from reports.text.formatting import percent
+
+_FOUND = "found in 80 % of cases"
+
+
+_UNSEEN = 0.005
+"""A share that is printed as 0 %."""
+
+
+def size_text(fraction: float | None) -> str:
+    """A difference as percent with two digits at least: '31 %', '8.2 %'; infinite is beyond a factor of 100."""
+    if fraction == math.inf:
+        return "over 100×"
+    return percent(fraction, 0 if fraction is not None and fraction >= 0.0995 else 1)
+
+
+def smallest_words(smallest: Smallest) -> str:
+    """'38 % in a later set, 7.8 % in turns (80 % of cases)'."""
+    turns = "" if smallest.in_turns is None else f", {size_text(smallest.in_turns)} in turns"
+    return f"{size_text(smallest.apart)} in a later set{turns} (80 % of cases)"
+
+
+def assumptions(num_runs: int, bands: Sequence[Band]) -> str:
+    """What the smallest differences of sets of `num_runs` runs rest on, between which drift may do `bands`."""
+    return (
+        "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
+        f"factors (95 %); none below {percent(MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_drift(bands)} "
+        "In turns: runs of equal seeds take turns ('dlrmbench run --beside SET'), so that drift meets both alike, "
+        "and equal seeds need equal samples, as where the settings change the speed alone."
+    )
+
+
+def measured_assumptions(measured: Result, band: Band = ASSUMED) -> str:
+    """As `assumptions`, of the processes of a measurement; also where they are too few."""
+    number, factor = measured.num_runs, factor_of(measured.quantities[0])
+    if number < MIN_RUNS:
+        return f"A verdict takes at least {MIN_RUNS} processes on each side."
+    is_ratio = factor.is_ratio
+    least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
+    found = (
+        f"The smallest difference is the true one that gets a verdict in 80 % of cases, by one test at 95 %; none "
+        f"below {least} gets one. {_statistics(number, 'processes')}"
+    )
+    if is_ratio:
+        turns = "In turns: the processes take turns, as in a sweep, so that drift meets both alike."
+        return f"{found} {_drift([band])} {turns}"
+    return f"{found} Pairs of equal seeds show smaller ones, as far as equal seeds share their luck."
+
+
+def _drift(bands: Sequence[Band]) -> str:
+    """How far a set that is measured later may drift, and how that is known."""
+    assumed = f"{percent(DRIFT_BAND, 0)} ({band_source(())})"
+    sets = tuple(dict.fromkeys(label for band in bands for label in band.sets))
+    far = assumed if not sets else f"what repeated sets show ({band_source(sets)})"
+    if sets and not all(band.sets for band in bands):
+        far += f", the others by {percent(DRIFT_BAND, 0)}"
+    return (
+        f"In a later set: the system may drift by {far}, or by twice the spread of speed inside a set where that is "
+        "more, and a difference must exceed it."
+    )
+
+
+def _statistics(number: int, what: str) -> str:
+    low, high = spread_reach(number)
+    return (
+        f"Assumed: as many {what} on the other side, of the same spread and normal. The spread itself is known from "
+        f"{number} {what} only to a factor of {low:.1f} to {high:.1f}."
+    )
+
+
+def shares_words(shares: Shares) -> str:
+    """'96 % convergence, 3 % speed, 1 % evaluation and overhead'; 'less 2 % …' of what works against the others."""
+    parts = (
+        (shares.convergence, "convergence"),
+        (shares.speed, "speed"),
+        (shares.overhead, "evaluation and overhead"),
+    )
+    added = [f"{percent(share, 0)} {name}" for share, name in parts if share >= -_UNSEEN]
+    less = [f"{percent(-share, 0)} {name}" for share, name in parts if share < -_UNSEEN]
+    against = f", less {' and '.join(less)}, which worked against the others" if less else ""
+    return f"{', '.join(added)}{against}"

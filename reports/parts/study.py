@@ -1,0 +1,123 @@
+"""A study in blocks: what was found, what it rests on, its tables, what was checked; every column says its origin."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeGuard
+
+from reports.document.blocks import Block, Bullets, Cell, Column, Heading, Prose, Table, text_table
+from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, si, time_unit
+from rules.records.study import Cell as Value
+from rules.records.study import Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
+
+
+def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
+    """The whole study; texts come from its file and are made printable."""
+    return (Heading(text=printable(study.title)), *study_parts(study))
+
+
+def study_parts(study: StudyRecord) -> tuple[Block, ...]:
+    """As `study_blocks`, for a place that has a heading of its own."""
+    return (
+        *(Prose(text=printable(finding)) for finding in study.findings),
+        *(study_table(table) for table in study.tables),
+        *study_grounds(study),
+    )
+
+
+def study_grounds(study: StudyRecord) -> tuple[Block, ...]:
+    return (
+        *((_parameters_table(study.parameters),) if study.parameters else ()),
+        *((_checks(study.checks),) if study.checks else ()),
+    )
+
+
+def study_table(table: StudyTable) -> Table:
+    """One table of a study, its columns with their origins."""
+    shown = [_shown(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)]
+    return text_table(
+        [
+            Column(name=f"{printable(column.name)} ({column.origin})", is_number=_is_number(table, index))
+            for index, column in enumerate(table.columns)
+        ],
+        tuple(zip(*shown, strict=True)) if table.rows else (),
+        id_="",
+        caption=printable(table.title),
+    )
+
+
+def _is_number(table: StudyTable, index: int) -> bool:
+    return any(isinstance(row[index], int | float) for row in table.rows)
+
+
+def _shown(column: StudyColumn, values: Sequence[Value]) -> list[Cell]:
+    """The cells of one column, in one unit of time where it holds times."""
+    is_head = column.unit is not None and column.unit == column.name.lower()
+    number = si if is_head else _number_format(column.unit, [value for value in values if is_amount(value)])
+    return [Cell(text=_text(value, number), sort=repr(value) if is_amount(value) else "") for value in values]
+
+
+def is_amount(value: Value) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float], str]:
+    """How numbers of an SI unit are printed."""
+    if unit == "s":
+        positive = [value for value in values if value > 0]
+        is_wide = bool(positive) and max(positive) > 20 * min(positive)
+        return duration if is_wide else time_unit(values).text
+    if unit == "B":
+        return num_bytes
+    if unit == "share":
+        return percent
+    if unit is not None:
+        return lambda value: f"{si(value)}{printable(unit)}" if value >= 1000 else f"{value:.4g} {printable(unit)}"
+    return lambda value: count(value) if float(value).is_integer() else f"{value:.4g}"
+
+
+def _text(value: Value, number: Callable[[float], str]) -> str:
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return _runs(value)
+    return printable(value) if isinstance(value, str) else number(value)
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Numbers with neighbours drawn together: 0-7, or 1, 4."""
+    present = set(numbers)
+    starts = sorted(number for number in present if number - 1 not in present)
+    ends = sorted(number for number in present if number + 1 not in present)
+    runs = zip(starts, ends, strict=True)
+    return ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in runs)
+
+
+def _parameters_table(parameters: Sequence[Parameter]) -> Table:
+    """What a study rests on, and who said it."""
+    rows = [
+        (
+            printable(parameter.name),
+            _text(
+                parameter.value,
+                _number_format(parameter.unit, [parameter.value] if is_amount(parameter.value) else []),
+            ),
+            parameter.source,
+            None if parameter.note is None else printable(parameter.note),
+        )
+        for parameter in parameters
+    ]
+    has_notes = any(parameter.note for parameter in parameters)
+    columns = ("Parameter", "Value", "Source", "Note") if has_notes else ("Parameter", "Value", "Source")
+    return text_table(columns, [row[: len(columns)] for row in rows], caption="What it rests on")
+
+
+def _checks(checks: Sequence[StudyCheck]) -> Bullets:
+    return Bullets(
+        items=tuple(
+            f"{printable(check.name)}: expected {check.expected:.10g}, found {check.found:.10g}"
+            + ("" if check.is_passed else "; FAILED")
+            for check in checks
+        ),
+        kind="missing" if all(check.is_passed for check in checks) else "warnings",
+    )
