@@ -1,11 +1,10 @@
 """`schema`: JSON Schemas of what is read and written, and pages of reference, each by a name of its own."""
 
-import inspect
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,71 +16,57 @@ from rules.errors import did_you_mean
 if TYPE_CHECKING:
     import msgspec
 
-
-class Entry(NamedTuple):
-    """What a name stands for: a line about it, and the function that makes its text."""
-
-    line: str
-    text: Callable[[], str]
-
-
-def _files() -> Mapping[str, Entry]:
-    from rules.records.kinds import RECORDS
-
-    return {name: _type_entry(name, record) for name, record in RECORDS.items()}
-
-
-def _documents() -> Mapping[str, Entry]:
-    from reports.schemas import DOCUMENTS
-
-    documents = {f"{name}_document": document for name, document in DOCUMENTS.items()}
-    return {name: _type_entry(name, document) for name, document in documents.items()}
-
-
-def _definitions() -> Mapping[str, Entry]:
-    from reference_models.registry import known_models
-
-    return {
-        f"{model}_definition": Entry(f"A definition of a benchmark of {model}.", partial(_definition_text, model))
-        for model in known_models()
-    }
-
-
-def _definition_text(model: str) -> str:
-    from harness.config.schema import definition_schema
-
-    return _json_text(f"{model}_definition", definition_schema(model))
-
-
-def _pages() -> Mapping[str, Entry]:
-    return {
-        name: Entry(f"{page}: {about}", partial(_page_text, module)) for name, (module, page, about) in PAGES.items()
-    }
-
-
-def _page_text(module: str) -> str:
-    text: str = import_module(module).render_page()
-    return text
-
-
-def _type_entry(name: str, kind: "type[msgspec.Struct]") -> Entry:
-    from rules.records.codec import json_schema
-
-    line = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
-    return Entry(line, lambda: _json_text(name, json_schema(kind)))
-
-
-def _json_text(name: str, schema: Mapping[str, Any]) -> str:
-    return json.dumps({"$id": f"{name}.schema.json", **schema}, indent=2) + "\n"
-
-
+Entries = Mapping[str, tuple[str, Callable[[], Any]]]
+"""By name, a line about what it stands for and the function that returns it: a JSON Schema, or a page's text."""
 PAGES: Mapping[str, tuple[str, str, str]] = {
     "rules_page": ("rules.judge.handbook", "rules/README.md", "every rule, with its fix and its source."),
     "columns_page": ("reports.tables.reference", "reports/tables/README.md", "every column of frames and files."),
     "keys_page": ("harness.config.reference", "rules/benchmarks/README.md", "every key of a definition."),
 }
-"""Module whose `render_page` makes the page, the file of the repository that holds it, and what it has, by name."""
-GROUPS: Mapping[str, Callable[[], Mapping[str, Entry]]] = {
+"""By name, the module whose `render_page` makes a page, the repository's file of it, and what it has."""
+
+
+def _files() -> Entries:
+    from rules.records.kinds import RECORDS
+
+    return _describe_types(RECORDS)
+
+
+def _documents() -> Entries:
+    from reports.schemas import DOCUMENTS
+
+    return _describe_types({f"{name}_document": document for name, document in DOCUMENTS.items()})
+
+
+def _describe_types(types: "Mapping[str, type[msgspec.Struct]]") -> Entries:
+    from rules.records.codec import json_schema
+
+    lines = {name: " ".join((kind.__doc__ or "").partition("\n\n")[0].split()) for name, kind in types.items()}
+    return {name: (lines[name], partial(json_schema, kind)) for name, kind in types.items()}
+
+
+def _definitions() -> Entries:
+    from reference_models.registry import known_models
+
+    make = partial(_call, "harness.config.schema", "definition_schema")
+    return {
+        f"{model}_definition": (f"A definition of a benchmark of {model}.", partial(make, model))
+        for model in known_models()
+    }
+
+
+def _pages() -> Entries:
+    return {
+        name: (f"{page}: {what}", partial(_call, module, "render_page"))
+        for name, (module, page, what) in PAGES.items()
+    }
+
+
+def _call(module: str, function: str, *arguments: str) -> Any:
+    return getattr(import_module(module), function)(*arguments)
+
+
+GROUPS: Mapping[str, Callable[[], Entries]] = {
     "JSON Schema of a file beside the logs": _files,
     "JSON Schema of what --format json prints": _documents,
     "JSON Schema of a definition, for editors": _definitions,
@@ -105,12 +90,18 @@ def schema(name: str | None) -> None:
     """
     if name is None:
         show([
-            text_table(("name", title), [(known, entry.line) for known, entry in entries().items()])
+            text_table(("name", title), [(known, line) for known, (line, _) in entries().items()])
             for title, entries in GROUPS.items()
         ])  # fmt: skip
         return
     for entries in GROUPS.values():
-        if (entry := entries().get(name)) is not None:
-            click.echo(entry.text(), nl=False)
+        if name in (found := entries()):
+            content = found[name][1]()
+            text = (
+                content
+                if isinstance(content, str)
+                else json.dumps({"$id": f"{name}.schema.json", **content}, indent=2)
+            )
+            click.echo(text.rstrip("\n"))
             return
     raise click.UsageError(f"unknown name {name!r}.{did_you_mean(name, list_names())}")
