@@ -1,31 +1,16 @@
 """Why two sides may not be compared, and what differs between them; `comparison` asks."""
 
-from collections.abc import Mapping
 from itertools import islice
 
 from reports.comparison.records import Change
 from reports.facts.records import THREADS, THREADS_TIMED
 from reports.facts.sides import Side
 from reports.text.formatting import plural, printable
+from rules.records.kinds import KINDS
 from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
 SAME_SET = "BASE and NEW are the same set"
-_ALIKE: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "throughput": (("data_kind", "different input: {} and {} data; reading a dataset is part of the time"),),
-    "quality": (
-        ("dataset_sha256", "different datasets: {} and {}"),
-        ("eval_samples", "different evaluation splits: {} and {}"),
-        ("num_samples", "trained on different numbers of samples: {} and {}"),
-    ),
-    "serve": (
-        ("scenario", "different scenarios: {} and {}"),
-        ("target_latency_s", "different latency limits: {} s and {} s"),
-        ("percentile", "judged at different percentiles: {} and {}"),
-        ("queries", "queries of different sizes: {} and {}"),
-    ),
-}
-"""By kind of measurement: the settings that two sides must share, and what is said where they do not."""
 
 
 def why_refused(base: Side, new: Side) -> str | None:
@@ -60,12 +45,13 @@ def why_refused(base: Side, new: Side) -> str | None:
 
 def _why_other_measurement(base: Side, new: Side) -> str | None:
     """Measurements may differ in whatever is being varied, but not in what is measured."""
+    record_type = KINDS[base.kind.partition(".")[0]]
     of_base, of_new = dict(base.settings), dict(new.settings)
-    for name, words in _ALIKE.get(base.kind.partition(".")[0], ()):
+    for name, words in record_type.MUST_AGREE.items():
         if name in of_base and name in of_new and of_base[name] != of_new[name]:
             return words.format(of_base[name], of_new[name])
     # Two measurements may well learn the same; none takes the same time as another.
-    is_same = base.samples == new.samples and (base.kind == "throughput" or base.label == new.label)
+    is_same = base.samples == new.samples and (record_type.MEASURE.counts_samples or base.label == new.label)
     return SAME_SET if is_same else None
 
 

@@ -19,10 +19,6 @@ from rules.records.run_set import RunSetRecord
 from rules.tree.result_set import real_path
 
 _CLOCK_STEP_S = 1e-6
-_NAMED = (
-    "data_kind", "dataset_sha256", "eval_samples", "scenario", "target_latency_s", "percentile", "queries",
-)  # fmt: skip
-"""What a record says of what was asked, as far as its kind has it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,7 +132,7 @@ def read_measured(folder: Path, kind: str) -> MeasuredSet:
     measured = find_measured(folder, kind, problems)
     if measured is None:
         why = problems[0] if problems else f"{printable(folder)}: there is no extra/{kind}.json."
-        again = kind if kind == "serve" else f"run --{kind}"
+        again = KINDS[kind].COMMAND or f"run --{kind}"
         raise InputError(f"{why} Measure again with 'dlrmbench {again}'.")
     return measured
 
@@ -145,7 +141,7 @@ def measured_side(measured: MeasuredSet) -> Side:
     """The side that a measurement makes: its processes are its runs."""
     run_set = measured.run_set
     fields = run_set.system.fields if run_set else {}
-    named = {name: getattr(measured.record, name, None) for name in _NAMED}
+    named = {name: getattr(measured.record, name) for name in measured.record.ASKED}
     if measured.measure.counts_samples:
         named = {"benchmark": measured.benchmark} | named
     else:

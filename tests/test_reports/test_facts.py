@@ -12,6 +12,7 @@ from report_builder import write_run_set
 from reports.comparison.sources import sides_to_compare
 from reports.facts.facts import benchmark_status, gather
 from reports.facts.grid import mean_step, time_step
+from reports.facts.measured_sets import read_measured
 from reports.page.figures.times import time_chart
 from reports.page.sections.verdict import key_numbers
 from reports.render.terminal import render_terminal
@@ -173,3 +174,12 @@ def test_published_logs_have_no_attempts(tmp_path: Path) -> None:
 def test_published_sets_are_named_by_organisation_system_and_round() -> None:
     sets = gather([NVIDIA, CISCO], second_opinion=False)
     assert [one.label for one in sets] == ["NVIDIA · tyche_ngpu8_ngc25.03_hugectr · v5.0", "Cisco · hpf_n8 · v5.1"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "again"),
+    [("throughput", "run --throughput"), ("quality", "run --quality"), ("serve", "serve")],
+)
+def test_who_lacks_a_measurement_is_told_the_command_that_makes_it(tmp_path: Path, kind: str, again: str) -> None:
+    with pytest.raises(InputError, match=f"there is no extra/{kind}.json. Measure again with 'dlrmbench {again}'."):
+        read_measured(tmp_path, kind)

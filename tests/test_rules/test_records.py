@@ -351,6 +351,10 @@ def test_every_kind_says_what_it_measures_and_its_columns_are_members() -> None:
             assert getattr(repetition, record_type.MEASURE.value) > 0
             for column in record_type.MEASURE.columns:
                 assert getattr(repetition, column.member) is not None
+        assert set(record_type.ASKED) <= set(record_type.__struct_fields__)
+        for setting, words in record_type.MUST_AGREE.items():
+            assert setting in record_type.ASKED or hasattr(repetitions[0], setting)
+            assert words.count("{}") == 2
 
 
 def test_no_file_of_ours_is_near_the_bounds_of_what_is_read() -> None:
