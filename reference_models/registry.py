@@ -64,6 +64,11 @@ def is_model(name: str) -> bool:
     return name in MODELS or bool(entry_points(group=MODEL_GROUP, name=name))
 
 
+def known_models() -> list[str]:
+    """Return the names of all models, ours first, then those of installed packages. Imports none."""
+    return [*MODELS, *sorted(entry_points(group=MODEL_GROUP).names)]
+
+
 def parse_place(code: str) -> FilePlace | None:
     """Read 'path/file.py:object'; None for what is a name."""
     match = _PLACE.fullmatch(code)
@@ -104,8 +109,7 @@ def find_model(name: str) -> ModelSpec:
         return spec
     points = entry_points(group=MODEL_GROUP, name=name)
     if not points:
-        known = [*MODELS, *entry_points(group=MODEL_GROUP).names]
-        raise ConfigError(f"unknown model {name!r}.{did_you_mean(name, known)}")
+        raise ConfigError(f"unknown model {name!r}.{did_you_mean(name, known_models())}")
     return _load(points, f"model {name!r}", ModelSpec)
 
 

@@ -1,39 +1,24 @@
-"""JSON Schemas of what report, compare, diff, history, score and run write, made from the types of their documents.
+"""The types of documents that `--format json` prints, by name. `dlrmbench schema` prints their JSON Schemas."""
 
-`python -m reports.schemas report` prints one.
-"""
-
-import json
-import sys
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument, PairDocument
 from reports.tables.records import ReportDocument
 from reports.tables.scores import MeasurementDocument, RunDocument, ScoreDocument
-from rules.records.codec import json_schema
+from rules.judge.document import VerdictDocument
+from rules.records.run_set import SystemChecks
 
 DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
+    "run": RunDocument,
+    "measurement": MeasurementDocument,
+    "pair": PairDocument,
+    "verdict": VerdictDocument,
+    "score": ScoreDocument,
     "report": ReportDocument,
     "comparison": ComparisonDocument,
     "difference": DifferenceDocument,
     "history": HistoryDocument,
-    "score": ScoreDocument,
-    "run": RunDocument,
-    "measurement": MeasurementDocument,
-    "pair": PairDocument,
+    "preflight": SystemChecks,
 }
-
-
-def schema_of(name: str) -> dict[str, Any]:
-    """The schema of one of DOCUMENTS: what is written, where every member is there and what is not known is null."""
-    return {"$id": f"{name}.schema.json", **json_schema(DOCUMENTS[name])}
-
-
-if __name__ == "__main__":
-    for wanted in sys.argv[1:] or DOCUMENTS:
-        if wanted not in DOCUMENTS:
-            sys.exit(f"{wanted}: no such document; expected one of {', '.join(DOCUMENTS)}.")
-        print(json.dumps(schema_of(wanted), indent=2))

@@ -345,6 +345,8 @@ MAKES_FRAMES, MAKES_PAGES = {"pandas", "pyarrow"}, {"jinja2"}
         (("diff", ".", "../again"), MAKES_FRAMES | MAKES_PAGES | {"scipy"}),
         (("history", "."), MAKES_FRAMES | MAKES_PAGES),
         (("show", "dlrm_small"), HEAVY | MAKES_PAGES),
+        (("schema",), MAKES_FRAMES | MAKES_PAGES),
+        (("schema", "run_set"), HEAVY | MAKES_PAGES),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

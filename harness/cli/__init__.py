@@ -35,13 +35,14 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "profile": ("harness.cli.profile", "profile", "Say where a step's time goes, and how far from the limit."),
     "system": ("harness.cli.inspect", "system", "Describe this system in MLPerf's 33 fields."),
     "doctor": ("harness.cli.inspect", "doctor", "Check what disturbs measurements here; change nothing."),
+    "schema": ("harness.cli.schema", "schema", "Print JSON Schemas of files and documents; reference pages."),
     "data": ("harness.cli.data", "data", "Generate, prepare and verify datasets."),
     "calibrate": ("harness.cli.calibrate", "calibrate", "Measure where a benchmark's target should lie."),
 }
 SECTIONS = {
     "Run": ("run", "serve", "resume", "sweep", "plan"),
     "Judge and show": ("check", "score", "package", "compare", "report"),
-    "Look": ("diff", "history", "profile", "list", "show", "init", "system", "doctor"),
+    "Look": ("diff", "history", "profile", "list", "show", "init", "system", "doctor", "schema"),
     "Data": ("data", "calibrate"),
 }
 QUICK_START = """\b

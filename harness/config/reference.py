@@ -1,7 +1,7 @@
 """Every key of a benchmark's definition, from the records that read one; rules/benchmarks/README.md is made of it.
 
-`python -m harness.config.reference > rules/benchmarks/README.md` writes that page; `harness.config.start` comments a
-new definition by it. A key's meaning is the docstring below its attribute.
+`dlrmbench schema keys_page` prints that page; `harness.config.start` comments a new definition by it. A key's meaning
+is the docstring below its attribute.
 """
 
 import ast
@@ -61,10 +61,10 @@ _LARGE = 1e15
 """Bounds beyond it are those of TOML's numbers."""
 _HEAD = """# The keys of a definition
 
-Made by `python -m harness.config.reference`. A definition is a TOML file; `dlrmbench init mine.toml` begins one with
-every key explained, and `python -m harness.config.schema dlrm` prints its JSON Schema for editors. The first line is
-`schema_version = 1`. A key that is not listed is an error. The digest of all sections but `[runtime]` and
-`[serve]`, without what `[closed]` leaves free, identifies the problem.
+Made by `dlrmbench schema keys_page > rules/benchmarks/README.md`. A definition is a TOML file; `dlrmbench init
+mine.toml` begins one with every key explained, and `dlrmbench schema dlrm_definition` prints the JSON Schema of those
+whose model is dlrm, for editors. The first line is `schema_version = 1`. A key that is not listed is an error. The
+digest of all sections but `[runtime]` and `[serve]`, without what `[closed]` leaves free, identifies the problem.
 """
 _RULES = """## [closed] and [open]
 
@@ -164,7 +164,3 @@ def _render_section(name: str, which: str, record: type[Any]) -> str:
 
 def _say_default(key: Key) -> str:
     return "needed" if key.default is None else f"`{key.default}`" if key.default else "-"
-
-
-if __name__ == "__main__":
-    print(render_page(), end="")

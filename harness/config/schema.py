@@ -1,7 +1,5 @@
-"""JSON Schema of a benchmark's definition, from the records that read one: python -m harness.config.schema MODEL."""
+"""JSON Schema of a benchmark's definition, from the records that read one."""
 
-import json
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,7 +57,3 @@ def _explain(record: dict[str, Any], meanings: Mapping[str, str]) -> dict[str, A
         for name, schema in record["properties"].items()
     }
     return {**record, "properties": explained}
-
-
-if __name__ == "__main__":
-    print(json.dumps(definition_schema(*sys.argv[1:2] or ["dlrm"]), indent=1))

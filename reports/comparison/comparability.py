@@ -1,31 +1,16 @@
 """Why two sides may not be compared, and what differs between them; `comparison` asks."""
 
-from collections.abc import Mapping
 from itertools import islice
 
 from reports.comparison.records import Change
 from reports.results.records import THREADS, THREADS_TIMED
 from reports.results.result import Result
 from reports.text.formatting import plural, printable
+from rules.records.kinds import KINDS
 from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
 SAME_SET = "BASE and NEW are the same set"
-_ALIKE: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "throughput": (("data_kind", "different input: {} and {} data; reading a dataset is part of the time"),),
-    "quality": (
-        ("dataset_sha256", "different datasets: {} and {}"),
-        ("eval_samples", "different evaluation splits: {} and {}"),
-        ("num_samples", "trained on different numbers of samples: {} and {}"),
-    ),
-    "serve": (
-        ("scenario", "different scenarios: {} and {}"),
-        ("target_latency_s", "different latency limits: {} s and {} s"),
-        ("percentile", "judged at different percentiles: {} and {}"),
-        ("queries", "queries of different sizes: {} and {}"),
-    ),
-}
-"""By kind of measurement: the settings that two sides must share, and what is said where they do not."""
 
 
 def why_refused(base: Result, new: Result) -> str | None:
@@ -62,7 +47,7 @@ def why_refused(base: Result, new: Result) -> str | None:
 def _why_other_measurement(base: Result, new: Result) -> str | None:
     """Measurements may differ in whatever is being varied, but not in what is measured."""
     of_base, of_new = dict(base.settings), dict(new.settings)
-    for name, words in _ALIKE.get(base.kind, ()):
+    for name, words in KINDS[base.kind].MUST_AGREE.items():
         if name in of_base and name in of_new and of_base[name] != of_new[name]:
             return words.format(of_base[name], of_new[name])
     # Two measurements may well learn the same; none takes the same time as another.

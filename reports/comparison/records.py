@@ -172,14 +172,14 @@ class ComparisonMember(Comparison, kw_only=True, frozen=True):
 
 
 class ComparisonDocument(Row, kw_only=True, frozen=True):
-    """Every comparison; null is not known, and an infinite ratio does not occur."""
+    """What `compare --format json` prints: every comparison. An infinite ratio does not occur; null is not known."""
 
     schema_version: Literal[1] = 1
     comparisons: tuple[ComparisonMember, ...]
 
 
 class PairDocument(Row, kw_only=True, frozen=True):
-    """Two sides that were measured in turns and just completed: each by itself, and new against base."""
+    """What `run --beside --format json` prints of two sides: each by itself, and new against base."""
 
     schema_version: Literal[1] = 1
     kind: Literal["pair"] = "pair"
@@ -264,7 +264,7 @@ class Untold(Row, kw_only=True, frozen=True):
 
 
 class DifferenceDocument(Row, kw_only=True, frozen=True):
-    """What two configurations have set or found differently."""
+    """What `diff --format json` prints: what two configurations have set or found differently."""
 
     schema_version: Literal[1] = 1
     a: str
@@ -302,7 +302,7 @@ class PastSet(Row, kw_only=True, frozen=True):
 
 
 class HistoryDocument(Row, kw_only=True, frozen=True):
-    """Run sets below a directory, newest first."""
+    """What `history --format json` prints: the run sets below a directory, newest first."""
 
     schema_version: Literal[1] = 1
     num_found: Annotated[int, Meta(ge=0)]

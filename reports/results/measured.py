@@ -16,10 +16,6 @@ from rules.records.run_set import RunSetRecord
 from rules.tree.result_set import real_path
 
 _CLOCK_STEP_S = 1e-6
-_NAMED = (
-    "data_kind", "dataset_sha256", "eval_samples", "scenario", "target_latency_s", "percentile", "queries",
-)  # fmt: skip
-"""What a record says of what was asked, as far as its kind has it."""
 
 
 def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None:
@@ -46,7 +42,7 @@ def read_measured(folder: Path, kind: str) -> Result:
     measured = find_measured(folder, kind, problems)
     if measured is None:
         why = problems[0] if problems else f"{printable(folder)}: there is no extra/{kind}.json."
-        again = kind if kind == "serve" else f"run --{kind}"
+        again = KINDS[kind].COMMAND or f"run --{kind}"
         raise InputError(f"{why} Measure again with 'dlrmbench {again}'.")
     return measured
 
@@ -57,7 +53,7 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
     compared = kind if measure is record.MEASURE else f"{kind}.{measure.value}"
     seeds = asked.seeds if asked else ()
     benchmark = asked.benchmark.name if asked else None
-    named = {name: getattr(record, name, None) for name in _NAMED}
+    named = {name: getattr(record, name) for name in record.ASKED}
     if measure.counts_samples:
         named = {"benchmark": benchmark} | named
     else:

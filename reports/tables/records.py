@@ -276,7 +276,7 @@ class SetMember(SetRow, kw_only=True, frozen=True):
 
 
 class ReportDocument(Row, kw_only=True, frozen=True):
-    """The JSON export: every configuration with its runs and their evaluations, and what was measured alone."""
+    """What `report --format json` prints: configurations with runs and evaluations, and what was measured alone."""
 
     schema_version: Literal[1] = 1
     configurations: tuple[

@@ -1,7 +1,6 @@
-"""The tables of columns in reports/README.md: python -m reports.tables.reference writes them anew."""
+"""The page of all columns, reports/tables/README.md: `dlrmbench schema columns_page` prints it."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from reports.tables.columns import Column, columns_of
 from reports.tables.frames import EVALUATION_COLUMNS, FINDING_COLUMNS, RUN_COLUMNS, SET_COLUMNS
@@ -23,26 +22,22 @@ FRAMES: Mapping[str, tuple[str, Sequence[Column]]] = {
         columns_of(ServedRow),
     ),
 }
-README = Path(__file__).parents[1] / "README.md"
-_HEADING = "\n## Columns\n"
+_HEAD = """# The columns of frames and files
+
+Made by `dlrmbench schema columns_page > reports/tables/README.md`.
+"""
 
 
-def render_reference(page: str) -> str:
-    """Write what follows the heading Columns of a page anew; what comes before it stays."""
-    return "\n".join(
-        [page.partition(_HEADING)[0] + _HEADING, *(_table(name, *frame) for name, frame in FRAMES.items())]
-    )
+def render_page() -> str:
+    """Render the page of all columns as Markdown."""
+    return "\n".join([_HEAD, *(_table(name, *frame) for name, frame in FRAMES.items())])
 
 
 def _table(name: str, purpose: str, columns: Sequence[Column]) -> str:
     head = ("| column | dtype | unit | meaning |", "|---|---|---|---|")
     rows = (f"| {column.name} | {column.dtype} | {column.unit} | {_meaning(column)} |" for column in columns)
-    return "\n".join([f"### `{name}`", "", purpose, "", *head, *rows, ""])
+    return "\n".join([f"## `{name}`", "", purpose, "", *head, *rows, ""])
 
 
 def _meaning(column: Column) -> str:
     return column.meaning + (f" ({', '.join(column.values)})" if column.values else "")
-
-
-if __name__ == "__main__":
-    README.write_text(render_reference(README.read_text(encoding="utf-8")), encoding="utf-8")

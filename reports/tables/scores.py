@@ -88,14 +88,14 @@ class ScoreRecord(Row, kw_only=True, frozen=True):
 
 
 class ScoreDocument(Row, kw_only=True, frozen=True):
-    """Every set that was scored."""
+    """What `score --format json` prints: every set that was scored."""
 
     schema_version: Literal[1] = 1
     scores: tuple[ScoreRecord, ...]
 
 
 class RunDocument(ScoreRecord, kw_only=True, frozen=True):
-    """A set that was just completed: where it is, and its score."""
+    """What `run --format json` prints of a set that it has completed: where it is, and its score."""
 
     schema_version: Literal[1] = 1
     kind: Literal["runs"] = "runs"
@@ -105,7 +105,7 @@ class RunDocument(ScoreRecord, kw_only=True, frozen=True):
 
 
 class MeasurementDocument(Row, kw_only=True, frozen=True):
-    """A measurement that was just completed, of any kind: where it is, and what every process found.
+    """What `run` and `serve --format json` print of a measurement: where it is, and what every process found.
 
     The mean is geometric where ratios are compared.
     """

@@ -1,10 +1,5 @@
-"""Verdicts as the JSON document that `check --format json` prints.
+"""Verdicts as the JSON document that `check --format json` prints."""
 
-`python -m rules.judge.document` prints its schema.
-"""
-
-import json
-import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -15,7 +10,7 @@ from rules.checks.verdict import Level, Verdict, VerdictOutcome
 from rules.judge.agreement import ComparedFamily, compare_opinions
 from rules.logs.text import printable
 from rules.official.opinion import OfficialOpinion
-from rules.records.codec import Count, Record, json_schema
+from rules.records.codec import Count, Record
 from rules.tree.inventory import Skipped
 
 
@@ -73,7 +68,7 @@ class NotJudged(Record, frozen=True, kw_only=True):
 
 
 class VerdictDocument(Record, frozen=True, kw_only=True):
-    """Verdicts of dlrmbench check --format json."""
+    """What `check --format json` prints: every verdict, and what was not judged."""
 
     schema_version: Literal[2] = 2
     verdicts: tuple[VerdictMember, ...]
@@ -117,7 +112,3 @@ def _member(verdict: Verdict) -> VerdictMember:
         ),
         parts=tuple(map(_member, verdict.parts if not is_set else ())),
     )
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(json_schema(VerdictDocument), indent=1) + "\n")

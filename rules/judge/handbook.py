@@ -1,4 +1,4 @@
-"""The rule reference, rules/README.md, made from the rules themselves: python -m rules.judge.handbook."""
+"""The rule reference, rules/README.md, made from the rules themselves: `dlrmbench schema rules_page` prints it."""
 
 from collections.abc import Iterator
 from types import CodeType
@@ -11,7 +11,7 @@ from rules.judge.families import RULES
 _HEAD = """# The rules
 
 What `dlrmbench check` judges by: {num_rules} rules in {num_families} families. This page is made from the rules
-(`python -m rules.judge.handbook > rules/README.md`); `dlrmbench check --explain CODE` shows one of them,
+(`dlrmbench schema rules_page > rules/README.md`); `dlrmbench check --explain CODE` shows one of them,
 `--explain all` lists them.
 
 ## How to read a finding
@@ -92,7 +92,7 @@ break out of Python.
 """
 
 
-def render_reference() -> str:
+def render_page() -> str:
     """Return the whole page."""
     levels = {rule.code: level for level, rules in RULES.items() for rule in rules}
     every = {rule.code: rule for rules in RULES.values() for rule in rules}
@@ -150,11 +150,3 @@ def _anchor(family: str) -> str:
 def _text(text: str) -> str:
     """Text of a rule as Markdown: what looks like a tag or a placeholder stays visible."""
     return " ".join(text.split()).replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
-
-
-def main() -> None:
-    print(render_reference(), end="")
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,7 @@
     record = decode(path, RunRecord)        # RunRecord | Damage; never raises for what the file holds
     if isinstance(record, Damage): ...      # .path, .member, .found, .expected; str() is one sentence
     text = encode(record)                   # JSON text, as all files beside the logs are written
-    schema = json_schema(RunRecord)         # also: python -m rules.records run
+    schema = json_schema(RunRecord)         # also: dlrmbench schema run
 
 | file                                | type             | in             |
 |-------------------------------------|------------------|----------------|

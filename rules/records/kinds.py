@@ -10,7 +10,7 @@ from rules.records.experiment import ExperimentRecord
 from rules.records.measure import Measurement, ProcessMeasurement
 from rules.records.pair import PairRecord
 from rules.records.run import RunRecord
-from rules.records.run_set import RunSetRecord, SystemChecks
+from rules.records.run_set import RunSetRecord
 from rules.records.study import StudyRecord
 from rules.records.sweep import SweepRecord
 from rules.records.system import SystemRecord
@@ -67,6 +67,5 @@ RECORDS: Mapping[str, type[Record]] = {
     "study": StudyRecord,
     "calibration": CalibrationRecord,
     "system": SystemRecord,
-    "preflight": SystemChecks,
     "weights": _type_of("rules.records.kept.weights:WeightsManifest"),
 }

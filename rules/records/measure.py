@@ -64,6 +64,12 @@ class Measurement(Document, frozen=True, kw_only=True):
     MEASURE: ClassVar[Measure]
     OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = {}
     """What files of the kind may have measured instead, by the member of `Measure.value`."""
+    ASKED: ClassVar[tuple[str, ...]] = ()
+    """Members that say what was asked, in the order in which they are shown among the settings."""
+    MUST_AGREE: ClassVar[Mapping[str, str]] = {}
+    """By setting that two sides of a comparison must share, what is said where they do not: a {} for each value."""
+    COMMAND: ClassVar[str | None] = None
+    """The verb that measures the kind; None where it is `run --<kind>`."""
     IS_LOGGED: ClassVar[bool] = False
     """Whether each repetition leaves a log and a record of its own, and not all of them extra/<kind>.json."""
 

@@ -220,7 +220,10 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
 
 
 class SystemChecks(Record, frozen=True, kw_only=True):
-    """What `dlrmbench doctor --format json` prints. Additive changes only within one schema_version."""
+    """What `doctor --format json` prints: every check of the system.
+
+    Within one schema_version members are only added.
+    """
 
     schema_version: Literal[1] = 1
     checks: Annotated[tuple[PreflightCheck, ...], Meta(min_length=1)]

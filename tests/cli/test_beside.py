@@ -15,7 +15,7 @@ from version_builder import next_version
 
 from harness.experiment.finish import worst_of
 from harness.foundation.errors import ExitCode
-from reports.schemas import schema_of
+from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import json_schema
 from rules.records.experiment import ExperimentRecord
@@ -97,7 +97,7 @@ def test_a_slower_new_side_is_a_regression_of_the_pair(
     monkeypatch.setattr("sweep_builder.throughput_answer", answer)
     code, out, _ = run("--beside", "old", "--format", "json")
     document = json.loads(out)
-    jsonschema.Draft202012Validator(schema_of("pair")).validate(document)
+    jsonschema.Draft202012Validator(json_schema(DOCUMENTS["pair"])).validate(document)
     assert (code, document["comparisons"][0]["verdict"]) == (0, "slower")
     assert [found["options"] for found in document["measurements"]] == [{"num_steps": 4}] * 2
     folder = pair_of(tmp_path)

@@ -16,7 +16,7 @@ import pytest
 from log_builder import Record, make_records, make_runs, with_record, without, write_log, write_set
 from mlperf_fixtures import NVIDIA, needs_published_results
 
-from reports.schemas import schema_of
+from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import SEVERITIES
 from rules.judge.document import VerdictDocument
@@ -210,7 +210,7 @@ def test_score_of_a_set(command: Any, good: Path) -> None:
 
 def test_score_forms_hold_the_same_numbers(command: Any, good: Path) -> None:
     document = json.loads(command("score", good, "--format", "json")[1])
-    jsonschema.Draft202012Validator(schema_of("score")).validate(document)
+    jsonschema.Draft202012Validator(json_schema(DOCUMENTS["score"])).validate(document)
     (record,) = document["scores"]
     (row,) = csv.DictReader(io.StringIO(command("score", good, "--format", "csv")[1]))
     assert float(row["score_s"]) == record["score_s"] == record["olympic_mean_s"]

@@ -17,11 +17,12 @@ from records_builder import process_content, run_set_content, system_part, throu
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.results.logs import gather
-from reports.schemas import schema_of
+from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import load_benchmark
+from rules.records.codec import json_schema
 
 TINY, SMALL = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_small")
-SCHEMA = schema_of("comparison")
+SCHEMA = json_schema(DOCUMENTS["comparison"])
 EVALS = tuple(usual_evals(TINY) + change for change in (-1, 0, 1, 0, -1, 1, 0, -1, 0, 1))
 
 

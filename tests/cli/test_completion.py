@@ -29,6 +29,7 @@ def completed(*arguments: str, incomplete: str) -> list[str]:
         (("run",), "dlrmv", ["dlrmv4_small"]),  # of the official one logs are judged alone
         (("show",), "dlrmv", ["dlrmv4", "dlrmv4_small"]),
         (("show",), "dlrm_dc", ["dlrm_dcnv2", "dlrm_dcnv2_small"]),
+        (("schema",), "run", ["run_set", "run", "run_document"]),
         ((), "pl", ["plan"]),
     ],
 )

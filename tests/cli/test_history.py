@@ -16,8 +16,9 @@ from report_builder import write_run_set
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.results.logs import gather
-from reports.schemas import schema_of
+from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import canonical_sha256, load_benchmark
+from rules.records.codec import json_schema
 
 TINY = load_benchmark("dlrm_tiny")
 CONFIG = {
@@ -52,7 +53,7 @@ def test_diff_shows_what_differs_with_its_source_and_counts_the_rest(command: An
 def test_diff_json_holds_to_its_schema_and_has_everything(command: Any, pair: tuple[Path, Path]) -> None:
     code, out, _ = command("diff", *pair, "--format", "json")
     document = json.loads(out)
-    jsonschema.validate(document, schema_of("difference"))
+    jsonschema.validate(document, json_schema(DOCUMENTS["difference"]))
     assert code == 0
     differing = {(row["section"], row["name"]): row for row in document["differing"]}
     assert differing["configuration", "runtime.threads"]["b"] == {"value": "1", "source": "file mine.toml"}
@@ -136,7 +137,7 @@ def test_one_source_of_a_whole_column_is_above_it(command: Any, tmp_path: Path) 
 @needs_published_results
 def test_published_systems_differ_in_hardware_and_software(command: Any) -> None:
     document = json.loads(command("diff", NVIDIA, CISCO, "--format", "json")[1])
-    jsonschema.validate(document, schema_of("difference"))
+    jsonschema.validate(document, json_schema(DOCUMENTS["difference"]))
     differing = {(row["section"], row["name"]) for row in document["differing"]}
     assert {("system", "accelerator_model_name"), ("software", "framework"), ("logged", "global_batch_size")} <= (
         differing
@@ -170,7 +171,7 @@ def results(tmp_path: Path) -> Path:
 def test_history_lists_every_set_newest_first(command: Any, results: Path) -> None:
     code, out, err = command("history", results, "--format", "json")
     document = json.loads(out)
-    jsonschema.validate(document, schema_of("history"))
+    jsonschema.validate(document, json_schema(DOCUMENTS["history"]))
     assert (code, err) == (0, "")
     by_name = {Path(one["folder"]).name: one for one in document["run_sets"]}
     assert list(by_name)[:5] == ["under_way", "measured", "empty", "part", "whole"]

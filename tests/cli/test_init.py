@@ -182,7 +182,7 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_the_page_of_keys_is_current() -> None:
-    assert PAGE.read_text() == render_page(), "run: python -m harness.config.reference > rules/benchmarks/README.md"
+    assert PAGE.read_text() == render_page(), "run: dlrmbench schema keys_page > rules/benchmarks/README.md"
 
 
 @pytest.mark.parametrize(("name", "variant", "record"), SECTIONS)

@@ -13,7 +13,8 @@ from made_sets import made_in
 from sweep_builder import FastWorkers
 
 from harness.cli import cli
-from reports.schemas import schema_of
+from reports.schemas import DOCUMENTS
+from rules.records.codec import json_schema
 
 Run = Callable[..., Result]
 
@@ -33,7 +34,7 @@ def run(workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: pyte
 def test_runs_say_verdict_score_interval_and_paths(run: Run, tmp_path: Path, command: Any) -> None:
     done = run("--format", "json")
     found = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(schema_of("run")).validate(found)
+    jsonschema.Draft202012Validator(json_schema(DOCUMENTS["run"])).validate(found)
     (folder,) = made_in(tmp_path / "out")
     assert Path(found["folder"]).resolve() == folder == (tmp_path / "out" / "latest").resolve()
     assert Path(found["report"]).is_file() and found["kind"] == "runs"
@@ -55,7 +56,7 @@ def test_a_set_without_a_score_says_why_and_keeps_its_exit_code(run: Run) -> Non
 def test_a_measurement_says_what_every_process_found(run: Run, tmp_path: Path) -> None:
     done = run("--throughput", "20", "--format", "json")
     found = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(schema_of("measurement")).validate(found)
+    jsonschema.Draft202012Validator(json_schema(DOCUMENTS["measurement"])).validate(found)
     assert (found["kind"], found["unit"], found["options"]) == ("throughput", "samples/s", {"num_steps": 20})
     assert len(found["values"]) == 5
     assert found["mean"] == pytest.approx(math.exp(sum(map(math.log, found["values"])) / 5))

@@ -17,8 +17,8 @@ from harness.cli import cli
 from harness.foundation.errors import ExitCode, exit_code_of
 from harness.measure.serving import loadgen
 from reports import frames
-from reports.schemas import schema_of
-from rules.records.codec import decode
+from reports.schemas import DOCUMENTS
+from rules.records.codec import decode, json_schema
 from rules.records.run_set import RunSetRecord
 
 Run = Callable[..., Result]
@@ -53,7 +53,7 @@ def test_exports_hold_what_was_served_and_frames_read_them_back(run: Run, tmp_pa
     ]  # fmt: skip
     Path("served.json").write_text(report("--format", "json"), encoding="utf-8")
     document = json.loads(Path("served.json").read_text(encoding="utf-8"))
-    jsonschema.validate(document, schema_of("report"))
+    jsonschema.validate(document, json_schema(DOCUMENTS["report"]))
     assert [row["queries_per_s"] for row in document["served"]] == [float(row["queries_per_s"]) for row in rows]
     assert {row["quantity"] for row in document["measurements"]} == {"Serving"} and not document["configurations"]
     report("--format", "parquet", "-o", "tables")

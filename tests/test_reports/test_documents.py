@@ -19,7 +19,7 @@ from reports.page.exports import read_documents
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.results.logs import gather
-from reports.schemas import schema_of
+from reports.schemas import DOCUMENTS
 from reports.tables.documents import (
     document_from,
     is_document,
@@ -31,9 +31,10 @@ from reports.tables.frames import evaluations_frame, runs_frame, sets_frame, wri
 from reports.tables.rows import document_of
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
+from rules.records.codec import json_schema
 
 TINY = load_benchmark("dlrm_tiny")
-SCHEMA = schema_of("report")
+SCHEMA = json_schema(DOCUMENTS["report"])
 
 
 @pytest.fixture

@@ -16,11 +16,12 @@ from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.results.logs import gather
-from reports.schemas import schema_of
+from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import load_benchmark
+from rules.records.codec import json_schema
 
 TINY = load_benchmark("dlrm_tiny")
-SCHEMA = schema_of("report")
+SCHEMA = json_schema(DOCUMENTS["report"])
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from reports.page.sections.verdict import key_numbers
 from reports.render.terminal import render_terminal
 from reports.results.grid import mean_step, time_step
 from reports.results.logs import benchmark_status, gather
+from reports.results.measured import read_measured
 from reports.statistics.intervals import time_interval
 from reports.tables.frames import (
     EVALUATION_COLUMNS,
@@ -173,3 +174,12 @@ def test_published_logs_have_no_attempts(tmp_path: Path) -> None:
 def test_published_sets_are_named_by_organisation_system_and_round() -> None:
     sets = gather([NVIDIA, CISCO], second_opinion=False)
     assert [one.label for one in sets] == ["NVIDIA · tyche_ngpu8_ngc25.03_hugectr · v5.0", "Cisco · hpf_n8 · v5.1"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "again"),
+    [("throughput", "run --throughput"), ("quality", "run --quality"), ("serve", "serve")],
+)
+def test_who_lacks_a_measurement_is_told_the_command_that_makes_it(tmp_path: Path, kind: str, again: str) -> None:
+    with pytest.raises(InputError, match=f"there is no extra/{kind}.json. Measure again with 'dlrmbench {again}'."):
+        read_measured(tmp_path, kind)

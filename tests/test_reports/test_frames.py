@@ -24,16 +24,15 @@ from reports import frames
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.results.logs import gather
-from reports.schemas import DOCUMENTS, schema_of
 from reports.tables.columns import Column
 from reports.tables.documents import document_from, json_text
 from reports.tables.frames import RUN_COLUMNS, evaluations_frame, frame_csv, make_frame, runs_frame, sets_frame
 from reports.tables.records import EvaluationLists, ReportDocument, RunMember, SetMember
-from reports.tables.reference import FRAMES, README, render_reference
+from reports.tables.reference import FRAMES, render_page
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
-ROOT = Path(__file__).parents[2]
+REPORTS = Path(__file__).parents[2] / "reports"
 TINY = load_benchmark("dlrm_tiny")
 SETS = Path(__file__).parents[1] / "data" / "version_1"
 DTYPES: dict[str, dict[str, str]] = {
@@ -226,7 +225,9 @@ def test_the_notebook_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
     write_set(tmp_path / "results" / "b", TINY)
     shutil.copytree(SETS / "throughput_sweep", tmp_path / "results" / "measured")
     (code,) = re.findall(
-        r"```python\n(from reports import frames\n.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL
+        r"```python\n(from reports import frames\n.*?)```",
+        (REPORTS / "README.md").read_text(encoding="utf-8"),
+        flags=re.DOTALL,
     )
     code += "\nimport sys\nassert 'torch' not in sys.modules\nassert len(data.runs) == 11\n"
     done = subprocess.run(
@@ -241,9 +242,9 @@ def test_the_notebook_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
 
 
 def test_the_page_of_columns_is_current() -> None:
-    page = README.read_text(encoding="utf-8")
-    assert page == render_reference(page), "run: python -m reports.tables.reference"
-    assert page == render_reference(page[: page.index("### `sets`")])
+    assert (REPORTS / "tables" / "README.md").read_text(encoding="utf-8") == render_page(), (
+        "run: dlrmbench schema columns_page > reports/tables/README.md"
+    )
 
 
 def test_every_column_says_what_it_means() -> None:
@@ -258,19 +259,6 @@ def test_every_column_says_what_it_means() -> None:
                 assert column.unit == ("items/s" if column.name == "items_per_s" else "queries/s")
             elif "_" in column.name and suffix in suffixes:
                 assert column.unit == suffixes[suffix], column.name
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_schemas_are_printed_and_say_that_every_member_is_there(name: str) -> None:
-    command = [sys.executable, "-m", "reports.schemas", name]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    schema = json.loads(done.stdout)
-    assert schema == json.loads(json.dumps(schema_of(name)))
-    for definition in schema["$defs"].values():
-        assert (set(definition["required"]), definition["additionalProperties"]) == (
-            set(definition["properties"]),
-            False,
-        )
 
 
 def _values(column: Column, *, is_quality: bool) -> st.SearchStrategy[Any]:

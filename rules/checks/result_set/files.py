@@ -130,7 +130,7 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
 )
 def record_is_readable(subject: SetSubject) -> Iterator[Problem]:
     """extra/run_set.json, where it exists, is a JSON object of at most 16 MiB that has every member that this harness
-    writes, of the type and within the bounds that 'python -m rules.records run_set' prints."""
+    writes, of the type and within the bounds that 'dlrmbench schema run_set' prints."""
     record = subject.files.run_set
     if isinstance(record, Damage):
         yield damage_problem(record)

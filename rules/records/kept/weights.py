@@ -10,7 +10,10 @@ WEIGHTS_FOLDER = "weights"
 
 
 class WeightsManifest(Document, frozen=True, kw_only=True):
-    """Whose weights they are, and every file of them. It is in the same folder, and was written last."""
+    """The weights that a run ended with: whose they are, and every file of them.
+
+    It is in the same folder, and was written last.
+    """
 
     benchmark: str
     benchmark_version: PositiveCount

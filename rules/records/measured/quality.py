@@ -93,6 +93,12 @@ class QualityRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     MEASURE: ClassVar[Measure] = _MEASURES[METRICS[ROC_AUC].member]
     OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = _MEASURES
+    ASKED: ClassVar[tuple[str, ...]] = ("data_kind", "dataset_sha256", "eval_samples")
+    MUST_AGREE: ClassVar[Mapping[str, str]] = {
+        "dataset_sha256": "different datasets: {} and {}",
+        "eval_samples": "different evaluation splits: {} and {}",
+        "num_samples": "trained on different numbers of samples: {} and {}",
+    }
 
     data_kind: str
     dataset_sha256: str | None

@@ -1,5 +1,6 @@
 """extra/serve.json: queries per second within a latency limit, judged by LoadGen; one entry per fresh process."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
@@ -120,6 +121,14 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
             Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
         ),
     )
+    ASKED: ClassVar[tuple[str, ...]] = ("scenario", "target_latency_s", "percentile", "queries")
+    MUST_AGREE: ClassVar[Mapping[str, str]] = {
+        "scenario": "different scenarios: {} and {}",
+        "target_latency_s": "different latency limits: {} s and {} s",
+        "percentile": "judged at different percentiles: {} and {}",
+        "queries": "queries of different sizes: {} and {}",
+    }
+    COMMAND: ClassVar[str | None] = "serve"
 
     scenario: Literal["server", "offline", "single_stream"]
     target_latency_s: PositiveAmount | None

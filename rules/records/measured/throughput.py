@@ -1,5 +1,6 @@
 """extra/throughput.json: samples per second over a fixed number of steps, one entry per fresh process; no score."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, field
@@ -56,6 +57,10 @@ class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
             Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
         ),
     )
+    ASKED: ClassVar[tuple[str, ...]] = ("data_kind",)
+    MUST_AGREE: ClassVar[Mapping[str, str]] = {
+        "data_kind": "different input: {} and {} data; reading a dataset is part of the time",
+    }
 
     warm_up_steps: Count
     data_kind: str | None
