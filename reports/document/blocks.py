@@ -7,7 +7,8 @@ comparable results, a group is sections, a section is blocks; the macro that pla
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar, cast
 
 from markupsafe import Markup
 
@@ -119,21 +120,44 @@ def _cell(value: object) -> Cell:
     return value if isinstance(value, Cell) else Cell(text=MISSING if value is None else str(value))
 
 
+Shown = (
+    tuple[str | Column | None, str | Callable[[_Item], object]]
+    | tuple[str | Column | None, str | Callable[[_Item], Any], Callable[[Any], object]]
+)
+"""A column, the value that it shows of an item (a member's name, 'run.log.seed' for one further down, or a function),
+and the form that the value is printed in. None in place of a column is no column."""
+
+
 def table_of(
     items: Iterable[_Item],
-    columns: Iterable[tuple[str | Column | None, Callable[[_Item], object]]],
+    columns: Iterable[Shown[_Item]],
     *,
     caption: str = "",
     id_: str = "",
     is_sortable: bool = False,
     style: str = "",
 ) -> Table:
-    """One row per item: each column with what it shows of an item, as in `text_table`; None is no column."""
-    shown = [(column, show) for column, show in columns if column is not None]
+    """Make one row per item. A value that is None is not known, whatever its form."""
+    shown = [(column, _shows(*how)) for column, *how in columns if column is not None]
     rows = [[show(item) for _, show in shown] for item in items]
     return text_table(
         [column for column, _ in shown], rows, caption=caption, id_=id_, is_sortable=is_sortable, style=style
     )
+
+
+def _shows(value: Any, form: Callable[[Any], object] | None = None) -> Callable[[Any], object]:
+    """How a column's cell is made of an item."""
+    read = partial(_member, value.split(".")) if isinstance(value, str) else value
+    if form is None:
+        return cast(Callable[[Any], object], read)
+    return lambda item: None if (found := read(item)) is None else form(found)
+
+
+def _member(names: Sequence[str], item: object) -> object:
+    """The value of a member of a member; None where one on the way is None."""
+    for name in names:
+        item = None if item is None else getattr(item, name)
+    return item
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

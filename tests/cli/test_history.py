@@ -188,7 +188,7 @@ def test_history_lists_every_set_newest_first(command: Any, results: Path) -> No
     assert by_name["lost"]["problem"].startswith("extra/run_set.json is missing")
     assert "run_set.json: found" in by_name["bad"]["problem"]
     assert by_name["whole"]["config_digest"] == canonical_sha256({k: v["value"] for k, v in CONFIG.items()})[:8]
-    assert by_name["whole"]["score_s"] == pytest.approx(gather([results / "whole"])[0].result.score_s)
+    assert by_name["whole"]["score_s"] == pytest.approx(gather([results / "whole"])[0].score.score_s)
     assert (by_name["part"]["num_done"], by_name["part"]["num_runs"]) == (2, 5)
     assert by_name["measured"]["throughput_samples_per_s"] == pytest.approx(1000 / 0.52, rel=1e-3)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from html import unescape
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,11 +22,14 @@ from reports.document.blocks import (
     Part,
     Prose,
     Table,
+    numeric,
+    table_of,
     text_table,
 )
 from reports.render.html import _environment
 from reports.render.markdown import render_markdown
 from reports.render.terminal import ansi, render_terminal
+from reports.text.formatting import MISSING
 
 EVIL = "\x1b[2J\u202e|<b>`*_"
 GROUP = FindingGroup(
@@ -108,3 +112,19 @@ def test_colours_take_no_room_and_only_verdicts_have_them() -> None:
 def test_a_row_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="2 cells in a table of 1"):
         text_table(["a"], [["x", "y"]])
+
+
+def test_a_column_is_a_name_a_value_and_a_form() -> None:
+    """A value is a member, a member's member, or a function; None is not known, whatever its form."""
+    items = [SimpleNamespace(name="a", run=SimpleNamespace(seed=7)), SimpleNamespace(name="b", run=None)]
+    table = table_of(
+        items,
+        (
+            ("Name", "name"),
+            (numeric("Seed"), "run.seed", "{:03d}".format),
+            ("Length", lambda item: len(item.name)),
+            (None, "missing"),
+        ),
+    )
+    assert [column.name for column in table.columns] == ["Name", "Seed", "Length"]
+    assert [[cell.text for cell in row] for row in table.rows] == [["a", "007", "1"], ["b", MISSING, "1"]]
