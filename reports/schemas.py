@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument, PairDocument
+from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument
 from reports.tables.records import ReportDocument
 from reports.tables.scores import MeasurementDocument, RunDocument, ScoreDocument
+from reports.views.records import PairDocument
 from rules.records.codec import json_schema
 
 DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {

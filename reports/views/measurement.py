@@ -26,7 +26,7 @@ from reports.page.sections.profile import (
 )
 from reports.page.sections.sweep import sweep_notes, sweep_table
 from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
-from reports.tables.scores import MeasurementDocument, SmallestDifference
+from reports.tables.scores import MeasurementDocument
 from reports.text.formatting import count, percent, throughput_text
 from reports.views.serving import serve_facts
 from rules.records.measured.serve import ServeRecord
@@ -77,12 +77,11 @@ def measurement_document(measured: MeasuredSet, options: Mapping[str, int], path
         unit=measure.unit,
         values=values,
         mean=summary.geometric_mean if summary else measured.mean(measure.value),
-        interval_low=bounds.low if bounds else None,
-        interval_high=bounds.high if bounds else None,
-        interval_confidence=bounds.confidence if bounds else None,
-        smallest_difference=None
-        if smallest is None
-        else SmallestDifference(later_set=_finite(smallest.apart), in_turns=_finite(smallest.in_turns)),
+        low=bounds.low if bounds else None,
+        high=bounds.high if bounds else None,
+        confidence=bounds.confidence if bounds else None,
+        smallest_apart=_finite(smallest.apart) if smallest else None,
+        smallest_in_turns=_finite(smallest.in_turns) if smallest else None,
     )
 
 

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reports.comparison.export import comparison_document
-from reports.comparison.records import Comparison, PairDocument
+from reports.comparison.records import Comparison
 from reports.document.blocks import Block
 from reports.facts.facts import SetFacts
 from reports.facts.measured_sets import MeasuredSet
 from reports.views.comparison import comparison_blocks
 from reports.views.measurement import measured_blocks, measurement_document
+from reports.views.records import PairDocument
 from reports.views.score import finished_blocks, finished_document
 
 
