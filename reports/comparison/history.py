@@ -91,14 +91,14 @@ def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
         if problems:
             return PastSet(**known, kind="broken", problem=problems[0])
         return PastSet(**known, kind=kind, num_done=0, problem="not finished")
-    measure = measured.measure
+    measure, throughput = measured.measure, measured.throughput
     summary = log_summary(measured.values) if measure.scale == "ratio" else None
     mean = measured.mean(measure.value) if summary is None else summary.geometric_mean
     return PastSet(
         **known,
         kind=kind,
         num_done=len(measured.values),
-        throughput_samples_per_s=mean if measure.counts_samples else None,
+        throughput_samples_per_s=throughput.geometric_mean if throughput else None,
         quantity=measure.name,
         unit=measure.unit,
         mean=mean,

@@ -65,9 +65,8 @@ def _score(content: Members, place: str) -> Members:
     counted = "yes" if score.get("olympic_mean_s") is not None else "no score"
 
     def change_run(run: Members, _: str) -> Members:
-        file = run.pop("file", None)
         return run | {
-            "run": str(file).removeprefix("result_").removesuffix(".txt"),
+            "run": str(file := run.pop("file", None)).removeprefix("result_").removesuffix(".txt"),
             "path": f"{folder}/{file}",
             "status": "success" if run.pop("converged", None) else "not_converged",
             "counted": "dropped" if isinstance(dropped, list) and file in dropped else counted,

@@ -68,9 +68,9 @@ def test_page_score_and_run_print_one_share_of_evaluation_and_overhead(tmp_path:
     runs[0] = make_records(TINY, num_evals=19, converged=False, throughput=1_000.0)  # has no share
     (facts,) = gather([write_run_set(tmp_path / "set", runs=runs)])
     (shown,) = (fact for fact in key_numbers(facts) if fact.name == "Evaluation, overhead")
-    record = describe_score(facts.result_set, facts.result)
+    record = describe_score(facts)
     assert record.overhead_ratio is not None
-    share = 1 - 1 / record.overhead_ratio.geometric_mean
+    share = 1 - 1 / record.overhead_ratio
     (finished,) = finished_blocks(facts, "system", tmp_path, tmp_path)
     scored = score_blocks([record])
     words = f"{percent(share)} of the time to train"

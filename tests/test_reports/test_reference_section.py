@@ -62,7 +62,7 @@ def test_an_own_benchmarks_test_says_how_many_good_sets_it_fails(num_evals: int,
     place = [column.name for column in table.columns].index("RCP")
     assert (table.rows[0][place].text, table.rows[0][place].sub) == (convergence.status, words)
     assert {row[3].sub for row in chart.table.rows if row[-1].text == "reference"} >= {words}
-    reason = describe_score(facts.result_set, facts.result).rcp_reason
+    reason = describe_score(facts).rcp_reason
     assert reason is not None and reason.endswith(f"; {words}")
     warned = [finding.expected for finding in facts.verdict.findings if finding.code == "RC101"]
     assert [expected is not None and expected.endswith(words) for expected in warned] == [True] * (num_evals == 4)
