@@ -7,18 +7,19 @@ from pathlib import Path
 import pandas as pd
 
 from reports.comparison.comparison import CONFIDENCE, compare_results
-from reports.comparison.export import factor_rows
+from reports.comparison.export import COMPARISON_COLUMNS, comparison_document, comparison_rows
 from reports.comparison.noise import describe_sets
-from reports.comparison.records import FactorRow
+from reports.comparison.records import ComparisonDocument
 from reports.comparison.repeats import find_repeats
 from reports.comparison.sources import results_to_compare
 from reports.results.logs import gather
 from reports.results.measured import find_measured
 from reports.results.result import Result
-from reports.tables.documents import is_document, join_documents, read_document
+from reports.tables.documents import is_document, join_documents, read_document, read_printed
 from reports.tables.frames import (
     evaluations_frame,
     findings_frame,
+    make_frame,
     measurements_frame,
     record_frame,
     runs_frame,
@@ -26,6 +27,7 @@ from reports.tables.frames import (
     sets_frame,
 )
 from reports.tables.measurements import with_measured
+from reports.tables.scores import ScoreDocument, ScoreRecord
 from rules.logs.text import printable
 from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.result_set import real_path
@@ -104,4 +106,23 @@ def compare(
     first, others = results_to_compare(Path(base), [Path(path) for path in news])
     repeats = find_repeats([first, *others])
     compared = compare_results(first, others, min_effect=min_effect, confidence=confidence, repeats=repeats)
-    return record_frame(FactorRow, factor_rows(compared))
+    return make_frame(COMPARISON_COLUMNS, comparison_rows(comparison_document(compared)))
+
+
+def read_scores(*files: str | Path) -> pd.DataFrame:
+    """Read files of `score --format json`, also of version 1: a row per set, with the columns of `--format csv`.
+
+    What version 1 did not say is missing; its label of a set is the set's path. Raises InputError where a file cannot
+    be read, or is not what `score` wrote.
+    """
+    documents = [read_printed(Path(file), "score", "score", ScoreDocument) for file in files]
+    return record_frame(ScoreRecord, (record for document in documents for record in document.scores))
+
+
+def read_comparisons(*files: str | Path) -> pd.DataFrame:
+    """Read files of `compare --format json`, also of version 1, as the frame that `compare` returns.
+
+    Raises InputError where a file cannot be read, or is not what `compare` wrote.
+    """
+    documents = [read_printed(Path(file), "compare", "comparison", ComparisonDocument) for file in files]
+    return make_frame(COMPARISON_COLUMNS, (row for document in documents for row in comparison_rows(document)))

@@ -149,7 +149,7 @@ def score(
     breaks rules has a score too: --require-valid makes a gate of both.
     """
     from reports.tables.scores import ScoreDocument
-    from reports.views.score import describe_scores, score_blocks, scores_csv
+    from reports.views.score import score_blocks, score_sets, scores_csv
     from rules.errors import NothingToJudgeError
     from rules.judge.sets import judge_sets
 
@@ -159,18 +159,18 @@ def score(
         found = result_sets_of(inventories)
     except NothingToJudgeError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE if require_score else ExitCode.INPUT) from None
-    records = describe_scores(judge_sets(found, benchmark_file, ruleset, second_opinion=False), price_per_hour)
+    records = score_sets(judge_sets(found, benchmark_file, ruleset, second_opinion=False), price_per_hour)
     if form == "json":
         show_json(ScoreDocument(scores=records))
     elif form == "csv":
         click.echo(scores_csv(records), nl=False)
     else:
         show(score_blocks(records), form)
-    if require_valid and any(record.verdict == "invalid" for record in records):
+    if require_valid and any(record.outcome == "invalid" for record in records):
         return ExitCode.COMPLIANCE
     if require_score and any(record.score_s is None for record in records):
         return ExitCode.INCONCLUSIVE
-    if require_valid and any(record.verdict != "valid" for record in records):
+    if require_valid and any(record.outcome != "valid" for record in records):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
 

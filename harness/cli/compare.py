@@ -107,11 +107,11 @@ def compare(
     if form == "json":
         show_json(comparison_document(comparisons))
     elif form == "csv":
-        from reports.comparison.export import factor_rows
-        from reports.comparison.records import FactorRow
-        from reports.tables.frames import frame_csv, record_frame
+        from reports.comparison.export import COMPARISON_COLUMNS, comparison_rows
+        from reports.tables.frames import frame_csv, make_frame
 
-        click.echo(frame_csv(record_frame(FactorRow, factor_rows(comparisons))), nl=False)
+        rows = comparison_rows(comparison_document(comparisons))
+        click.echo(frame_csv(make_frame(COMPARISON_COLUMNS, rows)), nl=False)
     else:
         show(comparison_blocks(comparisons), form)
     refused = [comparison for comparison in comparisons if comparison.refusal is not None]

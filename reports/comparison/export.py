@@ -1,63 +1,60 @@
 """Comparisons as plain values: JSON, one CSV row per factor, Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from reports.comparison.band import DRIFT_REACH, band_source, far_words
 from reports.comparison.factor import factor_of, ratio_text
-from reports.comparison.records import Comparison, ComparisonDocument, ComparisonMember, FactorComparison, FactorRow
+from reports.comparison.records import (
+    ComparedSides,
+    Comparison,
+    ComparisonDocument,
+    ComparisonMember,
+    FactorComparison,
+    FactorRow,
+    FactorValues,
+)
 from reports.comparison.wording import difference_text, effect_text, sentence, verdict_text
 from reports.document.glossary import standing_line
 from reports.results.result import Standing
-from reports.statistics.intervals import MIN_RUNS, Interval
-from reports.tables.columns import shared_members
+from reports.statistics.intervals import MIN_RUNS
+from reports.tables.columns import columns_of, shared_members
 from reports.text.formatting import percent, plural
+
+COMPARISON_COLUMNS = (*columns_of(ComparedSides), *columns_of(FactorRow))
 
 
 def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument:
     """All comparisons with their family's settings."""
     return ComparisonDocument(
         comparisons=tuple(
-            ComparisonMember(**msgspec.structs.asdict(comparison), sentence=sentence(comparison))
+            ComparisonMember(
+                **shared_members(comparison, ComparedSides),
+                factors=tuple(_factor_row(factor) for factor in comparison.factors),
+                sentence=sentence(comparison),
+            )
             for comparison in comparisons
         )
     )
 
 
-def factor_rows(comparisons: Sequence[Comparison]) -> list[FactorRow]:
-    """One row per factor of each comparison; one row of a refused one."""
-    return [_row(comparison, factor) for comparison in comparisons for factor in comparison.factors or (None,)]
+def _factor_row(factor: FactorComparison) -> FactorRow:
+    ends: dict[str, Any] = {}
+    for name, interval in (("interval", factor.interval), ("adjusted", factor.adjusted_interval)):
+        if interval is not None:
+            ends |= {f"{name}_{part}": getattr(interval, part) for part in ("low", "high", "confidence")}
+            ends["interval_method"] = interval.method
+    return FactorRow(**shared_members(factor, FactorValues), **ends)
 
 
-def _row(comparison: Comparison, factor: FactorComparison | None) -> FactorRow:
-    whole = FactorRow(
-        base=comparison.base,
-        new=comparison.new,
-        refusal=comparison.refusal,
-        overall_verdict=comparison.verdict,
-        is_regression=comparison.is_regression,
-        is_cross_system=comparison.is_cross_system,
-        is_paired=comparison.is_paired,
-        is_interleaved=comparison.is_interleaved,
-        min_effect=comparison.min_effect,
-    )
-    if factor is None:
-        return whole
-    return msgspec.structs.replace(
-        whole,
-        factor=factor.name,
-        **shared_members(factor, FactorRow),
-        **_ends("interval", factor.interval),
-        **_ends("adjusted", factor.adjusted_interval),
-    )
-
-
-def _ends(name: str, interval: Interval | None) -> dict[str, Any]:
-    if interval is None:
-        return {}
-    return {f"{name}_{part}": getattr(interval, part) for part in ("low", "high", "confidence")}
+def comparison_rows(document: ComparisonDocument) -> Iterator[list[Any]]:
+    """Yield a row per factor of each comparison, by COMPARISON_COLUMNS; one without a factor where it is refused."""
+    for comparison in document.comparisons:
+        for factor in comparison.factors or (None,):
+            members = msgspec.to_builtins(comparison) | ({} if factor is None else msgspec.to_builtins(factor))
+            yield [members.get(column.name) for column in COMPARISON_COLUMNS]
 
 
 FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "verdict")

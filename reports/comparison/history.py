@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.comparison.records import PastSet
-from reports.results.measured import compared_values, find_measured
+from reports.results.measured import find_measured, rate_summary
 from reports.results.records import commit_of
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import epoch_ms, printable
@@ -16,14 +16,11 @@ from rules.errors import DefinitionError, InputError
 from rules.judge.sets import judge_set
 from rules.records.codec import Damage, decode
 from rules.records.kinds import EXTRA_KINDS, is_in_processes
-from rules.records.metrics import METRICS
 from rules.records.run_set import RunSetRecord
 from rules.tree.inventory import take_inventory
 from rules.tree.result_set import ResultSet
 
 _RECORD = Path("extra") / "run_set.json"
-_MEANS = ("queries_per_s", *(metric.member for metric in METRICS.values()))
-"""What kinds compare and a set is told by."""
 _MOMENT = re.compile(r"(.+)-\d{8}T\d{6}Z(?:-\d+)?")
 
 
@@ -94,20 +91,23 @@ def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
         if problems:
             return PastSet(**known, kind="broken", problem=problems[0])
         return PastSet(**known, kind=kind, num_done=0, problem="not finished")
-    summary = log_summary(compared_values(measured)) if measured.measure.counts_samples else None
-    means: dict[str, Any] = {name: measured.mean(name) for name in _MEANS if name == measured.measure.value}
+    measure, throughput = measured.measure, rate_summary(measured)
+    summary = log_summary(measured.measured_values) if measure.scale == "ratio" else None
+    mean = measured.mean(measure.value) if summary is None else summary.geometric_mean
     return PastSet(
         **known,
         kind=kind,
         num_done=measured.num_runs,
-        throughput_samples_per_s=summary.geometric_mean if summary else None,
-        **means,
+        throughput_samples_per_s=throughput.geometric_mean if throughput else None,
+        quantity=measure.name,
+        unit=measure.unit,
+        mean=mean,
     )
 
 
 def _runs(sets: Sequence[ResultSet], known: Mapping[str, Any]) -> PastSet:
     if not sets:
-        return PastSet(**known, kind="runs", outcome="incomplete", num_done=0, problem="no run was finished")
+        return PastSet(**known, kind="training", outcome="incomplete", num_done=0, problem="no run was finished")
     try:
         judged = judge_set(sets[0])
     except (InputError, DefinitionError, OSError) as error:
@@ -118,7 +118,7 @@ def _runs(sets: Sequence[ResultSet], known: Mapping[str, Any]) -> PastSet:
     several = f"{len(sets)} result directories in one run set" if len(sets) > 1 else None
     return PastSet(
         **known,
-        kind="runs",
+        kind="training",
         outcome=judged.verdict.outcome,
         num_done=len(result.runs),
         num_converged=len(converged),

@@ -3,41 +3,36 @@
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from reports.statistics.intervals import Interval
 from reports.statistics.ratios import Verdict
-from reports.tables.records import Amount, Number, Row, Share, Tally, Text, Whole, meaning
-from reports.tables.scores import MeasurementDocument, RunDocument
+from reports.tables.records import Amount, Number, Row, Share, Text, Whole, meaning
 from rules.checks.verdict import VerdictOutcome
+from rules.records.codec import Count
 
 Positive = Annotated[float, Meta(gt=0)] | None
 FactorName = Annotated[str, meaning("a factor of the time to train, or the kind of a measurement")]
 Delta = Annotated[float, Meta(ge=-1, le=1)] | None
-RunsNeeded = Annotated[int, Meta(ge=5)] | None
+RunsNeeded = Annotated[int, Meta(ge=5, le=2**63 - 1)] | None
 
 
-class FactorComparison(Row, kw_only=True, frozen=True):
+class FactorValues(Row, kw_only=True, frozen=True):
     """One factor of new against base. Values are geometric means in `unit`; on a scale of differences they are means.
 
     `p_value`, `permutation_p` and `cliffs_delta` are shown and decide nothing. None is not known.
     """
 
-    name: FactorName
+    name: FactorName = field(name="factor")
     unit: str
-    num_base: Annotated[int, Meta(ge=0)]
-    num_new: Annotated[int, Meta(ge=0)]
+    num_base: Annotated[Count, meaning("runs of base that are compared")]
+    num_new: Annotated[Count, meaning("runs of new that are compared")]
     base_value: Annotated[Positive, meaning("geometric mean of base, in the factor's unit")] = None
     new_value: Annotated[Positive, meaning("geometric mean of new, in the factor's unit")] = None
     ratio: Annotated[Positive, meaning("new over base")] = None
     difference: Annotated[
         float | None,
         meaning("new minus base, of what is compared by differences; the intervals are then the difference's"),
-    ] = None
-    interval: Annotated[Interval | None, meaning("of the ratio, at the confidence asked for")] = None
-    adjusted_interval: Annotated[
-        Interval | None,
-        meaning("of the ratio, at Holm's level within the family; the verdict goes by it, and by the band"),
     ] = None
     p_value: Annotated[Share, meaning("Student's t")] = None
     permutation_p: Share = None
@@ -73,6 +68,14 @@ class FactorComparison(Row, kw_only=True, frozen=True):
         Positive, meaning("the factor's effect on the time, above 1 is slower; their product is the time to train's")
     ] = None
 
+
+class FactorComparison(FactorValues, kw_only=True, frozen=True):
+    """A factor with its intervals: of the ratio, or of the difference."""
+
+    interval: Interval | None = None
+    adjusted_interval: Interval | None = None
+    """The interval at Holm's level within the family; the verdict goes by it, and by the band."""
+
     @property
     def shown_interval(self) -> Interval | None:
         """The interval that readers see: the one that decides, else the one that nothing is decided by."""
@@ -87,6 +90,20 @@ class FactorComparison(Row, kw_only=True, frozen=True):
         return replace(shown, low=1.0 / shown.high, high=1.0 / shown.low)
 
 
+class FactorRow(FactorValues, kw_only=True, frozen=True):
+    """A factor in JSON, CSV and frames, with its intervals by their ends."""
+
+    interval_low: Annotated[Number, meaning("of the ratio or difference, at the confidence asked for")] = None
+    interval_high: Annotated[Number, meaning("likewise")] = None
+    interval_confidence: Annotated[Share, meaning("that confidence")] = None
+    interval_method: Annotated[Text, meaning("how it and the adjusted one are made")] = None
+    adjusted_low: Annotated[
+        Number, meaning("at Holm's level within the family; the verdict goes by it, and by the band")
+    ] = None
+    adjusted_high: Annotated[Number, meaning("likewise")] = None
+    adjusted_confidence: Annotated[Share, meaning("that level's confidence")] = None
+
+
 class Change(Row, kw_only=True, frozen=True):
     """A setting or a piece of software that differs; null is not said by that side."""
 
@@ -95,8 +112,8 @@ class Change(Row, kw_only=True, frozen=True):
     new: Text
 
 
-class Comparison(Row, kw_only=True, frozen=True):
-    """New against base. `refusal` says why they may not be compared; there are no factors then.
+class ComparedSides(Row, kw_only=True, frozen=True):
+    """New against base, as a whole. `refusal` says why they may not be compared; there are no factors then.
 
     `verdict` is that of the time to train (of the throughput, where only that was measured), unless significantly
     fewer runs reach the target on one side. `status` is base's; `num_shared_seeds` counts runs that have a partner.
@@ -114,7 +131,7 @@ class Comparison(Row, kw_only=True, frozen=True):
     confidence: Annotated[float, Meta(gt=0, lt=1)]
     is_cross_system: bool
     is_paired: Annotated[bool, meaning("whether runs of equal seeds were compared two by two")] = False
-    num_shared_seeds: Annotated[int, Meta(ge=0)] = 0
+    num_shared_seeds: Count = 0
     is_interleaved: Annotated[
         bool, meaning("whether the sides' runs took turns, so that drift of the system meets both alike")
     ] = False
@@ -125,17 +142,16 @@ class Comparison(Row, kw_only=True, frozen=True):
         tuple[str, ...],
         meaning("repeated sets that show how far the system drifts; none: 20 % is assumed, or runs took turns"),
     ] = ()
-    num_base: Annotated[int, Meta(ge=0)]
-    num_new: Annotated[int, Meta(ge=0)]
-    num_base_converged: Annotated[int, Meta(ge=0)]
-    num_new_converged: Annotated[int, Meta(ge=0)]
+    num_base: Annotated[Count, meaning("all runs of base")] = field(name="num_base_runs")
+    num_new: Annotated[Count, meaning("all runs of new")] = field(name="num_new_runs")
+    num_base_converged: Count
+    num_new_converged: Count
     converged_p: Annotated[
         Share, meaning("Fisher's exact test of the shares of runs that reached the target; null where all did")
     ] = None
-    factors: tuple[FactorComparison, ...] = ()
     olympic_ratio: Positive = None
     score_ratio: Positive = None
-    verdict: Verdict = "inconclusive"
+    verdict: Verdict = field(default="inconclusive", name="overall_verdict")
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     invalid_sides: Annotated[tuple[Literal["base", "new"], ...], meaning("sides that the rules reject")] = ()
@@ -146,10 +162,15 @@ class Comparison(Row, kw_only=True, frozen=True):
             "throughput is faster"
         ),
     ] = False
-
     measure_better: Annotated[
         Text, meaning("the command that would measure the two in turns; missing where they are, or none does")
     ] = None
+
+
+class Comparison(ComparedSides, kw_only=True, frozen=True):
+    """New against base, with the factors of the difference; none where it is refused."""
+
+    factors: tuple[FactorComparison, ...] = ()
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)
@@ -165,71 +186,18 @@ class Comparison(Row, kw_only=True, frozen=True):
         return self.factors[0] if self.factors else None
 
 
-class ComparisonMember(Comparison, kw_only=True, frozen=True):
+class ComparisonMember(ComparedSides, kw_only=True, frozen=True):
     """A comparison in the JSON export, with its sentence."""
 
+    factors: tuple[FactorRow, ...]
     sentence: str
 
 
 class ComparisonDocument(Row, kw_only=True, frozen=True):
     """What `compare --format json` prints: every comparison. An infinite ratio does not occur; null is not known."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     comparisons: tuple[ComparisonMember, ...]
-
-
-class PairDocument(Row, kw_only=True, frozen=True):
-    """What `run --beside --format json` prints of two sides: each by itself, and new against base."""
-
-    schema_version: Literal[1] = 1
-    kind: Literal["pair"] = "pair"
-    folder: str
-    report: Annotated[str, meaning("the page of both")]
-    scores: Annotated[tuple[RunDocument, ...], meaning("base and new, where they are sets of runs")]
-    measurements: Annotated[tuple[MeasurementDocument, ...], meaning("base and new, of another kind of measurement")]
-    comparisons: tuple[ComparisonMember, ...]
-
-
-class FactorRow(Row, kw_only=True, frozen=True):
-    """One factor of one comparison, flat: what Comparison and FactorComparison say of them, intervals by their ends.
-
-    A refused comparison has a single row without a factor.
-    """
-
-    base: str
-    new: str
-    refusal: Text
-    overall_verdict: Verdict
-    is_regression: bool
-    is_cross_system: bool
-    is_paired: bool
-    num_base: Tally = None
-    num_new: Tally = None
-    factor: FactorName | None = None
-    unit: Text = None
-    base_value: Number = None
-    new_value: Number = None
-    ratio: Number = None
-    difference: Number = None
-    time_ratio: Number = None
-    interval_low: Number = None
-    interval_high: Number = None
-    interval_confidence: Share = None
-    adjusted_low: Number = None
-    adjusted_high: Number = None
-    adjusted_confidence: Share = None
-    p_value: Share = None
-    permutation_p: Share = None
-    cliffs_delta: Delta = None
-    min_effect: float
-    verdict: Verdict | None = None
-    runs_needed: RunsNeeded = None
-    reason: Text = None
-    is_interleaved: bool = False
-    runs_needed_low: RunsNeeded = None
-    runs_needed_high: RunsNeeded = None
-    smallest_shown: Amount = None
-    band: Amount = None
 
 
 Side = Literal["a", "b"]
@@ -278,7 +246,7 @@ class PastSet(Row, kw_only=True, frozen=True):
     """One run set. Null is not known; `problem` says what is wrong with a broken one, or why there is no score."""
 
     folder: str
-    kind: Annotated[str, meaning("runs, broken, or the kind of measurement, such as throughput")]
+    kind: Annotated[str, meaning("training, broken, or the kind of measurement, such as throughput")]
     created_utc: Text = None
     benchmark: Text = None
     name: Annotated[Text, meaning("what --name gave instead of the digest")] = None
@@ -292,9 +260,11 @@ class PastSet(Row, kw_only=True, frozen=True):
     throughput_samples_per_s: Annotated[
         Positive, meaning("geometric mean over runs that converged, or over the processes of a measurement")
     ] = None
-    auc: Annotated[Share, meaning("mean over the processes of a measurement of quality")] = None
-    accuracy: Annotated[Share, meaning("likewise, where that is the benchmark's metric")] = None
-    queries_per_s: Annotated[Positive, meaning("mean over the processes of a measurement of serving")] = None
+    quantity: Annotated[Text, meaning("what a measurement's kind compares; missing for training")] = None
+    unit: Annotated[Text, meaning("of `mean`")] = None
+    mean: Annotated[Number, meaning("over the processes of a measurement; geometric where ratios are compared")] = (
+        None
+    )
     harness_version: Text = None
     commit: Annotated[Text, meaning("first 12 characters; a + says that files were changed")] = None
     code: Annotated[Text, meaning("first 12 characters of the digest of the code that began the set")] = None
@@ -304,6 +274,6 @@ class PastSet(Row, kw_only=True, frozen=True):
 class HistoryDocument(Row, kw_only=True, frozen=True):
     """What `history --format json` prints: the run sets below a directory, newest first."""
 
-    schema_version: Literal[1] = 1
-    num_found: Annotated[int, Meta(ge=0)]
+    schema_version: Literal[2] = 2
+    num_found: Count
     run_sets: tuple[PastSet, ...]

@@ -29,13 +29,14 @@ class Column:
 
 @cache
 def columns_of(record: type[msgspec.Struct]) -> tuple[Column, ...]:
-    """The columns of a record's fields, in their order."""
+    """The columns of a record's fields, in their order, by the names that files have; a list has no column."""
     info = inspect.type_info(record)
     assert isinstance(info, inspect.StructType)
-    return tuple(_column(field.name, field.type) for field in info.fields)
+    columns = (_column(field.encode_name, field.type) for field in info.fields)
+    return tuple(column for column in columns if column is not None)
 
 
-def _column(name: str, wrapped: inspect.Type) -> Column:
+def _column(name: str, wrapped: inspect.Type) -> Column | None:
     notes: dict[str, Any] = {}
     inner = [wrapped]
     leaf: Any = wrapped
@@ -46,6 +47,8 @@ def _column(name: str, wrapped: inspect.Type) -> Column:
             inner.append(leaf.type)
         elif isinstance(leaf, inspect.UnionType):
             inner += [part for part in leaf.types if not isinstance(part, inspect.NoneType)]
+    if isinstance(leaf, inspect.VarTupleType):
+        return None
     return Column(
         name=name,
         dtype=_DTYPES[type(leaf)],

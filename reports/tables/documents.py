@@ -9,7 +9,8 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from reports.results.find import brief_label, find_index
-from reports.tables.records import MeasurementRow, ReportDocument, ServedRow, SetMember
+from reports.tables.records import MeasurementRow, ReportDocument, Row, ServedRow, SetMember
+from reports.tables.upgrade import upgrade
 from reports.text.formatting import distinct_labels, num_bytes, printable
 from rules.errors import InputError
 from rules.records.codec import DamageError, convert
@@ -17,6 +18,7 @@ from rules.records.study import STUDY_FILE
 
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 256 << 20
+_AnyDocument = TypeVar("_AnyDocument", bound=Row)
 
 
 def json_text(document: msgspec.Struct) -> str:
@@ -54,18 +56,7 @@ def read_document(path: Path) -> ReportDocument:
     Raises InputError for anything that is none, and for a name that fits none or several.
     """
     path, name = _split(path)
-    try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
-            _refuse(printable(path), f"not a regular file of at most {num_bytes(MAX_FILE_BYTES)}")
-        content = msgspec.json.decode(path.read_bytes())
-    except FileNotFoundError:
-        raise InputError(f"{printable(path)}: no such file.") from None
-    except OSError as error:
-        raise InputError(f"{printable(path)}: cannot be read: {error.strerror}.") from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        _refuse(printable(path), f"not readable JSON: {printable(error, 120)}")
-    document = document_from(content, printable(path))
+    document = document_from(_read_json(path, "report"), printable(path))
     if name is None:
         return document
     members = document.configurations
@@ -73,6 +64,38 @@ def read_document(path: Path) -> ReportDocument:
     names = [brief_label(member.configuration, member.benchmark) for member in members]
     chosen = members[find_index(labels, names, name, f"{printable(path)}:")]
     return msgspec.structs.replace(document, configurations=(chosen,))
+
+
+def read_printed(path: Path, verb: str, name: str, record: type[_AnyDocument]) -> _AnyDocument:
+    """Read what `verb --format json` wrote in this version or in version 1; `name` is that of the document.
+
+    Raises InputError that names the file, the place, what is there and what is expected.
+    """
+    content, source = _read_json(path, verb), printable(path)
+    if not isinstance(content, dict):
+        _refuse(source, "not an object", verb)
+    version = content.get("schema_version")
+    if version not in (1, 2):
+        _refuse(source, f"schema_version is {printable(version, 40)}, this version reads 1 and 2", verb)
+    try:
+        return convert(upgrade(name, content) if version == 1 else content, record)
+    except DamageError as damage:
+        _refuse(source, str(damage), verb)
+
+
+def _read_json(path: Path, verb: str) -> Any:
+    source = printable(path)
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
+            _refuse(source, f"not a regular file of at most {num_bytes(MAX_FILE_BYTES)}", verb)
+        return msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"{source}: no such file.") from None
+    except OSError as error:
+        raise InputError(f"{source}: cannot be read: {error.strerror}.") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        _refuse(source, f"not readable JSON: {printable(error, 120)}", verb)
 
 
 def document_from(content: Any, source: str) -> ReportDocument:
@@ -149,7 +172,6 @@ def _named(row: _AnyRow, names: Mapping[str, str]) -> _AnyRow:
     return msgspec.structs.replace(row, configuration=names[row.configuration])
 
 
-def _refuse(source: str, why: str) -> NoReturn:
-    raise InputError(
-        f"{source}: {why}. Give a result directory, or the file that 'dlrmbench report --format json' wrote."
-    )
+def _refuse(source: str, why: str, verb: str = "report") -> NoReturn:
+    or_folder = "a result directory, or " if verb == "report" else ""
+    raise InputError(f"{source}: {why}. Give {or_folder}the file that 'dlrmbench {verb} --format json' wrote.")

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from reports.comparison.records import PastSet
 from reports.document.blocks import Block, Column, Prose, numeric, text_table
+from reports.parts.measured import in_unit
 from reports.text.formatting import MISSING, duration, epoch_ms, si, utc
-from rules.records.metrics import METRICS
 
 _COLUMNS = (
     "when (UTC)",
@@ -35,8 +35,7 @@ def _row(past: PastSet) -> tuple[str, ...]:
     done, total = ("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
     code = " ".join(word for word in (past.harness_version, past.commit, past.code and f"({past.code})") if word)
     made_by = (
-        *(f"{m.label} {value:.5f}" for m in METRICS.values() if (value := getattr(past, m.member)) is not None),
-        "" if past.queries_per_s is None else f"{si(past.queries_per_s)} queries/s",
+        _mean(past),
         f"on {past.system}" if past.system else "",
         f"by dlrmbench {code}" if code else "",
         past.problem,
@@ -46,10 +45,18 @@ def _row(past: PastSet) -> tuple[str, ...]:
         past.benchmark or MISSING,
         past.name or MISSING,
         past.config_digest or MISSING,
-        (past.outcome if past.kind == "runs" else past.kind) or MISSING,
+        (past.outcome if past.kind == "training" else past.kind) or MISSING,
         f"{done}/{total}",
         duration(past.score_s),
         si(past.throughput_samples_per_s),
         past.folder,
         "; ".join(text for text in made_by if text),
     )
+
+
+def _mean(past: PastSet) -> str:
+    """What was measured, unless a column has it: 'AUC 0.75550', '100 queries/s'."""
+    if past.mean is None or past.throughput_samples_per_s is not None:
+        return ""
+    text = in_unit(past.mean, past.unit)
+    return text if text[-1].isalpha() else f"{past.quantity} {text}"

@@ -28,7 +28,7 @@ from reports.parts.sweep import sweep_notes, sweep_table
 from reports.results.measured import clock_step, rate_summary, title_of
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
-from reports.tables.scores import MeasurementDocument, SmallestDifference
+from reports.tables.scores import MeasurementDocument
 from reports.text.formatting import count, percent, throughput_text
 from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
@@ -78,12 +78,11 @@ def measurement_document(measured: Result, options: Mapping[str, int], path: Pat
         unit=measure.unit,
         values=values,
         mean=summary.geometric_mean if summary else measured.mean(measure.value),
-        interval_low=bounds.low if bounds else None,
-        interval_high=bounds.high if bounds else None,
-        interval_confidence=bounds.confidence if bounds else None,
-        smallest_difference=None
-        if smallest is None
-        else SmallestDifference(later_set=_finite(smallest.apart), in_turns=_finite(smallest.in_turns)),
+        low=bounds.low if bounds else None,
+        high=bounds.high if bounds else None,
+        confidence=bounds.confidence if bounds else None,
+        smallest_apart=_finite(smallest.apart) if smallest else None,
+        smallest_in_turns=_finite(smallest.in_turns) if smallest else None,
     )
 
 

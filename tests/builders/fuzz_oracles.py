@@ -15,7 +15,7 @@ from msgspec import to_builtins
 
 from reports.render.markdown import render_markdown
 from reports.render.terminal import render_terminal
-from reports.views.score import describe_scores
+from reports.views.score import score_sets
 from reports.views.verdict import MAX_PLACES, verdict_blocks, verdicts_csv
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import judge
@@ -109,7 +109,8 @@ def judge_tree(root: Path) -> None:
     """Judge and score whatever a tree is; a tree that holds nothing to judge is an InputError that says so."""
     try:
         assert_can_be_shown(check_paths([root], second_opinion=False))
-        json.dumps(to_builtins(describe_scores([judge_set(one) for one in find_result_sets(root)])))
+        scores = score_sets([judge_set(one) for one in find_result_sets(root)])
+        json.dumps(to_builtins(scores))
     except (InputError, DefinitionError) as error:
         assert len(str(error)) > 10
 

@@ -98,7 +98,7 @@ def test_a_slower_new_side_is_a_regression_of_the_pair(
     code, out, _ = run("--beside", "old", "--format", "json")
     document = json.loads(out)
     jsonschema.Draft202012Validator(json_schema(DOCUMENTS["pair"])).validate(document)
-    assert (code, document["comparisons"][0]["verdict"]) == (0, "slower")
+    assert (code, document["comparisons"][0]["overall_verdict"]) == (0, "slower")
     assert [found["options"] for found in document["measurements"]] == [{"num_steps": 4}] * 2
     folder = pair_of(tmp_path)
     assert command("compare", folder / "base", folder / "new", "--fail-on", "regression")[0] == 5

@@ -214,8 +214,8 @@ def test_score_forms_hold_the_same_numbers(command: Any, good: Path) -> None:
     (record,) = document["scores"]
     (row,) = csv.DictReader(io.StringIO(command("score", good, "--format", "csv")[1]))
     assert float(row["score_s"]) == record["score_s"] == record["olympic_mean_s"]
-    assert record["interval_low_s"] < record["score_s"] < record["interval_high_s"]
-    assert len(record["dropped"]) == 2
+    assert record["low_s"] < record["score_s"] < record["high_s"]
+    assert [run["counted"] for run in record["runs"]].count("dropped") == 2
     assert record["rcp_factor"] == 1.0  # scores of own benchmarks are never normalised
     table = command("score", good, "--format", "md")[1].splitlines()
     assert len(table) == 3 and table[0].startswith("| result set |")
@@ -252,8 +252,8 @@ def test_score_says_what_is_amiss(command: Any, tmp_path: Path) -> None:
     assert "INVALID: 2 errors; see 'dlrmbench check'" in out
     assert "none: a run did not converge, and an infinite time" in out
     (record,) = json.loads(command("score", tmp_path, "--format", "json")[1])["scores"]
-    assert record["score_s"] is not None and record["interval_low_s"] is None
-    assert record["no_interval_reason"] and record["verdict"] == "invalid"
+    assert record["score_s"] is not None and record["low_s"] is None
+    assert record["no_interval_reason"] and record["outcome"] == "invalid"
 
 
 def test_an_own_score_under_an_official_name_is_unverified(command: Any, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_score_repeats_that_a_set_is_invalid(command: Command, tmp_path: Path) -
     code, out, _ = command("score", top)
     assert code == 0 and "INVALID: 10 errors" in out
     (record,) = json.loads(command("score", set_folder(top), "--format", "json")[1])["scores"]
-    assert (record["verdict"], record["num_errors"]) == ("invalid", 10)
+    assert (record["outcome"], record["num_errors"]) == ("invalid", 10)
 
 
 def test_a_score_that_is_demanded_where_nothing_was_measured_exits_7(command: Command, tmp_path: Path) -> None:

@@ -119,9 +119,9 @@ def test_a_wider_smallest_effect_calls_less_a_difference(command: Any, base: Pat
     for given in ("80%", "0.8"):
         (one,) = json.loads(command(*asked, "--min-effect", given)[1])["comparisons"]
         assert one["min_effect"] == 0.8
-        assert one["verdict"] == "slower"
+        assert one["overall_verdict"] == "slower"
     (one,) = json.loads(command(*asked, "--confidence", "99%")[1])["comparisons"]
-    assert one["factors"][0]["interval"]["confidence"] == 0.99
+    assert one["factors"][0]["interval_confidence"] == 0.99
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_measurements_of_throughput_are_compared_by_it_alone(command: Any, base:
     jsonschema.validate(document, SCHEMA)
     (comparison,) = document["comparisons"]
     assert code == 0
-    assert [(one["name"], one["verdict"]) for one in comparison["factors"]] == [("throughput", "faster")]
+    assert [(one["factor"], one["verdict"]) for one in comparison["factors"]] == [("throughput", "faster")]
     assert comparison["is_paired"] is True
     assert command("compare", base, one)[0] == 2
     synthetic = write_throughput(tmp_path / "made", [1000.0] * 5, data_kind="made_up")

@@ -150,7 +150,7 @@ def test_accuracies_are_compared_by_their_difference(
     base, new = sorted(path.parent.parent for path in folder.rglob("quality.json"))
     code, out, err = command("compare", base, new)
     assert "Accuracy" in out and "AUC" not in out, out + err
-    assert "accuracy 0.8" in command("history", "results")[1]
+    assert "Accuracy 0.8" in command("history", "results")[1]
     code, out, _ = command("compare", base, new, "--format", "json")
     assert json.loads(out)["comparisons"][0]["factors"][0]["unit"] == "accuracy"
 

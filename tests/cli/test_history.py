@@ -179,9 +179,9 @@ def test_history_lists_every_set_newest_first(command: Any, results: Path) -> No
     assert kinds == {
         "under_way": ("throughput", None),
         "measured": ("throughput", None),
-        "empty": ("runs", "incomplete"),
-        "part": ("runs", "incomplete"),
-        "whole": ("runs", "valid"),
+        "empty": ("training", "incomplete"),
+        "part": ("training", "incomplete"),
+        "whole": ("training", "valid"),
         "bad": ("broken", None),
         "lost": ("broken", None),
     }

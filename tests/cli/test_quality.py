@@ -161,7 +161,8 @@ def test_an_interrupted_measurement_is_resumed(run: Run, workers: FastWorkers, t
     listed = CliRunner().invoke(cli, ["history", str(tmp_path / "out"), "--format", "json"])
     (past,) = json.loads(listed.stdout)["run_sets"]
     assert (past["kind"], past["num_done"]) == ("quality", 5)
-    assert past["auc"] == pytest.approx(sum(one.auc for one in record.processes) / 5)
+    assert (past["quantity"], past["unit"]) == ("AUC", "auc")
+    assert past["mean"] == pytest.approx(sum(one.auc for one in record.processes) / 5)
 
 
 def test_compare_takes_the_smallest_effect_in_the_units_of_the_kind(
@@ -178,7 +179,7 @@ def test_compare_takes_the_smallest_effect_in_the_units_of_the_kind(
         json.loads(compare("--format", "json", *arguments).stdout)["comparisons"][0]
         for arguments in ((), ("--min-effect", "0.005auc"))
     ]
-    assert [one["verdict"] for one in found] == ["better", "below the smallest effect"]
+    assert [one["overall_verdict"] for one in found] == ["better", "below the smallest effect"]
     assert [one["min_effect"] for one in found] == [0.001, 0.005]
     (factor,) = found[0]["factors"]
     assert factor["difference"] == pytest.approx(0.0012) and factor["ratio"] is None and found[0]["is_paired"]

@@ -37,18 +37,19 @@ def test_runs_say_verdict_score_interval_and_paths(run: Run, tmp_path: Path, com
     jsonschema.Draft202012Validator(json_schema(DOCUMENTS["run"])).validate(found)
     (folder,) = made_in(tmp_path / "out")
     assert Path(found["folder"]).resolve() == folder == (tmp_path / "out" / "latest").resolve()
-    assert Path(found["report"]).is_file() and found["kind"] == "runs"
+    assert Path(found["report"]).is_file() and found["kind"] == "training"
     assert "5 runs to AUC" in done.stderr
     (scored,) = json.loads(command("score", folder, "--format", "json")[1])["scores"]
-    for name in ("verdict", "score_s", "interval_low_s", "interval_high_s", "num_runs", "runs"):
+    for name in ("outcome", "score_s", "low_s", "high_s", "num_runs"):
         assert found[name] == scored[name]
-    assert found["interval_low_s"] <= found["score_s"] <= found["interval_high_s"]
+    assert [run | {"path": None} for run in found["runs"]] == [run | {"path": None} for run in scored["runs"]]
+    assert found["low_s"] <= found["score_s"] <= found["high_s"]
 
 
 def test_a_set_without_a_score_says_why_and_keeps_its_exit_code(run: Run) -> None:
     done = run("-n", "2", "--format", "json")
     found = json.loads(done.stdout)
-    assert (found["verdict"], found["score_s"]) == ("incomplete", None)
+    assert (found["outcome"], found["score_s"]) == ("incomplete", None)
     assert "2 of 5 runs" in found["no_score_reason"]
     assert done.exit_code == 0
 
@@ -60,7 +61,7 @@ def test_a_measurement_says_what_every_process_found(run: Run, tmp_path: Path) -
     assert (found["kind"], found["unit"], found["options"]) == ("throughput", "samples/s", {"num_steps": 20})
     assert len(found["values"]) == 5
     assert found["mean"] == pytest.approx(math.exp(sum(map(math.log, found["values"])) / 5))
-    assert found["interval_low"] < found["mean"] < found["interval_high"]
+    assert found["low"] < found["mean"] < found["high"]
     content = json.loads(Path(found["file"]).read_text())
     assert [process["samples_per_s"] for process in content["processes"]] == found["values"]
     assert done.stderr.count("process ") == 5
@@ -89,4 +90,4 @@ def test_what_resume_completes_by_name_is_said_in_the_same_form(run: Run, tmp_pa
     done = CliRunner(env={"DLRMBENCH_OUTPUT": "out"}).invoke(cli, words)
     grown = json.loads(done.stdout)
     assert (first["num_runs"], grown["num_runs"]) == (3, 5)
-    assert grown["folder"] == first["folder"] and grown["verdict"] == "valid" and grown["score_s"] > 0
+    assert grown["folder"] == first["folder"] and grown["outcome"] == "valid" and grown["score_s"] > 0

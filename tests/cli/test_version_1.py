@@ -59,7 +59,7 @@ def test_measurements_are_compared_and_history_lists_every_set(command: Any, old
     assert factor["ratio"] == pytest.approx(1.594, abs=1e-3)
     past = json.loads(command("history", old, "--format", "json")[1])["run_sets"]
     kinds = {Path(one["folder"]).name: (one["kind"], one["num_done"], one["problem"]) for one in past}
-    assert kinds["runs"][:2] == ("runs", 2) and kinds["two_ranks"][:2] == ("runs", 1)
+    assert kinds["runs"][:2] == ("training", 2) and kinds["two_ranks"][:2] == ("training", 1)
     assert {kinds[path.name] for path in sets} == {("throughput", 5, None)}
 
 

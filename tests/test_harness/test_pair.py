@@ -52,7 +52,7 @@ def test_a_slower_installation_is_found_in_turns_and_named_by_its_digest(
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (comparison,) = document["comparisons"]
-    assert (comparison["verdict"], comparison["is_paired"]) == ("faster", True)
+    assert (comparison["overall_verdict"], comparison["is_paired"]) == ("faster", True)
     changes = {change["name"]: (change["base"], change["new"]) for change in comparison["changes"]}
     folder = the_pair(tmp_path / "results")
     base, new = (open_run_set(folder / side)[1] for side in ("base", "new"))

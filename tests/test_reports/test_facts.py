@@ -71,7 +71,7 @@ def test_page_score_and_run_print_one_share_of_evaluation_and_overhead(tmp_path:
     (shown,) = (fact for fact in key_numbers(result) if fact.name == "Evaluation, overhead")
     record = describe_score(result)
     assert record.overhead_ratio is not None
-    share = 1 - 1 / record.overhead_ratio.geometric_mean
+    share = 1 - 1 / record.overhead_ratio
     (finished,) = finished_blocks(result, "system", tmp_path, tmp_path)
     scored = score_blocks([record])
     words = f"{percent(share)} of the time to train"

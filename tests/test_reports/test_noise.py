@@ -317,6 +317,7 @@ def measure(root: Path, kind: str, values: Sequence[float], **run_set: Any) -> P
     return root
 
 
+SHARES = ("convergence_share", "speed_share", "overhead_share")
 AUCS = [0.75 + 0.002 * value for value in standard(5)]
 
 
@@ -357,7 +358,7 @@ def test_of_a_lone_measurement_nothing_is_compared_and_few_processes_say_so(tmp_
     found = read_measured(few, "throughput")
     shown = render_terminal(measured_blocks(found, {}, few))
     assert "not known: takes 5 processes, has 2" in shown
-    assert measurement_document(found, {}, few).smallest_difference is None
+    assert measurement_document(found, {}, few).smallest_apart is None
 
 
 @pytest.mark.parametrize(("kind", "words"), [("throughput", " in turns (80 % of cases)"), ("quality", " of AUC (")])
@@ -368,8 +369,8 @@ def test_a_measurement_says_it_when_it_is_done(kind: str, words: str, tmp_path: 
         line for line in render_terminal(measured_blocks(found, {}, tmp_path)).splitlines() if "smallest" in line
     ]
     document = measurement_document(found, {}, tmp_path)
-    assert document.smallest_difference is not None and document.smallest_difference.later_set is not None
-    apart = document.smallest_difference.later_set
+    apart = document.smallest_apart
+    assert apart is not None
     assert words in line and (f"{apart:.5f}" if kind == "quality" else size_text(apart)) in line
 
 
@@ -384,11 +385,12 @@ def test_score_says_it_in_a_line_and_in_json(tmp_path: Path, capsys: pytest.Capt
     write_run_set(tmp_path / "a")
     write_run_set(tmp_path / "few", runs=make_runs(TINY, 2))
     (record,) = json.loads(call(tmp_path / "a", "--format", "json"))["scores"]
-    found = record["noise"]["time_to_train"]
-    words = f"{size_text(found['later_set'])} in a later set, {size_text(found['in_turns'])} in turns (80 % of cases)"
+    apart, in_turns = (size_text(record[f"smallest_time_{where}"]) for where in ("apart", "in_turns"))
+    words = f"{apart} in a later set, {in_turns} in turns (80 % of cases)"
     (line,) = [line for line in call(tmp_path / "a").splitlines() if "smallest difference" in line]
     assert line.endswith(words) and len(line) <= 80
-    assert sum(record["noise"]["shares"].values()) == pytest.approx(1)
+    assert sum(record[name] for name in SHARES) == pytest.approx(1)
     assert "not known: takes 5 runs that reach the target, has 2" in call(tmp_path / "few")
     (record,) = json.loads(call(tmp_path / "few", "--format", "json"))["scores"]
-    assert record["noise"] == {"num_runs": 2, "shares": None, "time_to_train": None, "throughput": None}
+    assert {name for name in record if "smallest" in name or "share" in name} >= {"smallest_time_apart", *SHARES}
+    assert all(record[name] is None for name in record if "smallest" in name or "share" in name)
