@@ -109,7 +109,7 @@ def test_it_is_shown_with_its_label_and_enters_no_score(tmp_path: Path) -> None:
     assert "smoothed, not scored" in [column.name for column in table.columns]  # type: ignore[union-attr]
     assert "samples_to_converge_smoothed" in scores_csv([record]).splitlines()[0].split(",")
     assert record.score_s == result.score.olympic_mean_s  # which is of times alone
-    stopped = replace(result.runs[0].result, converged=False)
+    stopped = replace(result.runs[0].log, converged=False)
     assert smoothed_samples(stopped) is None
     unplaced = tuple(replace(entry, samples_count=None, epoch_num=None) for entry in stopped.evaluations)
     assert smoothed_samples(replace(result.runs[0].log, evaluations=unplaced)) is None

@@ -12,9 +12,10 @@ import pytest
 
 from harness.cli import main
 from reports import frames
-from reports.schemas import schema_of
+from reports.schemas import DOCUMENTS
 from reports.tables.upgrade import upgrade
 from rules.errors import InputError
+from rules.records.codec import json_schema
 
 DATA = Path(__file__).parents[1] / "data"
 PRINTED = DATA / "version_1" / "documents"
@@ -82,7 +83,7 @@ def test_what_a_command_left_is_what_it_prints_now(name: str, document: str) -> 
     golden = (DATA / "goldens" / f"{name}.txt").read_text(encoding="utf-8")
     objects = map(json.loads, re.findall(r"^\{\n.*?^\}\n", golden, flags=re.MULTILINE | re.DOTALL))
     printed = next(found for found in objects if "schema_version" in found)
-    jsonschema.Draft202012Validator(schema_of(document)).validate(printed)
+    jsonschema.Draft202012Validator(json_schema(DOCUMENTS[document])).validate(printed)
     assert_as_printed(upgraded(name, document), printed)
 
 
@@ -90,7 +91,7 @@ def test_what_a_command_left_is_what_it_prints_now(name: str, document: str) -> 
 def test_what_was_said_of_a_folder_is_said_of_it_now(name: str, ask: Ask) -> None:
     document, words = COMMANDS[name]
     printed = json.loads(ask(f"{words} --format json"))
-    jsonschema.Draft202012Validator(schema_of(document)).validate(printed)
+    jsonschema.Draft202012Validator(json_schema(DOCUMENTS[document])).validate(printed)
     assert_as_printed(upgraded(name, document), printed)
 
 
