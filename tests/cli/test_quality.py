@@ -183,7 +183,7 @@ def test_compare_takes_the_smallest_effect_in_the_units_of_the_kind(
     assert [one["min_effect"] for one in found] == [0.001, 0.005]
     (factor,) = found[0]["factors"]
     assert factor["difference"] == pytest.approx(0.0012) and factor["ratio"] is None and found[0]["is_paired"]
-    assert factor["interval"]["low"] <= factor["difference"] <= factor["interval"]["high"]
+    assert factor["interval_low"] <= factor["difference"] <= factor["interval_high"]
     for wrong in ("3%", "0.001nat"):
         refused = compare("--min-effect", wrong)
         assert refused.exit_code == ExitCode.USAGE
