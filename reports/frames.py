@@ -1,6 +1,6 @@
 """Results as typed pandas frames, for notebooks: `frames.read("results")`. reports/README.md has every column."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from reports.results.measured import find_measured
 from reports.results.result import Result
 from reports.tables.documents import is_document, join_documents, read_document, read_printed
 from reports.tables.frames import (
+    detail_frames,
     evaluations_frame,
     findings_frame,
     make_frame,
     measurements_frame,
     record_frame,
     runs_frame,
-    served_frame,
     sets_frame,
 )
 from reports.tables.measurements import with_measured
@@ -38,8 +38,8 @@ class Frames:
     """What lies at some paths. Units are in the names of columns or in `unit`, missing is missing, never 0.
 
     `sets` has a row per result set, `runs` per run or unfinished attempt, `evaluations` per evaluation, `findings`
-    per broken rule at a place, `measurements` per process of a measurement such as throughput, `served` per process
-    that served, with all that was asked and found. Dtypes are the same
+    per broken rule at a place, `measurements` per process of a measurement such as throughput. `details` are the
+    tables that kinds of measurement have of their own, each an attribute by its name, too. Dtypes are the same
     whatever is there, also without rows. `problems` are sentences about files that could not be used, and about
     result directories of MLPerf's other benchmarks, which have no row.
     """
@@ -49,8 +49,14 @@ class Frames:
     evaluations: pd.DataFrame
     findings: pd.DataFrame
     measurements: pd.DataFrame
-    served: pd.DataFrame
+    details: Mapping[str, pd.DataFrame]
     problems: tuple[str, ...]
+
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        """Return the table of a kind of measurement."""
+        if name in self.details:
+            return self.details[name]
+        raise AttributeError(f"frames have no table {name!r}; those of kinds are {', '.join(self.details)}")
 
 
 def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_opinion: bool = False) -> Frames:
@@ -78,7 +84,7 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
         evaluations=evaluations_frame(document),
         findings=findings_frame(sets),
         measurements=measurements_frame(document),
-        served=served_frame(document),
+        details=detail_frames(document),
         problems=tuple(dict.fromkeys(problems)),
     )
 

@@ -7,9 +7,9 @@ from msgspec import Meta, field
 
 from reports.statistics.intervals import Interval
 from reports.statistics.ratios import Verdict
-from reports.tables.records import Amount, Number, Row, Share, Text, Whole, meaning
 from rules.checks.verdict import VerdictOutcome
 from rules.records.codec import Count
+from rules.records.rows import Amount, Number, Row, Share, Text, Whole, meaning
 
 Positive = Annotated[float, Meta(gt=0)] | None
 FactorName = Annotated[str, meaning("a factor of the time to train, or the kind of a measurement")]

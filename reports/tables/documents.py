@@ -9,11 +9,12 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from reports.results.find import brief_label, find_index
-from reports.tables.records import MeasurementRow, ReportDocument, Row, ServedRow, SetMember
+from reports.tables.records import DETAIL_TABLES, ReportDocument, SetMember, detail_rows
 from reports.tables.upgrade import upgrade
 from reports.text.formatting import distinct_labels, num_bytes, printable
 from rules.errors import InputError
 from rules.records.codec import DamageError, convert
+from rules.records.rows import Row
 from rules.records.study import STUDY_FILE
 
 SCHEMA_VERSION = 1
@@ -152,23 +153,25 @@ def join_documents(parts: Sequence[ReportDocument]) -> ReportDocument:
     distinct = iter(distinct_labels(label for part in labels for label in part))
     renamed = [{label: next(distinct) for label in part} for part in labels]
     named = list(zip(parts, renamed, strict=True))
+    details: dict[str, Any] = {
+        name: tuple(_named(row, names) for part, names in named for row in detail_rows(part)[name])
+        for name in DETAIL_TABLES
+    }
     return ReportDocument(
         configurations=tuple(_named(row, names) for part, names in named for row in part.configurations),
         measurements=tuple(_named(row, names) for part, names in named for row in part.measurements),
-        served=tuple(_named(row, names) for part, names in named for row in part.served),
+        **details,
     )
 
 
-_AnyRow = TypeVar("_AnyRow", SetMember, MeasurementRow, ServedRow)
-
-
-def _rows(part: ReportDocument) -> Iterator[SetMember | MeasurementRow | ServedRow]:
+def _rows(part: ReportDocument) -> Iterator[Any]:
     yield from part.configurations
     yield from part.measurements
-    yield from part.served
+    for rows in detail_rows(part).values():
+        yield from rows
 
 
-def _named(row: _AnyRow, names: Mapping[str, str]) -> _AnyRow:
+def _named(row: Any, names: Mapping[str, str]) -> Any:
     return msgspec.structs.replace(row, configuration=names[row.configuration])
 
 

@@ -14,13 +14,14 @@ from reports.render.csv import inert
 from reports.results.result import Result
 from reports.tables.columns import Column, columns_of
 from reports.tables.records import (
+    DETAIL_TABLES,
     EvaluationRow,
     FindingRow,
     MeasurementRow,
     ReportDocument,
     RunRow,
-    ServedRow,
     SetRow,
+    detail_rows,
 )
 from reports.text.whole import drafted
 
@@ -85,17 +86,17 @@ def measurements_frame(document: ReportDocument) -> pd.DataFrame:
     return record_frame(MeasurementRow, document.measurements)
 
 
-def served_frame(document: ReportDocument) -> pd.DataFrame:
-    """One row per process that served."""
-    return record_frame(ServedRow, document.served)
+def detail_frames(document: ReportDocument) -> dict[str, pd.DataFrame]:
+    """Make the tables that kinds of measurement have of their own, by name: one row per process."""
+    return {name: record_frame(DETAIL_TABLES[name].row, rows) for name, rows in detail_rows(document).items()}
 
 
 def document_csv(document: ReportDocument) -> str:
-    """The runs as CSV; where there are none what was served, and where that is none either what was measured."""
+    """Write the runs as CSV; where there are none the measurements, in the table of their own where all have one."""
     if document.configurations or not document.measurements:
         return frame_csv(runs_frame(document))
-    are_served = len(document.served) == len(document.measurements)
-    return frame_csv(served_frame(document) if are_served else measurements_frame(document))
+    whole = (frame for frame in detail_frames(document).values() if len(frame) == len(document.measurements))
+    return frame_csv(next(whole, measurements_frame(document)))
 
 
 def findings_frame(sets: Sequence[Result]) -> pd.DataFrame:
@@ -122,7 +123,7 @@ def _evaluations(document: ReportDocument) -> Iterator[tuple[Any, ...]]:
 
 def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
     """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, made where it is missing, and
-    of what was measured alone measurements.parquet and served.parquet.
+    of what was measured alone measurements.parquet and the tables that its kinds have of their own.
 
     One file per table, because their rows are of different things.
     """
@@ -133,8 +134,7 @@ def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
     }
     if document.measurements:
         frames["measurements"] = measurements_frame(document)
-    if document.served:
-        frames["served"] = served_frame(document)
+    frames |= {name: frame for name, frame in detail_frames(document).items() if len(frame)}
     folder.mkdir(exist_ok=True)
     paths = []
     for name, frame in frames.items():

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from reports.results.origin import labels_of
 from reports.results.result import Result
 from reports.tables.columns import shared_members
-from reports.tables.records import MeasurementRow, ReportDocument, ServedRow
+from reports.tables.records import DETAIL_TABLES, MeasurementRow, ReportDocument
 from reports.text.formatting import moment_of
-from rules.records.measured.serve import ServeRecord
+from rules.records.rows import Row
 from rules.tree.result_set import real_path
 
 
@@ -22,7 +22,10 @@ def with_measured(document: ReportDocument, measured: Sequence[Result], sets: Se
     return replace(
         document,
         measurements=tuple(row for found, label in named for row in _measurement_rows(found, label)),
-        served=tuple(row for found, label in named for row in _served_rows(found, label)),
+        **{
+            name: tuple(row for found, label in named for row in _detail_rows(found, label) if type(row) is table.row)
+            for name, table in DETAIL_TABLES.items()
+        },
     )
 
 
@@ -47,28 +50,15 @@ def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
         )
 
 
-def _served_rows(measured: Result, label: str) -> Iterator[ServedRow]:
-    """The rows of one measurement of serving; none of another kind."""
-    record = measured.measured
-    for index, process in enumerate(record.processes if isinstance(record, ServeRecord) else ()):
-        yield ServedRow(
-            configuration=label,
-            benchmark=measured.benchmark,
-            system=measured.system.name,
-            process=index,
-            seed=_seed(measured, index),
-            path=str(measured.path),
-            **(
-                shared_members(record, ServedRow)
-                | shared_members(process, ServedRow)
-                | ({} if process.quality is None else shared_members(process.quality, ServedRow))
-            ),
-        )
-
-
-def _seed(measured: Result, index: int) -> int | None:
-    seeds = measured.asked.seeds if measured.asked else ()
-    return seeds[index] if index < len(seeds) else None
+def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
+    """The rows of the table that the kind of a measurement has of its own."""
+    if measured.measured is None or (table := measured.measured.DETAILS) is None:
+        return
+    for index, process in enumerate(measured.repetitions):
+        sources = (measured.measured, process.record, *(getattr(process.record, part) for part in table.parts))
+        about = {name: value for source in sources for name, value in shared_members(source, table.row).items()}
+        about |= {"configuration": label, "benchmark": measured.benchmark, "system": measured.system.name}
+        yield table.row(**about, process=index, seed=process.seed, path=str(measured.path))
 
 
 def _labels_by_folder(

@@ -3,49 +3,35 @@
 Names and meanings stay, and new ones go to the end: frames, CSV, Parquet, JSON and its schema are all made of these.
 """
 
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, defstruct
 
 from rules.checks.rule import Severity
-from rules.records.codec import Record
-
-_WORD = {"ge": -(2**63), "le": 2**63 - 1}
-
-
-def _unit(unit: str, **limits: Any) -> Meta:
-    return Meta(extra_json_schema={"unit": unit}, **limits)
-
-
-def meaning(text: str) -> Meta:
-    """What a column says, for its documentation."""
-    return Meta(description=text)
-
-
-Text = str | None
-Whole = Annotated[int, Meta(**_WORD)] | None
-Tally = Annotated[int, Meta(ge=0, le=2**63 - 1)] | None
-Number = float | None
-Amount = Annotated[float, Meta(ge=0)] | None
-Share = Annotated[float, Meta(ge=0, le=1)] | None
-Seconds = Annotated[float, _unit("s", ge=0)] | None
-Milliseconds = Annotated[int, _unit("ms since 1970, UTC", **_WORD)] | None
-Bytes = Annotated[float, _unit("bytes", ge=0)] | None
-Joules = Annotated[float, _unit("J", ge=0)] | None
-SamplesPerSecond = Annotated[float, _unit("samples/s", ge=0)] | None
-Epochs = Annotated[float, _unit("epochs", ge=0)] | None
-Epoch = Annotated[float, _unit("epochs")] | None
-Samples = Annotated[int, _unit("samples", **_WORD)] | None
-SmoothedSamples = Annotated[float, _unit("samples", ge=0)] | None
-TrainedSamples = Annotated[int, _unit("samples", ge=0, le=2**63 - 1)] | None
-QueriesPerSecond = Annotated[float, _unit("queries/s", ge=0)] | None
-ItemsPerSecond = Annotated[float, _unit("items/s", ge=0)] | None
-Moment = Annotated[datetime, Meta(tz=True)] | None
-
-
-class Row(Record, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One row of a table; None is not known, or not measured, and never 0."""
+from rules.records.kinds import KINDS
+from rules.records.measure import DetailTable
+from rules.records.rows import (
+    Amount,
+    Bytes,
+    Epoch,
+    Epochs,
+    Joules,
+    Milliseconds,
+    Moment,
+    Number,
+    Row,
+    Samples,
+    SamplesPerSecond,
+    Seconds,
+    Share,
+    SmoothedSamples,
+    Tally,
+    Text,
+    TrainedSamples,
+    Whole,
+    meaning,
+)
 
 
 class RunRow(Row, kw_only=True, frozen=True):
@@ -204,43 +190,6 @@ class MeasurementRow(Row, kw_only=True, frozen=True):
     path: Annotated[str, meaning("the measurement's file")]
 
 
-class ServedRow(Row, kw_only=True, frozen=True):
-    """One process that served: what was asked of it, how it was set up, and what it answered."""
-
-    configuration: Annotated[str, meaning("label of the set; identifies the rows of all tables")]
-    benchmark: Annotated[Text, meaning("the benchmark's name")] = None
-    system: Annotated[Text, meaning("the system's name")] = None
-    process: Annotated[Whole, meaning("number of the process in its measurement, from 0")]
-    seed: Annotated[Whole, meaning("the process's random seed")] = None
-    scenario: Annotated[str, meaning("LoadGen's: server, offline or single_stream")]
-    target_latency_s: Annotated[Seconds, meaning("the limit; missing where the scenario has none")] = None
-    percentile: Annotated[Number, meaning("of the queries' latencies, by which the limit is judged")]
-    queries: Annotated[str, meaning("how many items they have: deeprecsys, mlperf or fixed:N")]
-    mean_items: Annotated[Number, meaning("items of a query, on average")]
-    num_copies: Annotated[Tally, meaning("processes that served at the same time")]
-    num_workers: Annotated[Tally, meaning("threads that answer, of each of them")]
-    num_threads: Annotated[Tally, meaning("CPU threads of each of them")]
-    batch_items: Annotated[Tally, meaning("items of one call at most; missing: every query is a call")] = None
-    is_oversubscribed: Annotated[bool | None, meaning("whether processes times threads exceed the cores")]
-    weights: Annotated[str, meaning("random, kept or trained")]
-    precision: Annotated[str, meaning("of matrix products")]
-    table_precision: Annotated[str, meaning("of embedding rows")]
-    model_bytes: Annotated[Bytes, meaning("computed: of tables and products, in their precisions")]
-    queries_per_s: Annotated[QueriesPerSecond, meaning("measured: completed by the fastest run that is VALID")]
-    items_per_s: Annotated[ItemsPerSecond, meaning("measured: ranked; queries_per_s times mean_items")]
-    latency_s: Annotated[Seconds, meaning("measured: at the percentile, in that run")]
-    modelled_per_s: Annotated[QueriesPerSecond, meaning("simulated: what the virtual clock said")] = None
-    alone_per_s: Annotated[QueriesPerSecond, meaning("measured: of one process alone, beside none")] = None
-    overhead_s: Annotated[Seconds, meaning("measured: what LoadGen adds to a query, the median")] = None
-    auc: Annotated[Number, meaning("of the whole evaluation split; missing for random weights")] = None
-    normalised_entropy: Annotated[Number, meaning("likewise; lower is better")] = None
-    auc_ratio: Annotated[Number, meaning("auc over that of the same weights in fp32")] = None
-    entropy_ratio: Annotated[Number, meaning("likewise, of normalised_entropy")] = None
-    mlperf_class: Annotated[Text, meaning("share of fp32's quality that is kept: 99.9 %, 99 % or below")] = None
-    peak_rss_bytes: Annotated[Bytes, meaning("most resident memory of the process")] = None
-    path: Annotated[str, meaning("the measurement's file")]
-
-
 class EvaluationLists(Row, kw_only=True, frozen=True):
     """The evaluations of a run, one list per quantity, all of one length."""
 
@@ -275,7 +224,7 @@ class SetMember(SetRow, kw_only=True, frozen=True):
         return self.status != "unknown"
 
 
-class ReportDocument(Row, kw_only=True, frozen=True):
+class _ReportMembers(Row, kw_only=True, frozen=True):
     """What `report --format json` prints: configurations with runs and evaluations, and what was measured alone."""
 
     schema_version: Literal[1] = 1
@@ -292,5 +241,27 @@ class ReportDocument(Row, kw_only=True, frozen=True):
         ...,
     ]
     measurements: tuple[MeasurementRow, ...] = ()
-    served: tuple[ServedRow, ...] = ()
-    """What `measurements` says of serving, whole."""
+
+
+DETAIL_TABLES: Mapping[str, DetailTable] = {
+    kind.DETAILS.name: kind.DETAILS for kind in KINDS.values() if kind.DETAILS is not None
+}
+"""The tables that kinds of measurement have of their own, by name: of what `measurements` says one quantity alone."""
+
+if TYPE_CHECKING:
+    ReportDocument = _ReportMembers
+else:
+    ReportDocument = defstruct(
+        "ReportDocument",
+        [(name, tuple[table.row, ...], ()) for name, table in DETAIL_TABLES.items()],
+        bases=(_ReportMembers,),
+        namespace={"__doc__": _ReportMembers.__doc__},
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+
+
+def detail_rows(document: ReportDocument) -> Mapping[str, tuple[Row, ...]]:
+    """Return the rows of the tables that kinds have of their own, by the table's name."""
+    return {name: getattr(document, name) for name in DETAIL_TABLES}

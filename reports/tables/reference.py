@@ -1,10 +1,11 @@
 """The page of all columns, reports/tables/README.md: `dlrmbench schema columns_page` prints it."""
 
 from collections.abc import Mapping, Sequence
+from inspect import cleandoc
 
 from reports.tables.columns import Column, columns_of
 from reports.tables.frames import EVALUATION_COLUMNS, FINDING_COLUMNS, RUN_COLUMNS, SET_COLUMNS
-from reports.tables.records import MeasurementRow, ServedRow
+from reports.tables.records import DETAIL_TABLES, MeasurementRow
 
 FRAMES: Mapping[str, tuple[str, Sequence[Column]]] = {
     "sets": ("One row per result set, with its verdict, its score and the means of its runs.", SET_COLUMNS),
@@ -16,11 +17,7 @@ FRAMES: Mapping[str, tuple[str, Sequence[Column]]] = {
         "kind compares.",
         columns_of(MeasurementRow),
     ),
-    "served": (
-        "One row per process that served. Rates and latencies are measured, `modelled_per_s` is simulated, "
-        "`model_bytes` computed.",
-        columns_of(ServedRow),
-    ),
+    **{name: (cleandoc(table.row.__doc__ or ""), columns_of(table.row)) for name, table in DETAIL_TABLES.items()},
 }
 _HEAD = """# The columns of frames and files
 

@@ -7,19 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from reports.tables.records import (
-    Amount,
-    Number,
-    Row,
-    RunRow,
-    Seconds,
-    SetRow,
-    Share,
-    SmoothedSamples,
-    Text,
-    Whole,
-    meaning,
-)
+from reports.tables.records import RunRow, SetRow
+from rules.records.rows import Amount, Number, Row, Seconds, Share, SmoothedSamples, Text, Whole, meaning
 
 
 class ScoreRecord(SetRow, kw_only=True, frozen=True):

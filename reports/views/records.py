@@ -3,8 +3,8 @@
 from typing import Annotated, Literal
 
 from reports.comparison.records import ComparisonMember
-from reports.tables.records import Row, meaning
 from reports.tables.scores import MeasurementDocument, RunDocument
+from rules.records.rows import Row, meaning
 
 
 class PairDocument(Row, kw_only=True, frozen=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from rules.records.codec import Document, Record, Sha256
+from rules.records.rows import Row
 
 Commit = Annotated[str, Meta(pattern="^[0-9a-f]{40}([0-9a-f]{24})?$")]
 
@@ -47,6 +48,18 @@ class Measure:
         return self.unit == "samples/s"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DetailTable:
+    """A table of its own that a kind has in frames, Parquet and JSON, with a row per process.
+
+    A member of `row` is found by its name in the record, in the entry of the process, or in one of its `parts`.
+    """
+
+    name: str
+    row: type[Row]
+    parts: tuple[str, ...] = ()
+
+
 class CodeRecord(Record, frozen=True, kw_only=True):
     """The code that ran, as the process that ran it found its own files."""
 
@@ -72,6 +85,8 @@ class Measurement(Document, frozen=True, kw_only=True):
     """The verb that measures the kind; None where it is `run --<kind>`."""
     IS_LOGGED: ClassVar[bool] = False
     """Whether each repetition leaves a log and a record of its own, and not all of them extra/<kind>.json."""
+
+    DETAILS: ClassVar[DetailTable | None] = None
 
     code: CodeRecord | None = None
     """Set by the harness for every kind, in one place. None in files of versions 1 and 2, for an attempt that was cut

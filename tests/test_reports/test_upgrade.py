@@ -18,7 +18,7 @@ from rules.errors import InputError
 from rules.records.codec import json_schema
 
 DATA = Path(__file__).parents[1] / "data"
-PRINTED = DATA / "version_1" / "documents"
+PRINTED = DATA / "documents_1"
 GOLDENS = {
     "until_json": "run", "train_options": "run", "pair_json": "pair", "pair_throughput": "pair",
     "throughput": "measurement", "quality": "measurement", "serve": "measurement",

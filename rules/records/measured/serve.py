@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from rules.records.codec import Amount, Count, PositiveAmount, PositiveCount, Record, Sha256, Share
-from rules.records.measure import Column, Measure, ProcessMeasurement
+from rules.records.measure import Column, DetailTable, Measure, ProcessMeasurement
+from rules.records.measured.served import ServedRow
 
 Percentile = Annotated[float, Meta(ge=50, le=99.9)]
 MAX_ENTRIES = 1000
@@ -129,6 +130,7 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
         "queries": "queries of different sizes: {} and {}",
     }
     COMMAND: ClassVar[str | None] = "serve"
+    DETAILS: ClassVar[DetailTable | None] = DetailTable(name="served", row=ServedRow, parts=("quality",))
 
     scenario: Literal["server", "offline", "single_stream"]
     target_latency_s: PositiveAmount | None
