@@ -172,10 +172,20 @@ def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
     )
     document = json.loads(tree.run(f"dlrmbench compare {base} {new} --format json").stdout)
     (factor,) = document["comparisons"][0]["factors"]
-    assert (factor["name"], factor["unit"], round(factor["ratio"], 6)) == ("copying", "B/s", 1.25)
+    assert (factor["factor"], factor["unit"], round(factor["ratio"], 6)) == ("copying", "B/s", 1.25)
+    # The same parts as any other kind's, without a line in reports.
     assert tree.run("dlrmbench report results -o page.html").returncode == 0
     page = (tree.folder / "page.html").read_text()
     assert 'id="copying"' in page and "Copying alone" in page and "5.00 GB/s" in page
+    assert page.count('class="spots') > 0 and "Copy rate of every process" in page
+    assert "Against the first" in page and "1.25" in page
+    for part in ("Every process", "Noise and environment", "Systems and configurations", "Reproduce and verify"):
+        assert f">{part}</h2>" in page
+    tree.follow(RECIPES["What a kind shows of its own"])
+    assert tree.touched() == {*recipe.shown, registry, "reports/kinds/copying.py"}
+    assert tree.run("dlrmbench report results -o page.html").returncode == 0
+    page = (tree.folder / "page.html").read_text()
+    assert "read once and written once" in page and "<dt>Copy rate</dt>" in page
     resumed = tree.run(f"dlrmbench resume {new} -q")
     assert resumed.returncode == 0, resumed.stderr
     assert "copying" in tree.run("dlrmbench history results").stdout

@@ -1,1 +1,1 @@
-"""What kinds of measurement and of studies show of their own; each folder is named as its kind is."""
+"""What kinds of measurement and of studies show of their own; each module is named as its kind is."""

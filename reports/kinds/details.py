@@ -1,7 +1,7 @@
 """What a kind shows of its own beside what every kind shows: all of it is optional.
 
 The record of a kind of measurement and its `Measure` are enough for a table, a chart of every process, comparisons,
-a page and files. A kind that has more to say says it in a folder here of its own name, in `details.py`: DETAILS.
+a page and files. A kind that has more to say says it in a module here of its own name: DETAILS.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,10 +38,10 @@ NO_DETAILS = Details()
 
 @cache
 def details_of(kind: str) -> Details:
-    """Return what the kind of a measurement or of a study shows of its own; NO_DETAILS where it has no folder."""
-    if kind not in {module.name for module in iter_modules(reports.kinds.__path__) if module.ispkg}:
+    """Return what a kind of measurement or of study shows of its own; NO_DETAILS where no module has its name."""
+    if kind not in {module.name for module in iter_modules(reports.kinds.__path__)}:
         return NO_DETAILS
-    found = import_module(f"reports.kinds.{kind}.details").DETAILS
+    found = getattr(import_module(f"reports.kinds.{kind}"), "DETAILS", NO_DETAILS)
     assert isinstance(found, Details)
     return found
 

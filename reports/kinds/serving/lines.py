@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reports.kinds.serve.words import best_run
+from reports.kinds.serving.words import best_run
 from reports.parts.cells import bounds_text
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, log_summary

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from reports.charts.scaling import Axes, Dot, Series, link_figure
 from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, numeric, table_of
-from reports.kinds.serve.words import Found, mean_rate, promise_words, served_among
+from reports.kinds.serving.words import Found, mean_rate, promise_words, served_among
 from reports.parts.study import study_parts
 from reports.results.records import read_study
 from reports.results.result import Result

@@ -1,1 +1,0 @@
-"""A simulated queue, in the words of serving."""
