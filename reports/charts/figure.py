@@ -7,7 +7,6 @@ from typing import TypedDict, Unpack
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.text.formatting import TimeUnit
 
 WIDE_PX = 960.0
 NARROW_PX = 380.0
@@ -85,12 +84,7 @@ def num_ticks(width: float) -> int:
     return 8 if width > 600 else 4
 
 
-def time_axis_name(scale: svg.AnyScale, unit: TimeUnit) -> str:
-    """Name an axis of times to train."""
-    return f"time to train, {unit.name}" + (", logarithmic" if isinstance(scale, svg.LogScale) else "")
-
-
-def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
+def reused_curves(id_: str, x: svg.AnyScale, wide_x: svg.AnyScale) -> Markup:
     """Squeeze the wide drawing's curves: they are most of a chart's size, and only their width differs."""
     squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
     return svg.tag(

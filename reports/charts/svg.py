@@ -201,7 +201,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class LogScale:
-    """Logarithmic map from [low, high], both positive, to [start, stop] px."""
+    """Logarithmic map from positive [low, high] to [start, stop] px; a domain without extent maps to the middle."""
 
     low: float
     high: float
@@ -209,6 +209,8 @@ class LogScale:
     stop: float
 
     def __call__(self, value: float) -> float:
+        if self.high == self.low:
+            return (self.start + self.stop) / 2
         share = math.log(max(value, self.low * 1e-6) / self.low) / math.log(self.high / self.low)
         return self.start + share * (self.stop - self.start)
 
@@ -230,16 +232,19 @@ class LogScale:
 AnyScale = Scale | LogScale
 
 
-def value_scale(values: Sequence[float], start: float, stop: float) -> AnyScale:
-    """From below the least to above the greatest value; logarithmic where they differ by a factor of 8 or more."""
+def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio: bool = True) -> AnyScale:
+    """From below the least to above the greatest value; logarithmic where they differ by a factor of 8 or more.
+
+    Only where `is_ratio`: of some quantities differences alone mean anything.
+    """
     if not values:
         return Scale(0.0, 1.0, start, stop)
-    if are_far_apart(values):
+    if is_ratio and are_far_apart(values):
         least, greatest = min(values), max(values)
         share = (greatest / least) ** 0.05
         return LogScale(least / share, greatest * share, start, stop)
     low, high = padded(values, 0.08)
-    return Scale(max(low, 0.0), high, start, stop)
+    return Scale(low if min(values) < 0 else max(low, 0.0), high, start, stop)
 
 
 def are_far_apart(values: Sequence[float]) -> bool:
@@ -282,7 +287,7 @@ def x_axis(
     scale: AnyScale, top: float, bottom: float, name: str, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
     """Draw vertical hairlines, tick labels below `bottom` and the axis' name at its right end."""
-    return x_axis_at(_placed_ticks(scale, most, words), top, bottom, scale.stop, name)
+    return x_axis_at(placed_ticks(scale, most, words), top, bottom, scale.stop, name)
 
 
 def x_axis_at(places: Sequence[tuple[float, str]], top: float, bottom: float, right: float, name: str) -> Markup:
@@ -298,7 +303,7 @@ def y_axis(
     scale: AnyScale, left: float, right: float, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
     """Draw horizontal hairlines with their labels left of `left`."""
-    places = _placed_ticks(scale, most, words)
+    places = placed_ticks(scale, most, words)
     return group(
         tag("path", d="".join(f"M{_number(left)} {_number(y)}H{_number(right)}" for y, _ in places), class_="grid"),
         labels([(label, left - 8, y + 4) for y, label in places], "end"),
@@ -310,9 +315,11 @@ def labels(places: Iterable[tuple[str, float, float]], anchor: str | None = None
     return tag("g", *(tag("text", words, x=x, y=y) for words, x, y in places), class_="tick", text_anchor=anchor)
 
 
-def _placed_ticks(scale: AnyScale, most: int, words: Callable[[float], str] | None) -> list[tuple[float, str]]:
+def placed_ticks(scale: AnyScale, most: int, words: Callable[[float], str] | None) -> list[tuple[float, str]]:
+    """Choose at most `most` ticks, each (px, label); where `words` would write two alike, they are plain numbers."""
     ticks = scale.ticks(most)
-    return list(zip(map(scale, ticks), tick_texts(ticks) if words is None else map(words, ticks), strict=True))
+    texts = tick_texts(ticks) if words is None else tuple(map(words, ticks))
+    return list(zip(map(scale, ticks), texts if len({*texts}) == len(texts) else tick_texts(ticks), strict=True))
 
 
 def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:

@@ -12,51 +12,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.charts.bars import Bar, time_figure
-from reports.charts.convergence import QualityLine, convergence_figure, visible_quality
+from reports.charts.convergence import convergence_figure, visible_quality
 from reports.charts.figure import Figure
 from reports.charts.order import RunSpan, order_figure
-from reports.charts.runs import RunDot, RunStrip, runs_figure
-from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
-from reports.charts.throughput import BlockLine, throughput_figure
+from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
+from reports.charts.sweep import sweep_figure
+from reports.charts.throughput import throughput_figure
+from reports.charts.xy import Curve, Dot
 from reports.text.formatting import SECONDS
 
 HOSTILE = "</title><script>alert(1)</script>"
+WORDS = {f"dot-{fate}": HOSTILE for fate in ("counted", "dropped", "failed")} | {"mean": "mean", "band": "interval"}
 ABOUT = {"id_": "c", "title": "Title " + HOSTILE, "description": "Description " + HOSTILE}
 
 
-def strip(*times: float | None, name: str = HOSTILE, mean: float | None = 10.0) -> RunStrip:
+def strip(*times: float | None, name: str = HOSTILE, mean: float | None = 10.0) -> Strip:
     dots = tuple(
-        RunDot(label=str(i), time_s=time, fate="failed" if time is None else "counted", hint=HOSTILE)
+        StripDot(label=str(i), value=time, fate="failed" if time is None else "counted", hint=HOSTILE)
         for i, time in enumerate(times)
     )
-    return RunStrip(
+    return Strip(
         name=name,
         hue=0,
         dots=dots,
-        mean_s=mean,
-        is_score=True,
+        mean=mean,
         mean_label="10 s",
-        low_s=mean,
-        high_s=mean and mean + 1,
+        low=mean,
+        high=mean and mean + 1,
     )
 
 
-def curve(*qualities: float, fate: str = "counted") -> QualityLine:
-    return QualityLine(
-        hue=0, points=tuple((0.05 * (i + 1), q) for i, q in enumerate(qualities)), fate=fate, hint=HOSTILE
-    )
+def curve(*qualities: float, fate: str = "counted") -> Curve:
+    return Curve(hue=0, points=tuple((0.05 * (i + 1), q) for i, q in enumerate(qualities)), fate=fate, hint=HOSTILE)
 
 
-def runs(*strips: RunStrip) -> Figure:
-    return runs_figure(strips, SECONDS, has_score=True, **ABOUT)
+def runs(*strips: Strip) -> Figure:
+    return strips_figure(strips, Quantity(name=HOSTILE), WORDS, **ABOUT)
 
 
-def convergence(*lines: QualityLine, target: float | None = 0.7) -> Figure:
+def convergence(*lines: Curve, target: float | None = 0.7) -> Figure:
     return convergence_figure(lines, target, "epoch", metric="ROC AUC", names={}, **ABOUT)
 
 
 def blocks(*lines: tuple[tuple[float, float], ...]) -> Figure:
-    return throughput_figure([BlockLine(hue=0, points=points, hint=HOSTILE) for points in lines], names={}, **ABOUT)
+    return throughput_figure([Curve(hue=0, points=points, hint=HOSTILE) for points in lines], names={}, **ABOUT)
 
 
 def bars(*parts: tuple[float, float, float]) -> Figure:
@@ -155,8 +154,7 @@ def test_every_attempt_is_a_bar_that_can_be_seen() -> None:
 
 
 def test_an_axis_of_qualities_shows_their_differences() -> None:
-    points = tuple(SweepPoint(value=value, low=value - 0.002, high=value + 0.002, hint="") for value in (0.77, 0.78))
-    axes = SweepAxes(axis="rate", positions=("1", "2"), quantity="Quality, AUC", words=str, from_zero=False)
-    figure = sweep_figure([SweepPanel(name="", points=points)], axes, id_="c", title="t", description="d")
+    dots = [Dot(x=x, y=y, ends=(y - 0.002, y + 0.002)) for x, y in ((1.0, 0.77), (2.0, 0.78))]
+    figure = sweep_figure([("", dots)], ("rate", ("1", "2")), ("Quality, AUC", str), is_ratio=False, **ABOUT)
     first, second = (float(circle.get("cy", "")) for circle in Drawing(figure.wide).of("dot-counted"))
     assert first - second > 50  # of 122 px: the dots are as far apart as the intervals let them

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
-from reports.charts.scaling import Axes, Dot, Series, link_figure
+from reports.charts.scaling import scaling_panel
+from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Heading, Prose, Table, text_table
 from reports.document.page import PageSection
 from reports.facts.profile import amount
@@ -194,13 +195,13 @@ def _latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
         series += [Series(name=printable(name, 20), hue=hue % 5, dots=dots)] if len(dots) > 1 else []
     if not series:
         return None
-    axes = Axes(
-        x_name="queries per second", y_name="latency in ms, simulated", x_words=si,
-        y_words=lambda value: f"{value:g}", reference=None if limit_s is None else limit_s * 1e3,
-        reference_words="" if limit_s is None else f"limit {duration(limit_s)}",
+    panel = scaling_panel(
+        series, ("queries per second", si), ("latency in ms, simulated", "{:g}".format),
+        target=None if limit_s is None else limit_s * 1e3,
+        target_words="" if limit_s is None else f"limit {duration(limit_s)}",
     )  # fmt: skip
     title = "Latency against load, on the virtual clock"
-    figure = link_figure(series, axes, id_=id_, title=title, description="One line per percentile, a dot per rate.")
+    figure = xy_figure(panel, id_=id_, title=title, description="One line per percentile, a dot per rate.")
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 

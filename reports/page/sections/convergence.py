@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports.charts import svg
-from reports.charts.convergence import SMALL_PX, QualityLine, convergence_figure, small_convergence, visible_quality
+from reports.charts.convergence import convergence_figure, small_convergence, visible_quality
 from reports.charts.figure import Figure
+from reports.charts.xy import SMALL_PX, Curve
 from reports.document.blocks import Block, Chart, Fold, Multiples, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import RunFacts, SetFacts
@@ -28,9 +29,9 @@ class _Drawn:
     run: RunFacts
     hue: int
 
-    def line(self, x: _X, hint: str = "") -> QualityLine:
+    def line(self, x: _X, hint: str = "") -> Curve:
         points = tuple((at, e.quality) for e in self.run.result.evaluations if (at := x(e)) is not None)
-        return QualityLine(hue=self.hue, points=points, fate=self.run.fate, hint=hint)
+        return Curve(hue=self.hue, points=points, fate=self.run.fate, hint=hint)
 
 
 def _epoch(evaluation: Evaluation) -> float | None:
@@ -145,7 +146,7 @@ def _hint(entry: _Drawn) -> str:
     )
 
 
-def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], metric: str, id_: str) -> Table:
+def evaluations_table(lines: Sequence[Curve], names: Sequence[str], metric: str, id_: str) -> Table:
     """One row per run: there are more evaluations than fit beside each other, but they read like the lines."""
     most = max((len(line.points) for line in lines), default=0)
     heads = _heads(lines, min(most, MAX_ROWS))
@@ -168,7 +169,7 @@ def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], metric
     )
 
 
-def _heads(lines: Sequence[QualityLine], number: int) -> list[str]:
+def _heads(lines: Sequence[Curve], number: int) -> list[str]:
     """Places in the epoch where all runs look at the same places, else numbers; never some of each."""
     places = [{epochs(line.points[at][0]) for line in lines if at < len(line.points)} for at in range(number)]
     if all(len(some) == 1 for some in places):
