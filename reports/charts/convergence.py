@@ -4,6 +4,7 @@ The axis leaves out the first steep part, which no run ends in, so that what hap
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
@@ -34,37 +35,24 @@ def convergence_figure(
     keys = figure.curve_keys(names)
     keys += [figure.Key(mark="end", words="reached the target")] if fates & {"counted", "dropped"} else []
     keys += [figure.Key(mark="dot-failed", words="ended below the target")] if "failed" in fates else []
-    panel = Panel(
-        x=Axis(name=x_name, scale=up_to(max((point[0] for line in lines for point in line.points), default=1.0))),
-        y=Axis(name=f"{metric} on the held-out split", scale=partial(svg.Scale, *visible_quality(lines, target))),
-        curves=lines,
-        height=360.0,
-        target=target,
-        target_words=f"target {target:.5f}" if target is not None else "",
-    )
-    return xy_figure(panel, keys=keys, same_as=same_as, **caption)
+    y_name, words = f"{metric} on the held-out split", f"target {target:.5f}" if target is not None else ""
+    panel = _panel(lines, target, lines, (x_name, y_name))
+    return xy_figure(replace(panel, height=360.0, target_words=words), keys=keys, same_as=same_as, **caption)
 
 
 def small_convergence(
-    lines: Sequence[Curve],
-    target: float | None,
-    domain: tuple[float, float, float],
-    *,
-    name: str,
-    id_: str,
-    description: str,
+    lines: Sequence[Curve], target: float | None, every: Sequence[Curve], **caption: Unpack[figure.Caption]
 ) -> Markup:
-    """Draw one configuration among many; `domain` is (last x, lowest and highest quality) of all of them."""
-    panel = Panel(
-        x=Axis(name="", scale=up_to(domain[0])),
-        y=Axis(name="", scale=partial(svg.Scale, *domain[1:])),
-        name=name,
-        curves=lines,
-        target=target,
-        height=190.0,
-        left=44.0,
-    )
-    return small_drawing(panel, id_=id_, title=name, description=description)
+    """Draw one configuration among many, on scales that hold `every` line of all of them; its title is its name."""
+    panel = replace(_panel(lines, target, every, ("", "")), name=caption["title"], height=190.0, left=44.0)
+    return small_drawing(panel, **caption)
+
+
+def _panel(lines: Sequence[Curve], target: float | None, every: Sequence[Curve], names: tuple[str, str]) -> Panel:
+    last = max((point[0] for line in every for point in line.points), default=1.0)
+    y_scale = partial(svg.Scale, *visible_quality(every, target))
+    x, y = Axis(name=names[0], scale=up_to(last)), Axis(name=names[1], scale=y_scale)
+    return Panel(x=x, y=y, curves=lines, target=target)
 
 
 def visible_quality(lines: Sequence[Curve], target: float | None) -> tuple[float, float]:

@@ -49,8 +49,8 @@ class Plot:
 
     marks: Sequence[str]
     height: float
-    x: svg.AnyScale | None = None
-    y: svg.AnyScale | None = None
+    x: svg.Scale | None = None
+    y: svg.Scale | None = None
 
     def drawn(self, width: float, **caption: Unpack[Caption]) -> Markup:
         """Draw the marks as one image of `width` px."""
@@ -84,7 +84,7 @@ def num_ticks(width: float) -> int:
     return 8 if width > 600 else 4
 
 
-def reused_curves(id_: str, x: svg.AnyScale, wide_x: svg.AnyScale) -> Markup:
+def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
     """Squeeze the wide drawing's curves: they are most of a chart's size, and only their width differs."""
     squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
     return svg.tag(

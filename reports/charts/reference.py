@@ -12,13 +12,12 @@ from markupsafe import Markup
 
 from reports.charts import svg
 from reports.charts.figure import Caption, Figure, Key, hue
-from reports.charts.xy import Axis, Dot, Line, Panel, Series, factor_around, xy_figure
+from reports.charts.xy import Axis, Dot, Panel, Series, factor_around, xy_figure
 from reports.text.formatting import converged
 
 _STUB = 2**0.1
 MOST_NUMBERED = 12
-MOST_MARKS = 100
-"""Up to so many results each have a mark of their own; of more, those at one place are drawn once."""
+"""Up to so many results each have a mark of their own, with a number."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,10 +56,9 @@ def reference_figure(
             words += "" if result.is_passed else ", faster than is acceptable"
             keys.append(Key(mark="end" if result.is_passed else "dot-failed", words=words, hue=hue(result.hue)))
     else:
-        if any(result.is_passed for result in results):
-            keys.append(Key(mark="end", words="this result" if len(results) == 1 else "results"))
-        if any(not result.is_passed for result in results):
-            keys.append(Key(mark="dot-failed", words="converges faster than is acceptable"))
+        some = {result.is_passed for result in results}
+        keys += [Key(mark="end", words="this result" if len(results) == 1 else "results")] if True in some else []
+        keys += [Key(mark="dot-failed", words="converges faster than is acceptable")] if False in some else []
     return xy_figure(_panel(points, results, unit), keys=keys, **caption)
 
 
@@ -71,6 +69,7 @@ def _panel(points: Sequence[Point], results: Sequence[Result], unit: str) -> Pan
     # A single point is drawn as a short line.
     ends = [(p.batch_size * f, p) for p in points for f in ((1 / _STUB, _STUB) if len(points) == 1 else (1.0,))]
     upper, lower = ([(at, p.mean + sign * p.deviation) for at, p in ends] for sign in (1, -1))
+    means = [Dot(x=p.batch_size, y=p.mean) for p in points]
     return Panel(
         x=Axis(
             name="global batch size, logarithmic",
@@ -79,27 +78,20 @@ def _panel(points: Sequence[Point], results: Sequence[Result], unit: str) -> Pan
         ),
         y=Axis(name=f"{unit} to converge", scale=partial(svg.Scale, max(low, 0.0), high)),
         lines=(
-            Line([*upper, *reversed(lower)], "reference-band"),
-            Line([(at, p.mean) for at, p in ends], "reference"),
-            Line([(at, p.least) for at, p in ends], "limit"),
+            ("reference-band", [*upper, *reversed(lower)]),
+            ("reference", [(at, p.mean) for at, p in ends]),
+            ("limit", [(at, p.least) for at, p in ends]),
         ),
-        series=[
-            Series(
-                dots=[Dot(x=p.batch_size, y=p.mean) for p in points],
-                is_joined=False,
-                mark="reference-dot",
-                radius=3.5,
-            )
-        ],
+        series=[Series(dots=means, is_joined=False, mark="reference-dot", radius=3.5)],
         height=330.0,
         over=lambda x, y: _results(results, x, y, unit),
     )
 
 
-def _results(results: Sequence[Result], x: svg.AnyScale, y: svg.AnyScale, unit: str) -> list[Markup]:
+def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale, unit: str) -> list[Markup]:
     """Draw all results, those of a batch size beside each other where their epochs are too close to see both."""
-    is_numbered = 1 < len(results) <= MOST_NUMBERED
-    radius = 8.5 if is_numbered else 6.0 if len(results) == 1 else 5.0
+    is_lone, is_numbered = len(results) == 1, 1 < len(results) <= MOST_NUMBERED
+    radius = 8.5 if is_numbered else 6.0 if is_lone else 4.5
     by_size: dict[int, list[int]] = {}
     for index, result in enumerate(results):
         by_size.setdefault(result.batch_size, []).append(index)
@@ -112,23 +104,19 @@ def _results(results: Sequence[Result], x: svg.AnyScale, y: svg.AnyScale, unit: 
         spacing = min(2 * radius + 1, reach / (max(map(abs, rows)) or 1))
         for index, row in zip(some, rows, strict=True):
             result, at, top = results[index], x(size) + row * spacing, y(results[index].mean_epochs)
-            if len(results) > MOST_MARKS and result.is_passed:
+            label = str(index + 1) if is_numbered else converged(result.mean_epochs, unit) if is_lone else ""
+            if label or not result.is_passed:
+                marks[index] = _result(result, at, top, radius, label)
+            else:
                 many.setdefault(result.hue, {})[round(at), round(top, 1)] = None
-                continue
-            own = converged(result.mean_epochs, unit) if len(results) == 1 else ""
-            marks[index] = _result(result, at, top, radius, str(index + 1) if is_numbered else own)
-    # All of one colour are a single path of round caps.
+    # Without labels, all of one colour are a single path of round caps, and those at one place are one.
     dots = [svg.tag("path", d=svg.spots(list(some)), class_=f"ends {hue(number)}") for number, some in many.items()]
     return [*dots, *(marks[index] for index in sorted(marks))]
 
 
 def _result(result: Result, x: float, y: float, radius: float, label: str) -> Markup:
-    is_inside = result.is_passed and len(label) < 3
-    # Above and below a result the reference's mean and limit of its batch size may be.
-    words = (
-        svg.text(x, y + 4, label, class_="in-counted")
-        if is_inside
-        else svg.text(x + radius + 4, y + 4, label, class_="name halo")
-    )
     mark = svg.circle(x, y, radius, "end") if result.is_passed else svg.cross(x, y, min(radius, 6.0), "dot-failed")
-    return svg.group(mark, words if label else Markup(), class_=hue(result.hue))
+    # Above and below a result the reference's mean and limit of its batch size may be.
+    is_inside = result.is_passed and len(label) < 3
+    at, class_ = (x, "in-counted") if is_inside else (x + radius + 4, "name halo")
+    return svg.group(mark, svg.text(at, y + 4, label, class_=class_) if label else Markup(), class_=hue(result.hue))

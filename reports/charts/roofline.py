@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from reports.charts import svg
 from reports.charts.figure import Caption, Figure, Key
-from reports.charts.xy import Axis, Dot, Line, Panel, Series, xy_figure
+from reports.charts.xy import Axis, Dot, Panel, Series, xy_figure
 from reports.text.formatting import si
 
 _LABEL_PX = 14.0
@@ -28,24 +28,17 @@ class RooflineDot:
     hint: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RooflineCeilings:
-    """Matrix multiplication at the best shape, and copying between buffers beyond (and inside) the caches."""
-
-    flop_per_s: float
-    memory_bytes_per_s: float
-    cache_bytes_per_s: float | None
-
-
 _MARKS = {
     "operator": ("dot-dropped", 3.5, "operator under torch.profiler"),
     "phase": ("dot-counted", 5.0, "phase of the step"),
 }
 
 
-def roofline_figure(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, **caption: Unpack[Caption]) -> Figure:
-    """Draw the dots under their roof."""
-    peak, memory, cache = ceilings.flop_per_s, ceilings.memory_bytes_per_s, ceilings.cache_bytes_per_s
+def roofline_figure(
+    dots: Sequence[RooflineDot], *, peak: float, memory: float, cache: float | None, **caption: Unpack[Caption]
+) -> Figure:
+    """Draw the dots under their roof: `peak` FLOP/s of matrix multiplication at the best shape, and B/s of copying
+    between buffers beyond the caches (`memory`) and inside them."""
     ridge = peak / memory
     low_x, high_x = _decades([*(dot.flop_per_byte for dot in dots), ridge, ridge * 4])
     low_y, high_y = _decades([*(dot.flop_per_s for dot in dots), peak])
@@ -56,10 +49,10 @@ def roofline_figure(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, **c
         points = [(start, start * bytes_per_s)] if start < peak / bytes_per_s else []
         return [*points, (max(peak / bytes_per_s, low_x), peak), (high_x, peak)]
 
-    lines = [Line(roof(memory), "mean")]
+    lines = [("mean", roof(memory))]
     slopes = [f"memory {si(memory)}B/s"]
     if cache is not None and cache > memory:
-        lines.append(Line(roof(cache), "target"))
+        lines.append(("target", roof(cache)))
         slopes.insert(0, f"{slopes[0]}, in cache {si(cache)}B/s (dashed)")
     inside = [dot for dot in dots if dot.flop_per_byte >= low_x and dot.flop_per_s >= low_y]
     series = []
@@ -67,7 +60,7 @@ def roofline_figure(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, **c
         some = [Dot(x=dot.flop_per_byte, y=dot.flop_per_s, hint=dot.hint) for dot in inside if dot.kind == kind]
         series += [Series(name=name, dots=some, is_joined=False, mark=mark, radius=radius)] if some else []
 
-    def words(x: svg.AnyScale, y: svg.AnyScale) -> list[Markup]:
+    def words(x: svg.Scale, y: svg.Scale) -> list[Markup]:
         of_peak = f"matrix products {si(peak)}FLOP/s"
         of_slope = next((each for each in slopes if svg.text_width(each) < x.stop - 120), slopes[-1])
         return [
@@ -94,7 +87,7 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
     return 10.0 ** max(low, high - _MOST_DECADES), 10.0**high
 
 
-def _labels(dots: Sequence[RooflineDot], x: svg.AnyScale, y: svg.AnyScale, *, below: float) -> Markup:
+def _labels(dots: Sequence[RooflineDot], x: svg.Scale, y: svg.Scale, *, below: float) -> Markup:
     """Write names beside the dots, under the roof's line and moved down until none covers another."""
     placed: list[tuple[float, float, float]] = []
     made = []

@@ -81,7 +81,7 @@ def strips_figure(
 class _Layout:
     """What all strips of a drawing share: scale, size of the dots, and room for names, means and missing values."""
 
-    x: svg.AnyScale
+    x: svg.Scale
     width: float
     radius: float
     head: float

@@ -11,7 +11,7 @@ from typing import Unpack
 
 from reports.charts import svg
 from reports.charts.figure import Caption, Figure, Key
-from reports.charts.xy import Axis, Dot, Panel, Series, around, from_zero, xy_figure
+from reports.charts.xy import Axis, Dot, Panel, Series, from_zero, xy_figure
 
 _REACH = 3.0
 
@@ -37,7 +37,8 @@ def sweep_figure(
     scale = position_scale(positions)
     labels = list(zip(places(positions), positions, strict=True))
     x = Axis(name=x_name, scale=lambda start, stop: scale(start + 12, stop - 20), places=labels)
-    y_scale = from_zero([value for value in known if value > 0]) if is_ratio or not known else around(known, 0.06)
+    differing = partial(svg.Scale, *svg.padded(known)) if known else None
+    y_scale = differing if differing and not is_ratio else from_zero([value for value in known if value > 0])
     y = Axis(name=y_name, scale=y_scale, words=words)
     return xy_figure(
         *(Panel(x=x, y=y, name=name, series=[Series(dots=dots)], height=210.0) for name, dots in panels),
@@ -63,7 +64,7 @@ def places(positions: Sequence[str]) -> tuple[float, ...]:
     return tuple(known if len(known) == len(positions) else map(float, range(len(positions))))
 
 
-def position_scale(positions: Sequence[str]) -> Callable[[float, float], svg.AnyScale]:
+def position_scale(positions: Sequence[str]) -> Callable[[float, float], svg.Scale]:
     """Choose the scale of the `places`: logarithmic where they are numbers, else linear."""
     xs = places(positions)
     return partial(svg.Scale if 0.0 in xs else svg.LogScale, min(xs), max(xs))

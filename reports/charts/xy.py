@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 from markupsafe import Markup
 
@@ -18,6 +18,8 @@ _LEAST_PANEL_PX = 220.0
 _LAW_POINTS = 48
 
 Place = tuple[float, float]
+MakeScale = Callable[[float, float], svg.Scale]
+"""Make a scale between two px."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,40 +57,30 @@ class Curve:
     hint: str = ""
 
 
-class Line(NamedTuple):
-    """A line or band behind the dots, drawn as the class `kind` says."""
-
-    points: Sequence[Place]
-    kind: str
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
     """Name, scale between two px, and words for its ticks; `places` are values to label instead of round ones."""
 
     name: str
-    scale: Callable[[float, float], svg.AnyScale]
+    scale: MakeScale
     words: Callable[[float], str] | None = None
     places: Sequence[tuple[float, str]] = ()
 
 
-def _nothing(x: svg.AnyScale, y: svg.AnyScale) -> Sequence[Markup]:
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """One pair of axes and what is on it; `over` draws what only one chart has, on top."""
+    """One pair of axes and what is on it, from back to front: `lines` and bands, each with the class of its path, the
+    line of a target, `curves`, which only a panel alone has, `series`, and `over` them what one chart alone has."""
 
     x: Axis
     y: Axis
     name: str = ""
-    lines: Sequence[Line] = ()
+    lines: Sequence[tuple[str, Sequence[Place]]] = ()
     curves: Sequence[Curve] = ()
     series: Sequence[Series] = ()
     target: float | None = None
     target_words: str = ""
-    over: Callable[[svg.AnyScale, svg.AnyScale], Sequence[Markup]] = _nothing
+    over: Callable[[svg.Scale, svg.Scale], Sequence[Markup]] | None = None
     height: float = 260.0
     left: float = 62.0
     """Room for the labels of the y axis, px."""
@@ -109,72 +101,56 @@ def xy_figure(
 
     def draw(width: float, id_: str) -> Plot:
         columns = max(1, min(len(panels), int(width // _LEAST_PANEL_PX)))
-        boxes = [
-            _Box(number % columns * width / columns, number // columns * height, width / columns, height)
-            for number in range(len(panels))
-        ]
-        plots = [_plot(panel, box, id_, same_as) for panel, box in zip(panels, boxes, strict=True)]
+        plots = [_plot(panel, width / columns, id_, same_as) for panel in panels]
         if len(plots) == 1:
             return plots[0]
-        return Plot([svg.group(*plot.marks) for plot in plots], boxes[-1].top + height)
+        marks = []
+        for number, plot in enumerate(plots):
+            place = f"translate({number % columns * width / columns:g} {number // columns * height:g})"
+            marks.append(svg.tag("g", *plot.marks, transform=place))
+        return Plot(marks, math.ceil(len(panels) / columns) * height)
 
     return draw_both(draw, keys, **caption)
 
 
 def small_drawing(panel: Panel, **caption: Unpack[Caption]) -> Markup:
     """Draw one of many drawings side by side, SMALL_PX wide."""
-    return _plot(panel, _Box(0, 0, SMALL_PX, panel.height), caption["id_"], None).drawn(SMALL_PX, **caption)
+    return _plot(panel, SMALL_PX, caption["id_"], None).drawn(SMALL_PX, **caption)
 
 
-def up_to(last: float) -> Callable[[float, float], svg.AnyScale]:
+def up_to(last: float) -> MakeScale:
     """Choose a linear scale from 0 to a little more than `last`."""
     return partial(svg.Scale, 0.0, last * 1.02 or 1.0)
 
 
-def from_zero(values: Sequence[float]) -> Callable[[float, float], svg.AnyScale]:
+def from_zero(values: Sequence[float]) -> MakeScale:
     """Choose a scale on which lengths compare; a logarithmic one where the values differ by a factor of 8 or more."""
     if values and svg.are_far_apart(values):
         return partial(svg.value_scale, values)
     return partial(svg.Scale, 0.0, max(values, default=1.0) * 1.1)
 
 
-def around(values: Sequence[float], share: float = 0.08) -> Callable[[float, float], svg.AnyScale]:
-    """Choose a linear scale for which differences alone matter, with `share` of their extent on each side."""
-    return partial(svg.Scale, *svg.padded(values, share))
-
-
-def factor_around(values: Sequence[float], factor: float) -> Callable[[float, float], svg.AnyScale]:
+def factor_around(values: Sequence[float], factor: float) -> MakeScale:
     """Choose a logarithmic scale from `factor` below the least value, which is positive, to as far above the most."""
     return partial(svg.LogScale, min(values) / factor, max(values) * factor)
 
 
-class _Box(NamedTuple):
-    left: float
-    top: float
-    width: float
-    height: float
-
-
-def _plot(panel: Panel, box: _Box, id_: str, same_as: str | None) -> Plot:
-    """Draw axes, lines behind, curves, dots, and what is on top."""
-    start, stop = box.left + panel.left, box.left + box.width - _RIGHT_PX
-    head = _HEAD_PX + (_NAME_PX if panel.name and panel.y.name else 0.0)
-    top, bottom = box.top + head, box.top + box.height - (FOOT_PX if panel.x.name else 24.0)
+def _plot(panel: Panel, width: float, id_: str, same_as: str | None) -> Plot:
+    top = _HEAD_PX + (_NAME_PX if panel.name and panel.y.name else 0.0)
+    bottom = panel.height - (FOOT_PX if panel.x.name else 24.0)
+    start, stop = panel.left, width - _RIGHT_PX
     x, y = panel.x.scale(start, stop), panel.y.scale(bottom, top)
     is_cut = any(at < y.low for curve in panel.curves for _, at in curve.points)
-    clip = svg.rect(start, 0, box.width - start, bottom, "clip")
+    clip = svg.rect(start, 0, width - start, bottom, "clip")
     marks = [
         *([svg.tag("clipPath", clip, id=f"{id_}-clip")] if is_cut else []),
-        *_axes(panel, x, y, box, top - 8, start, stop),
-        *(
-            svg.tag("path", d=svg.path_data([(x(a), y(b)) for a, b in line.points]), class_=line.kind)
-            for line in panel.lines
-        ),
+        *_axes(panel, x, y, width, top - 8),
+        *(svg.polyline([(x(a), y(b)) for a, b in points], class_) for class_, points in panel.lines),
     ]
     if panel.target is not None:
         marks.append(svg.line(start, y(panel.target), stop, y(panel.target), "target"))
     if panel.curves:
-        shown = _curves(panel, x, y, box, id_, same_as)
+        shown = _curves(panel, x, y, width, id_, same_as)
         marks.append(svg.tag("g", shown, clip_path=f"url(#{id_}-clip)") if is_cut else shown)
     marks += [svg.group(*_series(each, x, y), class_=hue(each.hue)) for each in panel.series]
     for curve in panel.curves:
@@ -183,39 +159,34 @@ def _plot(panel: Panel, box: _Box, id_: str, same_as: str | None) -> Plot:
             marks.append(svg.group(svg.cross(x(end), y(value), 5, "dot-failed"), class_=hue(curve.hue)))
     if panel.target is not None and panel.target_words:
         marks.append(svg.text(start + 6, y(panel.target) - 7, panel.target_words, class_="strong halo"))
-    return Plot([*marks, *panel.over(x, y)], box.height, x, y)
+    return Plot([*marks, *(panel.over(x, y) if panel.over else ())], panel.height, x, y)
 
 
-def _axes(
-    panel: Panel, x: svg.AnyScale, y: svg.AnyScale, box: _Box, top: float, start: float, stop: float
-) -> list[Markup]:
+def _axes(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, top: float) -> list[Markup]:
     """Draw both axes; names are above the y axis and at the right end of the x axis."""
-    num_ticks = 11 if box.width > 600 else 5
     places = [(x(value), svg.fit(words, 90.0)) for value, words in panel.x.places]
-    places = sorted(places) or svg.placed_ticks(x, num_ticks, panel.x.words)
-    free_from, labelled = -math.inf, []
+    places = sorted(places) or svg.placed_ticks(x, 11 if width > 600 else 5, panel.x.words)
+    free_from, labelled, stop = -math.inf, [], width - _RIGHT_PX
     for at, words in places:
         half = svg.text_width(words) / 2
         if at - half >= free_from:
             labelled.append((at, words))
             free_from = at + half + 6
+    num_ticks = max(5, math.ceil((y.start - y.stop) / 44))
     marks = [
-        svg.x_axis_at(labelled, top, y.start, stop, svg.fit(panel.x.name, box.width - _RIGHT_PX)),
-        svg.y_axis(y, start, stop, most=max(5, math.ceil((y.start - y.stop) / 44)), words=panel.y.words),
+        svg.x_axis_at(labelled, top, y.start, stop, svg.fit(panel.x.name, stop)),
+        svg.y_axis(y, panel.left, stop, most=num_ticks, words=panel.y.words),
     ]
     if panel.name:
-        name = svg.fit(panel.name, box.width / svg.BOLD)
-        marks.append(svg.text(box.left, box.top + 13, name, class_="name"))
-    if panel.y.name:
-        marks.append(svg.text(box.left, top - 6, svg.fit(panel.y.name, box.width), class_="axis"))
-    return marks
+        marks.append(svg.text(0, 13, svg.fit(panel.name, width / svg.BOLD), class_="name"))
+    return [*marks, svg.text(0, top - 6, svg.fit(panel.y.name, width), class_="axis")] if panel.y.name else marks
 
 
-def _curves(panel: Panel, x: svg.AnyScale, y: svg.AnyScale, box: _Box, id_: str, same_as: str | None) -> Markup:
+def _curves(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, id_: str, same_as: str | None) -> Markup:
     """Draw curves once: on the narrow drawing they are those of the wide one, squeezed."""
-    if box.width == SMALL_PX:
+    if width == SMALL_PX:
         return Markup().join(_runs(panel.curves, x, y))
-    if box.width == WIDE_PX:
+    if width == WIDE_PX:
         return (
             svg.tag("g", *_runs(panel.curves, x, y), id=f"{id_}-curves")
             if same_as is None
@@ -225,7 +196,7 @@ def _curves(panel: Panel, x: svg.AnyScale, y: svg.AnyScale, box: _Box, id_: str,
     return reused_curves(id_ if same_as is None else f"{same_as}-n", x, wide_x)
 
 
-def _runs(curves: Sequence[Curve], x: svg.AnyScale, y: svg.AnyScale) -> Iterator[Markup]:
+def _runs(curves: Sequence[Curve], x: svg.Scale, y: svg.Scale) -> Iterator[Markup]:
     """Draw curves and ends by colour. All ends of one are a single path of round caps, which stay round where the
     narrow drawing squeezes it."""
     by_hue: dict[int, list[Curve]] = {}
@@ -240,7 +211,7 @@ def _runs(curves: Sequence[Curve], x: svg.AnyScale, y: svg.AnyScale) -> Iterator
         yield svg.group(*(_run(curve, x, y) for curve in some), path, class_=hue(number))
 
 
-def _run(curve: Curve, x: svg.AnyScale, y: svg.AnyScale) -> Markup:
+def _run(curve: Curve, x: svg.Scale, y: svg.Scale) -> Markup:
     points = [(x(a), y(b)) for a, b in curve.points]
     # What is below the picture is left out, but for the last such point, from which the line comes in.
     first = next((number for number, (_, at) in enumerate(points) if at <= y.start), len(points) - 1)
@@ -248,7 +219,7 @@ def _run(curve: Curve, x: svg.AnyScale, y: svg.AnyScale) -> Markup:
     return svg.tag("path", *svg.hints(curve.hint), d=svg.path_data(points[max(first - 1, 0) :]), class_=class_)
 
 
-def _series(series: Series, x: svg.AnyScale, y: svg.AnyScale) -> Iterator[Markup]:
+def _series(series: Series, x: svg.Scale, y: svg.Scale) -> Iterator[Markup]:
     """Draw what joins the dots, then the dots; what is beyond the scale is at its end."""
 
     def at(value: float) -> float:

@@ -6,7 +6,7 @@ Printed by the verbs that make one, and on the page: there with the chart that i
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
-from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
+from reports.charts.roofline import RooflineDot, roofline_figure
 from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Heading, Prose, Table, text_table
@@ -164,7 +164,7 @@ def _roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
         return None
     lead = f"The ceilings meet at {best / memory:.3g} FLOP per byte: a part to the left of that is bound by memory."
     figure = roofline_figure(
-        dots, RooflineCeilings(flop_per_s=best, memory_bytes_per_s=memory, cache_bytes_per_s=cache),
+        dots, peak=best, memory=memory, cache=cache,
         id_=id_, title="Parts of a batch under the roof", description=f"One dot per part and batch size. {lead}",
     )  # fmt: skip
     return Chart(figure=figure, lead=lead, table_note="The table below has the numbers.")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports.charts import svg
-from reports.charts.convergence import convergence_figure, small_convergence, visible_quality
+from reports.charts.convergence import convergence_figure, small_convergence
 from reports.charts.figure import Figure
 from reports.charts.xy import SMALL_PX, Curve
 from reports.document.blocks import Block, Chart, Fold, Multiples, Prose, Table, numeric, text_table
@@ -191,11 +191,10 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     every = [line for some in lines.values() for line in some]
     if not every:
         return ()
-    domain = (max(line.points[-1][0] for line in every), *visible_quality(every, target))
     names = svg.fit_bold_names([facts.label for facts in shown], SMALL_PX)
     drawings = [
         small_convergence(
-            lines[facts.index], target, domain, name=name, id_=f"{id_}-quality-{facts.index}",
+            lines[facts.index], target, every, title=name, id_=f"{id_}-quality-{facts.index}",
             description=f"{metric} over the epoch. {_lead(runs[facts.index], target)}",
         )
         for facts, name in zip(shown, names, strict=True)
