@@ -7,7 +7,6 @@ from typing import TypedDict, Unpack
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.text.formatting import TimeUnit
 
 WIDE_PX = 960.0
 NARROW_PX = 380.0
@@ -50,8 +49,8 @@ class Plot:
 
     marks: Sequence[str]
     height: float
-    x: svg.AnyScale | None = None
-    y: svg.AnyScale | None = None
+    x: svg.Scale | None = None
+    y: svg.Scale | None = None
 
     def drawn(self, width: float, **caption: Unpack[Caption]) -> Markup:
         """Draw the marks as one image of `width` px."""
@@ -83,11 +82,6 @@ def curve_keys(names: Mapping[int, str]) -> list[Key]:
 def num_ticks(width: float) -> int:
     """Say how many labels an x axis may have."""
     return 8 if width > 600 else 4
-
-
-def time_axis_name(scale: svg.AnyScale, unit: TimeUnit) -> str:
-    """Name an axis of times to train."""
-    return f"time to train, {unit.name}" + (", logarithmic" if isinstance(scale, svg.LogScale) else "")
 
 
 def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:

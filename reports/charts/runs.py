@@ -1,19 +1,18 @@
-"""Runs as dots: one strip per configuration, x = time to train.
+"""Any quantity's repetitions as dots: one strip per configuration, x = the quantity.
 
-Filled dots count, open ones were dropped as fastest or slowest, crosses did not converge; the thick tick is the
-mean and the band behind it the interval of the geometric one. Times tie, as evaluations are quantised, so dots swarm.
-One strip numbers its runs; a few have their name above; many have it at their left, in less height.
+Filled dots count, open ones were dropped as fastest or slowest, crosses have no value; the thick tick is the mean and
+the band behind it its interval. Values tie, as evaluations are quantised, so dots swarm.
+One strip numbers its dots; a few have their name above; many have it at their left, in less height.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, Unpack
 
 from markupsafe import Markup
 
 from reports.charts import figure, svg
-from reports.text.formatting import TimeUnit
 
 _LARGE, _SMALL, _TINY = 9.0, 5.5, 4.0
 _MOST_NAME = 340.0
@@ -21,110 +20,80 @@ MOST_TALL = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunDot:
-    """One run; `time_s` is None or infinite for a run that did not converge."""
+class StripDot:
+    """One repetition; `value` is None or infinite where it has none, as of a run that did not converge."""
 
     label: str
-    time_s: float | None
-    fate: Literal["counted", "dropped", "failed"]
-    hint: str
+    value: float | None
+    fate: Literal["counted", "dropped", "failed"] = "counted"
+    hint: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunStrip:
-    """The runs of one configuration. `mean_s` is the Olympic mean, or without a score the geometric mean of
-    the runs that reached the target; `low_s` and `high_s` bound the interval of the geometric mean."""
+class Strip:
+    """The repetitions of one configuration, their mean with the words above it, and the ends of its interval."""
 
     name: str
     hue: int
-    dots: tuple[RunDot, ...]
-    mean_s: float | None
-    is_score: bool
-    mean_label: str
-    low_s: float | None
-    high_s: float | None
+    dots: tuple[StripDot, ...]
+    mean: float | None
+    mean_label: str = ""
+    low: float | None
+    high: float | None
 
     @property
-    def timed(self) -> list[tuple[RunDot, float]]:
-        """The runs that have a time, each with its seconds."""
-        return [(dot, dot.time_s) for dot in self.dots if dot.time_s is not None and math.isfinite(dot.time_s)]
+    def known(self) -> list[tuple[StripDot, float]]:
+        """The repetitions that have a value, each with it."""
+        return [(dot, dot.value) for dot in self.dots if dot.value is not None and math.isfinite(dot.value)]
 
     @property
-    def untimed(self) -> list[RunDot]:
-        return [dot for dot in self.dots if dot.time_s is None or not math.isfinite(dot.time_s)]
+    def missing(self) -> list[StripDot]:
+        return [dot for dot in self.dots if dot.value is None or not math.isfinite(dot.value)]
 
 
-KEYS = (
-    figure.Key(mark="dot-counted", words="counted run"),
-    figure.Key(mark="dot-dropped", words="fastest or slowest run, left out of the Olympic mean"),
-    figure.Key(mark="dot-failed", words="did not converge"),
-    figure.Key(mark="mean", words="mean"),
-    figure.Key(mark="band", words="interval of the geometric mean"),
-)
-_KEYS_WITHOUT_SCORE = (figure.Key(mark="dot-counted", words="run that reached the target"), *KEYS[1:])
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quantity:
+    """What a strip's values are: the axis' name with the unit, and the words for its ticks, else plain numbers.
+
+    `is_ratio`: factors between values mean something, so that the axis may be logarithmic. `missing` is written above
+    what has no value.
+    """
+
+    name: str
+    words: Callable[[float], str] | None = None
+    is_ratio: bool = True
+    missing: str = "no value"
 
 
-def processes_figure(
-    strips: Sequence[RunStrip], unit: TimeUnit, *, axis: str, mean: str, **caption: Unpack[figure.Caption]
+def strips_figure(
+    strips: Sequence[Strip], quantity: Quantity, words: Mapping[str, str], **caption: Unpack[figure.Caption]
 ) -> figure.Figure:
-    """Draw processes that measured one quantity, in place of seconds; `axis` names it, `mean` the mean of a strip."""
-    keys = [figure.Key(mark="dot-counted", words="process")]
-    keys += [figure.Key(mark="mean", words=mean)] if any(strip.mean_s is not None for strip in strips) else []
-    keys += (
-        [figure.Key(mark="band", words="its interval")] if any(strip.low_s is not None for strip in strips) else []
-    )
-    return figure.draw_both(lambda width, _: _draw(strips, unit, width, axis), keys, **caption)
-
-
-def runs_figure(
-    strips: Sequence[RunStrip], unit: TimeUnit, *, has_score: bool, **caption: Unpack[figure.Caption]
-) -> figure.Figure:
-    """Draw the strips from the first down."""
-    fates = {dot.fate for strip in strips for dot in strip.dots}
-    shown = {
-        "dot-counted": "counted" in fates,
-        "dot-dropped": "dropped" in fates,
-        "dot-failed": "failed" in fates or any(strip.untimed for strip in strips),
-        "mean": any(strip.mean_s is not None for strip in strips),
-        "band": any(strip.low_s is not None for strip in strips),
-    }
-    keys = [
-        replace(key, words=_mean_words(strips)) if key.mark == "mean" else key
-        for key in (KEYS if has_score else _KEYS_WITHOUT_SCORE)
-        if shown[key.mark]
-    ]
-    return figure.draw_both(lambda width, _: _draw(strips, unit, width), keys, **caption)
-
-
-def _mean_words(strips: Sequence[RunStrip]) -> str:
-    kinds = {strip.is_score for strip in strips if strip.mean_s is not None}
-    if kinds == {True}:
-        return "Olympic mean"
-    alone = "geometric mean of the runs that reached the target: no score"
-    return alone if kinds == {False} else f"Olympic mean; where there is none, {alone}"
+    """Draw the strips from the first down; of `words`, which explain marks, the legend has those that are drawn."""
+    shown = {f"dot-{dot.fate}" for strip in strips for dot in strip.dots}
+    shown |= {"dot-failed"} if any(strip.missing for strip in strips) else set()
+    shown |= {"mean"} if any(strip.mean is not None for strip in strips) else set()
+    shown |= {"band"} if any(strip.low is not None for strip in strips) else set()
+    keys = [figure.Key(mark=mark, words=text) for mark, text in words.items() if mark in shown]
+    return figure.draw_both(lambda width, _: _draw(strips, quantity, width), keys, **caption)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Layout:
-    """What all strips of a drawing share: the seconds' scale, the size of the dots, room at top, left and right."""
+    """What all strips of a drawing share: scale, size of the dots, and room for names, means and missing values."""
 
-    x: svg.AnyScale
-    unit: TimeUnit
+    x: svg.Scale
     width: float
     radius: float
     head: float
+    above: float
     gutter: float
-    """Room for the runs without a time."""
 
     @property
     def spacing(self) -> float:
         return 2 * self.radius + 2
 
-    def at(self, time_s: float) -> float:
-        return self.x(time_s / self.unit.seconds)
 
-
-def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, axis: str = "") -> figure.Plot:
+def _draw(strips: Sequence[Strip], quantity: Quantity, width: float) -> figure.Plot:
     # Several strips compare distributions, one strip shows runs: only there each dot carries its number.
     radius = _LARGE if len(strips) == 1 else _SMALL if len(strips) <= MOST_TALL else _TINY
     head = 22.0 if radius == _SMALL or (radius == _TINY and width <= 600) else 0.0
@@ -132,14 +101,15 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, axis: str = 
     longest = min(max(map(svg.text_width, names)), _MOST_NAME)
     margin = longest + 10 if radius == _TINY and not head else 0.0
     finite = [
-        value / unit.seconds
+        value
         for strip in strips
-        for value in (*(dot.time_s for dot in strip.dots), strip.mean_s, strip.low_s, strip.high_s)
+        for value in (*(dot.value for dot in strip.dots), strip.mean, strip.low, strip.high)
         if value is not None and math.isfinite(value)
     ]
-    gutter = 92.0 if any(strip.untimed for strip in strips) else 0.0
-    x = svg.value_scale(finite, margin + radius + 4, width - gutter - radius - 4)
-    layout = _Layout(x=x, unit=unit, width=width, radius=radius, head=head, gutter=gutter)
+    gutter = 92.0 if any(strip.missing for strip in strips) else 0.0
+    x = svg.value_scale(finite, margin + radius + 4, width - gutter - radius - 4, is_ratio=quantity.is_ratio)
+    above = 18.0 if radius != _TINY and any(strip.mean_label for strip in strips) else 0.0
+    layout = _Layout(x=x, width=width, radius=radius, head=head, above=above, gutter=gutter)
     rows: list[Markup] = []
     top = 8.0
     names = svg.fit_bold_names(names, width) if head else svg.fit_names(names, longest)
@@ -147,48 +117,46 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, axis: str = 
         row, height = _strip(strip, name, layout, top)
         rows.append(row)
         top += height + (3 if radius == _TINY else 10)
-    marks = (
-        [svg.x_axis(x, 8, top, axis or figure.time_axis_name(x, unit), most=figure.num_ticks(width)), *rows]
-        if finite
-        else rows
-    )
+    name = quantity.name + (", logarithmic" if isinstance(x, svg.LogScale) else "")
+    axis = svg.x_axis(x, 8, top, name, most=figure.num_ticks(width), words=quantity.words)
+    marks = [axis, *rows] if finite else rows
     if gutter:
         edge = svg.line(width - gutter + 8, 8, width - gutter + 8, top, "edge")
-        marks.append(svg.group(edge, svg.text(width, top + 18, "no time", class_="tick", anchor="end")))
+        marks.append(svg.group(edge, svg.text(width, top + 18, quantity.missing, class_="tick", anchor="end")))
     return figure.Plot(marks, top + figure.FOOT_PX, x)
 
 
-def _strip(strip: RunStrip, name: str, layout: _Layout, top: float) -> tuple[Markup, float]:
+def _strip(strip: Strip, name: str, layout: _Layout, top: float) -> tuple[Markup, float]:
     """Draw one strip with its name as it fits; returns its height, too."""
-    radius, positions = layout.radius, [layout.at(time_s) for _, time_s in strip.timed]
+    radius, positions = layout.radius, [layout.x(value) for _, value in strip.known]
     swarm = svg.swarm(positions, layout.spacing)
-    extent = max(math.ceil((math.ceil(len(strip.untimed) / 3) - 1) / 2), *map(abs, swarm), 0)
-    height = (2 * extent + 1) * layout.spacing + (10 if radius == _TINY else 34) + layout.head
+    extent = max(math.ceil((math.ceil(len(strip.missing) / 3) - 1) / 2), *map(abs, swarm), 0)
+    height = (2 * extent + 1) * layout.spacing + (10 if radius == _TINY else 16) + layout.above + layout.head
     marks: list[Markup] = []
     # Where the dots are; the rest of the height above them is for the mean's label.
-    body = top + layout.head + (0 if radius == _TINY else 18)
+    body = top + layout.head + layout.above
     middle = (body + top + height) / 2
     if layout.head:
         marks.append(svg.text(0, top + 14, name, class_="name"))
     elif radius == _TINY:
         marks.append(svg.text(0, middle + 4.5, name, class_="label"))
-    if strip.low_s is not None and strip.high_s is not None:
-        left, right = layout.at(strip.low_s), layout.at(strip.high_s)
+    if strip.low is not None and strip.high is not None:
+        left, right = layout.x(strip.low), layout.x(strip.high)
         marks.append(svg.rect(left, body, max(right - left, 1.0), top + height - body, "band", rx=3))
-    if strip.mean_s is not None and math.isfinite(strip.mean_s):
-        x = layout.at(strip.mean_s)
+    if strip.mean is not None and math.isfinite(strip.mean):
+        x = layout.x(strip.mean)
         marks.append(svg.line(x, body - 2, x, top + height, "mean"))
-        if radius != _TINY:
+        if layout.above:
             half = svg.text_width(strip.mean_label) / 2 + 8
             at = min(max(x, half), layout.width - layout.gutter - half)
             marks.append(svg.text(at, body - 7, strip.mean_label, class_="strong", anchor="middle"))
     placed = [
         (dot, x, middle + row * layout.spacing)
-        for (dot, _), x, row in zip(strip.timed, positions, swarm, strict=True)
+        for (dot, _), x, row in zip(strip.known, positions, swarm, strict=True)
     ]
-    # Runs without a time are at the right, in columns of three.
-    first_row = -(((len(strip.untimed) + 2) // 3) - 1) / 2
-    for index, dot in enumerate(strip.untimed):
+    # Those without a value are at the right, in columns of three.
+    first_row = -(((len(strip.missing) + 2) // 3) - 1) / 2
+    for index, dot in enumerate(strip.missing):
         x = layout.width - layout.gutter + 28 + index % 3 * (layout.spacing + 6)
         placed.append((dot, x, middle + (index // 3 + first_row) * layout.spacing))
     if radius == _LARGE:
@@ -198,7 +166,7 @@ def _strip(strip: RunStrip, name: str, layout: _Layout, top: float) -> tuple[Mar
     return svg.group(*marks, class_=figure.hue(strip.hue)), height
 
 
-def _numbered(dot: RunDot, x: float, y: float, *, hinted: bool) -> Markup:
+def _numbered(dot: StripDot, x: float, y: float, *, hinted: bool) -> Markup:
     hint = dot.hint if hinted else ""
     if dot.fate == "failed":
         label = svg.text(x + 8, y - 5, dot.label, class_="tiny")
@@ -207,7 +175,7 @@ def _numbered(dot: RunDot, x: float, y: float, *, hinted: bool) -> Markup:
     return svg.group(svg.circle(x, y, _LARGE, f"dot-{dot.fate}"), label, hint=hint)
 
 
-def _plain(placed: Sequence[tuple[RunDot, float, float]], radius: float) -> list[Markup]:
+def _plain(placed: Sequence[tuple[StripDot, float, float]], radius: float) -> list[Markup]:
     """Dots without numbers: all of one kind are a single path of round caps, and rings have smaller caps on top."""
     size = "small" if radius == _SMALL else "tiny"
     marks = []

@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from markupsafe import Markup, escape
 
@@ -98,8 +99,8 @@ def drawing(
     id_: str,
     title: str,
     description: str,
-    x: "AnyScale | None" = None,
-    y: "AnyScale | None" = None,
+    x: "Scale | None" = None,
+    y: "Scale | None" = None,
 ) -> Markup:
     """Write the outermost element: an image with a name and a description for those who do not see it.
 
@@ -183,16 +184,20 @@ class Scale:
     high: float
     start: float
     stop: float
+    kind: ClassVar[str] = ""
 
     def __call__(self, value: float) -> float:
-        if self.high == self.low:
-            return (self.start + self.stop) / 2
-        return self.start + (value - self.low) / (self.high - self.low) * (self.stop - self.start)
+        share = self.share(value) if self.high != self.low else 0.5
+        return self.start + share * (self.stop - self.start)
+
+    def share(self, value: float) -> float:
+        """How far from `low` to `high` a value is."""
+        return (value - self.low) / (self.high - self.low)
 
     @property
     def written(self) -> str:
         """Values at both ends, then their pixels."""
-        return f"{self.low:.9g} {self.high:.9g} {_number(self.start)} {_number(self.stop)}"
+        return f"{self.low:.9g} {self.high:.9g} {_number(self.start)} {_number(self.stop)}{self.kind}"
 
     def ticks(self, most: int) -> tuple[float, ...]:
         """Round values inside the domain, at most `most` of them."""
@@ -200,21 +205,13 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class LogScale:
-    """Logarithmic map from [low, high], both positive, to [start, stop] px."""
+class LogScale(Scale):
+    """Logarithmic map from [low, high], both positive."""
 
-    low: float
-    high: float
-    start: float
-    stop: float
+    kind: ClassVar[str] = " log"
 
-    def __call__(self, value: float) -> float:
-        share = math.log(max(value, self.low * 1e-6) / self.low) / math.log(self.high / self.low)
-        return self.start + share * (self.stop - self.start)
-
-    @property
-    def written(self) -> str:
-        return f"{self.low:.9g} {self.high:.9g} {_number(self.start)} {_number(self.stop)} log"
+    def share(self, value: float) -> float:
+        return math.log(max(value, self.low * 1e-6) / self.low) / math.log(self.high / self.low)
 
     def ticks(self, most: int) -> tuple[float, ...]:
         """Choose 1, 2 and 5 times powers of ten inside the domain; only the powers where those are too many."""
@@ -227,19 +224,19 @@ class LogScale:
         return inside[:: math.ceil(len(inside) / most)]
 
 
-AnyScale = Scale | LogScale
+def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio: bool = True) -> Scale:
+    """From below the least to above the greatest value; logarithmic where they differ by a factor of 8 or more.
 
-
-def value_scale(values: Sequence[float], start: float, stop: float) -> AnyScale:
-    """From below the least to above the greatest value; logarithmic where they differ by a factor of 8 or more."""
+    Only where `is_ratio`: of some quantities differences alone mean anything.
+    """
     if not values:
         return Scale(0.0, 1.0, start, stop)
-    if are_far_apart(values):
+    if is_ratio and are_far_apart(values):
         least, greatest = min(values), max(values)
         share = (greatest / least) ** 0.05
         return LogScale(least / share, greatest * share, start, stop)
     low, high = padded(values, 0.08)
-    return Scale(max(low, 0.0), high, start, stop)
+    return Scale(low if min(values) < 0 else max(low, 0.0), high, start, stop)
 
 
 def are_far_apart(values: Sequence[float]) -> bool:
@@ -279,10 +276,10 @@ def tick_texts(ticks: Sequence[float]) -> tuple[str, ...]:
 
 
 def x_axis(
-    scale: AnyScale, top: float, bottom: float, name: str, *, most: int, words: Callable[[float], str] | None = None
+    scale: Scale, top: float, bottom: float, name: str, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
     """Draw vertical hairlines, tick labels below `bottom` and the axis' name at its right end."""
-    return x_axis_at(_placed_ticks(scale, most, words), top, bottom, scale.stop, name)
+    return x_axis_at(placed_ticks(scale, most, words), top, bottom, scale.stop, name)
 
 
 def x_axis_at(places: Sequence[tuple[float, str]], top: float, bottom: float, right: float, name: str) -> Markup:
@@ -295,10 +292,10 @@ def x_axis_at(places: Sequence[tuple[float, str]], top: float, bottom: float, ri
 
 
 def y_axis(
-    scale: AnyScale, left: float, right: float, *, most: int, words: Callable[[float], str] | None = None
+    scale: Scale, left: float, right: float, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
     """Draw horizontal hairlines with their labels left of `left`."""
-    places = _placed_ticks(scale, most, words)
+    places = placed_ticks(scale, most, words)
     return group(
         tag("path", d="".join(f"M{_number(left)} {_number(y)}H{_number(right)}" for y, _ in places), class_="grid"),
         labels([(label, left - 8, y + 4) for y, label in places], "end"),
@@ -310,9 +307,11 @@ def labels(places: Iterable[tuple[str, float, float]], anchor: str | None = None
     return tag("g", *(tag("text", words, x=x, y=y) for words, x, y in places), class_="tick", text_anchor=anchor)
 
 
-def _placed_ticks(scale: AnyScale, most: int, words: Callable[[float], str] | None) -> list[tuple[float, str]]:
+def placed_ticks(scale: Scale, most: int, words: Callable[[float], str] | None) -> list[tuple[float, str]]:
+    """Choose at most `most` ticks, each (px, label); where `words` would write two alike, they are plain numbers."""
     ticks = scale.ticks(most)
-    return list(zip(map(scale, ticks), tick_texts(ticks) if words is None else map(words, ticks), strict=True))
+    texts = tick_texts(ticks) if words is None else tuple(map(words, ticks))
+    return list(zip(map(scale, ticks), texts if len({*texts}) == len(texts) else tick_texts(ticks), strict=True))
 
 
 def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from reports.charts.scores import ScoreRow, scores_figure
+from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
 from reports.comparison.band import NO_REPEATS
 from reports.comparison.comparison import GroupContext
 from reports.comparison.records import Comparison
@@ -42,6 +42,11 @@ from reports.text.formatting import plural
 from rules.records.kinds import EXTRA_KINDS
 
 MAX_SCORES = 24
+_SCORE_WORDS = {
+    "mean": "Olympic mean, as measured",
+    "band": "interval of the geometric mean",
+    "dot-counted": "score, after the RCP factor",
+}
 
 
 class Group(NamedTuple):
@@ -141,17 +146,17 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
     unit = column_unit(scored)
     positions = {result.index: position for position, result in enumerate(group)}
     drawn = [
-        ScoreRow(
-            name=chart_name(entry),
+        Strip(
+            name=f"{chart_name(entry)}  {unit.text(entry.score.olympic_mean_s)}"
+            + (f" → {unit.text(entry.score.score_s)}" if scores else ""),
             hue=hue_number(positions[entry.index], group),
-            olympic_mean_s=entry.score.olympic_mean_s,
-            score_s=entry.score.score_s if _is_scaled(entry) else None,
-            low_s=entry.interval.low if entry.interval else None,
-            high_s=entry.interval.high if entry.interval else None,
-            words=unit.text(entry.score.olympic_mean_s)
-            + (f" → {unit.text(entry.score.score_s)}" if _is_scaled(entry) and entry.score.score_s else ""),
+            dots=tuple(StripDot(label="", value=score_s / unit.seconds) for score_s in scores),
+            mean=(entry.score.olympic_mean_s or 0.0) / unit.seconds,
+            low=entry.interval.low / unit.seconds if entry.interval else None,
+            high=entry.interval.high / unit.seconds if entry.interval else None,
         )
         for entry in scored
+        for scores in ([entry.score.score_s] if _is_scaled(entry) and entry.score.score_s else [],)
     ]
     pairs = [(a, b) for i, a in enumerate(scored) for b in scored[:i] if a.interval and b.interval]
     together = sum(_do_overlap(a, b) for a, b in pairs)
@@ -163,10 +168,16 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
     if len(drawn) > MAX_SCORES:
         lead += f" The first {MAX_SCORES} are drawn; the table has all."
     title = "Scores and their intervals"
+    figure = strips_figure(
+        drawn[:MAX_SCORES],
+        Quantity(name=f"time to train, {unit.name}"),
+        _SCORE_WORDS,
+        id_=id_,
+        title=title,
+        description=f"One row per configuration. {lead}",
+    )
     chart = Chart(
-        figure=scores_figure(
-            drawn[:MAX_SCORES], unit, id_=id_, title=title, description=f"One row per configuration. {lead}"
-        ),
+        figure=figure,
         heading=title,
         lead=lead,
         table=table_of(

@@ -12,51 +12,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.charts.bars import Bar, time_figure
-from reports.charts.convergence import QualityLine, convergence_figure, visible_quality
+from reports.charts.convergence import convergence_figure, visible_quality
 from reports.charts.figure import Figure
 from reports.charts.order import RunSpan, order_figure
-from reports.charts.runs import RunDot, RunStrip, runs_figure
-from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
-from reports.charts.throughput import BlockLine, throughput_figure
-from reports.text.formatting import SECONDS
+from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
+from reports.charts.svg import text_width
+from reports.charts.sweep import places, sweep_figure
+from reports.charts.throughput import throughput_figure
+from reports.charts.xy import Curve, Dot
+from reports.text.formatting import SECONDS, si
 
 HOSTILE = "</title><script>alert(1)</script>"
+WORDS = {f"dot-{fate}": HOSTILE for fate in ("counted", "dropped", "failed")} | {"mean": "mean", "band": "interval"}
 ABOUT = {"id_": "c", "title": "Title " + HOSTILE, "description": "Description " + HOSTILE}
 
 
-def strip(*times: float | None, name: str = HOSTILE, mean: float | None = 10.0) -> RunStrip:
+def strip(*times: float | None, name: str = HOSTILE, mean: float | None = 10.0) -> Strip:
     dots = tuple(
-        RunDot(label=str(i), time_s=time, fate="failed" if time is None else "counted", hint=HOSTILE)
+        StripDot(label=str(i), value=time, fate="failed" if time is None else "counted", hint=HOSTILE)
         for i, time in enumerate(times)
     )
-    return RunStrip(
+    return Strip(
         name=name,
         hue=0,
         dots=dots,
-        mean_s=mean,
-        is_score=True,
+        mean=mean,
         mean_label="10 s",
-        low_s=mean,
-        high_s=mean and mean + 1,
+        low=mean,
+        high=mean and mean + 1,
     )
 
 
-def curve(*qualities: float, fate: str = "counted") -> QualityLine:
-    return QualityLine(
-        hue=0, points=tuple((0.05 * (i + 1), q) for i, q in enumerate(qualities)), fate=fate, hint=HOSTILE
-    )
+def curve(*qualities: float, fate: str = "counted") -> Curve:
+    return Curve(hue=0, points=tuple((0.05 * (i + 1), q) for i, q in enumerate(qualities)), fate=fate, hint=HOSTILE)
 
 
-def runs(*strips: RunStrip) -> Figure:
-    return runs_figure(strips, SECONDS, has_score=True, **ABOUT)
+def runs(*strips: Strip) -> Figure:
+    return strips_figure(strips, Quantity(name=HOSTILE), WORDS, **ABOUT)
 
 
-def convergence(*lines: QualityLine, target: float | None = 0.7) -> Figure:
+def convergence(*lines: Curve, target: float | None = 0.7) -> Figure:
     return convergence_figure(lines, target, "epoch", metric="ROC AUC", names={}, **ABOUT)
 
 
 def blocks(*lines: tuple[tuple[float, float], ...]) -> Figure:
-    return throughput_figure([BlockLine(hue=0, points=points, hint=HOSTILE) for points in lines], names={}, **ABOUT)
+    return throughput_figure([Curve(hue=0, points=points, hint=HOSTILE) for points in lines], names={}, **ABOUT)
 
 
 def bars(*parts: tuple[float, float, float]) -> Figure:
@@ -155,8 +155,72 @@ def test_every_attempt_is_a_bar_that_can_be_seen() -> None:
 
 
 def test_an_axis_of_qualities_shows_their_differences() -> None:
-    points = tuple(SweepPoint(value=value, low=value - 0.002, high=value + 0.002, hint="") for value in (0.77, 0.78))
-    axes = SweepAxes(axis="rate", positions=("1", "2"), quantity="Quality, AUC", words=str, from_zero=False)
-    figure = sweep_figure([SweepPanel(name="", points=points)], axes, id_="c", title="t", description="d")
+    dots = [Dot(x=x, y=y, ends=(y - 0.002, y + 0.002)) for x, y in ((1.0, 0.77), (2.0, 0.78))]
+    figure = sweep_figure([("", dots)], ("rate", ("1", "2")), ("Quality, AUC", str), is_ratio=False, **ABOUT)
     first, second = (float(circle.get("cy", "")) for circle in Drawing(figure.wide).of("dot-counted"))
     assert first - second > 50  # of 122 px: the dots are as far apart as the intervals let them
+
+
+def ticks(drawing: Drawing, anchor: str) -> list[str]:
+    """The labels of the ticks of the x axis ('middle') or the y axis ('end')."""
+    groups = [one for one in drawing.of("tick") if one.get("text-anchor") == anchor]
+    return [text.text or "" for group in groups for text in group.iter("text")]
+
+
+@pytest.mark.parametrize(
+    ("values", "words", "is_ratio"),
+    [
+        ((0.78012, 0.78107, 0.78055), None, False),
+        ((15_231.0, 15_238.0, 15_244.0), si, True),
+        ((-0.021, 0.004, 0.013), None, False),
+        ((4_812.0, 81_655.0), si, True),
+    ],
+)
+def test_strips_show_any_quantity_with_digits_enough_to_tell_its_ticks(
+    values: tuple[float, ...], words: Callable[[float], str] | None, is_ratio: bool
+) -> None:
+    dots = tuple(StripDot(label=str(number), value=value) for number, value in enumerate(values))
+    one = Strip(name="a", hue=0, dots=dots, mean=values[0], mean_label="mean", low=values[0], high=values[-1])
+    figure = strips_figure([one], Quantity(name="AUC", words=words, is_ratio=is_ratio), WORDS, **ABOUT)
+    for text in (figure.wide, figure.narrow):
+        drawing = Drawing(text)
+        shown = [drawing.value("x", float(circle.get("cx", ""))) for circle in drawing.root.iter("circle")]
+        assert shown == pytest.approx(values, abs=drawing.step("x", max(values)))
+        labels = ticks(drawing, "middle")
+        assert len(set(labels)) == len(labels) >= 2
+    assert drawing.root.get("data-x", "").endswith(" log") == (values == (4_812.0, 81_655.0))
+
+
+def test_what_only_differences_mean_is_never_on_a_logarithmic_axis() -> None:
+    figure = strips_figure([strip(1.0, 9.0, mean=None)], Quantity(name="AUC", is_ratio=False), WORDS, **ABOUT)
+    assert not Drawing(figure.wide).root.get("data-x", "").endswith(" log")
+
+
+def test_panels_share_their_scale_and_a_missing_value_is_a_cross_at_the_foot() -> None:
+    panels = [("one", [Dot(x=0.0, y=2.0), Dot(x=1.0, y=4.0)]), ("two", [Dot(x=0.0, y=4.0), Dot(x=1.0, y=None)])]
+    figure = sweep_figure(panels, ("kind", ("dot", "cat")), ("Samples/s", str), **ABOUT)
+    for text in (figure.wide, figure.narrow):
+        heights = [float(circle.get("cy", "")) for circle in Drawing(text).of("dot-counted")]
+        assert heights[1] == heights[2] < heights[0]
+        assert len(Drawing(text).of("curve")) == len(Drawing(text).of("dot-failed")) == 1
+    assert [key.words for key in figure.keys] == ["configuration", "no value"]
+
+
+def test_labels_of_an_axis_do_not_run_into_each_other() -> None:
+    positions = tuple(f"{number}_000_000" for number in range(100, 160))
+    dots = [Dot(x=x, y=1.0) for x in places(positions)]
+    figure = sweep_figure([("", dots)], ("rate", positions), ("Samples/s", str), **ABOUT)
+    for text in (figure.wide, figure.narrow):
+        (group,) = [one for one in Drawing(text).of("tick") if one.get("text-anchor") == "middle"]
+        ends = [
+            (float(one.get("x", "")) + side * text_width(one.text or "") / 2) for one in group for side in (-1, 1)
+        ]
+        assert ends == sorted(ends)
+
+
+def test_only_a_curve_that_leaves_the_picture_is_cut_off() -> None:
+    assert "clip" not in convergence(curve(0.7, 0.7, 0.71)).wide
+    below = convergence(curve(0.1, 0.68, 0.69, 0.7, 0.71)).wide
+    assert (
+        re.findall(r'clipPath id="(.*?)"', below) == re.findall(r'clip-path="url\(#(.*?)\)"', below) == ["c-w-clip"]
+    )

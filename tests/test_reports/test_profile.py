@@ -15,7 +15,7 @@ from report_builder import Page, write_run_set
 
 from reports.charts.bars import Bar, phases_figure
 from reports.charts.figure import Figure
-from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
+from reports.charts.roofline import RooflineDot, roofline_figure
 from reports.document.blocks import Chart
 from reports.document.page import PageSection
 from reports.facts.profile import read_profiles
@@ -223,7 +223,9 @@ def test_a_roofline_stays_inside_its_drawing(
 ) -> None:
     figure = roofline_figure(
         [RooflineDot(label="dot", flop_per_byte=x, flop_per_s=y, kind="phase", hint="") for x, y in dots],
-        RooflineCeilings(flop_per_s=flop_per_s, memory_bytes_per_s=memory, cache_bytes_per_s=cache),
+        peak=flop_per_s,
+        memory=memory,
+        cache=cache,
         **ABOUT,
     )
     root = ElementTree.fromstring(figure.wide)

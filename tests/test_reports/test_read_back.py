@@ -18,7 +18,7 @@ from report_builder import write_run_set
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
 from reports.charts.reference import Point, reference_figure
 from reports.charts.reference import Result as Mark
-from reports.charts.scores import ScoreRow, scores_figure
+from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
 from reports.comparison.comparison import compare_all
 from reports.document.blocks import Chart, Table
 from reports.page.figures.times import column_unit, runs_chart, time_chart
@@ -27,7 +27,7 @@ from reports.page.sections.convergence import convergence_chart
 from reports.page.sections.runs import runs_table
 from reports.results.logs import gather
 from reports.results.result import Result
-from reports.text.formatting import MINUTES, MISSING, SECONDS, ratio
+from reports.text.formatting import MISSING, SECONDS, ratio
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
@@ -195,7 +195,7 @@ def test_reference_points_and_the_result_are_where_they_belong() -> None:
     for text in (figure.wide, figure.narrow):
         drawing = Drawing(text)
         (mark,) = drawing.of("end")
-        assert 2 ** drawing.value("x", float(mark.get("cx", ""))) == pytest.approx(1024, rel=2e-3)
+        assert drawing.value("x", float(mark.get("cx", ""))) == pytest.approx(1024, rel=2e-3)
         assert drawing.value("y", float(mark.get("cy", ""))) == pytest.approx(0.71, abs=drawing.step("y", 0))
         means = [drawing.value("y", float(dot.get("cy", ""))) for dot in drawing.of("reference-dot")]
         assert means == pytest.approx([0.69, 0.71], abs=drawing.step("y", 0))
@@ -210,27 +210,29 @@ def test_results_that_converge_alike_are_all_seen() -> None:
         figure = reference_figure(points, results, id_="c", title="t", description="d")
         for text in (figure.wide, figure.narrow):
             drawing = Drawing(text)
-            marks = drawing.of("end")
-            assert len({mark.get("cx") for mark in marks}) == num
-            heights = [drawing.value("y", float(mark.get("cy", ""))) for mark in marks]
+            numbered = [(float(mark.get("cx", "")), float(mark.get("cy", ""))) for mark in drawing.of("end")]
+            marks = numbered if is_numbered else drawing.spots("ends")
+            assert len({x for x, _ in marks}) == num
+            heights = [drawing.value("y", y) for _, y in marks]
             assert heights == pytest.approx([0.7] * num, abs=drawing.step("y", 0))
             assert [mark.text for mark in drawing.of("in-counted")] == (["1", "2", "3"] if is_numbered else [])
         assert sum("set 1, 0.700" in key.words for key in figure.keys) == int(is_numbered)
 
 
 def test_scores_and_their_intervals_are_where_they_belong() -> None:
-    rows = [
-        ScoreRow(name="a", hue=0, olympic_mean_s=131.3, score_s=134.5, low_s=126.6, high_s=139.2, words=""),
-        ScoreRow(name="b", hue=1, olympic_mean_s=93.2, score_s=None, low_s=None, high_s=None, words=""),
+    score = StripDot(label="", value=134.5 / 60)
+    strips = [
+        Strip(name="a", hue=0, dots=(score,), mean=131.3 / 60, low=126.6 / 60, high=139.2 / 60),
+        Strip(name="b", hue=1, dots=(), mean=93.2 / 60, low=None, high=None),
     ]
-    figure = scores_figure(rows, MINUTES, id_="c", title="t", description="d")
+    figure = strips_figure(strips, Quantity(name="minutes"), {}, id_="c", title="t", description="d")
     for text in (figure.wide, figure.narrow):
         drawing = Drawing(text)
         step = drawing.step("x", 2)
         means = [drawing.value("x", float(line.get("x1", ""))) for line in drawing.of("mean")]
         assert means == pytest.approx([131.3 / 60, 93.2 / 60], abs=step)
-        (score,) = drawing.of("end")
-        assert drawing.value("x", float(score.get("cx", ""))) == pytest.approx(134.5 / 60, abs=step)
+        ((at, _),) = drawing.spots("spots")
+        assert drawing.value("x", at) == pytest.approx(134.5 / 60, abs=step)
         (band,) = drawing.of("band")
         left = float(band.get("x", ""))
         ends = [drawing.value("x", left), drawing.value("x", left + float(band.get("width", "")))]

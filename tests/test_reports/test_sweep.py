@@ -20,7 +20,7 @@ from records_builder import (
 )
 from report_builder import write_run_set
 
-from reports.charts.sweep import place
+from reports.charts.sweep import places, position_scale
 from reports.comparison.sweep import read_sweep_facts
 from reports.document.blocks import Chart, Prose, Table
 from reports.document.page import PageSection
@@ -226,11 +226,14 @@ def test_the_table_of_three_axes_is_as_wide_as_the_page(tmp_path: Path, browser:
 
 
 def test_numbers_are_at_their_logarithm_and_words_side_by_side() -> None:
-    assert place(["1", "10", "100"], 0, 2) == pytest.approx((0, 1, 2))
-    assert place(["1", "2", "16"], 0, 4) == pytest.approx((0, 1, 4))
-    assert place(["dot", "cat", "dcn"], 0, 2) == pytest.approx((0, 1, 2))
-    assert place(["0", "1.05"], 0, 2) == pytest.approx((0, 2))
-    assert place(["one"], 0, 2) == (1,)
+    def placed(positions: list[str], stop: float) -> list[float]:
+        return [*map(position_scale(positions)(0, stop), places(positions))]
+
+    assert placed(["1", "10", "100"], 2) == pytest.approx([0, 1, 2])
+    assert placed(["1", "2", "16"], 4) == pytest.approx([0, 1, 4])
+    assert placed(["dot", "cat", "dcn"], 2) == pytest.approx([0, 1, 2])
+    assert placed(["0", "1.05"], 2) == pytest.approx([0, 2])
+    assert placed(["one"], 2) == placed(["8"], 2) == [1]
 
 
 def test_what_the_rules_reject_is_not_the_fastest_of_a_sweep(tmp_path: Path) -> None:

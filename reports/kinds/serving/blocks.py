@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from reports.charts.scaling import Axes, Dot, Series, link_figure
+from reports.charts.scaling import scaling_panel
+from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, numeric, table_of
 from reports.kinds.serving.words import Found, mean_rate, promise_words, served_among
 from reports.parts.study import study_parts
@@ -197,20 +198,16 @@ def _load_chart(measured: Result, record: ServeRecord, id_: str) -> Chart | None
         ),
     ]
     limit = f"limit {duration(limit_s)}"
-    axes = Axes(
-        x_name="queries per second",
-        y_name=f"latency in ms, p{record.percentile:g}",
-        x_words=si,
-        y_words=lambda value: f"{value:g}",
-        reference=limit_s * 1e3,
-        reference_words=limit,
-    )
+    panel = scaling_panel(
+        series, ("queries per second", si), (f"latency in ms, p{record.percentile:g}", "{:g}".format),
+        target=limit_s * 1e3, target_words=limit,
+    )  # fmt: skip
     title = f"Latency against load: {measured.label}"
     lead = f"{si(process.queries_per_s)} queries/s {promise_words(record)} were VALID" + (
         f"; the virtual clock said {si(process.modelled_per_s)}." if process.modelled_per_s else "."
     )
     about = f"One dot per rate. {lead} The line across is the {limit}."
-    figure = link_figure(series, axes, id_=id_, title=title, description=about)
+    figure = xy_figure(panel, id_=id_, title=title, description=about)
     return Chart(figure=figure, heading=title, lead=lead, table=_runs_table(record, f"{id_}-table"))
 
 

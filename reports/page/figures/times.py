@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from reports.charts.bars import PARTS, Bar, time_figure
-from reports.charts.runs import RunDot, RunStrip, runs_figure
-from reports.charts.throughput import BlockLine, throughput_figure
+from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
+from reports.charts.throughput import throughput_figure
+from reports.charts.xy import Curve
 from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
 from reports.parts.cells import bounds_text
 from reports.results.result import Result, Run
@@ -71,23 +72,22 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
         return None
     unit = column_unit(sets)
     strips = [
-        RunStrip(
+        Strip(
             name=chart_name(result),
             hue=hue_number(position, sets),
             dots=tuple(
-                RunDot(
+                StripDot(
                     label=run.label,
-                    time_s=run.time_s,
+                    value=_in(unit, run.time_s),
                     fate=run.fate,
                     hint=f"run {run.label}: {unit.text(run.time_s)}, {fate_words(run, result)}",
                 )
                 for run in result.drawn
             ),
-            mean_s=(mean_s := _shown_mean_s(result)),
-            is_score=result.score.olympic_mean_s is not None,
+            mean=_in(unit, mean_s := _shown_mean_s(result)),
             mean_label=_mean_name(result, is_lone=len(sets) == 1) + unit.text(mean_s),
-            low_s=result.interval.low if result.interval else None,
-            high_s=result.interval.high if result.interval else None,
+            low=_in(unit, result.interval.low if result.interval else None),
+            high=_in(unit, result.interval.high if result.interval else None),
         )
         for position, result in enumerate(sets)
         if not result.is_repeat
@@ -101,13 +101,32 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     )
     columns = ("Run", numeric(f"Time to train, {unit.name}"), "In the score")
     rows = [(f"run {run.label}", unit.number(run.time_s), fate_words(run, sets[0])) for run in sets[0].runs]
-    has_score = any(result.score.olympic_mean_s is not None for result in sets)
+    quantity = Quantity(name=f"time to train, {unit.name}", missing="no time")
     return Chart(
-        figure=runs_figure(strips, unit, id_=id_, title=title, description=description, has_score=has_score),
+        figure=strips_figure(strips, quantity, _mark_words(sets), id_=id_, title=title, description=description),
         lead=lead,
         table=text_table(columns, rows, id_=f"{id_}-table", caption=title) if len(sets) == 1 else None,
         table_note="" if len(sets) == 1 else "The table of all runs has the numbers.",
     )
+
+
+def _in(unit: TimeUnit, value_s: float | None) -> float | None:
+    return value_s / unit.seconds if value_s is not None else None
+
+
+def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
+    """Explain the marks of runs; without a score none is counted, and the mean is another."""
+    drawn = [result for result in sets if not result.is_repeat]
+    has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean_s(result) is not None}
+    alone = "geometric mean of the runs that reached the target: no score"
+    mean = "Olympic mean" if False not in has_score else f"Olympic mean; where there is none, {alone}"
+    return {
+        "dot-counted": "counted run" if True in has_score else "run that reached the target",
+        "dot-dropped": "fastest or slowest run, left out of the Olympic mean",
+        "dot-failed": "did not converge",
+        "mean": mean if True in has_score else alone,
+        "band": "interval of the geometric mean",
+    }
 
 
 def _shown_mean_s(result: Result) -> float | None:
@@ -233,14 +252,14 @@ def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]
 
 def throughput_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     """Samples per second in each block, from the attempts' records; None where there are none."""
-    drawn: list[tuple[str, BlockLine]] = []
+    drawn: list[tuple[str, Curve]] = []
     for position, result in enumerate(sets):
         for run in result.drawn:
             points = tuple(_block_points(run.record.blocks)) if run.record else ()
             name = f"{result.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"
             if points and len(drawn) < MAX_LINES:
                 hint = name if len(sets) == 1 else ""
-                drawn.append((name, BlockLine(hue=hue_number(position, sets), points=points, hint=hint)))
+                drawn.append((name, Curve(hue=hue_number(position, sets), points=points, hint=hint)))
     if not drawn:
         return None
     rates = [(name, sorted(rate for _, rate in line.points)) for name, line in drawn]

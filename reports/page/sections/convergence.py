@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reports.charts import svg
-from reports.charts.convergence import SMALL_PX, QualityLine, convergence_figure, small_convergence, visible_quality
+from reports.charts.convergence import convergence_figure, small_convergence
 from reports.charts.figure import Figure
+from reports.charts.xy import SMALL_PX, Curve
 from reports.document.blocks import Block, Chart, Fold, Multiples, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
 from reports.page.figures.detail import detail_words, detailed
@@ -28,9 +29,9 @@ class _Drawn:
     run: Run
     hue: int
 
-    def line(self, x: _X, hint: str = "") -> QualityLine:
+    def line(self, x: _X, hint: str = "") -> Curve:
         points = tuple((at, e.quality) for e in self.run.log.evaluations if (at := x(e)) is not None)
-        return QualityLine(hue=self.hue, points=points, fate=self.run.fate, hint=hint)
+        return Curve(hue=self.hue, points=points, fate=self.run.fate, hint=hint)
 
 
 def _epoch(evaluation: Evaluation) -> float | None:
@@ -142,7 +143,7 @@ def _hint(entry: _Drawn) -> str:
     return f"run {entry.run.label}: {reached} at epoch {epochs(last.epoch_num)}"
 
 
-def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], metric: str, id_: str) -> Table:
+def evaluations_table(lines: Sequence[Curve], names: Sequence[str], metric: str, id_: str) -> Table:
     """One row per run: there are more evaluations than fit beside each other, but they read like the lines."""
     most = max((len(line.points) for line in lines), default=0)
     heads = _heads(lines, min(most, MAX_ROWS))
@@ -165,7 +166,7 @@ def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], metric
     )
 
 
-def _heads(lines: Sequence[QualityLine], number: int) -> list[str]:
+def _heads(lines: Sequence[Curve], number: int) -> list[str]:
     """Places in the epoch where all runs look at the same places, else numbers; never some of each."""
     places = [{epochs(line.points[at][0]) for line in lines if at < len(line.points)} for at in range(number)]
     if all(len(some) == 1 for some in places):
@@ -187,11 +188,10 @@ def _multiples(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     every = [line for some in lines.values() for line in some]
     if not every:
         return ()
-    domain = (max(line.points[-1][0] for line in every), *visible_quality(every, target))
     names = svg.fit_bold_names([result.label for result in shown], SMALL_PX)
     drawings = [
         small_convergence(
-            lines[result.index], target, domain, name=name, id_=f"{id_}-quality-{result.index}",
+            lines[result.index], target, every, title=name, id_=f"{id_}-quality-{result.index}",
             description=f"{metric} over the epoch. {_lead(runs[result.index], target)}",
         )
         for result, name in zip(shown, names, strict=True)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
-from reports.charts.runs import RunDot, RunStrip, processes_figure
+from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
 from reports.comparison.band import Band
 from reports.comparison.comparison import compare_results
 from reports.comparison.noise import find_bands, noise_of_processes
@@ -24,7 +25,6 @@ from reports.results.result import Repetition, Result
 from reports.statistics.intervals import Interval, mean_interval
 from reports.text.formatting import (
     MISSING,
-    TimeUnit,
     count,
     percent,
     plural,
@@ -34,7 +34,6 @@ from reports.text.formatting import (
     utc,
 )
 from rules.records.measure import Column as MeasureColumn
-from rules.records.measure import Measure
 
 MAX_SENTENCES = 24
 
@@ -110,40 +109,51 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
 def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
     """Show every process as a dot, and list what each measured."""
     named, measure = distinct(measured), measured[0].measure
-    values = [value for found in named for value in compared_values(found)]
-    unit = _unit_of(values, measure)
+    unit = time_unit(value for found in named for value in compared_values(found)) if measure.unit == "s" else None
+    scale, unit_name = (unit.seconds, unit.name) if unit else (1.0, measure.unit)
     strips = [
-        RunStrip(
+        Strip(
             name=found.label,
             hue=hue_number(position, named),
             dots=tuple(
-                RunDot(label=process.label, time_s=value, fate="counted", hint=f"process {process.label}: {text}")
+                StripDot(
+                    label=process.label,
+                    value=value / scale,
+                    hint=f"process {process.label}: {in_unit(value, measure.unit)}",
+                )
                 for process, value in zip(found.repetitions, compared_values(found), strict=True)
-                for text in (in_unit(value, measure.unit),)
             ),
-            mean_s=(centre := _centre(found))[0],
-            is_score=False,
-            mean_label=in_unit(centre[0], measure.unit),
-            low_s=centre[1].low if centre[1] else None,
-            high_s=centre[1].high if centre[1] else None,
+            mean=None if centre is None else centre / scale,
+            mean_label=in_unit(centre, measure.unit),
+            low=None if bounds is None else bounds.low / scale,
+            high=None if bounds is None else bounds.high / scale,
         )
         for position, found in enumerate(named)
+        for centre, bounds in (_centre(found),)
     ]
-    mean = "geometric mean" if measure.counts_samples else "mean"
-    lead = f"{plural(len(values), 'process', 'processes')} of {plural(len(named), 'configuration')}."
+    num_processes = plural(sum(found.num_runs for found in named), "process", "processes")
+    lead = f"{num_processes} of {plural(len(named), 'configuration')}."
     title = f"{measure.name} of every process"
-    is_named = unit.name.lower() == measure.name.lower()
-    figure = processes_figure(
-        strips, unit, axis=measure.name if is_named else f"{measure.name}, {unit.name}", mean=mean,
-        id_=f"{id_}-strips", title=title, description=f"One strip per configuration. {lead}",
-    )  # fmt: skip
+    is_named = unit_name.lower() == measure.name.lower()
+    axis = measure.name if is_named else f"{measure.name}, {unit_name}"
+    mean = "geometric mean" if measure.counts_samples else "mean"
+    figure = strips_figure(
+        strips,
+        Quantity(
+            name=axis, words=None if unit else partial(_tick, unit=measure.unit), is_ratio=measure.scale == "ratio"
+        ),
+        {"dot-counted": "process", "mean": mean, "band": f"95 % interval of the {mean}"},
+        id_=f"{id_}-strips",
+        title=title,
+        description=f"One strip per configuration. {lead}",
+    )
     chart = Chart(figure=figure, lead=lead, table=_processes_table(named, f"{id_}-processes", title))
     return PageSection(id=f"{id_}-every-process", heading="Every process", name="Every process", blocks=(chart,))
 
 
-def _unit_of(values: Sequence[float], measure: Measure) -> TimeUnit:
-    """The unit that values are drawn in: one of time for seconds, else that of the measure."""
-    return time_unit(values) if measure.unit == "s" else TimeUnit(seconds=1.0, name=measure.unit, digits=2)
+def _tick(value: float, unit: str) -> str:
+    """A value on the axis, without the unit that the axis names."""
+    return in_unit(value, unit).removesuffix(f" {unit}")
 
 
 def _centre(found: Result) -> tuple[float | None, Interval | None]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports.charts.scaling import Axes, Dot, Series, link_figure, scaling_legend, small_scaling
+from reports.charts.scaling import SMALL_HEIGHT, scaling_legend, scaling_panel
+from reports.charts.xy import Dot, Series, small_drawing, xy_figure
 from reports.document.blocks import Block, Cell, Chart, Multiples, Prose, Table, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.rank_counts import RankedSet, ranked_set
@@ -116,18 +117,14 @@ def _scaling_blocks(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> l
     )
     drawings: list[Markup] = []
     for number, (name, value, words) in enumerate(quantities):
-        axes = Axes(
-            x_name="ranks", y_name=name, x_words=count, y_words=words, places=places,
-            reference=1.0 if name == "Efficiency" else None,
-        )  # fmt: skip
         series = [_series(line, hue, value, f"{name}: ", words) for hue, line in enumerate(lines)]
-        if any(entry.dots for entry in series):
+        if drawn := [entry for entry in series if entry.dots]:
             about = f"{name} over the number of ranks, one line per configuration."
-            drawings.append(
-                small_scaling(
-                    [entry for entry in series if entry.dots], axes, id_=f"{id_}{number}", description=about
-                )
-            )
+            panel = scaling_panel(
+                drawn, ("ranks", count), (name, words), places=places, height=SMALL_HEIGHT,
+                target=1.0 if name == "Efficiency" else None,
+            )  # fmt: skip
+            drawings.append(small_drawing(panel, id_=f"{id_}{number}", title=name, description=about))
     if len(lines) > 1:
         names = [Series(name=line.name, hue=hue, dots=()) for hue, line in enumerate(lines)]
         drawings.append(scaling_legend(names, id_=f"{id_}-lines"))
@@ -228,13 +225,12 @@ def _link_chart(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Chart:
         "The link is measured after each run, between rank 0 and the last."
     )
     title = "Time to train by exchange over link speed"
-    axes = Axes(
-        x_name="bytes per second between rank 0 and the last, measured",
-        y_name=f"time to train, {unit.name}",
-        x_words=_speed,
-        y_words=lambda value: f"{value:g}",
+    panel = scaling_panel(
+        series,
+        ("bytes per second between rank 0 and the last, measured", _speed),
+        (f"time to train, {unit.name}", "{:g}".format),
     )
-    figure = link_figure(series, axes, id_=id_, title=title, description=f"One dot per configuration. {lead}")
+    figure = xy_figure(panel, id_=id_, title=title, description=f"One dot per configuration. {lead}")
     return Chart(figure=figure, heading=title, lead=lead, table=_link_table(family, unit, f"{id_}-table"))
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.charts.law import LawDot, LawSeries, law_figure
+from reports.charts.law import law_figure
+from reports.charts.xy import Dot, Series
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Chart, Prose, numeric, table_of
 from reports.document.page import PageSection
@@ -65,9 +66,14 @@ def _section(laws: Sequence[_Named], others: Sequence[tuple[str, str]], id_: str
     match = _match(laws)
     lead = _lead(laws, match)
     series = [
-        LawSeries(name=_key(law), dots=tuple(map(_dot, law.law.sizes)), law=fitted.at if fitted else None)
-        for law in laws
-        for fitted in (law.law.fitted,)
+        Series(
+            name=_key(law),
+            hue=number,
+            dots=tuple(map(_dot, law.law.sizes)),
+            is_joined=False,
+            law=law.law.fitted.at if law.law.fitted else None,
+        )
+        for number, law in enumerate(laws)
     ]
     chart = Chart(
         figure=law_figure(series, id_=f"{id_}-chart", title=title, description=f"{title}. {lead}"),
@@ -191,9 +197,9 @@ def _size_table(laws: Sequence[_Named], id_: str) -> Block:
     return table_of(rows, columns, id_=f"{id_}-sizes", caption="Sizes of the models", is_sortable=True)
 
 
-def _dot(size: Size) -> LawDot:
+def _dot(size: Size) -> Dot:
     hint = f"{printable(size.label, 80)}: {size.training_flop:.3g} FLOP, {size.entropy:.5f}"
-    return LawDot(x=size.training_flop, y=size.entropy, seeds=size.entropies, hint=hint)
+    return Dot(x=size.training_flop, y=size.entropy, seeds=size.entropies, hint=hint)
 
 
 def _named(sweeps: Sequence[SweepFacts]) -> list[_Named]:

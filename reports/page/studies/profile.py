@@ -1,7 +1,7 @@
 """A profile: its tables, for the page, the terminal and Markdown; and the page's section with its two charts."""
 
 from reports.charts.bars import Bar, phases_figure
-from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
+from reports.charts.roofline import RooflineDot, roofline_figure
 from reports.document.blocks import Block, Chart, Prose
 from reports.document.page import PageSection
 from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
@@ -78,15 +78,11 @@ def roofline_chart(record: ProfileRecord, id_: str) -> Chart | None:
     if not dots or best is None or memory is None:
         return None
     copies = (amount(copy.bytes_per_s.best) for copy in record.ceilings.measured.copies)
-    ceilings = RooflineCeilings(
-        flop_per_s=best,
-        memory_bytes_per_s=memory,
-        cache_bytes_per_s=max((rate for rate in copies if rate is not None), default=None),
-    )
+    cache = max((rate for rate in copies if rate is not None), default=None)
     lead = _roofline_lead(record)
-    title = "Roofline of this system"
+    title, about = "Roofline of this system", f"One dot per phase. {lead}"
     return Chart(
-        figure=roofline_figure(dots, ceilings, id_=id_, title=title, description=f"One dot per phase. {lead}"),
+        figure=roofline_figure(dots, peak=best, memory=memory, cache=cache, id_=id_, title=title, description=about),
         heading="How far from the ceilings",
         lead=lead,
         table_note="The tables of the phases and of the operators have the numbers.",

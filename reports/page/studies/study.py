@@ -5,8 +5,9 @@ Printed by the verbs that make one, and on the page: there with the chart that i
 
 from collections.abc import Callable, Mapping
 
-from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
-from reports.charts.scaling import Axes, Dot, Series, link_figure
+from reports.charts.roofline import RooflineDot, roofline_figure
+from reports.charts.scaling import scaling_panel
+from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Chart, Prose
 from reports.document.page import PageSection
 from reports.facts.profile import amount
@@ -49,7 +50,7 @@ def _roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
         return None
     lead = f"The ceilings meet at {best / memory:.3g} FLOP per byte: a part to the left of that is bound by memory."
     figure = roofline_figure(
-        dots, RooflineCeilings(flop_per_s=best, memory_bytes_per_s=memory, cache_bytes_per_s=cache),
+        dots, peak=best, memory=memory, cache=cache,
         id_=id_, title="Parts of a batch under the roof", description=f"One dot per part and batch size. {lead}",
     )  # fmt: skip
     return Chart(figure=figure, lead=lead, table_note="The table below has the numbers.")
@@ -80,13 +81,13 @@ def _latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
         series += [Series(name=printable(name, 20), hue=hue % 5, dots=dots)] if len(dots) > 1 else []
     if not series:
         return None
-    axes = Axes(
-        x_name="queries per second", y_name="latency in ms, simulated", x_words=si,
-        y_words=lambda value: f"{value:g}", reference=None if limit_s is None else limit_s * 1e3,
-        reference_words="" if limit_s is None else f"limit {duration(limit_s)}",
+    panel = scaling_panel(
+        series, ("queries per second", si), ("latency in ms, simulated", "{:g}".format),
+        target=None if limit_s is None else limit_s * 1e3,
+        target_words="" if limit_s is None else f"limit {duration(limit_s)}",
     )  # fmt: skip
     title = "Latency against load, on the virtual clock"
-    figure = link_figure(series, axes, id_=id_, title=title, description="One line per percentile, a dot per rate.")
+    figure = xy_figure(panel, id_=id_, title=title, description="One line per percentile, a dot per rate.")
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
-from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
+from reports.charts.sweep import places, sweep_figure
+from reports.charts.xy import Dot
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.comparison.wording import with_sign
 from reports.document.blocks import Block, Chart, Prose, Table
@@ -134,36 +135,32 @@ def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
     panels = []
     for chosen in product(*(values for _, values in others)):
         points = []
-        for position in positions:
+        for x, position in zip(places(positions), positions, strict=True):
             values = [*chosen[:along], position, *chosen[along:]]
-            points.append(_point(sweep.at(values), quantity))
+            points.append(_point(x, sweep.at(values), quantity))
         name = ", ".join(f"{_short(other)} {value}" for (other, _), value in zip(others, chosen, strict=True))
-        panels.append(SweepPanel(name=name, points=tuple(points)))
+        panels.append((name, points))
     title = f"{quantity.title} over {_short(key)}"
     lead = _lead(sweep, quantity)
-    axes = SweepAxes(
-        axis=printable(key),
-        positions=positions,
-        quantity=f"{quantity.title}, {quantity.unit}",
-        words=quantity.words,
-        from_zero=quantity.is_ratio,
-    )
+    figure = sweep_figure(
+        panels, (printable(key), positions), (f"{quantity.title}, {quantity.unit}", quantity.words),
+        is_ratio=quantity.is_ratio, id_=id_, title=title, description=f"{title}. {lead}",
+    )  # fmt: skip
     return Chart(
-        figure=sweep_figure(panels, axes, id_=id_, title=title, description=f"{title}. {lead}"),
+        figure=figure,
         heading=title,
         lead=lead,
         table_note="The table of this sweep has the numbers.",
     )
 
 
-def _point(row: SweepRow | None, quantity: _Quantity) -> SweepPoint:
+def _point(x: float, row: SweepRow | None, quantity: _Quantity) -> Dot:
     if row is None:
-        return SweepPoint(value=None, low=None, high=None, hint="not in this sweep")
+        return Dot(x=x, y=None, hint="not in this sweep")
     value, ends = quantity.estimate(row) or (0.0, None)
     if value <= 0:
-        return SweepPoint(value=None, low=None, high=None, hint=f"{row.label}: {row.failure or 'no value'}")
-    low, high = ends or (None, None)
-    return SweepPoint(value=value, low=low, high=high, hint=f"{row.label}: {quantity.words(value)} {quantity.unit}")
+        return Dot(x=x, y=None, hint=f"{row.label}: {row.failure or 'no value'}")
+    return Dot(x=x, y=value, ends=ends, hint=f"{row.label}: {quantity.words(value)} {quantity.unit}")
 
 
 def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
