@@ -16,8 +16,8 @@ from reports.charts.xy import Axis, Dot, Panel, Series, factor_around, xy_figure
 from reports.text.formatting import converged
 
 _STUB = 2**0.1
-MOST_NUMBERED = 12
-"""Up to so many results each have a mark of their own, with a number."""
+MOST_NUMBERED, MOST_MARKS = 12, 100
+"""Up to so many results have numbers, and marks of their own; of more, those at one place are drawn once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +91,7 @@ def _panel(points: Sequence[Point], results: Sequence[Result], unit: str) -> Pan
 def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale, unit: str) -> list[Markup]:
     """Draw all results, those of a batch size beside each other where their epochs are too close to see both."""
     is_lone, is_numbered = len(results) == 1, 1 < len(results) <= MOST_NUMBERED
-    radius = 8.5 if is_numbered else 6.0 if is_lone else 4.5
+    radius = 8.5 if is_numbered else 6.0 if is_lone else 5.0
     by_size: dict[int, list[int]] = {}
     for index, result in enumerate(results):
         by_size.setdefault(result.batch_size, []).append(index)
@@ -105,11 +105,11 @@ def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale, unit: str) -
         for index, row in zip(some, rows, strict=True):
             result, at, top = results[index], x(size) + row * spacing, y(results[index].mean_epochs)
             label = str(index + 1) if is_numbered else converged(result.mean_epochs, unit) if is_lone else ""
-            if label or not result.is_passed:
+            if len(results) <= MOST_MARKS or not result.is_passed:
                 marks[index] = _result(result, at, top, radius, label)
             else:
                 many.setdefault(result.hue, {})[round(at), round(top, 1)] = None
-    # Without labels, all of one colour are a single path of round caps, and those at one place are one.
+    # All of one colour are a single path of round caps.
     dots = [svg.tag("path", d=svg.spots(list(some)), class_=f"ends {hue(number)}") for number, some in many.items()]
     return [*dots, *(marks[index] for index in sorted(marks))]
 

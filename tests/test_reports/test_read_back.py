@@ -210,10 +210,9 @@ def test_results_that_converge_alike_are_all_seen() -> None:
         figure = reference_figure(points, results, id_="c", title="t", description="d")
         for text in (figure.wide, figure.narrow):
             drawing = Drawing(text)
-            numbered = [(float(mark.get("cx", "")), float(mark.get("cy", ""))) for mark in drawing.of("end")]
-            marks = numbered if is_numbered else drawing.spots("ends")
-            assert len({x for x, _ in marks}) == num
-            heights = [drawing.value("y", y) for _, y in marks]
+            marks = drawing.of("end")
+            assert len({mark.get("cx") for mark in marks}) == num
+            heights = [drawing.value("y", float(mark.get("cy", ""))) for mark in marks]
             assert heights == pytest.approx([0.7] * num, abs=drawing.step("y", 0))
             assert [mark.text for mark in drawing.of("in-counted")] == (["1", "2", "3"] if is_numbered else [])
         assert sum("set 1, 0.700" in key.words for key in figure.keys) == int(is_numbered)
