@@ -172,7 +172,7 @@ def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
     )
     document = json.loads(tree.run(f"dlrmbench compare {base} {new} --format json").stdout)
     (factor,) = document["comparisons"][0]["factors"]
-    assert (factor["name"], factor["unit"], round(factor["ratio"], 6)) == ("copying", "B/s", 1.25)
+    assert (factor["factor"], factor["unit"], round(factor["ratio"], 6)) == ("copying", "B/s", 1.25)
     assert tree.run("dlrmbench report results -o page.html").returncode == 0
     page = (tree.folder / "page.html").read_text()
     assert 'id="copying"' in page and "Copying alone" in page and "5.00 GB/s" in page
