@@ -115,8 +115,7 @@ class Change(Row, kw_only=True, frozen=True):
 class ComparedSides(Row, kw_only=True, frozen=True):
     """New against base, as a whole. `refusal` says why they may not be compared; there are no factors then.
 
-    `verdict` is that of the time to train (of the throughput, where only that was measured), unless significantly
-    fewer runs reach the target on one side. `status` is base's; `num_shared_seeds` counts runs that have a partner.
+    `status` is base's; `num_shared_seeds` counts runs that have a partner.
     """
 
     base: str
@@ -151,7 +150,13 @@ class ComparedSides(Row, kw_only=True, frozen=True):
     ] = None
     olympic_ratio: Positive = None
     score_ratio: Positive = None
-    verdict: Verdict = field(default="inconclusive", name="overall_verdict")
+    verdict: Annotated[
+        Verdict,
+        meaning(
+            "of the time to train, or of what else was measured, unless significantly fewer runs reach the target on "
+            "one side"
+        ),
+    ] = field(default="inconclusive", name="overall_verdict")
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     invalid_sides: Annotated[tuple[Literal["base", "new"], ...], meaning("sides that the rules reject")] = ()
