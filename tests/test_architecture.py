@@ -387,3 +387,9 @@ def torch_after_help(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bool
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_help_of_every_verb_imports_no_torch(torch_after_help: dict[str, bool], verb: str) -> None:
     assert torch_after_help[verb] is False
+
+
+def test_reports_name_a_kind_in_its_own_modules_alone() -> None:
+    files = [path for end in ("py", "j2", "js", "css") for path in (ROOT / "reports").rglob(f"*.{end}")]
+    named = (path for path in files if re.search(r"\b(?i:serve|served|serving)\b", path.read_text(encoding="utf-8")))
+    assert {path.relative_to(ROOT).parts[1] for path in named} == {"kinds"}

@@ -58,7 +58,7 @@ class RunDocument(ScoreRecord, kw_only=True, frozen=True):
 
 
 class MeasurementDocument(Row, kw_only=True, frozen=True):
-    """What `run` and `serve --format json` print of a measurement: where it is, and what every process found.
+    """What a verb prints of a measurement with `--format json`: where it is, and what every process found.
 
     The mean is geometric where ratios are compared.
     """
