@@ -19,10 +19,10 @@ from reports.page.sections.traffic import measured_exchanges
 from reports.parts.cells import bounds_text, sorted_cell
 from reports.parts.measured import in_unit, measured_columns
 from reports.parts.noise import measured_assumptions, size_text
-from reports.results.measured import compared_values, rate_summary
+from reports.results.measured import clock_step, compared_values, rate_summary
 from reports.results.origin import order_in_pair, pair_of
 from reports.results.result import Repetition, Result
-from reports.statistics.intervals import Interval, mean_interval
+from reports.statistics.intervals import Interval, log_summary, mean_interval
 from reports.text.formatting import (
     MISSING,
     count,
@@ -136,7 +136,7 @@ def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
     title = f"{measure.name} of every process"
     is_named = unit_name.lower() == measure.name.lower()
     axis = measure.name if is_named else f"{measure.name}, {unit_name}"
-    mean = "geometric mean" if measure.counts_samples else "mean"
+    mean = "geometric mean" if measure.scale == "ratio" else "mean"
     figure = strips_figure(
         strips,
         Quantity(
@@ -157,11 +157,14 @@ def _tick(value: float, unit: str) -> str:
 
 
 def _centre(found: Result) -> tuple[float | None, Interval | None]:
-    """The mean that is compared, with its interval; none of a single process."""
-    if found.measure.counts_samples:
-        summary = rate_summary(found)
-        return (summary.geometric_mean, summary.interval) if summary and found.num_runs > 1 else (None, None)
-    return found.mean(found.measure.value) if found.num_runs > 1 else None, mean_interval(found.measured_values)
+    """The mean with its interval, on the logarithms where ratios are compared; none of a single process."""
+    if found.num_runs < 2:
+        return None, None
+    if found.measure.scale == "ratio":
+        step = clock_step(found) if found.measure.counts_samples else 0.0
+        summary = log_summary(compared_values(found), step=step)
+        return (summary.geometric_mean, summary.interval) if summary else (None, None)
+    return found.mean(found.measure.value), mean_interval(found.measured_values)
 
 
 def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
@@ -194,7 +197,8 @@ def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
     """
     groups: dict[tuple[str | None, str | None], list[Result]] = {}
     for found in measured:
-        groups.setdefault((found.benchmark, pair_of(found.place)), []).append(found)
+        pair = pair_of(found.place)
+        groups.setdefault((None if pair else found.benchmark, pair), []).append(found)
     compared: dict[str, Comparison] = {}
     for group in groups.values():
         base, *news = sorted(group, key=lambda found: order_in_pair(found.place))
