@@ -29,6 +29,11 @@ def spread_text(found: LogSummary) -> str:
     return "" if spread is None else f"CV {percent(spread)}"
 
 
+def interval_of(form: Callable[[float], str]) -> Callable[[LogSummary], str]:
+    """Return the form of a column of the intervals of geometric means."""
+    return lambda found: bounds_text(found.interval, form)
+
+
 def bounds_text(bounds: Interval | None, show: Callable[[float], str], missing: str = MISSING) -> str:
     """Both ends as `show` prints them."""
     return interval(show(bounds.low), show(bounds.high)) if bounds else missing
