@@ -1,6 +1,7 @@
 """A profile in tables and sentences: the phases of a step, what bounds them, ceilings, operators, conditions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from reports.document.blocks import Table, numeric, table_of, text_table
 from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
@@ -68,31 +69,30 @@ def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
         record.phases,
         (
             ("Phase", phase_label),
-            (numeric("ms", "measured"), lambda phase: _milliseconds(phase.measured.time_s)),
-            (numeric("Share"), lambda phase: percent(amount(phase.computed.share))),
-            (numeric("GFLOP/s"), lambda phase: _giga(phase.computed.flop_per_s)),
-            (numeric("GB/s"), lambda phase: _giga(phase.computed.bytes_per_s)),
-            (numeric("FLOP/B"), lambda phase: _known(amount(phase.computed.flop_per_byte), "{:.3g}")),
-            (numeric("Ceiling", "reached"), lambda phase: percent(amount(phase.computed.ceiling_fraction), 0)),
-            ("Bound by", lambda phase: phase.computed.bound),
+            (numeric("ms", "measured"), "measured.time_s", _milliseconds),
+            (numeric("Share"), "computed.share", _if_amount(percent)),
+            (numeric("GFLOP/s"), "computed.flop_per_s", _if_amount(_giga)),
+            (numeric("GB/s"), "computed.bytes_per_s", _if_amount(_giga)),
+            (numeric("FLOP/B"), "computed.flop_per_byte", _if_amount("{:.3g}".format)),
+            (numeric("Ceiling", "reached"), "computed.ceiling_fraction", _whole_percent),
+            ("Bound by", "computed.bound"),
         ),
         id_=id_,
         caption="Phases of one step; time measured, all else computed",
     )
 
 
-def _known(value: float | None, form: str) -> str | None:
-    return None if value is None else form.format(value)
+def _if_amount(form: Callable[[float], str]) -> Callable[[float], str]:
+    """Return the form of a column that shows amounts only."""
+    return lambda value: MISSING if (known := amount(value)) is None else form(known)
 
 
-def _milliseconds(time_s: float | None) -> str | None:
-    known = amount(time_s)
-    return None if known is None else f"{known * 1e3:,.3f}"
+_milliseconds = _if_amount(lambda time_s: f"{time_s * 1e3:,.3f}")
+_whole_percent = _if_amount(partial(percent, digits=0))
 
 
-def _giga(rate: float | None) -> str | None:
-    value = amount(rate)
-    return None if value is None else f"{value / 1e9:.3g}" if value < 1e12 else f"{value / 1e9:,.0f}"
+def _giga(rate: float) -> str:
+    return f"{rate / 1e9:.3g}" if rate < 1e12 else f"{rate / 1e9:,.0f}"
 
 
 def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
@@ -115,18 +115,15 @@ def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
 
 
 def ceilings_table(record: ProfileRecord, id_: str = "ceilings") -> Table:
-    return text_table(
-        ("Ceiling", "Size", "Best", "Median", "Of what"),
+    return table_of(
+        _ceilings(record),
         (
-            (
-                name,
-                size,
-                *(per_second(value, unit) for value in ((rate.best, rate.median) if rate else (None, None))),
-                detail,
-            )
-            for name, size, rate, unit, detail in _ceilings(record)
+            ("Ceiling", lambda row: row[0]),
+            ("Size", lambda row: row[1]),
+            (numeric("Best"), lambda row: per_second(row[2].best if row[2] else None, row[3])),
+            (numeric("Median"), lambda row: per_second(row[2].median if row[2] else None, row[3])),
+            ("Of what", lambda row: row[4]),
         ),
-        numbers=("Best", "Median"),
         caption="Ceilings of this system, measured in the same process",
         id_=id_,
     )
@@ -160,11 +157,11 @@ def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:
         measured.table,
         (
             ("Operator", operator_name),
-            (numeric("Calls", "per step"), lambda operator: _known(amount(operator.calls_per_step), "{:g}")),
-            (numeric("Self, ms", "per step"), lambda operator: _milliseconds(operator.self_s_per_step)),
-            (numeric("Share"), lambda operator: percent(amount(operator.share))),
-            (numeric("FLOP"), lambda operator: si(amount(operator.flop))),
-            (numeric("Bytes"), lambda operator: si(amount(operator.bytes))),
+            (numeric("Calls", "per step"), "calls_per_step", _if_amount("{:g}".format)),
+            (numeric("Self, ms", "per step"), "self_s_per_step", _milliseconds),
+            (numeric("Share"), "share", _if_amount(percent)),
+            (numeric("FLOP"), "flop", _if_amount(si)),
+            (numeric("Bytes"), "bytes", _if_amount(si)),
             ("Input shapes", lambda operator: operator_shapes(operator) or None),
         ),
         id_=id_,

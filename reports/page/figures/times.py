@@ -7,7 +7,7 @@ from reports.charts.bars import PARTS, Bar, time_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
-from reports.parts.cells import bounds_text
+from reports.parts.cells import bounds_text, by_value
 from reports.results.result import Result, Run
 from reports.statistics.intervals import AT_LEAST_NAME, LogSummary
 from reports.text.formatting import (
@@ -83,19 +83,19 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
                 )
                 for run in result.drawn
             ),
-            mean_s=(mean_s := _shown_mean_s(result)),
+            mean_s=mean_s,
             is_score=result.score.olympic_mean_s is not None,
-            mean_label=_mean_name(result, is_lone=len(sets) == 1) + unit.text(mean_s),
+            mean_label=(name if len(sets) == 1 else "") + unit.text(mean_s),
             low_s=result.interval.low if result.interval else None,
             high_s=result.interval.high if result.interval else None,
         )
         for position, result in enumerate(sets)
         if not result.is_repeat
+        for name, mean_s in (_shown_mean(result),)
     ]
-    lead = strips_sentence(sets)
+    lead, title = strips_sentence(sets), "Time to train of every run"
     if len(sets) == 1:
         lead = _runs_sentence(sets[0], unit)
-    title = "Time to train of every run"
     description = " ".join(
         f"{result.label}: {_runs_sentence(result, unit)}" for result in sets if not result.is_repeat
     )
@@ -110,18 +110,12 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     )
 
 
-def _shown_mean_s(result: Result) -> float | None:
-    """The Olympic mean; without one the geometric mean of several runs that reached the target."""
+def _shown_mean(result: Result) -> tuple[str, float | None]:
+    """Return the name of a mean and the mean: without an Olympic one that of several runs that reached the target."""
     if result.score.olympic_mean_s is not None:
-        return result.score.olympic_mean_s
+        return "Olympic mean ", result.score.olympic_mean_s
     summary = result.summary("time_to_train_s")
-    return summary.geometric_mean if summary is not None and summary.num_values > 1 else None
-
-
-def _mean_name(result: Result, *, is_lone: bool) -> str:
-    if not is_lone:
-        return ""
-    return "Olympic mean " if result.score.olympic_mean_s is not None else "geometric mean "
+    return "geometric mean ", summary.geometric_mean if summary is not None and summary.num_values > 1 else None
 
 
 def strips_sentence(sets: Sequence[Result]) -> str:
@@ -134,29 +128,28 @@ def strips_sentence(sets: Sequence[Result]) -> str:
     if num_repeated:
         verb = "is one" if num_repeated == 1 else "are runs"
         text += f" {num_repeated} more {verb} of an earlier configuration submitted again, and drawn once, there."
-    spreads = [result.summary("time_to_train_s") for result in sets]
-    known = [
-        spread.coefficient_of_variation
-        for spread in spreads
-        if spread and spread.coefficient_of_variation is not None
-    ]
-    if not known:
+    spreads = [spread for result in sets if (spread := _spread(result)) is not None]
+    if not spreads:
         return text
-    low, high = percent(min(known)), percent(max(known))
+    low, high = percent(min(spreads)), percent(max(spreads))
     return f"{text} Within a configuration, times vary by {low if low == high else f'{low} to {high}'} (CV)."
 
 
 def _runs_sentence(result: Result, unit: TimeUnit) -> str:
-    spread = result.summary("time_to_train_s")
     words = f"{len(result.converged)} of {plural(len(result.runs), 'run')} reached the target."
     if result.score.olympic_mean_s is not None and math.isfinite(result.score.olympic_mean_s):
         words += f" The Olympic mean is {unit.text(result.score.olympic_mean_s)}"
         if result.interval is not None:
             words += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)} {unit.name}"
         words += "."
-    if spread is not None and spread.coefficient_of_variation is not None:
-        words += f" Times vary by {percent(spread.coefficient_of_variation)} (CV)."
+    if (spread := _spread(result)) is not None:
+        words += f" Times vary by {percent(spread)} (CV)."
     return words
+
+
+def _spread(result: Result) -> float | None:
+    summary = result.summary("time_to_train_s")
+    return summary.coefficient_of_variation if summary else None
 
 
 def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
@@ -216,8 +209,9 @@ def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
     """Means over `runs`, whose parts are known."""
     sums = [0.0, 0.0, 0.0]
     for run in runs:
-        total, train = run.log.time_to_train_s or 0.0, run.log.train_s or 0.0
-        evaluation = run.log.eval_s or 0.0
+        total, train, evaluation = (
+            found or 0.0 for found in (run.log.time_to_train_s, run.log.train_s, run.log.eval_s)
+        )
         for index, part in enumerate((train, evaluation, max(total - train - evaluation, 0.0))):
             sums[index] += part / len(runs)
     return Bar(label, tuple(sums), f"{percent(sums[1] / (sum(sums) or math.inf))} evaluation")
@@ -262,10 +256,10 @@ def throughput_chart(sets: Sequence[Result], id_: str) -> Chart | None:
             medians,
             (
                 ("Run", lambda row: row[0]),
-                (numeric("Blocks"), lambda row: Cell(text=count(len(row[1])), sort=str(len(row[1])))),
-                (numeric("Slowest"), lambda row: throughput(row[1][0])),
-                (numeric("Median"), lambda row: throughput(row[2])),
-                (numeric("Fastest"), lambda row: throughput(row[1][-1])),
+                (numeric("Blocks"), lambda row: len(row[1]), by_value(count)),
+                (numeric("Slowest"), lambda row: row[1][0], throughput),
+                (numeric("Median"), lambda row: row[2], throughput),
+                (numeric("Fastest"), lambda row: row[1][-1], throughput),
             ),
             id_=f"{id_}-table",
             caption=f"{title}, samples/s",
