@@ -99,9 +99,7 @@ SECTIONS = (
 
 def group_sections(group: Group) -> tuple[PageSection, ...]:
     """Make the parts of a group; those that its records have nothing for are left out."""
-    kind = group.results[0].kind
-    made = (section.make(group) for section in SECTIONS if kind in section.kinds)
-    return tuple(section for section in made if section is not None)
+    return _made(group, SECTIONS)
 
 
 def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ...]:
@@ -109,9 +107,11 @@ def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ..
     if not results or results[0].is_logged:
         return ()  # sets of runs have groups of their own
     group = Group(results, results[0], (), GroupContext(repeats=NO_REPEATS), id_, "files")
-    made = (
-        section.make(group) for section in SECTIONS if section.is_of_sweeps and group.results[0].kind in section.kinds
-    )
+    return _made(group, [section for section in SECTIONS if section.is_of_sweeps])
+
+
+def _made(group: Group, sections: Sequence[Section]) -> tuple[PageSection, ...]:
+    made = (section.make(group) for section in sections if group.results[0].kind in section.kinds)
     return tuple(section for section in made if section is not None)
 
 
@@ -167,7 +167,8 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
     )
     if len(drawn) > MAX_SCORES:
         lead += f" The first {MAX_SCORES} are drawn; the table has all."
-    title = "Scores and their intervals"
+    title, score = "Scores and their intervals", numeric("Score", "normalised")
+    bounds = numeric(AT_LEAST_NAME, "of the geometric mean")
     figure = strips_figure(
         drawn[:MAX_SCORES],
         Quantity(name=f"time to train, {unit.name}"),
@@ -183,17 +184,11 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
         table=table_of(
             scored,
             (
-                ("Configuration", lambda entry: entry.label),
-                (numeric("Olympic mean", "raw"), lambda entry: unit.number(entry.score.olympic_mean_s)),
-                (
-                    numeric(AT_LEAST_NAME, "of the geometric mean"),
-                    lambda entry: bounds_text(entry.interval, unit.number),
-                ),
-                (numeric("RCP factor"), _factor),
-                (
-                    numeric("Score", "normalised"),
-                    lambda entry: Cell(text=unit.number(entry.score.score_s), kind="strong"),
-                ),
+                ("Configuration", "label"),
+                (numeric("Olympic mean", "raw"), "score.olympic_mean_s", unit.number),
+                (bounds, "interval", lambda interval: bounds_text(interval, unit.number)),
+                (numeric("RCP factor"), "score.rcp_factor", "{:.4f}".format),
+                (score, lambda entry: Cell(text=unit.number(entry.score.score_s), kind="strong")),
                 ("Overlaps with", lambda entry: _overlapping(entry, scored)),
             ),
             id_=f"{id_}-table",
@@ -209,10 +204,6 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
 
 def _is_scaled(result: Result) -> bool:
     return result.score.rcp_factor not in (None, 1.0)
-
-
-def _factor(result: Result) -> str | None:
-    return None if result.score.rcp_factor is None else f"{result.score.rcp_factor:.4f}"
 
 
 def _overlapping(result: Result, scored: Sequence[Result]) -> str | None:
@@ -244,6 +235,5 @@ def _time_section(group: Sequence[Result], id_: str) -> PageSection | None:
         steady = throughput_chart(group, f"{id_}-throughput")
         blocks += [steady] if steady is not None else []
     if not blocks:
-        text = "No log separates training, evaluation and the rest."
-        blocks.append(Prose(text=text, kind="absent"))
+        blocks.append(Prose(text="No log separates training, evaluation and the rest.", kind="absent"))
     return PageSection(id=f"{id_}-time-parts", heading="Where the time goes", name="Time", blocks=tuple(blocks))

@@ -4,16 +4,34 @@ import math
 from collections.abc import Callable
 
 from reports.document.blocks import Cell
-from reports.statistics.intervals import Interval
-from reports.text.formatting import (
-    MISSING,
-    interval,
-)
+from reports.statistics.intervals import Interval, LogSummary
+from reports.text.formatting import MISSING, interval, percent
 
 
 def sorted_cell(text: str, value: float | None, kind: str = "", sub: str = "") -> Cell:
     """A number whose text does not sort by itself (its unit varies), with the value that sorts it."""
     return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", kind=kind, sub=sub)
+
+
+def by_value(form: Callable[[float], str]) -> Callable[[float], Cell]:
+    """Return the form of a column whose texts do not sort by themselves."""
+    return lambda value: sorted_cell(form(value), value)
+
+
+def with_spread(form: Callable[[float], str]) -> Callable[[LogSummary], Cell]:
+    """Return the form of a column of geometric means, the coefficient of variation below each."""
+    return lambda found: Cell(text=form(found.geometric_mean), sub=spread_text(found))
+
+
+def spread_text(found: LogSummary) -> str:
+    """'CV 4.3 %'; empty where there is a single value."""
+    spread = found.coefficient_of_variation
+    return "" if spread is None else f"CV {percent(spread)}"
+
+
+def interval_of(form: Callable[[float], str]) -> Callable[[LogSummary], str]:
+    """Return the form of a column of the intervals of geometric means."""
+    return lambda found: bounds_text(found.interval, form)
 
 
 def bounds_text(bounds: Interval | None, show: Callable[[float], str], missing: str = MISSING) -> str:

@@ -1,6 +1,7 @@
 """A profile in tables and sentences: the phases of a step, what bounds them, ceilings, operators, conditions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from reports.document.blocks import Table, numeric, table_of, text_table
 from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
@@ -40,12 +41,8 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
     low, high = step.instrumentation_cost_interval
     if low is not None and high is not None:
         cost += f" (95 % interval {interval(percent(low), percent(high))})"
-    instrumented, fastest_instrumented, plain, fastest = (
-        duration(amount(time_s))
-        for time_s in (
-            step.instrumented_step_s, step.fastest_instrumented_step_s, step.step_s, step.fastest_step_s,
-        )
-    )  # fmt: skip
+    times = (step.instrumented_step_s, step.fastest_instrumented_step_s, step.step_s, step.fastest_step_s)
+    instrumented, fastest_instrumented, plain, fastest = (duration(amount(time_s)) for time_s in times)
     return (
         f"{record.implementation} on {record.device}, {record.precision}, {plural(record.num_threads, 'thread')}; "
         f"medians over {count(step.num_blocks * step.steps_per_block)} steps.",
@@ -68,31 +65,30 @@ def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
         record.phases,
         (
             ("Phase", phase_label),
-            (numeric("ms", "measured"), lambda phase: _milliseconds(phase.measured.time_s)),
-            (numeric("Share"), lambda phase: percent(amount(phase.computed.share))),
-            (numeric("GFLOP/s"), lambda phase: _giga(phase.computed.flop_per_s)),
-            (numeric("GB/s"), lambda phase: _giga(phase.computed.bytes_per_s)),
-            (numeric("FLOP/B"), lambda phase: _known(amount(phase.computed.flop_per_byte), "{:.3g}")),
-            (numeric("Ceiling", "reached"), lambda phase: percent(amount(phase.computed.ceiling_fraction), 0)),
-            ("Bound by", lambda phase: phase.computed.bound),
+            (numeric("ms", "measured"), "measured.time_s", _milliseconds),
+            (numeric("Share"), "computed.share", _if_amount(percent)),
+            (numeric("GFLOP/s"), "computed.flop_per_s", _if_amount(_giga)),
+            (numeric("GB/s"), "computed.bytes_per_s", _if_amount(_giga)),
+            (numeric("FLOP/B"), "computed.flop_per_byte", _if_amount("{:.3g}".format)),
+            (numeric("Ceiling", "reached"), "computed.ceiling_fraction", _whole_percent),
+            ("Bound by", "computed.bound"),
         ),
         id_=id_,
         caption="Phases of one step; time measured, all else computed",
     )
 
 
-def _known(value: float | None, form: str) -> str | None:
-    return None if value is None else form.format(value)
+def _if_amount(form: Callable[[float], str]) -> Callable[[float], str]:
+    """Return the form of a column that shows amounts only."""
+    return lambda value: MISSING if (known := amount(value)) is None else form(known)
 
 
-def _milliseconds(time_s: float | None) -> str | None:
-    known = amount(time_s)
-    return None if known is None else f"{known * 1e3:,.3f}"
+_milliseconds = _if_amount(lambda time_s: f"{time_s * 1e3:,.3f}")
+_whole_percent = _if_amount(partial(percent, digits=0))
 
 
-def _giga(rate: float | None) -> str | None:
-    value = amount(rate)
-    return None if value is None else f"{value / 1e9:.3g}" if value < 1e12 else f"{value / 1e9:,.0f}"
+def _giga(rate: float) -> str:
+    return f"{rate / 1e9:.3g}" if rate < 1e12 else f"{rate / 1e9:,.0f}"
 
 
 def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
@@ -117,39 +113,36 @@ def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
 def ceilings_table(record: ProfileRecord, id_: str = "ceilings") -> Table:
     return text_table(
         ("Ceiling", "Size", "Best", "Median", "Of what"),
-        (
-            (
-                name,
-                size,
-                *(per_second(value, unit) for value in ((rate.best, rate.median) if rate else (None, None))),
-                detail,
-            )
-            for name, size, rate, unit, detail in _ceilings(record)
-        ),
+        _ceilings(record),
         numbers=("Best", "Median"),
         caption="Ceilings of this system, measured in the same process",
         id_=id_,
     )
 
 
-def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, str, Rate | None, str, str]]:
-    """Name, size, rate, its unit, and of what."""
+def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, ...]]:
     measured = record.ceilings.measured
     for product in (*measured.matmul, *measured.square):
         times = "" if product.num == 1 else f"{product.num} of "
         layers = product.used_by[:6] if isinstance(product, LayerProduct) else ()
         detail = ", ".join(printable(layer, 60) for layer in layers) or printable(product.layout, 60)
-        yield "matmul", f"{times}{product.m}×{product.k}×{product.n}", product.flop_per_s, "FLOP/s", detail
+        size = f"{times}{product.m}×{product.k}×{product.n}"
+        yield "matmul", size, *_rates(product.flop_per_s, "FLOP/s"), detail
     for copy in measured.copies:
-        yield "copy", num_bytes(copy.bytes), copy.bytes_per_s, "B/s", "read and written"
+        yield "copy", num_bytes(copy.bytes), *_rates(copy.bytes_per_s, "B/s"), "read and written"
     for name, gather in (("gather, uniform", measured.random_rows), ("gather, batches", measured.batch_rows)):
         detail = f"from {count(gather.table_rows)} rows, by {printable(gather.method, 40)}"
-        yield name, f"{gather.row_bytes} B/row", gather.rows_per_s, "rows/s", detail
+        yield name, f"{gather.row_bytes} B/row", *_rates(gather.rows_per_s, "rows/s"), detail
     transfer = measured.transfer
     # null is what a CPU has: there is nothing to copy to, and nothing was measured.
     moved, detail = (num_bytes(transfer.bytes), "pinned copy") if transfer else (MISSING, "no device")
-    yield "host to device", moved, transfer.to_device_bytes_per_s if transfer else None, "B/s", detail
-    yield "device to host", moved, transfer.to_host_bytes_per_s if transfer else None, "B/s", detail
+    yield "host to device", moved, *_rates(transfer.to_device_bytes_per_s if transfer else None, "B/s"), detail
+    yield "device to host", moved, *_rates(transfer.to_host_bytes_per_s if transfer else None, "B/s"), detail
+
+
+def _rates(rate: Rate | None, unit: str) -> tuple[str, str]:
+    """Return the best and the median."""
+    return (per_second(rate.best, unit), per_second(rate.median, unit)) if rate else (MISSING, MISSING)
 
 
 def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:
@@ -160,11 +153,11 @@ def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:
         measured.table,
         (
             ("Operator", operator_name),
-            (numeric("Calls", "per step"), lambda operator: _known(amount(operator.calls_per_step), "{:g}")),
-            (numeric("Self, ms", "per step"), lambda operator: _milliseconds(operator.self_s_per_step)),
-            (numeric("Share"), lambda operator: percent(amount(operator.share))),
-            (numeric("FLOP"), lambda operator: si(amount(operator.flop))),
-            (numeric("Bytes"), lambda operator: si(amount(operator.bytes))),
+            (numeric("Calls", "per step"), "calls_per_step", _if_amount("{:g}".format)),
+            (numeric("Self, ms", "per step"), "self_s_per_step", _milliseconds),
+            (numeric("Share"), "share", _if_amount(percent)),
+            (numeric("FLOP"), "flop", _if_amount(si)),
+            (numeric("Bytes"), "bytes", _if_amount(si)),
             ("Input shapes", lambda operator: operator_shapes(operator) or None),
         ),
         id_=id_,

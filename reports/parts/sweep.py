@@ -1,15 +1,15 @@
 """A sweep in one table over all configurations, with what must be known beside it; and its rows as plain values."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reports.comparison.factor import FACTORS
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.comparison.wording import change_text, sentence, speed
-from reports.document.blocks import Cell, Column, Table, numeric, table_of
+from reports.document.blocks import Cell, Column, Shown, Table, numeric, table_of
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
-from reports.parts.cells import bounds_text, sorted_cell
+from reports.parts.cells import by_value, interval_of
 from reports.parts.measured import (
     measure_of,
     measured_columns,
@@ -42,61 +42,40 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
     return replace(table, columns=tuple(table.columns[at] for at in kept), rows=rows)
 
 
-def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepRow], object]]]:
+def _columns(sweep: SweepFacts) -> Iterator[Shown[SweepRow]]:
     """What a kind of sweep shows of a configuration."""
     unit = times_unit(sweep)
     if sweep.is_of_runs:
-        yield (
-            numeric(f"Score, {unit.name}", "Olympic mean"),
-            lambda row: Cell(text=unit.number(row.score_s), kind="strong"),
-        )
-        yield from _mean_columns(
-            numeric(f"Time to train, {unit.name}", "geometric mean of converged runs"),
-            f"{AT_LEAST_NAME}, {unit.name}", lambda row: row.time_to_train, unit.number,
-        )  # fmt: skip
-        yield (
-            numeric("Samples to converge", "geometric mean"),
-            lambda row: count(row.samples_to_converge.geometric_mean if row.samples_to_converge else None),
-        )
+        score = numeric(f"Score, {unit.name}", "Olympic mean")
+        yield score, lambda row: Cell(text=unit.number(row.score_s), kind="strong")
+        time = numeric(f"Time to train, {unit.name}", "geometric mean of converged runs")
+        yield time, "time_to_train.geometric_mean", unit.number
+        yield numeric(f"{AT_LEAST_NAME}, {unit.name}", "of that mean"), "time_to_train", interval_of(unit.number)
+        yield numeric("Samples to converge", "geometric mean"), "samples_to_converge.geometric_mean", count
     if (measure := measure_of(sweep)) is not None:
         yield from ((column, lambda row, show=show: show(row.result)) for column, show in measured_columns(measure))
     else:
-        yield from _mean_columns(
-            numeric("Samples/s", "geometric mean"), "95 % interval, samples/s", lambda row: row.throughput, throughput
-        )
-        yield (
-            numeric("Peak memory", "of a process"),
-            lambda row: sorted_cell(num_bytes(row.peak_bytes), row.peak_bytes),
-        )
-        yield numeric("J/sample", "measured"), lambda row: _small(row.energy_per_sample_j)
+        yield numeric("Samples/s", "geometric mean"), "throughput.geometric_mean", throughput
+        yield numeric("95 % interval, samples/s", "of that mean"), "throughput", interval_of(throughput)
+        yield numeric("Peak memory", "of a process"), "peak_bytes", by_value(num_bytes)
+        yield numeric("J/sample", "measured"), "energy_per_sample_j", "{:.3g}".format
     if sweep.counts_samples:
-        yield numeric("GFLOP/s", "computed FLOP × measured samples/s"), _gflop_per_s
-        yield numeric("FLOP/byte", "computed; of embedding rows"), _flop_per_byte
+        yield numeric("GFLOP/s", "computed FLOP × measured samples/s"), _gflop_per_s, "{:.3g}".format
+        yield numeric("FLOP/byte", "computed; of embedding rows"), _flop_per_byte, "{:.3g}".format
     if any(row.profile for row in sweep.rows):
         yield Column(name="Bound by", help="share of the profiled step"), bound_words
     yield numeric("Runs"), lambda row: f"{row.num_converged} / {row.num_planned or MISSING}"
     yield "Against the first", lambda row: Cell(text=brief_verdict(row), note=against_first(row))
 
 
-def _mean_columns(
-    mean: Column, interval: str, summary: Callable[[SweepRow], LogSummary | None], show: Callable[[float], str]
-) -> Iterator[tuple[Column, Callable[[SweepRow], str]]]:
-    """Show a geometric mean, and its `interval`, with its unit."""
-    yield mean, lambda row: show(found.geometric_mean) if (found := summary(row)) else MISSING
-    yield (
-        numeric(interval, "of that mean"),
-        lambda row: bounds_text(found.interval if (found := summary(row)) else None, show),
-    )
-
-
-def _gflop_per_s(row: SweepRow) -> str:
+def _gflop_per_s(row: SweepRow) -> float | None:
     (flop, _), speed = row.per_sample, row.throughput
-    return _small(flop * speed.geometric_mean * 1e-9 if flop and speed else None)
+    return flop * speed.geometric_mean * 1e-9 if flop and speed else None
 
 
-def _flop_per_byte(row: SweepRow) -> str:
+def _flop_per_byte(row: SweepRow) -> float | None:
     flop, rows_bytes = row.per_sample
-    return _small(flop / rows_bytes if flop and rows_bytes else None)
+    return flop / rows_bytes if flop and rows_bytes else None
 
 
 def bound_words(row: SweepRow) -> str:
@@ -158,23 +137,17 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         notes.append(f"FLOP and bytes are computed from the configuration.{text}")
     notes += [f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure]
     notes += [f"{row.label} was not profiled: {row.profile_failure}" for row in sweep.rows if row.profile_failure]
-    why = explain_missing(energy for row in sweep.rows for energy in row.energies)
+    energies = [energy for row in sweep.rows for energy in row.energies]
+    why = explain_missing(energies)
     notes += [why] if why else []
-    sources = sorted(
-        {source_words(energy) for row in sweep.rows for energy in row.energies if energy and energy.parts}
-    )
-    notes += (
-        [f"Energy measured by {printable('; '.join(sources))}; other processes' work is in it."] if sources else []
-    )
+    sources = sorted({source_words(energy) for energy in energies if energy and energy.parts})
+    if sources:
+        notes.append(f"Energy measured by {printable('; '.join(sources))}; other processes' work is in it.")
     return (*notes, *sweep.problems)
 
 
 def times_unit(sweep: SweepFacts) -> TimeUnit:
     return time_unit(row.time_to_train.geometric_mean if row.time_to_train else None for row in sweep.rows)
-
-
-def _small(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.3g}"
 
 
 def rows_as_records(sweep: SweepFacts) -> Sequence[dict[str, object]]:

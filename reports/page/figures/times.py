@@ -8,7 +8,7 @@ from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
 from reports.charts.throughput import throughput_figure
 from reports.charts.xy import Curve
 from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
-from reports.parts.cells import bounds_text
+from reports.parts.cells import bounds_text, by_value
 from reports.results.result import Result, Run
 from reports.statistics.intervals import AT_LEAST_NAME, LogSummary
 from reports.text.formatting import (
@@ -84,18 +84,18 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
                 )
                 for run in result.drawn
             ),
-            mean=_in(unit, mean_s := _shown_mean_s(result)),
-            mean_label=_mean_name(result, is_lone=len(sets) == 1) + unit.text(mean_s),
+            mean=_in(unit, mean_s),
+            mean_label=(name if len(sets) == 1 else "") + unit.text(mean_s),
             low=_in(unit, result.interval.low if result.interval else None),
             high=_in(unit, result.interval.high if result.interval else None),
         )
         for position, result in enumerate(sets)
         if not result.is_repeat
+        for name, mean_s in (_shown_mean(result),)
     ]
-    lead = strips_sentence(sets)
+    lead, title = strips_sentence(sets), "Time to train of every run"
     if len(sets) == 1:
         lead = _runs_sentence(sets[0], unit)
-    title = "Time to train of every run"
     description = " ".join(
         f"{result.label}: {_runs_sentence(result, unit)}" for result in sets if not result.is_repeat
     )
@@ -117,7 +117,7 @@ def _in(unit: TimeUnit, value_s: float | None) -> float | None:
 def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
     """Explain the marks of runs; without a score none is counted, and the mean is another."""
     drawn = [result for result in sets if not result.is_repeat]
-    has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean_s(result) is not None}
+    has_score = {result.score.olympic_mean_s is not None for result in drawn if _shown_mean(result)[1] is not None}
     alone = "geometric mean of the runs that reached the target: no score"
     mean = "Olympic mean" if False not in has_score else f"Olympic mean; where there is none, {alone}"
     return {
@@ -129,18 +129,12 @@ def _mark_words(sets: Sequence[Result]) -> dict[str, str]:
     }
 
 
-def _shown_mean_s(result: Result) -> float | None:
-    """The Olympic mean; without one the geometric mean of several runs that reached the target."""
+def _shown_mean(result: Result) -> tuple[str, float | None]:
+    """Return the name of a mean and the mean: without an Olympic one that of several runs that reached the target."""
     if result.score.olympic_mean_s is not None:
-        return result.score.olympic_mean_s
+        return "Olympic mean ", result.score.olympic_mean_s
     summary = result.summary("time_to_train_s")
-    return summary.geometric_mean if summary is not None and summary.num_values > 1 else None
-
-
-def _mean_name(result: Result, *, is_lone: bool) -> str:
-    if not is_lone:
-        return ""
-    return "Olympic mean " if result.score.olympic_mean_s is not None else "geometric mean "
+    return "geometric mean ", summary.geometric_mean if summary is not None and summary.num_values > 1 else None
 
 
 def strips_sentence(sets: Sequence[Result]) -> str:
@@ -153,29 +147,28 @@ def strips_sentence(sets: Sequence[Result]) -> str:
     if num_repeated:
         verb = "is one" if num_repeated == 1 else "are runs"
         text += f" {num_repeated} more {verb} of an earlier configuration submitted again, and drawn once, there."
-    spreads = [result.summary("time_to_train_s") for result in sets]
-    known = [
-        spread.coefficient_of_variation
-        for spread in spreads
-        if spread and spread.coefficient_of_variation is not None
-    ]
-    if not known:
+    spreads = [spread for result in sets if (spread := _spread(result)) is not None]
+    if not spreads:
         return text
-    low, high = percent(min(known)), percent(max(known))
+    low, high = percent(min(spreads)), percent(max(spreads))
     return f"{text} Within a configuration, times vary by {low if low == high else f'{low} to {high}'} (CV)."
 
 
 def _runs_sentence(result: Result, unit: TimeUnit) -> str:
-    spread = result.summary("time_to_train_s")
     words = f"{len(result.converged)} of {plural(len(result.runs), 'run')} reached the target."
     if result.score.olympic_mean_s is not None and math.isfinite(result.score.olympic_mean_s):
         words += f" The Olympic mean is {unit.text(result.score.olympic_mean_s)}"
         if result.interval is not None:
             words += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)} {unit.name}"
         words += "."
-    if spread is not None and spread.coefficient_of_variation is not None:
-        words += f" Times vary by {percent(spread.coefficient_of_variation)} (CV)."
+    if (spread := _spread(result)) is not None:
+        words += f" Times vary by {percent(spread)} (CV)."
     return words
+
+
+def _spread(result: Result) -> float | None:
+    summary = result.summary("time_to_train_s")
+    return summary.coefficient_of_variation if summary else None
 
 
 def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
@@ -281,10 +274,10 @@ def throughput_chart(sets: Sequence[Result], id_: str) -> Chart | None:
             medians,
             (
                 ("Run", lambda row: row[0]),
-                (numeric("Blocks"), lambda row: Cell(text=count(len(row[1])), sort=str(len(row[1])))),
-                (numeric("Slowest"), lambda row: throughput(row[1][0])),
-                (numeric("Median"), lambda row: throughput(row[2])),
-                (numeric("Fastest"), lambda row: throughput(row[1][-1])),
+                (numeric("Blocks"), lambda row: len(row[1]), by_value(count)),
+                (numeric("Slowest"), lambda row: row[1][0], throughput),
+                (numeric("Median"), lambda row: row[2], throughput),
+                (numeric("Fastest"), lambda row: row[1][-1], throughput),
             ),
             id_=f"{id_}-table",
             caption=f"{title}, samples/s",

@@ -5,24 +5,24 @@ from dataclasses import replace
 from functools import partial
 
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
-from reports.comparison.band import Band
 from reports.comparison.comparison import compare_results
 from reports.comparison.noise import find_bands, noise_of_processes
 from reports.comparison.records import Comparison
 from reports.comparison.sources import distinct
 from reports.comparison.wording import change_text, sentence, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Prose, Table, numeric, table_of
+from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Prose, Shown, Table, numeric, table_of
 from reports.document.page import PageSection
+from reports.facts.noise import Smallest
 from reports.kinds.details import details_of, own_blocks
 from reports.page.figures.times import hue_number
 from reports.page.sections.traffic import measured_exchanges
-from reports.parts.cells import bounds_text, sorted_cell
+from reports.parts.cells import by_value, interval_of
 from reports.parts.measured import in_unit, measured_columns
 from reports.parts.noise import measured_assumptions, size_text
 from reports.results.measured import clock_step, compared_values, rate_summary
 from reports.results.origin import order_in_pair, pair_of
-from reports.results.result import Repetition, Result
-from reports.statistics.intervals import Interval, log_summary, mean_interval
+from reports.results.result import Result
+from reports.statistics.intervals import Interval, LogSummary, log_summary, mean_interval
 from reports.text.formatting import (
     MISSING,
     count,
@@ -34,6 +34,7 @@ from reports.text.formatting import (
     utc,
 )
 from rules.records.measure import Column as MeasureColumn
+from rules.records.measure import Measure
 
 MAX_SENTENCES = 24
 
@@ -67,15 +68,13 @@ def _without(text: str, about: MeasureColumn) -> str:
 def measured_section(measured: Sequence[Result]) -> PageSection:
     """Show measurements of a kind apart from everything that was trained to a target."""
     kind, measure = measured[0].kind, measured[0].measure
-    is_throughput = measured[0].measure.counts_samples
+    is_throughput = measure.counts_samples
     beside = ", and nothing here is compared with one" if is_throughput else ""
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
     what = "Samples per second" if is_throughput else measure.title
     named = distinct(measured)
-    comparisons, shown = (
-        _compare(named),
-        _THROUGHPUT_COLUMNS if is_throughput else _page_columns(kind, named),
-    )
+    comparisons = _compare(named)
+    shown = _THROUGHPUT_COLUMNS if is_throughput else _page_columns(kind, named)
     bands = {found.label: band for found, band in zip(named, find_bands(named), strict=True)}
     are_pairs = len({pair_of(found.place) for found in named}) > 1
     against = "Against the first, or its pair's base" if are_pairs else "Against the first"
@@ -86,7 +85,11 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
             (Column(name="Measurement", help="benchmark, system"), _name_cell),
             (against if comparisons else None, lambda found: _against(comparisons.get(found.label))),
             *shown[:1],
-            (numeric("Smallest difference", smallest), lambda found: _smallest_cell(found, bands[found.label])),
+            (
+                numeric("Smallest difference", smallest),
+                lambda found: noise_of_processes(found, bands[found.label]),
+                lambda found: _smallest_cell(found, measure),
+            ),
             *shown[1:],
         ),
         id_=f"{kind}-table",
@@ -168,26 +171,22 @@ def _centre(found: Result) -> tuple[float | None, Interval | None]:
 
 
 def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
-    measure = named[0].measure
+    measure, (quantity,) = named[0].measure, named[0].quantities
     main = next(column for column in measure.columns if column.member == measure.value)
+    words = by_value(partial(in_unit, unit=measure.unit))
     return table_of(
-        [(found, process) for found in named for process in found.repetitions],
+        [(found.label, process) for found in named for process in found.repetitions],
         (
             ("Process", lambda row: f"process {row[1].label}"),
-            ("Measurement" if len(named) > 1 else None, lambda row: row[0].label),
-            (numeric(main.title, main.origin), lambda row: _compared(row[0], row[1])),
-            (numeric("Seed"), lambda row: None if row[1].seed is None else str(row[1].seed)),
+            ("Measurement" if len(named) > 1 else None, lambda row: row[0]),
+            (numeric(main.title, main.origin), lambda row: row[1].values[quantity], words),
+            (numeric("Seed"), lambda row: row[1].seed),
             (Column(name="Started", help="UTC"), lambda row: utc(row[1].started_ms).removesuffix(" UTC")),
         ),
         id_=id_,
         caption=caption,
         is_sortable=True,
     )
-
-
-def _compared(found: Result, process: Repetition) -> Cell:
-    value = process.values[found.quantities[0]]
-    return sorted_cell(in_unit(value, found.measure.unit), value)
 
 
 def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
@@ -209,25 +208,20 @@ def _compare(measured: Sequence[Result]) -> dict[str, Comparison]:
 
 def _against(comparison: Comparison | None) -> Cell:
     """The verdict in few words; the first, of a benchmark or a pair, is what the others are compared with."""
-    whole = comparison.whole if comparison is not None else None
     if comparison is None:
         return Cell(text="the first", kind="quiet")
-    if whole is None:
+    if (whole := comparison.whole) is None:
         return Cell(text="not compared", kind="quiet")
     kind = {"slower": "bad", "worse": "bad", "faster": "valid", "better": "valid"}.get(comparison.verdict, "")
     change = with_sign(change_text(whole) or "")
     return Cell(text=comparison.verdict, kind=kind, sub=change)
 
 
-def _smallest_cell(found: Result, band: Band) -> Cell:
+def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
     """The smallest difference that as many such processes show; where drift matters, below it that in turns."""
-    smallest = noise_of_processes(found, band)
-    if smallest is None:
-        return Cell(text=MISSING)
-    if found.measure.scale != "ratio":
-        return Cell(text=in_unit(smallest.apart, found.measure.unit))
-    turns = size_text(smallest.in_turns)
-    return Cell(text=size_text(smallest.apart), sub=f"{turns} in turns")
+    if measure.scale != "ratio":
+        return Cell(text=in_unit(smallest.apart, measure.unit))
+    return Cell(text=size_text(smallest.apart), sub=f"{size_text(smallest.in_turns)} in turns")
 
 
 def _name_cell(found: Result) -> Cell:
@@ -235,28 +229,17 @@ def _name_cell(found: Result) -> Cell:
     return Cell(text=found.label, sub=about)
 
 
-def _mean_cell(found: Result) -> Cell:
-    summary = rate_summary(found)
-    return Cell(text=throughput(summary.geometric_mean if summary else None), kind="strong")
+def _rate_cell(rate: LogSummary) -> Cell:
+    return Cell(text=throughput(rate.geometric_mean), kind="strong")
 
 
-def _bounds(found: Result) -> str:
-    summary = rate_summary(found)
-    return bounds_text(summary.interval if summary else None, throughput)
-
-
-def _spread(found: Result) -> str:
-    summary = rate_summary(found)
-    return percent(summary.coefficient_of_variation if summary else None)
-
-
-_THROUGHPUT_COLUMNS: tuple[tuple[Column | str, Callable[[Result], Cell | str]], ...] = (
-    (numeric("Samples/s", "geometric mean"), _mean_cell),
-    (numeric("95 % interval", "Student's t on the logarithms"), _bounds),
-    (numeric("CV", "over processes"), _spread),
-    (numeric("Processes"), lambda found: count(found.num_runs)),
-    (numeric("Slowest", "samples/s"), lambda found: throughput(min(compared_values(found)))),
-    (numeric("Fastest", "samples/s"), lambda found: throughput(max(compared_values(found)))),
+_THROUGHPUT_COLUMNS: tuple[Shown[Result], ...] = (
+    (numeric("Samples/s", "geometric mean"), rate_summary, _rate_cell),
+    (numeric("95 % interval", "Student's t on the logarithms"), rate_summary, interval_of(throughput)),
+    (numeric("CV", "over processes"), rate_summary, lambda rate: percent(rate.coefficient_of_variation)),
+    (numeric("Processes"), "num_runs", count),
+    (numeric("Slowest", "samples/s"), lambda found: min(compared_values(found)), throughput),
+    (numeric("Fastest", "samples/s"), lambda found: max(compared_values(found)), throughput),
     ("Data", lambda found: printable(getattr(found.measured, "data_kind", None) or "dataset", 40)),
 )
-"""Of samples per second, whose logarithms are compared."""
+"""The table of samples per second, whose logarithms are compared."""

@@ -2,7 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
+from operator import methodcaller
 from pathlib import PurePath
+from typing import NamedTuple
 
 from reports.document.blocks import (
     Block,
@@ -17,7 +20,6 @@ from reports.document.blocks import (
     Prose,
     numeric,
     table_of,
-    text_table,
 )
 from reports.document.findings import Placed, group_findings
 from reports.document.glossary import registered
@@ -27,6 +29,7 @@ from reports.results.result import Result
 from reports.text.formatting import MISSING, count, plural, printable
 from rules.checks.rule import SEVERITIES, Finding, Outcome
 from rules.checks.verdict import Verdict
+from rules.official.opinion import OfficialOpinion
 
 _PLURALS = {"error": "Errors", "warning": "Warnings", "info": "Remarks"}
 MAX_SHOWN = 40
@@ -38,30 +41,22 @@ def rules_section(group: Sequence[Result], id_: str) -> PageSection:
     passed = [outcome for outcome in outcomes if outcome.status == "pass"]
     skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
     blocks: list[Block] = [Prose(text=_summary(group, passed))]
-    groups = _groups(group, id_)
-    if groups:
+    placed = [
+        Placed(finding=finding, where=place(result, finding), label=result.label)
+        for result in group
+        for finding in result.verdict.findings
+    ]
+    if groups := _grouped(placed, id_, len(group), "configuration"):
         blocks.append(FindingList(id=f"{id_}-findings", groups=groups, choices=_choices(group)))
     if passed:
-        num = len({outcome.code for outcome in passed})
-        blocks.append(
-            Fold(
-                summary=f"✓ {plural(num, 'rule')} passed in {plural(len(passed), 'judgement')}",
-                blocks=(Facts(facts=_by_code(passed), style="codes"), Prose(text=_WHERE, kind="note")),
-            )
-        )
+        codes, where = _by_code(passed), Prose(text="The end of the page has the title of each rule.", kind="note")
+        text = f"✓ {plural(len(codes), 'rule')} passed in {plural(len(passed), 'judgement')}"
+        blocks.append(Fold(summary=text, blocks=(Facts(facts=codes, style="codes"), where)))
     if skipped:
-        num = len({outcome.code for outcome in skipped})
-        blocks.append(
-            Fold(
-                summary=f"– {plural(num, 'rule')} not judged, with the reason",
-                blocks=(Facts(facts=_by_reason(skipped), style="rules"),),
-            )
-        )
+        text = f"– {plural(len(_by_code(skipped)), 'rule')} not judged, with the reason"
+        blocks.append(Fold(summary=text, blocks=(Facts(facts=_by_reason(skipped), style="rules"),)))
     blocks += (*_levels(group, f"{id_}-levels"), *_opinion(group, id_), *_set_opinions(group, id_))
     return PageSection(id=f"{id_}-rules", heading="Compliance with the rules", name="Rules", blocks=tuple(blocks))
-
-
-_WHERE = "The end of the page has the title of each rule."
 
 
 def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
@@ -73,15 +68,13 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
         found.values(),
         (
             ("Directory", lambda verdict: Cell(text=level_name(verdict), sub=_level_words(verdict))),
-            ("Verdict", lambda verdict: Cell(text=verdict.outcome.upper(), kind=verdict.outcome)),
-            ("Rules", lambda verdict: registered(printable(verdict.ruleset, 80))),
-            *(
-                (numeric(_PLURALS[severity]), lambda verdict, severity=severity: count(verdict.count(severity)))
-                for severity in SEVERITIES
-            ),
+            ("Verdict", "outcome", lambda outcome: Cell(text=outcome.upper(), kind=outcome)),
+            ("Rules", "ruleset", lambda ruleset: registered(printable(ruleset, 80))),
+            *((numeric(_PLURALS[severity]), methodcaller("count", severity), count) for severity in SEVERITIES),
             (
                 Column(name="Of its own", help="in no part of it"),
-                lambda verdict: count_words(verdict.own_findings) or "none",
+                "own_findings",
+                lambda found: count_words(found) or "none",
             ),
         ),
         id_=f"{id_}-table",
@@ -92,10 +85,7 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
         for verdict in found.values()
         for finding in verdict.own_findings
     ]
-    groups = group_findings(
-        placed, id_=id_, num_labels=len(found), max_rows=MAX_SHOWN, name_places=_places, name_labels=names,
-        label_noun="place",
-    )  # fmt: skip
+    groups = _grouped(placed, id_, len(found), "place")
     findings = (FindingList(id=f"{id_}-findings", groups=groups),) if groups else ()
     return (Heading(text="Submissions and rounds"), table, *findings)
 
@@ -134,20 +124,11 @@ def _choices(group: Sequence[Result]) -> tuple[tuple[str, str], ...]:
     return (("all", f"All ({counts.total():,})"), *kinds)
 
 
-def _groups(group: Sequence[Result], id_: str) -> tuple[FindingGroup, ...]:
-    placed = [
-        Placed(finding=finding, where=place(result, finding), label=result.label)
-        for result in group
-        for finding in result.verdict.findings
-    ]
+def _grouped(placed: Sequence[Placed], id_: str, num_labels: int, noun: str) -> tuple[FindingGroup, ...]:
     return group_findings(
-        placed,
-        id_=id_,
-        num_labels=len(group),
-        max_rows=MAX_SHOWN,
-        name_places=_places,
+        placed, id_=id_, num_labels=num_labels, label_noun=noun, max_rows=MAX_SHOWN, name_places=_places,
         name_labels=names,
-    )
+    )  # fmt: skip
 
 
 def _places(places: Sequence[str]) -> str:
@@ -182,81 +163,82 @@ def _by_reason(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
     )
 
 
+class _Asked(NamedTuple):
+    """What an official checker said of a log, beside our verdict on it; or of a whole set, where there is no run."""
+
+    result: Result
+    opinion: OfficialOpinion
+    run: str = ""
+    ours: str = "valid"
+
+
 def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     """The official checker's word on each log, beside ours; rows for those logs on which it had something to say."""
     asked = [
-        (result, run, log, opinion)
+        _Asked(result, opinion, run.label, log.outcome)
         for result in group
         for run, log in zip(result.runs, result.verdict.logs, strict=False)
         for opinion in log.official
         if opinion.checker == "compliance"
     ]
-    head = "Second opinion: "
+    head, name = "Second opinion: ", "the official compliance checker"
     if not asked:
-        if group[0].status == "official":
-            return (Prose(text=f"{head}the official compliance checker was not asked.", kind="note"),)
-        return (
-            Prose(text=f"{head}none; the official compliance checker does not know this benchmark.", kind="note"),
-        )
-    text = ", ".join(f"{number} {outcome}" for outcome, number in Counter(o.outcome for *_, o in asked).most_common())
-    differing = sum(log.outcome != opinion.outcome for _, _, log, opinion in asked)
+        is_official = group[0].status == "official"
+        why = f"{name} was not asked" if is_official else f"none; {name} does not know this benchmark"
+        return (Prose(text=f"{head}{why}.", kind="note"),)
+    outcomes = Counter(row.opinion.outcome for row in asked).most_common()
+    text = ", ".join(f"{number} {outcome}" for outcome, number in outcomes)
+    differing = sum(row.ours != row.opinion.outcome for row in asked)
     agreement = "It agrees with ours on every log." if not differing else f"It differs from ours on {differing}."
-    tool = names(list(dict.fromkeys(f"{o.tool}, ruleset {o.ruleset}" for *_, o in asked)))
+    tool = names(list(dict.fromkeys(f"{row.opinion.tool}, ruleset {row.opinion.ruleset}" for row in asked)))
     summary = Prose(text=f"{head}{printable(tool)}, on each log by itself: {text}. {agreement}", kind="note")
-    worth = [row for row in asked if row[2].outcome != row[3].outcome or row[3].messages]
+    worth = [row for row in asked if row.ours != row.opinion.outcome or row.opinion.messages]
     if not worth:
         return (summary,)
-    rows = tuple(
+    table = table_of(
+        worth[:MAX_SHOWN],
         (
-            Cell(text=f"run {run.label}", sub=entry.label if len(group) > 1 else ""),
-            log.outcome,
-            Cell(text=opinion.outcome, kind="warn" if opinion.outcome != log.outcome else ""),
-            printable("; ".join(opinion.messages), 300) if opinion.messages else MISSING,
-        )
-        for entry, run, log, opinion in worth[:MAX_SHOWN]
-    )
-    table = text_table(
-        ("Log", "These rules", "Official checker", "What it said"),
-        rows,
+            ("Log", lambda row: Cell(text=f"run {row.run}", sub=row.result.label if len(group) > 1 else "")),
+            ("These rules", "ours"),
+            ("Official checker", _outcome_cell),
+            ("What it said", lambda row: "; ".join(row.opinion.messages) or None, partial(printable, max_chars=300)),
+        ),
         id_=f"{id_}-opinion",
         caption="Our verdict and the official checker's, on the logs where it differs or has a message",
     )
     hidden = len(worth) - MAX_SHOWN
     more = (Prose(text=f"{hidden:,} more logs.", kind="note"),) if hidden > 0 else ()
-    return (
-        summary,
-        Fold(summary=f"Where the official checker spoke: {plural(len(worth), 'log')}", blocks=(table, *more)),
-    )
+    where = f"Where the official checker spoke: {plural(len(worth), 'log')}"
+    return (summary, Fold(summary=where, blocks=(table, *more)))
 
 
 def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     """What the official checkers of whole sets said (seeds, reference points, descriptions), beside our factor."""
-    rows = [
-        (
-            result.label,
-            opinion.checker,
-            Cell(text=opinion.outcome, kind="" if opinion.outcome == "valid" else "warn"),
-            _factor(opinion.factor, result.score.rcp_factor if opinion.checker == "rcp" else None),
-            printable("; ".join(opinion.messages), 200) if opinion.messages else MISSING,
-        )
-        for result in group
-        for opinion in result.verdict.official
-    ]
-    if not rows:
+    asked = [_Asked(result, opinion) for result in group for opinion in result.verdict.official]
+    if not asked:
         return ()
-    names_ = ("Configuration", "Checker", "Outcome", "RCP factor: its, ours", "What it said")
-    table = text_table(
-        names_,
-        rows[:MAX_SHOWN],
+    table = table_of(
+        asked[:MAX_SHOWN],
+        (
+            ("Configuration", "result.label"),
+            ("Checker", "opinion.checker"),
+            ("Outcome", _outcome_cell),
+            ("RCP factor: its, ours", _factors),
+            ("What it said", lambda row: "; ".join(row.opinion.messages) or None, partial(printable, max_chars=200)),
+        ),
         id_=f"{id_}-set-opinions",
         caption="What the official checkers said of the sets as a whole",
     )
-    not_valid = sum(opinion.outcome != "valid" for result in group for opinion in result.verdict.official)
-    text = f"{plural(len(rows), 'opinion')} of the official checkers on whole sets"
+    not_valid = sum(row.opinion.outcome != "valid" for row in asked)
+    text = f"{plural(len(asked), 'opinion')} of the official checkers on whole sets"
     return (Fold(summary=f"{text}, {not_valid} other than valid" if not_valid else text, blocks=(table,)),)
 
 
-def _factor(theirs: float | None, ours: float | None) -> str:
-    if theirs is None and ours is None:
-        return MISSING
-    return ", ".join(MISSING if value is None else f"{value:.4f}" for value in (theirs, ours))
+def _outcome_cell(row: _Asked) -> Cell:
+    """Show the checker's verdict, marked where ours is another."""
+    return Cell(text=row.opinion.outcome, kind="warn" if row.opinion.outcome != row.ours else "")
+
+
+def _factors(row: _Asked) -> str | None:
+    both = (row.opinion.factor, row.result.score.rcp_factor if row.opinion.checker == "rcp" else None)
+    return None if both == (None, None) else ", ".join(MISSING if it is None else f"{it:.4f}" for it in both)

@@ -1,9 +1,8 @@
 """Every run and attempt that was started, also those that failed: nothing is chosen for the reader."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from reports.charts.order import RunSpan, order_figure
 from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, in_portions, numeric, table_of
@@ -35,7 +34,7 @@ from reports.text.formatting import (
     time_unit,
     utc,
 )
-from rules.records.run import RunRecord
+from rules.records.run import EnergyRecord, RunRecord
 
 MAX_ROWS = 60
 MAX_ORDER_CHARTS = 12
@@ -70,14 +69,8 @@ def runs_section(group: Sequence[Result], id_: str) -> PageSection:
     if len(group) == 1:
         blocks += [chart for _, chart in drawn]
     elif drawn:
-        blocks.append(
-            Fold(
-                summary="When the runs were made: order, gaps and overlaps",
-                blocks=tuple(
-                    block for entry, chart in drawn for block in (Prose(text=entry.label, kind="status"), chart)
-                ),
-            )
-        )
+        named = tuple(block for entry, chart in drawn for block in (Prose(text=entry.label, kind="status"), chart))
+        blocks.append(Fold(summary="When the runs were made: order, gaps and overlaps", blocks=named))
     return PageSection(id=f"{id_}-runs", heading="All runs and attempts", name="Runs", blocks=tuple(blocks))
 
 
@@ -122,80 +115,73 @@ def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
     return text + (f"None overlap; the longest gap between two is {duration(max(gaps))}." if gaps else "")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A row: a committed run, or an attempt that left no result."""
 
     result: Result
-    run: Run | None = None
-    attempt: Attempt | None = None
-    is_first: bool = False
+    entry: Run | Attempt
+    is_first: bool
+
+    @property
+    def run(self) -> Run | None:
+        return self.entry if isinstance(self.entry, Run) else None
 
     @property
     def record(self) -> RunRecord | None:
-        entry = self.run or self.attempt
-        return entry.record if entry else None
+        return self.entry.record
 
+    @property
+    def seed(self) -> int | None:
+        return self.run.log.seed if self.run else self.record.seed if self.record else None
 
-def _of_run(show: Callable[[Run], object]) -> Callable[[_Line], object]:
-    """What only a committed run has."""
-    return lambda line: show(line.run) if line.run else None
+    @property
+    def started_ms(self) -> float | None:
+        return self.run.log.started_ms if self.run else epoch_ms(self.record.started_utc) if self.record else None
 
 
 def runs_table(sets: Sequence[Result], id_: str) -> Table:
     """Committed runs, then the attempts that left no result, configuration by configuration."""
-    runs = [run for result in sets for run in result.runs]
+    lines = [line for result in sets for line in _lines(result)]
+    runs = [line.run for line in lines if line.run]
     records = [run.record for run in runs if run.record]
-    unit, day, many = column_unit(sets), _common_day(sets), len(sets) > 1
+    unit, day, many = column_unit(sets), _common_day(lines), len(sets) > 1
     memory = byte_unit(value for record in records for value in (record.peak_rss_bytes, record.peak_device_bytes))
+    number = memory.number
     # One value for all is in the verdict table.
     has_settings = len({(run.log.global_batch_size, run.log.learning_rate) for run in runs}) > 1
+    has_peak = any(record.peak_rss_bytes for record in records)
+    has_device = any(record.peak_device_bytes for record in records)
     has_energy = any(record.energy and record.energy.parts for record in records)
     has_caches = len({run.log.cache_clear for run in runs}) > 1
-    optional = (
-        (numeric("Peak memory", memory.name), "peak_rss_bytes"),
-        (numeric("Device memory", memory.name), "peak_device_bytes"),
-    )
-    lines = [line for result in sets for line in _lines(result)]
     has_smoothed = any(smoothed_samples(run.log) is not None for run in runs)
     return table_of(
         lines,
         (
             ("Run", lambda line: _name_cell(line, is_anchor=many and line.is_first)),
-            ("Configuration" if many else None, lambda line: line.result.label),
+            ("Configuration" if many else None, "result.label"),
             ("Status", _status_cell),
-            (
-                numeric("Time to train", unit.name),
-                _of_run(lambda run: Cell(text=unit.number(run.time_s), sub=_stopped(run, unit))),
-            ),
-            (numeric("Epochs"), _of_run(lambda run: epochs(run.log.epochs_to_converge))),
+            (numeric("Time to train", unit.name), "run", lambda run: _time_cell(run, unit)),
+            (numeric("Epochs"), "run.log.epochs_to_converge", epochs),
             (
                 numeric("Samples", "smoothed; not scored") if has_smoothed else None,
-                _of_run(lambda run: count(smoothed_samples(run.log))),
+                "run.log",
+                lambda log: count(smoothed_samples(log)),
             ),
-            (numeric(f"Final {sets[0].metric.label}"), _of_run(lambda run: quality(run.log.final_quality))),
-            (numeric("Samples/s"), _of_run(lambda run: throughput(run.log.throughput_samples_per_s))),
-            (numeric("Evaluation", unit.name), _of_run(lambda run: unit.number(run.log.eval_s))),
-            (numeric("Init", "s, untimed"), _of_run(lambda run: SECONDS.number(run.log.init_s))),
-            (numeric("Seed"), _seed),
-            (
-                numeric("Batch size") if has_settings else None,
-                _of_run(lambda run: count(run.log.global_batch_size)),
-            ),
-            (
-                numeric("Learning rate") if has_settings else None,
-                _of_run(lambda run: learning_rate(run.log.learning_rate)),
-            ),
-            *(
-                (column, lambda line, name=name: memory.number(getattr(line.record, name, None)))
-                for column, name in optional
-                if any(getattr(record, name) for record in records)
-            ),
-            (numeric("Energy", "measured") if has_energy else None, _of_run(_energy_cell)),
+            (numeric(f"Final {sets[0].metric.label}"), "run.log.final_quality", quality),
+            (numeric("Samples/s"), "run.log.throughput_samples_per_s", throughput),
+            (numeric("Evaluation", unit.name), "run.log.eval_s", unit.number),
+            (numeric("Init", "s, untimed"), "run.log.init_s", SECONDS.number),
+            (numeric("Seed"), "seed", lambda seed: printable(seed, 40)),
+            (numeric("Batch size") if has_settings else None, "run.log.global_batch_size", count),
+            (numeric("Learning rate") if has_settings else None, "run.log.learning_rate", learning_rate),
+            (numeric("Peak memory", memory.name) if has_peak else None, "record.peak_rss_bytes", number),
+            (numeric("Device memory", memory.name) if has_device else None, "record.peak_device_bytes", number),
+            (numeric("Energy", "measured") if has_energy else None, "run.record.energy", _energy_cell),
             (Column(name="Started", help="UTC"), lambda line: _started(line).removeprefix(f"{day} ")),
             (
                 "Cache clear" if has_caches else None,
-                _of_run(lambda run: printable(run.log.cache_clear or "not logged", 120)),
+                "run.log",
+                lambda log: printable(log.cache_clear or "not logged", 120),
             ),
             ("Log sha256", lambda line: short_digest(line.run.log.log_sha256) if line.run else "no result"),
         ),
@@ -207,45 +193,32 @@ def runs_table(sets: Sequence[Result], id_: str) -> Table:
 
 
 def _lines(result: Result) -> Iterator[_Line]:
-    for index, run in enumerate(result.runs):
-        yield _Line(result=result, run=run, is_first=index == 0)
-    for index, attempt in enumerate(result.unfinished):
-        yield _Line(result=result, attempt=attempt, is_first=index == 0 and not result.runs)
+    entries: tuple[Run | Attempt, ...] = (*result.runs, *result.unfinished)
+    for index, entry in enumerate(entries):
+        yield _Line(result, entry, is_first=index == 0)
 
 
 def _name_cell(line: _Line, *, is_anchor: bool) -> Cell:
-    id_ = f"set{line.result.index + 1}" if is_anchor else ""
-    if (attempt := line.attempt) is not None:
-        text = f"run {attempt.run_index}, attempt {attempt.attempt}"
-        return Cell(text=text, sort=str(attempt.run_index), id=id_)
-    label = line.run.label if line.run else MISSING
-    return Cell(text=f"run {label}", sort=label, id=id_)
+    entry, id_ = line.entry, f"set{line.result.index + 1}" if is_anchor else ""
+    if isinstance(entry, Run):
+        return Cell(text=f"run {entry.label}", sort=entry.label, id=id_)
+    return Cell(text=f"run {entry.run_index}, attempt {entry.attempt}", sort=str(entry.run_index), id=id_)
 
 
-def _seed(line: _Line) -> str | None:
-    if line.run is not None:
-        return None if line.run.log.seed is None else printable(line.run.log.seed, 40)
-    return None if line.record is None or line.record.seed is None else str(line.record.seed)
-
-
-def _energy_cell(run: Run) -> Cell:
-    energy_j = measured_j(run.record.energy) if run.record else None
-    return sorted_cell(energy_text(energy_j), energy_j)
+def _energy_cell(energy: EnergyRecord) -> Cell:
+    return sorted_cell(energy_text(energy_j := measured_j(energy)), energy_j)
 
 
 def _started(line: _Line) -> str:
     """When it was started; the text sorts as it is written, to the second. Its heading has the time zone."""
-    if line.run is not None:
-        return utc(line.run.log.started_ms).removesuffix(" UTC")
-    started = line.record.started_utc if line.record else None
-    moment = epoch_ms(started)
-    return (started or MISSING) if moment is None else utc(moment).removesuffix(" UTC")
+    if line.started_ms is None and line.run is None and line.record:
+        return line.record.started_utc or MISSING
+    return utc(line.started_ms).removesuffix(" UTC")
 
 
 def _status_cell(line: _Line) -> Cell:
-    run = line.run
+    run, record = line.run, line.record
     if run is None:
-        record = line.record
         status = "no record" if record is None else record.status + (f": {record.reason}" if record.reason else "")
         return Cell(text=f"✕ {status}", kind="bad")
     words = fate_words(run, line.result)
@@ -256,17 +229,14 @@ def _status_cell(line: _Line) -> Cell:
     return Cell(text=f"{'○' if run.is_dropped else '●'} {words}", sub=repeated)
 
 
-def _stopped(run: Run, unit: TimeUnit) -> str:
-    """What a run took that has no time to train."""
+def _time_cell(run: Run, unit: TimeUnit) -> Cell:
+    """Show the time to train; below it what a run took that has none."""
     took_s = run.log.time_to_train_s
-    return f"stopped at {unit.number(took_s)}" if run.time_s is None and took_s is not None else ""
+    stopped = run.time_s is None and took_s is not None
+    return Cell(text=unit.number(run.time_s), sub=f"stopped at {unit.number(took_s)}" if stopped else "")
 
 
-def _common_day(sets: Sequence[Result]) -> str:
+def _common_day(lines: Sequence[_Line]) -> str:
     """The day on which everything started, which the caption then says; else empty."""
-    moments = [run.log.started_ms for result in sets for run in result.runs]
-    moments += [
-        epoch_ms(attempt.record.started_utc) for result in sets for attempt in result.unfinished if attempt.record
-    ]
-    days = {utc(moment).partition(" ")[0] for moment in moments}
+    days = {utc(line.started_ms).partition(" ")[0] for line in lines if line.run or line.record}
     return days.pop() if len(days) == 1 and MISSING not in days else ""

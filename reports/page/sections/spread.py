@@ -1,26 +1,30 @@
 """Before anybody compares: where the spread of a set comes from, and how large a difference such sets could show."""
 
 from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
 
 from reports.comparison.band import Band
 from reports.comparison.comparison import GroupContext
 from reports.comparison.noise import find_bands, noise_of_runs
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
-from reports.facts.noise import Noise, Smallest
+from reports.facts.noise import Noise
 from reports.page.figures.detail import detail_words, detailed
 from reports.parts.noise import _FOUND, _UNSEEN, assumptions, shares_words, size_text
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, LogSummary
-from reports.text.formatting import MISSING, percent, plural
+from reports.text.formatting import percent, plural
 
 _MAX_NAMES = 12
+_whole_percent = partial(percent, digits=0)
 
 
 def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> tuple[Block, ...]:
     """What the spread is made of, the smallest differences, what is missing and what is assumed."""
     shown = detailed(group)
     bands = find_bands(shown, context.repeats)
-    found = [(result, noise_of_runs(result, band)) for result, band in zip(shown, bands, strict=True)]
+    found = [_Found(result, noise_of_runs(result, band)) for result, band in zip(shown, bands, strict=True)]
     blocks: list[Block] = []
     if len(found) == 1:
         ((result, noise),) = found
@@ -28,13 +32,8 @@ def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> t
         if noise.time or noise.throughput:
             blocks.append(_table_of_one(result, noise, id_))
     else:
-        blocks.append(
-            Prose(
-                text="What the spread of each set's times is made of, and the smallest difference that two such sets "
-                f"show. {_elsewhere(group)}".rstrip()
-            )
-        )
-        blocks.append(_table(found, id_))
+        text = "What the spread of each set's times is made of, and the smallest difference that two such sets show."
+        blocks += [Prose(text=f"{text} {_elsewhere(group)}".rstrip()), _table(found, id_)]
     return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, bands)))
 
 
@@ -46,7 +45,8 @@ def _elsewhere(group: Sequence[Result]) -> str:
 def _lead(result: Result, noise: Noise) -> str:
     spread, texts = result.summary("time_to_train_s"), []
     if noise.shares is not None:
-        texts.append(f"The spread of the times (CV {_varies(spread)}) is {shares_words(noise.shares)}.")
+        varies = percent(spread.coefficient_of_variation if spread else None)
+        texts.append(f"The spread of the times (CV {varies}) is {shares_words(noise.shares)}.")
     if noise.time is not None:
         turns = noise.time.in_turns
         in_turns = "" if turns is None else f"; in turns, with shared seeds, of {size_text(turns)}"
@@ -63,6 +63,17 @@ def _lead(result: Result, noise: Noise) -> str:
     return " ".join(texts) or "The logs do not say what the times are made of."
 
 
+class _Found(NamedTuple):
+    """A set of runs, and what such runs can show."""
+
+    result: Result
+    noise: Noise
+
+    @property
+    def spread(self) -> LogSummary | None:
+        return self.result.summary("time_to_train_s")
+
+
 def _table_of_one(result: Result, noise: Noise, id_: str) -> Table:
     rows = (
         ("Time to train", noise.time, result.summary("time_to_train_s")),
@@ -71,32 +82,29 @@ def _table_of_one(result: Result, noise: Noise, id_: str) -> Table:
     return table_of(
         rows,
         (
-            ("Difference in", lambda row: row[0]),
-            (numeric("In a later set", "smallest found"), lambda row: _apart(row[1])),
-            (numeric("In turns", "smallest found"), lambda row: _in_turns(row[1])),
-            (numeric("Spread", "CV of runs"), lambda row: _varies(row[2])),
+            ("Difference in", itemgetter(0)),
+            (numeric("In a later set", "smallest found"), itemgetter(1), lambda smallest: size_text(smallest.apart)),
+            (numeric("In turns", "smallest found"), itemgetter(1), lambda smallest: size_text(smallest.in_turns)),
+            (numeric("Spread", "CV of runs"), itemgetter(2), lambda spread: percent(spread.coefficient_of_variation)),
         ),
         id_=id_,
         caption=f"The smallest differences between two sets of {noise.num_runs} such runs that are {_FOUND}",
     )
 
 
-def _table(found: Sequence[tuple[Result, Noise]], id_: str) -> Table:
-    def share(name: str, entry: tuple[Result, Noise]) -> str:
-        return MISSING if entry[1].shares is None else percent(getattr(entry[1].shares, name), 0)
-
+def _table(found: Sequence[_Found], id_: str) -> Table:
     return table_of(
         found,
         (
-            ("Configuration", lambda entry: Cell(text=entry[0].label, sub=plural(entry[1].num_runs, "run"))),
-            (numeric("Time, later set", "smallest found"), lambda entry: _apart(entry[1].time)),
-            (numeric("Time, in turns", "smallest found"), lambda entry: _in_turns(entry[1].time)),
-            (numeric("Throughput, later set", "smallest found"), lambda entry: _apart(entry[1].throughput)),
-            (numeric("Throughput, in turns", "smallest found"), lambda entry: _in_turns(entry[1].throughput)),
-            (numeric("Spread", "CV of times"), lambda entry: _varies(entry[0].summary("time_to_train_s"))),
-            (numeric("Convergence", "share of it"), lambda entry: share("convergence", entry)),
-            (numeric("Speed", "share of it"), lambda entry: share("speed", entry)),
-            (numeric("Evaluation, overhead", "share of it"), lambda entry: share("overhead", entry)),
+            ("Configuration", lambda one: Cell(text=one.result.label, sub=plural(one.noise.num_runs, "run"))),
+            (numeric("Time, later set", "smallest found"), "noise.time.apart", size_text),
+            (numeric("Time, in turns", "smallest found"), "noise.time.in_turns", size_text),
+            (numeric("Throughput, later set", "smallest found"), "noise.throughput.apart", size_text),
+            (numeric("Throughput, in turns", "smallest found"), "noise.throughput.in_turns", size_text),
+            (numeric("Spread", "CV of times"), "spread.coefficient_of_variation", percent),
+            (numeric("Convergence", "share of it"), "noise.shares.convergence", _whole_percent),
+            (numeric("Speed", "share of it"), "noise.shares.speed", _whole_percent),
+            (numeric("Evaluation, overhead", "share of it"), "noise.shares.overhead", _whole_percent),
         ),
         id_=id_,
         caption=f"The smallest differences between two such sets that are {_FOUND}, and the parts of the spread",
@@ -104,19 +112,7 @@ def _table(found: Sequence[tuple[Result, Noise]], id_: str) -> Table:
     )
 
 
-def _varies(summary: LogSummary | None) -> str:
-    return percent(summary.coefficient_of_variation if summary else None)
-
-
-def _apart(smallest: Smallest | None) -> str:
-    return size_text(smallest.apart if smallest else None)
-
-
-def _in_turns(smallest: Smallest | None) -> str:
-    return size_text(smallest.in_turns if smallest else None)
-
-
-def _notes(found: Sequence[tuple[Result, Noise]], bands: Sequence[Band]) -> list[str]:
+def _notes(found: Sequence[_Found], bands: Sequence[Band]) -> list[str]:
     notes = []
     few = [f"{result.label} ({noise.num_runs})" for result, noise in found if noise.num_runs < MIN_RUNS]
     if few and len(found) > 1:

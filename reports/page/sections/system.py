@@ -1,6 +1,7 @@
 """Systems and configurations: what differs first, what is alike folded with its count; and what may disturb."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from reports.document.blocks import Block, Cell, Fold, Prose, Table, table_of, text_table
 from reports.document.page import PageSection
@@ -8,12 +9,12 @@ from reports.page.sections.remarks import names
 from reports.results.records import config_texts, environment_texts
 from reports.results.result import Result
 from reports.text.formatting import MISSING, plural, printable
+from rules.records.run_set import PreflightCheck
 
 MAX_COLUMNS = 4
 MAX_VALUES = 24
 """Of a key that differs, the most frequent values; of a seed or a moment every configuration has its own."""
-_ORDER = {"error": 0, "fail": 0, "warning": 0, "warn": 0, "unknown": 2, "ok": 3, "pass": 3}
-_KINDS = {"ok": "", "pass": "", "warning": "warn", "warn": "warn", "fail": "bad", "error": "bad"}
+_ORDER = ("warning", "unknown", "ok")
 
 Entries = Mapping[str, tuple[str, str]]
 """(value, source) by key; the source is empty where nobody recorded it."""
@@ -21,16 +22,16 @@ Entries = Mapping[str, tuple[str, str]]
 
 def noise_section(group: Sequence[Result], id_: str) -> PageSection:
     """The preflight of every configuration: a check with the same answer in several is one row."""
-    rows: dict[tuple[str, ...], list[str]] = {}
+    rows: dict[PreflightCheck, list[str]] = {}
     for result in group:
         for check in result.asked.preflight if result.asked else ():
-            rows.setdefault((check.name, check.value, check.status, check.why, check.remedy), []).append(result.label)
+            rows.setdefault(check, []).append(result.label)
     blocks: list[Block] = []
     if not rows:
         blocks.append(Prose(text="No environment check came with these logs.", kind="absent"))
     else:
-        disturbing = [row for row in rows if _ORDER.get(row[2], 1) < 2]
-        quiet = [row for row in rows if row not in disturbing]
+        disturbing = [check for check in rows if check.status == "warning"]
+        quiet = [check for check in rows if check.status != "warning"]
         blocks.append(Prose(text=_noise_lead(disturbing, rows)))
         if disturbing:
             blocks.append(_checks(disturbing, rows, group, f"{id_}-noise-table"))
@@ -43,25 +44,25 @@ def noise_section(group: Sequence[Result], id_: str) -> PageSection:
     return PageSection(id=f"{id_}-noise", heading="Noise and environment", name="Noise", blocks=tuple(blocks))
 
 
-def _noise_lead(disturbing: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, ...], list[str]]) -> str:
+def _noise_lead(disturbing: Sequence[PreflightCheck], rows: Mapping[PreflightCheck, list[str]]) -> str:
     if not disturbing:
         return f"Nothing that disturbs was found: {plural(len(rows), 'check')} before the first run."
-    text = names(list(dict.fromkeys(row[0] for row in disturbing)), most=5)
+    text = names(list(dict.fromkeys(check.name for check in disturbing)), most=5)
     return f"Looked at before the first run, and able to disturb: {text}."
 
 
 def _checks(
-    chosen: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, ...], list[str]], group: Sequence[Result], id_: str
+    chosen: Sequence[PreflightCheck], rows: Mapping[PreflightCheck, list[str]], group: Sequence[Result], id_: str
 ) -> Table:
     return table_of(
-        sorted(chosen, key=lambda row: _ORDER.get(row[2], 1)),
+        sorted(chosen, key=lambda check: _ORDER.index(check.status)),
         (
-            ("Check", lambda row: row[0]),
-            ("Configuration" if len(group) > 1 else None, lambda row: _who(rows[row], group)),
-            ("Found", lambda row: row[1] or None),
-            ("Status", lambda row: Cell(text=row[2], kind=_KINDS.get(row[2], ""))),
-            ("Why it matters", lambda row: row[3]),
-            ("What to do", lambda row: row[4]),
+            ("Check", "name"),
+            ("Configuration" if len(group) > 1 else None, lambda check: _who(rows[check], group)),
+            ("Found", lambda check: check.value or None),
+            ("Status", "status", lambda status: Cell(text=status, kind="warn" if status == "warning" else "")),
+            ("Why it matters", "why"),
+            ("What to do", "remedy"),
         ),
         id_=id_,
         caption="What could disturb measurements",
@@ -74,7 +75,6 @@ def _who(labels: Sequence[str], group: Sequence[Result]) -> str:
 
 def system_section(group: Sequence[Result], id_: str) -> PageSection:
     """System description, resolved configuration and software, each as what differs and what is alike."""
-    many = len(group) > 1
     blocks: list[Block] = []
     for key, title, entries in (
         ("system", "System description, in the field names of MLPerf®", [_system(result) for result in group]),
@@ -89,7 +89,7 @@ def system_section(group: Sequence[Result], id_: str) -> PageSection:
         if len(known) < len(group):
             without = [result.label for result in group if result not in known]
             blocks.append(Prose(text=f"{title}: not recorded for {names(without)}.", kind="note"))
-    heading = "Systems and configurations" if many else "System and configuration"
+    heading = "Systems and configurations" if len(group) > 1 else "System and configuration"
     return PageSection(id=f"{id_}-system", heading=heading, name="System", blocks=tuple(blocks))
 
 
@@ -102,9 +102,8 @@ def _compared(sets: Sequence[Result], entries: Sequence[Entries], title: str, id
     blocks: list[Block] = []
     if len(sets) > 1:
         if differing:
-            blocks.append(
-                _differences(sets, entries, differing, f"{title}: {plural(len(differing), 'difference')}", id_)
-            )
+            caption = f"{title}: {plural(len(differing), 'difference')}"
+            blocks.append(_differences(sets, entries, differing, caption, id_))
         else:
             blocks.append(Prose(text=f"{title}: no differences in {plural(len(keys), 'value')}."))
     if alike or empty:
@@ -146,12 +145,12 @@ def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str
     has_source = any(entry[key][1] for key in keys)
     # What somebody chose comes before what the definition says.
     keys = sorted(keys, key=lambda key: entry[key][1].startswith("definition"))
-    rows = [(key, entry[key][0], *((entry[key][1] or MISSING,) if has_source else ())) for key in keys]
+    rows: list[tuple[str, str | Cell, str]] = [(key, *entry[key]) for key in keys]
     if empty:
-        filler = (MISSING,) if has_source else ()
-        rows.append(("left empty", Cell(text=", ".join(empty), kind="quiet"), *filler))
-    columns = ("Key", "Value", *(("Source",) if has_source else ()))
-    return text_table(columns, rows, id_=id_, caption=title, style="by-key")
+        rows.append(("left empty", Cell(text=", ".join(empty), kind="quiet"), ""))
+    source = "Source" if has_source else None
+    columns = (("Key", itemgetter(0)), ("Value", itemgetter(1)), (source, lambda row: row[2] or None))
+    return table_of(rows, columns, id_=id_, caption=title, style="by-key")
 
 
 def _system(result: Result) -> Entries:

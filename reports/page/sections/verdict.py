@@ -15,14 +15,12 @@ from reports.facts.reference_points import outcome_words
 from reports.page.figures.detail import detail_note, detailed
 from reports.page.figures.times import column_unit
 from reports.page.sections.remarks import count_words, group_warnings
-from reports.parts.cells import bounds_text, sorted_cell
+from reports.parts.cells import bounds_text, by_value, spread_text, with_spread
 from reports.parts.cost import cost_columns, cost_numbers
 from reports.results.growth import growth_words
 from reports.results.logs import Order
 from reports.results.result import Result
 from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS
-from reports.tables.records import SetRow
-from reports.tables.rows import set_row
 from reports.text.formatting import (
     MISSING,
     TimeUnit,
@@ -40,7 +38,9 @@ from reports.text.formatting import (
 )
 from rules.checks.rule import SEVERITIES
 from rules.scoring.good_sets import failing_words
+from rules.scoring.results import RunResult
 
+_EPOCHS, _SPEED = "epochs_to_converge", "throughput_samples_per_s"
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 _ORDERS: dict[Order, str] = {
     "files": "The rows are in the order of the files: no ranking.",
@@ -60,8 +60,7 @@ def verdict_section(
     blocks: list[Block] = []
     if len(group) == 1:
         blocks.append(Facts(facts=key_numbers(group[0]), style="numbers"))
-    warnings = group_warnings(group)
-    if warnings:
+    if warnings := group_warnings(group):
         blocks.append(Bullets(items=warnings, kind="warnings"))
     if note := detail_note(group):  # above the table, which may have a thousand rows
         blocks.append(Prose(text=note))
@@ -122,33 +121,27 @@ def system_words(result: Result) -> str:
 
 def key_numbers(result: Result) -> tuple[Fact, ...]:
     """Score, its factors and the quality reached, each with its spread."""
-    converged = [run.log for run in result.converged]
     numbers = [_score_number(result)]
     for name, unit, member, text in (
-        ("Epochs to converge", "epochs", "epochs_to_converge", epochs),
-        ("Throughput", "samples/s", "throughput_samples_per_s", si),
+        ("Epochs to converge", "epochs", _EPOCHS, epochs),
+        ("Throughput", "samples/s", _SPEED, si),
     ):
         summary = result.summary(member)
-        note = "not known from the logs"
+        value, note = MISSING, "not known from the logs"
         if summary is not None:
-            spread = summary.coefficient_of_variation
-            note = "geometric mean" + (f", CV {percent(spread)}" if spread is not None else " of one run")
-        numbers.append(
-            Fact(name=name, value=text(summary.geometric_mean) if summary else MISSING, unit=unit, note=note)
-        )
+            value, spread = text(summary.geometric_mean), spread_text(summary)
+            note = "geometric mean" + (f", {spread}" if spread else " of one run")
+        numbers.append(Fact(name=name, value=value, unit=unit, note=note))
     overhead = result.overhead
     share = overhead_share(overhead.geometric_mean).removesuffix(" %") if overhead else MISSING
     about = "of the time to train, geometric mean" if overhead else "not known from the logs"
     numbers.append(Fact(name="Evaluation, overhead", value=share, unit="% of the time", note=about))
-    finals = [run.final_quality for run in converged if run.final_quality is not None]
-    reached = quality(sum(finals) / len(finals)) if finals else MISSING
+    reached = quality(_final_quality(result))
     target = result.first_run.quality_target if result.first_run else None
-    goal = (
-        f"mean of final {result.metric.plural}; target {quality(target)}" if target is not None else "no target known"
-    )
+    goal = "no target known" if target is None else f"mean of final {result.metric.plural}; target {quality(target)}"
     numbers.append(Fact(name="Quality reached", value=reached, unit=result.metric.title, note=goal))
     needed = result.score.num_runs_required
-    counts = f"{len(converged)} / {needed if needed is not None else len(result.runs)}"
+    counts = f"{len(result.converged)} / {needed if needed is not None else len(result.runs)}"
     unit = "reached the target" if needed is None else "converged / needed"
     numbers.append(Fact(name="Runs", value=counts, unit=unit, note=runs_words(result, "log")))
     return (*numbers, *cost_numbers(result))
@@ -168,9 +161,8 @@ def _score_number(result: Result) -> Fact:
     if result.interval is not None:
         note += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)}"
     if result.score.rcp_factor is not None and result.score.rcp_factor != 1.0:
-        note += (
-            f"; {unit.text(result.score.olympic_mean_s)} × {ratio(result.score.rcp_factor).rstrip('×')} for its RCP"
-        )
+        factor = ratio(result.score.rcp_factor).rstrip("×")
+        note += f"; {unit.text(result.score.olympic_mean_s)} × {factor} for its RCP"
     return Fact(name="Time to train", value=unit.number(score_s), unit=words, note=note)
 
 
@@ -189,47 +181,28 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
     linked = {result.index for result in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
     is_scaled = any(result.score.rcp_factor not in (None, 1.0) for result in group)
-    has_peak = any(run.record and run.record.peak_rss_bytes for result in group for run in result.runs)
     base = Column(name="Against", help=fit_names([comparisons[0].base], 280)[0]) if comparisons else None
     published = f"; {MARKS['published']}" if any(result.standing == "published" for result in group) else ""
     what = "epochs and samples/s are geometric means over converged runs"
     unscored = "times without a score, " if any(result.score.score_s is None for result in group) else ""
+    time = numeric("Time to train", f"measured, {unit.name}; {AT_LEAST_NAME}{published}")
+    mean = numeric("Olympic mean", f"{unit.name}; before its RCP factor")
     return table_of(
-        [(result, set_row(result)) for result in group],
+        group,
         (
-            ("Configuration", lambda entry: _name_cell(entry[0], is_linked=entry[0].index in linked)),
-            ("Verdict", lambda entry: _outcome_cell(entry[0])),
-            (
-                numeric("Time to train", f"measured, {unit.name}; {AT_LEAST_NAME}{published}"),
-                lambda entry: _time_cell(entry[0], unit),
-            ),
-            (
-                numeric("Olympic mean", f"{unit.name}; before its RCP factor") if is_scaled else None,
-                lambda entry: _mean_cell(entry[0], unit),
-            ),
-            (base, lambda entry: _against(against.get(entry[0].label))),
-            (
-                numeric("Epochs", "to converge"),
-                lambda entry: Cell(text=epochs(entry[1].epochs_to_converge), sub=_spread(entry[1].epochs_cv)),
-            ),
-            (
-                numeric("Samples/s"),
-                lambda entry: Cell(
-                    text=throughput(entry[1].throughput_samples_per_s), sub=_spread(entry[1].throughput_cv)
-                ),
-            ),
-            (numeric(f"Final {group[0].metric.label}", "mean"), lambda entry: quality(entry[1].final_quality)),
-            (numeric("Runs", "converged / needed"), lambda entry: _runs_cell(entry[1])),
-            ("RCP", lambda entry: _rcp_cell(entry[0])),
-            (
-                numeric("Batch size", "samples, learning rate"),
-                lambda entry: Cell(text=count(entry[1].global_batch_size), sub=_rate(entry[1].learning_rate)),
-            ),
-            (
-                numeric("Peak memory") if has_peak else None,
-                lambda entry: sorted_cell(num_bytes(entry[1].peak_rss_bytes), entry[1].peak_rss_bytes),
-            ),
-            *((column, lambda entry, show=show: show(entry[0])) for column, show in cost_columns(group)),
+            ("Configuration", lambda result: _name_cell(result, is_linked=result.index in linked)),
+            ("Verdict", _outcome_cell),
+            (time, lambda result: _time_cell(result, unit)),
+            (mean if is_scaled else None, lambda result: _mean_cell(result, unit)),
+            (base, lambda result: _against(against.get(result.label))),
+            (numeric("Epochs", "to converge"), lambda result: result.summary(_EPOCHS), with_spread(epochs)),
+            (numeric("Samples/s"), lambda result: result.summary(_SPEED), with_spread(throughput)),
+            (numeric(f"Final {group[0].metric.label}", "mean"), _final_quality, quality),
+            (numeric("Runs", "converged / needed"), _runs_cell),
+            ("RCP", _rcp_cell),
+            (numeric("Batch size", "samples, learning rate"), "first_run", _batch_cell),
+            (numeric("Peak memory") if any(map(_peak_bytes, group)) else None, _peak_bytes, by_value(num_bytes)),
+            *cost_columns(group),
         ),
         id_=id_,
         caption=f"{plural(len(group), 'configuration')}; {unscored}{what}",
@@ -275,9 +248,26 @@ def _factor(result: Result) -> str:
     return "" if factor in (None, 1.0) else f"× {factor:.4f}"
 
 
-def _runs_cell(row: SetRow) -> Cell:
-    text = f"{row.num_converged} / {row.num_runs_required or MISSING}"
-    return Cell(text=text, sub=f"{row.num_unfinished} unfinished" if row.num_unfinished else "")
+def _runs_cell(result: Result) -> Cell:
+    text = f"{len(result.converged)} / {result.score.num_runs_required or MISSING}"
+    return Cell(text=text, sub=f"{len(result.unfinished)} unfinished" if result.unfinished else "")
+
+
+def _batch_cell(run: RunResult) -> Cell:
+    rate = run.learning_rate
+    return Cell(text=count(run.global_batch_size), sub="" if rate is None else learning_rate(rate))
+
+
+def _final_quality(result: Result) -> float | None:
+    """Return the mean over the runs that converged."""
+    finals = [run.log.final_quality for run in result.converged if run.log.final_quality is not None]
+    return sum(finals) / len(finals) if finals else None
+
+
+def _peak_bytes(result: Result) -> float | None:
+    """Return the largest resident memory of all runs."""
+    peaks = [run.record.peak_rss_bytes for run in result.runs if run.record and run.record.peak_rss_bytes]
+    return max(peaks, default=None)
 
 
 def _time_cell(result: Result, unit: TimeUnit) -> Cell:
@@ -288,9 +278,8 @@ def _time_cell(result: Result, unit: TimeUnit) -> Cell:
         sub = " · ".join(text for text in beside if text)
         return Cell(text=unit.number(result.score.score_s), kind="strong", sub=sub)
     summary = result.summary("time_to_train_s")
-    if summary is None:
-        return Cell(text=MISSING, sub="no score")
-    return Cell(text=unit.number(summary.geometric_mean), kind="quiet", sub="no score")
+    mean_s, kind = (summary.geometric_mean, "quiet") if summary else (None, "")
+    return Cell(text=unit.number(mean_s), kind=kind, sub="no score")
 
 
 def _against(comparison: Comparison | None) -> Cell:
@@ -309,14 +298,6 @@ def _against(comparison: Comparison | None) -> Cell:
     return Cell(text=text, kind="bad" if comparison.verdict == "slower" else "valid")
 
 
-def _spread(fraction: float | None) -> str:
-    return "" if fraction is None else f"CV {percent(fraction)}"
-
-
-def _rate(value: float | None) -> str:
-    return "" if value is None else learning_rate(value)
-
-
 def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str, ...]:
     """What must be known of the table: its intervals, and the order of its rows."""
     notes = []
@@ -333,10 +314,8 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
         if (growth := result.growth) and result.interval
     ]
     if any(result.score.olympic_mean_s is not None and result.interval is None for result in group):
-        notes.append(
-            f"No interval where a run did not converge or fewer than {MIN_RUNS} runs exist: an infinite time has no "
-            "mean."
-        )
+        few = f"fewer than {MIN_RUNS} runs exist"
+        notes.append(f"No interval where a run did not converge or {few}: an infinite time has no mean.")
     if len(group) > 1:
         notes.append(_ORDERS[order] + (_COMPARING if order == "score" and group[0].status == "official" else ""))
     return tuple(notes)
