@@ -68,6 +68,7 @@ def _without(text: str, about: MeasureColumn) -> str:
 def measured_section(measured: Sequence[Result]) -> PageSection:
     """Show measurements of a kind apart from everything that was trained to a target."""
     kind, measure = measured[0].kind, measured[0].measure
+    id_ = measured[0].quantities[0].replace(".", "-")  # a kind may measure several
     is_throughput = measure.counts_samples
     beside = ", and nothing here is compared with one" if is_throughput else ""
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
@@ -92,7 +93,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
             ),
             *shown[1:],
         ),
-        id_=f"{kind}-table",
+        id_=f"{id_}-table",
         caption=f"{what}, over the processes of each measurement",
         is_sortable=len(named) > 1,
     )
@@ -104,9 +105,9 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
         *([Bullets(items=said[:MAX_SENTENCES], kind="list")] if said else []),
         *(Prose(text=note, kind="note") for note in notes),
         *measured_exchanges(measured),
-        *own_blocks(measured, kind),
+        *own_blocks(measured, id_),
     )
-    return PageSection(id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=blocks)
+    return PageSection(id=id_, heading=f"{measure.title} alone", name=measure.title, blocks=blocks)
 
 
 def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
