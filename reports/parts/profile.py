@@ -41,12 +41,8 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
     low, high = step.instrumentation_cost_interval
     if low is not None and high is not None:
         cost += f" (95 % interval {interval(percent(low), percent(high))})"
-    instrumented, fastest_instrumented, plain, fastest = (
-        duration(amount(time_s))
-        for time_s in (
-            step.instrumented_step_s, step.fastest_instrumented_step_s, step.step_s, step.fastest_step_s,
-        )
-    )  # fmt: skip
+    times = (step.instrumented_step_s, step.fastest_instrumented_step_s, step.step_s, step.fastest_step_s)
+    instrumented, fastest_instrumented, plain, fastest = (duration(amount(time_s)) for time_s in times)
     return (
         f"{record.implementation} on {record.device}, {record.precision}, {plural(record.num_threads, 'thread')}; "
         f"medians over {count(step.num_blocks * step.steps_per_block)} steps.",
@@ -115,38 +111,38 @@ def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
 
 
 def ceilings_table(record: ProfileRecord, id_: str = "ceilings") -> Table:
-    return table_of(
+    return text_table(
+        ("Ceiling", "Size", "Best", "Median", "Of what"),
         _ceilings(record),
-        (
-            ("Ceiling", lambda row: row[0]),
-            ("Size", lambda row: row[1]),
-            (numeric("Best"), lambda row: per_second(row[2].best if row[2] else None, row[3])),
-            (numeric("Median"), lambda row: per_second(row[2].median if row[2] else None, row[3])),
-            ("Of what", lambda row: row[4]),
-        ),
+        numbers=("Best", "Median"),
         caption="Ceilings of this system, measured in the same process",
         id_=id_,
     )
 
 
-def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, str, Rate | None, str, str]]:
-    """Name, size, rate, its unit, and of what."""
+def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, ...]]:
     measured = record.ceilings.measured
     for product in (*measured.matmul, *measured.square):
         times = "" if product.num == 1 else f"{product.num} of "
         layers = product.used_by[:6] if isinstance(product, LayerProduct) else ()
         detail = ", ".join(printable(layer, 60) for layer in layers) or printable(product.layout, 60)
-        yield "matmul", f"{times}{product.m}×{product.k}×{product.n}", product.flop_per_s, "FLOP/s", detail
+        size = f"{times}{product.m}×{product.k}×{product.n}"
+        yield "matmul", size, *_rates(product.flop_per_s, "FLOP/s"), detail
     for copy in measured.copies:
-        yield "copy", num_bytes(copy.bytes), copy.bytes_per_s, "B/s", "read and written"
+        yield "copy", num_bytes(copy.bytes), *_rates(copy.bytes_per_s, "B/s"), "read and written"
     for name, gather in (("gather, uniform", measured.random_rows), ("gather, batches", measured.batch_rows)):
         detail = f"from {count(gather.table_rows)} rows, by {printable(gather.method, 40)}"
-        yield name, f"{gather.row_bytes} B/row", gather.rows_per_s, "rows/s", detail
+        yield name, f"{gather.row_bytes} B/row", *_rates(gather.rows_per_s, "rows/s"), detail
     transfer = measured.transfer
     # null is what a CPU has: there is nothing to copy to, and nothing was measured.
     moved, detail = (num_bytes(transfer.bytes), "pinned copy") if transfer else (MISSING, "no device")
-    yield "host to device", moved, transfer.to_device_bytes_per_s if transfer else None, "B/s", detail
-    yield "device to host", moved, transfer.to_host_bytes_per_s if transfer else None, "B/s", detail
+    yield "host to device", moved, *_rates(transfer.to_device_bytes_per_s if transfer else None, "B/s"), detail
+    yield "device to host", moved, *_rates(transfer.to_host_bytes_per_s if transfer else None, "B/s"), detail
+
+
+def _rates(rate: Rate | None, unit: str) -> tuple[str, str]:
+    """Return the best and the median."""
+    return (per_second(rate.best, unit), per_second(rate.median, unit)) if rate else (MISSING, MISSING)
 
 
 def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
-from reports.document.blocks import Block, Bullets, Cell, Column, Heading, Prose, Table, text_table
+from reports.document.blocks import Block, Bullets, Cell, Column, Heading, Prose, Table, table_of, text_table
 from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, si, time_unit
 from rules.records.study import Cell as Value
 from rules.records.study import Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
@@ -38,8 +38,7 @@ def study_table(table: StudyTable) -> Table:
             Column(name=f"{printable(column.name)} ({column.origin})", is_number=_is_number(table, index))
             for index, column in enumerate(table.columns)
         ],
-        tuple(zip(*shown, strict=True)) if table.rows else (),
-        id_="",
+        tuple(zip(*shown, strict=True)),
         caption=printable(table.title),
     )
 
@@ -95,21 +94,22 @@ def _runs(numbers: Sequence[int]) -> str:
 
 def _parameters_table(parameters: Sequence[Parameter]) -> Table:
     """What a study rests on, and who said it."""
-    rows = [
-        (
-            printable(parameter.name),
-            _text(
-                parameter.value,
-                _number_format(parameter.unit, [parameter.value] if is_amount(parameter.value) else []),
-            ),
-            parameter.source,
-            None if parameter.note is None else printable(parameter.note),
-        )
-        for parameter in parameters
-    ]
     has_notes = any(parameter.note for parameter in parameters)
-    columns = ("Parameter", "Value", "Source", "Note") if has_notes else ("Parameter", "Value", "Source")
-    return text_table(columns, [row[: len(columns)] for row in rows], caption="What it rests on")
+    return table_of(
+        parameters,
+        (
+            ("Parameter", "name", printable),
+            ("Value", _parameter_text),
+            ("Source", "source"),
+            ("Note" if has_notes else None, "note", printable),
+        ),
+        caption="What it rests on",
+    )
+
+
+def _parameter_text(parameter: Parameter) -> str:
+    value = parameter.value
+    return _text(value, _number_format(parameter.unit, [value] if is_amount(value) else []))
 
 
 def _checks(checks: Sequence[StudyCheck]) -> Bullets:

@@ -209,9 +209,8 @@ def _time_bar(label: str, runs: Sequence[Run]) -> Bar:
     """Means over `runs`, whose parts are known."""
     sums = [0.0, 0.0, 0.0]
     for run in runs:
-        total, train, evaluation = (
-            found or 0.0 for found in (run.log.time_to_train_s, run.log.train_s, run.log.eval_s)
-        )
+        total, train = run.log.time_to_train_s or 0.0, run.log.train_s or 0.0
+        evaluation = run.log.eval_s or 0.0
         for index, part in enumerate((train, evaluation, max(total - train - evaluation, 0.0))):
             sums[index] += part / len(runs)
     return Bar(label, tuple(sums), f"{percent(sums[1] / (sum(sums) or math.inf))} evaluation")

@@ -41,8 +41,12 @@ def rules_section(group: Sequence[Result], id_: str) -> PageSection:
     passed = [outcome for outcome in outcomes if outcome.status == "pass"]
     skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
     blocks: list[Block] = [Prose(text=_summary(group, passed))]
-    groups = _groups(group, id_)
-    if groups:
+    placed = [
+        Placed(finding=finding, where=place(result, finding), label=result.label)
+        for result in group
+        for finding in result.verdict.findings
+    ]
+    if groups := _grouped(placed, id_, len(group), "configuration"):
         blocks.append(FindingList(id=f"{id_}-findings", groups=groups, choices=_choices(group)))
     if passed:
         codes, where = _by_code(passed), Prose(text="The end of the page has the title of each rule.", kind="note")
@@ -81,10 +85,7 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
         for verdict in found.values()
         for finding in verdict.own_findings
     ]
-    groups = group_findings(
-        placed, id_=id_, num_labels=len(found), max_rows=MAX_SHOWN, name_places=_places, name_labels=names,
-        label_noun="place",
-    )  # fmt: skip
+    groups = _grouped(placed, id_, len(found), "place")
     findings = (FindingList(id=f"{id_}-findings", groups=groups),) if groups else ()
     return (Heading(text="Submissions and rounds"), table, *findings)
 
@@ -123,15 +124,11 @@ def _choices(group: Sequence[Result]) -> tuple[tuple[str, str], ...]:
     return (("all", f"All ({counts.total():,})"), *kinds)
 
 
-def _groups(group: Sequence[Result], id_: str) -> tuple[FindingGroup, ...]:
-    placed = [
-        Placed(finding=finding, where=place(result, finding), label=result.label)
-        for result in group
-        for finding in result.verdict.findings
-    ]
+def _grouped(placed: Sequence[Placed], id_: str, num_labels: int, noun: str) -> tuple[FindingGroup, ...]:
     return group_findings(
-        placed, id_=id_, num_labels=len(group), max_rows=MAX_SHOWN, name_places=_places, name_labels=names
-    )
+        placed, id_=id_, num_labels=num_labels, label_noun=noun, max_rows=MAX_SHOWN, name_places=_places,
+        name_labels=names,
+    )  # fmt: skip
 
 
 def _places(places: Sequence[str]) -> str:

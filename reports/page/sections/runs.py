@@ -119,14 +119,16 @@ class _Line(NamedTuple):
     """A row: a committed run, or an attempt that left no result."""
 
     result: Result
-    run: Run | None
-    attempt: Attempt | None
+    entry: Run | Attempt
     is_first: bool
 
     @property
+    def run(self) -> Run | None:
+        return self.entry if isinstance(self.entry, Run) else None
+
+    @property
     def record(self) -> RunRecord | None:
-        entry = self.run or self.attempt
-        return entry.record if entry else None
+        return self.entry.record
 
     @property
     def seed(self) -> int | None:
@@ -191,19 +193,16 @@ def runs_table(sets: Sequence[Result], id_: str) -> Table:
 
 
 def _lines(result: Result) -> Iterator[_Line]:
-    for index, run in enumerate(result.runs):
-        yield _Line(result, run, None, is_first=index == 0)
-    for index, attempt in enumerate(result.unfinished):
-        yield _Line(result, None, attempt, is_first=index == 0 and not result.runs)
+    entries: tuple[Run | Attempt, ...] = (*result.runs, *result.unfinished)
+    for index, entry in enumerate(entries):
+        yield _Line(result, entry, is_first=index == 0)
 
 
 def _name_cell(line: _Line, *, is_anchor: bool) -> Cell:
-    id_ = f"set{line.result.index + 1}" if is_anchor else ""
-    if (attempt := line.attempt) is not None:
-        text = f"run {attempt.run_index}, attempt {attempt.attempt}"
-        return Cell(text=text, sort=str(attempt.run_index), id=id_)
-    label = line.run.label if line.run else MISSING
-    return Cell(text=f"run {label}", sort=label, id=id_)
+    entry, id_ = line.entry, f"set{line.result.index + 1}" if is_anchor else ""
+    if isinstance(entry, Run):
+        return Cell(text=f"run {entry.label}", sort=entry.label, id=id_)
+    return Cell(text=f"run {entry.run_index}, attempt {entry.attempt}", sort=str(entry.run_index), id=id_)
 
 
 def _energy_cell(energy: EnergyRecord) -> Cell:
@@ -212,7 +211,7 @@ def _energy_cell(energy: EnergyRecord) -> Cell:
 
 def _started(line: _Line) -> str:
     """When it was started; the text sorts as it is written, to the second. Its heading has the time zone."""
-    if line.started_ms is None and line.attempt and line.record:
+    if line.started_ms is None and line.run is None and line.record:
         return line.record.started_utc or MISSING
     return utc(line.started_ms).removesuffix(" UTC")
 
