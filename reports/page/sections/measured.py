@@ -23,17 +23,7 @@ from reports.results.measured import compared_values, rate_summary
 from reports.results.origin import order_in_pair, pair_of
 from reports.results.result import Result
 from reports.statistics.intervals import Interval, LogSummary, mean_interval
-from reports.text.formatting import (
-    MISSING,
-    TimeUnit,
-    count,
-    percent,
-    plural,
-    printable,
-    throughput,
-    time_unit,
-    utc,
-)
+from reports.text.formatting import MISSING, TimeUnit, count, percent, plural, printable, throughput, time_unit, utc
 from rules.records.measure import Column as MeasureColumn
 from rules.records.measure import Measure
 
