@@ -160,11 +160,10 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
     ]
     pairs = [(a, b) for i, a in enumerate(scored) for b in scored[:i] if a.interval and b.interval]
     together = sum(_do_overlap(a, b) for a, b in pairs)
-    lead = (
-        f"{together} of {plural(len(pairs), 'pair')} of intervals {'overlaps' if len(pairs) == 1 else 'overlap'}."
-        if pairs
-        else "Fewer than two configurations have an interval."
-    )
+    lead = "Fewer than two configurations have an interval."
+    if pairs:
+        verb = "overlaps" if len(pairs) == 1 else "overlap"
+        lead = f"{together} of {plural(len(pairs), 'pair')} of intervals {verb}."
     if len(drawn) > MAX_SCORES:
         lead += f" The first {MAX_SCORES} are drawn; the table has all."
     title, score = "Scores and their intervals", numeric("Score", "normalised")
@@ -195,11 +194,8 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
             caption=f"Times in {unit.name}; the score is the Olympic mean times its RCP factor",
         ),
     )
-    note = Prose(
-        text="Overlapping intervals do not show equality, and intervals apart are no test; the comparison is one.",
-        kind="note",
-    )
-    return (chart, note)
+    text = "Overlapping intervals do not show equality, and intervals apart are no test; the comparison is one."
+    return (chart, Prose(text=text, kind="note"))
 
 
 def _is_scaled(result: Result) -> bool:
@@ -214,9 +210,8 @@ def _overlapping(result: Result, scored: Sequence[Result]) -> str | None:
 
 
 def _do_overlap(result: Result, other: Result) -> bool:
-    if result.interval is None or other.interval is None:
-        return False
-    return result.interval.low <= other.interval.high and other.interval.low <= result.interval.high
+    a, b = result.interval, other.interval
+    return a is not None and b is not None and a.low <= b.high and b.low <= a.high
 
 
 def _time_section(group: Sequence[Result], id_: str) -> PageSection | None:

@@ -34,6 +34,11 @@ def interval_of(form: Callable[[float], str]) -> Callable[[LogSummary], str]:
     return lambda found: bounds_text(found.interval, form)
 
 
+def ends_of(bounds: Interval | None) -> tuple[float | None, float | None]:
+    """Return both ends of an interval."""
+    return (bounds.low, bounds.high) if bounds else (None, None)
+
+
 def bounds_text(bounds: Interval | None, show: Callable[[float], str], missing: str = MISSING) -> str:
     """Both ends as `show` prints them."""
     return interval(show(bounds.low), show(bounds.high)) if bounds else missing

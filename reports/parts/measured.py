@@ -7,23 +7,14 @@ from reports.comparison.wording import sentence
 from reports.document.blocks import Cell, Column, numeric
 from reports.results.result import Result
 from reports.statistics.intervals import mean_interval
-from reports.text.formatting import (
-    MISSING,
-    count,
-    duration,
-    interval,
-    num_bytes,
-    si,
-    with_unit,
-)
+from reports.text.formatting import MISSING, count, duration, interval, num_bytes, si, with_unit
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure
 from rules.records.metrics import METRICS
 
 _WORDS: dict[str | None, Callable[[float], str]] = {
     None: lambda value: count(value) if value == int(value) else f"{value:.5f}",
-    **{metric.member: "{:.5f}".format for metric in METRICS.values()},
-    "nat": lambda value: f"{value:.5f}",
+    **dict.fromkeys(("nat", *(metric.member for metric in METRICS.values())), "{:.5f}".format),
     "s": duration,
     "B": num_bytes,
 }

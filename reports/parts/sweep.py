@@ -9,13 +9,8 @@ from reports.comparison.wording import change_text, sentence, speed
 from reports.document.blocks import Cell, Column, Shown, Table, numeric, table_of
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
-from reports.parts.cells import by_value, interval_of
-from reports.parts.measured import (
-    measure_of,
-    measured_columns,
-    measured_notes,
-    measured_record,
-)
+from reports.parts.cells import by_value, ends_of, interval_of
+from reports.parts.measured import measure_of, measured_columns, measured_notes, measured_record
 from reports.statistics.intervals import AT_LEAST_NAME, LogSummary
 from reports.text.formatting import (
     MISSING,
@@ -114,14 +109,12 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     """What must be known beside the table."""
     if (measure := measure_of(sweep)) is not None:
         return (*measured_notes(measure, sweep), *sweep.problems)
-    means = (
-        "The score is the Olympic mean; the other times, samples and samples/s are geometric means of the runs that "
-        "converged"
-        if sweep.is_of_runs
-        else "Samples/s are geometric means of the processes"
-    )
-    of_grid = f", of times and samples at least as wide as the evaluations' grid asks ({AT_LEAST_NAME}s)"
-    notes = [f"{means}; their intervals are Student's t on the logarithms{of_grid if sweep.is_of_runs else ''}."]
+    means, of_grid = "Samples/s are geometric means of the processes", ""
+    if sweep.is_of_runs:
+        others = "the other times, samples and samples/s are geometric means of the runs that converged"
+        means = f"The score is the Olympic mean; {others}"
+        of_grid = f", of times and samples at least as wide as the evaluations' grid asks ({AT_LEAST_NAME}s)"
+    notes = [f"{means}; their intervals are Student's t on the logarithms{of_grid}."]
     if any(row.comparison for row in sweep.rows):
         notes.append(
             "Verdicts are against the first configuration with results; all of them are one family of tests (Holm)."
@@ -138,8 +131,8 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     notes += [f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure]
     notes += [f"{row.label} was not profiled: {row.profile_failure}" for row in sweep.rows if row.profile_failure]
     energies = [energy for row in sweep.rows for energy in row.energies]
-    why = explain_missing(energies)
-    notes += [why] if why else []
+    if why := explain_missing(energies):
+        notes.append(why)
     sources = sorted({source_words(energy) for energy in energies if energy and energy.parts})
     if sources:
         notes.append(f"Energy measured by {printable('; '.join(sources))}; other processes' work is in it.")
@@ -156,14 +149,15 @@ def rows_as_records(sweep: SweepFacts) -> Sequence[dict[str, object]]:
 
 
 def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
-    bounds, (flop, rows_bytes) = row.result.interval if row.result else None, row.per_sample
+    low_s, high_s = ends_of(row.result.interval if row.result else None)
+    flop, rows_bytes = row.per_sample
     return {
         **{key: value for (key, _), value in zip(sweep.axes, row.values, strict=True)},
         "num_runs": row.num_runs,
         "num_converged": row.num_converged if sweep.is_of_runs else None,
         "score_s": row.score_s,
-        "score_low_s": bounds.low if bounds else None,
-        "score_high_s": bounds.high if bounds else None,
+        "low_s": low_s,
+        "high_s": high_s,
         **_mean_record("time_to_train", "_s", row.time_to_train),
         **_mean_record("samples_to_converge", "", row.samples_to_converge),
         **_mean_record("throughput", "_samples_per_s", row.throughput),
@@ -175,15 +169,12 @@ def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
         **measured_record(measure_of(sweep), row.result),
         "data_kind": row.data_kind,
         "bound_by": bound_words(row) if row.profile else None,
-        "verdict": row.comparison.verdict if row.comparison else None,
+        "overall_verdict": row.comparison.verdict if row.comparison else None,
         "failure": row.failure,
     }
 
 
 def _mean_record(name: str, unit: str, summary: LogSummary | None) -> dict[str, float | None]:
-    bounds = summary.interval if summary else None
-    return {
-        f"{name}{unit}": summary.geometric_mean if summary else None,
-        f"{name}_low{unit}": bounds.low if bounds else None,
-        f"{name}_high{unit}": bounds.high if bounds else None,
-    }
+    low, high = ends_of(summary.interval if summary else None)
+    mean = summary.geometric_mean if summary else None
+    return {f"{name}{unit}": mean, f"{name}_low{unit}": low, f"{name}_high{unit}": high}

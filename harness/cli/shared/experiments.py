@@ -229,9 +229,9 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     rows = rows_as_records(facts)
     if form == "json":
         document: dict[str, Any] = {
-            "schema_version": 1,
+            "schema_version": 2,
             "name": facts.name,
-            "mode": "to_target" if facts.is_of_runs else facts.kind,
+            "kind": facts.kind,
             "configurations": rows,
             "closing": facts.closing,
             **law_record(facts.law),

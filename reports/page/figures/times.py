@@ -11,15 +11,7 @@ from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
 from reports.parts.cells import bounds_text, by_value
 from reports.results.result import Result, Run
 from reports.statistics.intervals import AT_LEAST_NAME, LogSummary
-from reports.text.formatting import (
-    MINUTES,
-    TimeUnit,
-    count,
-    percent,
-    plural,
-    throughput,
-    time_unit,
-)
+from reports.text.formatting import MINUTES, TimeUnit, count, percent, plural, throughput, time_unit
 from rules.records.run import BlockRecord
 
 MAX_LINES = 60
@@ -96,9 +88,8 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     lead, title = strips_sentence(sets), "Time to train of every run"
     if len(sets) == 1:
         lead = _runs_sentence(sets[0], unit)
-    description = " ".join(
-        f"{result.label}: {_runs_sentence(result, unit)}" for result in sets if not result.is_repeat
-    )
+    shown = [result for result in sets if not result.is_repeat]
+    description = " ".join(f"{result.label}: {_runs_sentence(result, unit)}" for result in shown)
     columns = ("Run", numeric(f"Time to train, {unit.name}"), "In the score")
     rows = [(f"run {run.label}", unit.number(run.time_s), fate_words(run, sets[0])) for run in sets[0].runs]
     quantity = Quantity(name=f"time to train, {unit.name}", missing="no time")

@@ -293,9 +293,8 @@ def _against(comparison: Comparison | None) -> Cell:
     rejected = rejected_words(comparison)
     if comparison.verdict not in text:
         return Cell(text=f"{comparison.verdict}{rejected}", sub=text)
-    if rejected:  # a colour would make a result of it
-        return Cell(text=f"{text}{rejected}")
-    return Cell(text=text, kind="bad" if comparison.verdict == "slower" else "valid")
+    kind = "bad" if comparison.verdict == "slower" else "valid"
+    return Cell(text=f"{text}{rejected}", kind="" if rejected else kind)  # a colour would make a result of it
 
 
 def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str, ...]:
