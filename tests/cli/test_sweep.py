@@ -88,7 +88,7 @@ def test_the_table_compares_with_the_first(sweep: Sweep) -> None:
     assert done.exit_code == 0, done.output
     first, second = json.loads(done.stdout)["configurations"]
     assert first["throughput_samples_per_s"] == pytest.approx(2 * second["throughput_samples_per_s"], rel=0.01)
-    assert (first["verdict"], second["verdict"]) == (None, "slower")
+    assert (first["overall_verdict"], second["overall_verdict"]) == (None, "slower")
     assert first["throughput_low_samples_per_s"] < first["throughput_samples_per_s"]
     assert first["peak_bytes"] == 2**28
     assert (first["score_s"], first["energy_per_sample_j"]) == (None, None)

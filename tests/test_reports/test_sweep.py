@@ -114,7 +114,7 @@ def test_rows_hold_what_the_processes_measured(by_threads: Path) -> None:
     assert first["energy_per_sample_j"] == pytest.approx(5.0 / 1000)
     assert second["energy_per_sample_j"] == pytest.approx(4.0 / 1000)
     assert first["peak_bytes"] == 2**30
-    assert (second["verdict"], failed["failure"]) == ("faster", "out of memory.")
+    assert (second["overall_verdict"], failed["failure"]) == ("faster", "out of memory.")
     assert (failed["throughput_samples_per_s"], failed["peak_bytes"], failed["energy_per_sample_j"]) == (None,) * 3
     assert "2.00x faster" in against_first(sweep.rows[1])
     assert [brief_verdict(row) for row in sweep.rows] == ["the first", "2.00x faster", "failed"]
