@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import Record, make_records, parse_lines, to_text
 
-from reports.views.score import describe_score
+from reports.views.score import score_sets
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.checks.rule import MAX_FINDINGS_PER_RULE, judge
-from rules.checks.subject import make_log_subject
+from rules.checks.subject import JudgedSet, SetFiles, make_log_subject
+from rules.checks.verdict import Verdict
 from rules.errors import InputError
 from rules.judge.families import RULES
 from rules.judge.sets import check_log, make_set_subject
@@ -306,7 +307,13 @@ def judge_as_a_set(log: RunLog, benchmark: Benchmark | None, round_name: str | N
     logs = (log,) * (benchmark.score.num_runs if benchmark is not None else 3)
     subject = make_set_subject(bare, logs, benchmark, round_name)
     judge(RULES["set"], subject, "set")
-    describe_score(bare, score_runs(subject.runs, benchmark, round_name))
+    verdict = Verdict(
+        subject="set", level="set", outcome="invalid", benchmark=None, round=None, ruleset="", ruleset_source="",
+        findings=(), outcomes=(),
+    )  # fmt: skip
+    score = score_runs(subject.runs, benchmark, round_name)
+    files = SetFiles(Path())
+    score_sets([JudgedSet(result_set=bare, verdict=verdict, result=score, rounds=(), system_desc=None, files=files)])
 
 
 @settings(max_examples=150)
