@@ -96,17 +96,15 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
     if not by_rank:
         return ()
     peaks = {number: max(rank.peak_rss_bytes for rank in seen) for number, seen in by_rank.items()}
-    device_peaks = {number: max(rank.peak_device_bytes or 0 for rank in seen) for number, seen in by_rank.items()}
+    device_peaks = {
+        number: max(rank.peak_device_bytes or 0 for rank in seen) or None for number, seen in by_rank.items()
+    }
     unit = byte_unit([*peaks.values(), *device_peaks.values()])
     columns: tuple[Shown[int], ...] = (
         ("Rank", "rank {}".format),
         ("Host", lambda number: ", ".join(sorted({rank.host or MISSING for rank in by_rank[number]}))),
         (numeric("Peak memory", f"{unit.name}; measured"), peaks.get, unit.number),
-        (
-            numeric("Device memory", f"{unit.name}; measured"),
-            lambda number: device_peaks[number] or None,
-            unit.number,
-        ),
+        (numeric("Device memory", f"{unit.name}; measured"), device_peaks.get, unit.number),
     )
     text = num_bytes(sum(peaks.values()))
     caption = f"Ranks and the most memory that each took; {text} in all"
