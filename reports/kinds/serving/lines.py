@@ -1,11 +1,9 @@
 """What one measurement of serving found, in lines: the bound, what the virtual clock said, LoadGen's runs."""
 
-from collections.abc import Sequence
-
-from reports.kinds.serving.words import best_run
+from reports.kinds.serving.words import ServedResult, best_run, served_among
 from reports.parts.cells import bounds_text
 from reports.results.result import Result
-from reports.statistics.intervals import MIN_RUNS, log_summary
+from reports.statistics.intervals import MIN_RUNS
 from reports.text.formatting import duration, num_bytes, percent, plural, printable, si
 from rules.records.measured.serve import ServeProcess, ServeRecord
 
@@ -26,24 +24,22 @@ def limit_words(record: ServeRecord, latency_s: float) -> str:
 
 def serve_facts(measured: Result) -> list[tuple[str, str]]:
     """The facts of a measurement, the answer first; of several processes their geometric mean."""
-    record = measured.measured
-    assert isinstance(record, ServeRecord)
+    (served,) = served_among([measured])
+    record, summary = served.record, served.summary
     processes = record.processes
-    summary = log_summary(measured.measured_values, step=0.0)
-    mean = summary.geometric_mean if summary else measured.measured_values[0]
-    items = mean * record.mean_items
     num_valid = sum(best_run(process).is_valid for process in processes)
     judged = "VALID by LoadGen" if num_valid else "not VALID by LoadGen"
     if len(processes) > 1:
         judged += f" in {num_valid or len(processes)} of {len(processes)} processes"
     latency_s = max(process.latency_s for process in processes)
-    answer = f"{rate(mean)}, {si(items)} items/s, {judged}, {limit_words(record, latency_s)}; {_said(processes)}"
+    items = f"{si(served.rate * record.mean_items)} items/s"
+    answer = f"{rate(served.rate)}, {items}, {judged}, {limit_words(record, latency_s)}; {_said(served)}"
     facts = [(NAMES[record.scenario], answer)]
     if summary is not None and (bounds := summary.interval) is not None:
         facts.append((f"{bounds.confidence:.0%} interval", f"{bounds_text(bounds, rate)} ({bounds.method})"))
     else:
         facts.append(("interval", f"none, and no verdicts: takes {MIN_RUNS} processes, has {len(processes)}"))
-    if (beside := beside_words(record)) is not None:
+    if (beside := beside_words(served)) is not None:
         facts.append(("co-location", beside))
     facts += [
         ("queries", f"{printable(record.queries, 40)}, {record.mean_items:.4g} items on average"),
@@ -62,23 +58,18 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     return facts
 
 
-def _said(processes: Sequence[ServeProcess]) -> str:
-    modelled = [process.modelled_per_s for process in processes if process.modelled_per_s is not None]
-    if not modelled:
+def _said(served: ServedResult) -> str:
+    if (mean := served.mean("modelled_per_s")) is None:
         return "the virtual clock found no rate"
-    mean = sum(modelled) / len(modelled)
-    ratios = [process.queries_per_s / process.modelled_per_s for process in processes if process.modelled_per_s]
-    return f"the virtual clock said {rate(mean)} (measured is {percent(sum(ratios) / len(ratios))} of it)"
+    return f"the virtual clock said {rate(mean)} (measured is {percent(served.of_modelled)} of it)"
 
 
-def beside_words(record: ServeRecord) -> str | None:
+def beside_words(served: ServedResult) -> str | None:
     """How many times the queries of one process; None where there is only one."""
-    times = [process.times_alone for process in record.processes if process.times_alone is not None]
-    if not times:
+    record, times, alone = served.record, served.mean("times_alone"), served.mean("alone_per_s")
+    if times is None or alone is None:
         return None
-    alone = [process.alone_per_s for process in record.processes if process.alone_per_s is not None]
-    words = f"{record.num_copies} processes answer {sum(times) / len(times):.2f} times the queries of one"
-    words += f" ({rate(sum(alone) / len(alone))} alone)"
+    words = f"{record.num_copies} processes answer {times:.2f} times the queries of one ({rate(alone)} alone)"
     return f"{words}; oversubscribed: more threads than cores" if record.is_oversubscribed else words
 
 

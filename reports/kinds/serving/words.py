@@ -1,20 +1,49 @@
 """The answer of served configurations, in words."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from reports.parts.cells import bounds_text
 from reports.results.result import Result
-from reports.statistics.intervals import MIN_RUNS, log_summary
+from reports.statistics.intervals import MIN_RUNS, LogSummary, log_summary
 from reports.text.formatting import duration, plural, printable, si
 from rules.records.measured.serve import LoadGenRun, ServeProcess, ServeRecord
 
 _SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
-
-
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
-Found = tuple[Result, ServeRecord]
+class ServedResult(NamedTuple):
+    """A measurement of serving with its record."""
+
+    result: Result
+    record: ServeRecord
+
+    @property
+    def first(self) -> ServeProcess:
+        """The process whose runs and curve are shown."""
+        return self.record.processes[0]
+
+    @property
+    def summary(self) -> LogSummary | None:
+        """The queries per second of the processes, on the log scale, as they are compared."""
+        return log_summary(self.result.measured_values, step=0.0)
+
+    @property
+    def rate(self) -> float:
+        """The geometric mean of the processes, in queries per second."""
+        return summary.geometric_mean if (summary := self.summary) else self.result.measured_values[0]
+
+    @property
+    def of_modelled(self) -> float | None:
+        """The mean share of what the virtual clock said; None where it found no rate."""
+        known = [each.queries_per_s / each.modelled_per_s for each in self.record.processes if each.modelled_per_s]
+        return sum(known) / len(known) if known else None
+
+    def mean(self, member: str) -> float | None:
+        """Return the arithmetic mean of the processes that have a value of `member`; None where none has."""
+        known = [value for each in self.record.processes if (value := getattr(each, member)) is not None]
+        return sum(known) / len(known) if known else None
 
 
 def served_answer(measured: Sequence[Result]) -> str:
@@ -25,15 +54,16 @@ def served_answer(measured: Sequence[Result]) -> str:
     found = served_among(measured)
     if not found:
         return ""
-    best = max(found, key=lambda each: mean_rate(each[0]))
-    words = f"{_mean_text(best[0])} {promise_words(best[1])}, {_verdict_words(best[1])} ({_interval_words(best[0])})"
+    best = max(found, key=lambda each: each.rate)
+    label, rate = best.result.label, f"{si(best.rate)} queries/s".replace(" ", _NO_BREAK)
+    words = f"{rate} {promise_words(best.record)}, {_verdict_words(best.record)} ({_interval_words(best.summary)})"
     if len(found) == 1:
-        return f"{best[0].benchmark or best[0].label}: {words}"
+        return f"{best.result.benchmark or label}: {words}"
     same = {(record.problem_sha256, each.benchmark) for each, record in found}
     of = f"{plural(len(found), 'served configuration')}"
     if len(same) > 1:
-        return f"{of} that were asked different things; {best[0].label}: {words}"
-    return f"{best[0].label} answers the most of {of}: {words}"
+        return f"{of} that were asked different things; {label}: {words}"
+    return f"{label} answers the most of {of}: {words}"
 
 
 def promise_words(record: ServeRecord) -> str:
@@ -55,22 +85,12 @@ def _verdict_words(record: ServeRecord) -> str:
     return f"VALID{of}" if num_valid else "not VALID"
 
 
-def served_among(measured: Sequence[Result]) -> list[Found]:
-    return [(each, each.measured) for each in measured if isinstance(each.measured, ServeRecord)]
+def served_among(measured: Sequence[Result]) -> list[ServedResult]:
+    """Return those of the measurements that are of serving."""
+    return [ServedResult(each, each.measured) for each in measured if isinstance(each.measured, ServeRecord)]
 
 
-def mean_rate(measured: Result) -> float:
-    """Over the processes: geometric, as it is compared."""
-    summary = log_summary(measured.measured_values, step=0.0)
-    return summary.geometric_mean if summary else measured.measured_values[0]
-
-
-def _mean_text(measured: Result) -> str:
-    return f"{si(mean_rate(measured))} queries/s".replace(" ", _NO_BREAK)
-
-
-def _interval_words(measured: Result) -> str:
-    summary = log_summary(measured.measured_values, step=0.0)
+def _interval_words(summary: LogSummary | None) -> str:
     if summary is None or summary.interval is None:
         number = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
         return f"no interval: fewer than {number} processes"

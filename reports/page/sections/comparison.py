@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
 from reports.comparison.comparison import GroupContext, compare_all
@@ -10,23 +11,13 @@ from reports.comparison.export import circumstances, method_line, olympic_words,
 from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.wording import could_show, needs, plain_sentence, rejected_words, verdict_text, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, text_table
+from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, table_of
 from reports.document.page import PageSection
 from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE
 from reports.page.sections.remarks import names
 from reports.parts.cells import bounds_text, sorted_cell
 from reports.results.result import Result
-from reports.text.formatting import (
-    MINUTES,
-    MISSING,
-    TimeUnit,
-    count,
-    percent,
-    printable,
-    ratio,
-    throughput,
-    time_unit,
-)
+from reports.text.formatting import MINUTES, TimeUnit, count, percent, printable, ratio, throughput, time_unit
 
 MAX_PANELS = 8
 MAX_BARS = 50
@@ -39,6 +30,13 @@ _NAMES = {
     "overhead": "Evaluation and overhead",
 }
 _KINDS = {"slower": "bad", "faster": "valid"}
+
+
+class _ComparedFactor(NamedTuple):
+    """A factor with the comparison that it belongs to."""
+
+    comparison: Comparison
+    factor: FactorComparison
 
 
 def compare_group(
@@ -223,27 +221,24 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
 
 
 def _table(comparisons: Sequence[Comparison], id_: str, explained: Collection[str], *, whole_only: bool) -> Table:
-    factors = [(entry, factor) for entry in comparisons for factor in entry.factors[: 1 if whole_only else None]]
-    times_s = [
-        value
-        for _, factor in factors
-        if factor.name == "time_to_train"
-        for value in (factor.base_value, factor.new_value)
-    ]
+    most = 1 if whole_only else None
+    factors = [_ComparedFactor(entry, factor) for entry in comparisons for factor in entry.factors[:most]]
+    times = [factor for _, factor in factors if factor.name == "time_to_train"]
+    times_s = [value for factor in times for value in (factor.base_value, factor.new_value)]
     unit = min(time_unit(times_s), MINUTES, key=lambda unit: unit.seconds)
-    columns = (
-        "Configuration" if whole_only else "Configuration and factors",
-        "Verdict",
-        numeric("Ratio", interval_name(comparisons)),
-        numeric("Baseline", "runs"),
-        numeric("This", "runs"),
-        numeric("p", "permutation"),
-        numeric("δ", "Cliff's"),
-    )
+    name = "Configuration" if whole_only else "Configuration and factors"
     # Factors belong below their configuration, so only a table without them can be sorted.
-    return text_table(
-        columns,
-        [_row(comparison, factor, unit, is_explained=comparison.new in explained) for comparison, factor in factors],
+    return table_of(
+        factors,
+        (
+            (name, _name_cell),
+            ("Verdict", lambda row: _verdict_cell(row, is_explained=row.comparison.new in explained)),
+            (numeric("Ratio", interval_name(comparisons)), "factor", _ratio_cell),
+            (numeric("Baseline", "runs"), "factor", lambda it: _value_cell(it, it.base_value, it.num_base, unit)),
+            (numeric("This", "runs"), "factor", lambda it: _value_cell(it, it.new_value, it.num_new, unit)),
+            (numeric("p", "permutation"), "factor.permutation_p", p_text),
+            (numeric("δ", "Cliff's"), "factor.cliffs_delta", lambda delta: f"{delta:+.2f}".replace("-", "−")),
+        ),
         id_=id_,
         caption="Each configuration against the baseline",
         is_sortable=whole_only,
@@ -258,54 +253,47 @@ def interval_name(comparisons: Sequence[Comparison]) -> str:
     return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")
 
 
-def _row(
-    comparison: Comparison, factor: FactorComparison, unit: TimeUnit, *, is_explained: bool
-) -> tuple[Cell | str, ...]:
-    show = _show_values(factor, unit)
-    is_open = is_explained and factor.verdict == "inconclusive"
-    hint = factor.reason or (_hint(comparison, factor) if is_open else "")
-    is_whole = factor is comparison.whole
-    verdict = comparison.verdict if is_whole else factor.verdict
-    words = verdict_text(factor) if verdict == factor.verdict else verdict
-    kind = "" if comparison.invalid_sides else _KINDS.get(verdict, "")
-    if is_whole and comparison.verdict != factor.verdict:
-        hint = f"by the runs that reach the target: {comparison.num_new_converged} of {comparison.num_new}, against "
-        hint += f"{comparison.num_base_converged} of {comparison.num_base}"
-    if is_whole and (rejected := _rejected(comparison)):
-        hint = rejected + (f"; {hint}" if hint else "")
+def _name_cell(row: _ComparedFactor) -> Cell:
+    comparison, factor = row
+    if factor is not comparison.whole:
+        return Cell(text=_NAMES[factor.name], kind="factor")
     tags = (
         ("cross-system", comparison.is_cross_system),
         ("paired", comparison.is_paired),
         ("one after the other", comparison.is_one_after_the_other),
     )
     quantity = " · ".join((_NAMES[factor.name].lower(), *(word for word, holds in tags if holds)))
-    whole = Cell(text=comparison.new, sub=quantity, kind="whole")
-    return (
-        whole if is_whole else Cell(text=_NAMES[factor.name], kind="factor"),
-        Cell(
-            text=f"{words}{rejected_words(comparison) if is_whole else ''}",
-            kind=kind,
-            sub=printable(hint, 240) if hint else "",
-        ),
-        Cell(text=ratio(factor.ratio), kind="strong", sub=bounds_text(factor.shown_interval, ratio, "")),
-        sorted_cell(show(factor.base_value), factor.base_value, sub=str(factor.num_base)),
-        sorted_cell(show(factor.new_value), factor.new_value, sub=str(factor.num_new)),
-        MISSING if factor.permutation_p is None else p_text(factor.permutation_p),
-        MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−"),
-    )
+    return Cell(text=comparison.new, sub=quantity, kind="whole")
 
 
-def _hint(comparison: Comparison, factor: FactorComparison) -> str:
-    """What would show more: runs, where the sides took turns; else what such runs could have shown."""
-    return could_show(factor) if comparison.is_one_after_the_other else needs(factor)
+def _verdict_cell(row: _ComparedFactor, *, is_explained: bool) -> Cell:
+    comparison, factor = row
+    hint = factor.reason or ""
+    if not hint and is_explained and factor.verdict == "inconclusive":
+        # What would show more: runs, where the sides took turns; else what such runs could have shown.
+        hint = could_show(factor) if comparison.is_one_after_the_other else needs(factor)
+    verdict, words = factor.verdict, verdict_text(factor)
+    if factor is comparison.whole:
+        if comparison.verdict != verdict:
+            verdict = words = comparison.verdict
+            hint = f"by the runs that reach the target: {comparison.num_new_converged} of {comparison.num_new}, "
+            hint += f"against {comparison.num_base_converged} of {comparison.num_base}"
+        hint = "; ".join(filter(None, (_rejected(comparison), hint)))
+        words += rejected_words(comparison)
+    kind = "" if comparison.invalid_sides else _KINDS.get(verdict, "")
+    return Cell(text=words, kind=kind, sub=printable(hint, 240) if hint else "")
 
 
-def _show_values(factor: FactorComparison, unit: TimeUnit) -> Callable[[float | None], str]:
-    """How a factor's own values are printed."""
-    shown: dict[str, Callable[[float | None], str]] = {
+def _ratio_cell(factor: FactorComparison) -> Cell:
+    return Cell(text=ratio(factor.ratio), kind="strong", sub=bounds_text(factor.shown_interval, ratio, ""))
+
+
+def _value_cell(factor: FactorComparison, value: float | None, num_runs: int, unit: TimeUnit) -> Cell:
+    """One side's own value with its number of runs."""
+    forms: dict[str, Callable[[float | None], str]] = {
         "time_to_train": unit.text,
         "samples_to_converge": count,
         "throughput": lambda value: f"{throughput(value)}/s",
         "overhead": lambda value: ratio(value) + (f" ({overhead_share(value)})" if value else ""),
     }
-    return shown.get(factor.name, ratio)
+    return sorted_cell(forms.get(factor.name, ratio)(value), value, sub=str(num_runs))

@@ -12,7 +12,7 @@ from reports.document.page import PageSection
 from reports.page.figures.detail import detail_words, detailed
 from reports.page.figures.times import MAX_HUES, MAX_LINES, column_unit, hue_number
 from reports.results.result import Result, Run
-from reports.text.formatting import MISSING, count, epochs, plural, quality
+from reports.text.formatting import count, epochs, plural, quality
 from rules.scoring.results import Evaluation
 
 MAX_MULTIPLES = 12
@@ -22,7 +22,7 @@ _X = Callable[[Evaluation], float | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Drawn:
+class _RunCurve:
     """One run that has evaluations with their place."""
 
     result: Result
@@ -42,7 +42,7 @@ def _samples(evaluation: Evaluation) -> float | None:
     return evaluation.samples_count
 
 
-def _epoch_sizes(drawn: Sequence[_Drawn]) -> list[float]:
+def _epoch_sizes(drawn: Sequence[_RunCurve]) -> list[float]:
     """Samples per epoch by every evaluation; none where one does not say both."""
     every = [evaluation for entry in drawn for evaluation in entry.run.log.evaluations]
     sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
@@ -51,22 +51,19 @@ def _epoch_sizes(drawn: Sequence[_Drawn]) -> list[float]:
 
 def convergence_section(group: Sequence[Result], id_: str) -> PageSection | None:
     """Show all runs in one chart while there are colours enough, else one small chart per configuration."""
-    blocks: tuple[Block, ...]
     if len(group) <= MAX_HUES:
         chart = convergence_chart(group, f"{id_}-convergence-chart")
-        if chart is None:
-            return None
-        blocks = (chart,)
+        blocks: tuple[Block, ...] = () if chart is None else (chart,)
     else:
         blocks = _multiples(group, id_)
-        if not blocks:
-            return None
+    if not blocks:
+        return None
     return PageSection(id=f"{id_}-convergence", heading="Convergence", name="Convergence", blocks=blocks)
 
 
-def _drawn(group: Sequence[Result]) -> list[_Drawn]:
+def _drawn(group: Sequence[Result]) -> list[_RunCurve]:
     return [
-        _Drawn(result=result, run=run, hue=hue_number(position, group))
+        _RunCurve(result=result, run=run, hue=hue_number(position, group))
         for position, result in enumerate(group)
         for run in result.drawn
         if any(evaluation.epoch_num is not None for evaluation in run.log.evaluations)
@@ -77,7 +74,7 @@ def _target(group: Sequence[Result]) -> float | None:
     return next((run.log.quality_target for result in group for run in result.runs if run.log.quality_target), None)
 
 
-def _lead(drawn: Sequence[_Drawn], target: float | None) -> str:
+def _lead(drawn: Sequence[_RunCurve], target: float | None) -> str:
     ends = [entry.run.log.evaluations[-1].epoch_num for entry in drawn if entry.run.log.converged]
     known = [end for end in ends if end is not None]
     if known and target is not None:
@@ -125,50 +122,42 @@ def convergence_chart(group: Sequence[Result], id_: str) -> Chart | None:
     return Chart(
         figure=views[0][1],
         lead=lead,
-        table=evaluations_table(
-            [entry.line(_epoch) for entry in drawn], [_name(entry, group) for entry in drawn], metric, f"{id_}-table"
-        ),
+        table=evaluations_table(drawn, group, f"{id_}-table"),
         views=tuple(views),
         series=tuple(names.items()) if len(names) > 1 else (),
     )
 
 
-def _name(entry: _Drawn, group: Sequence[Result]) -> str:
+def _name(entry: _RunCurve, group: Sequence[Result]) -> str:
     return f"{entry.result.label}: run {entry.run.label}" if len(group) > 1 else f"run {entry.run.label}"
 
 
-def _hint(entry: _Drawn) -> str:
+def _hint(entry: _RunCurve) -> str:
     last = entry.run.log.evaluations[-1]
     reached = f"{entry.result.metric.label} {quality(last.quality)}"
     return f"run {entry.run.label}: {reached} at epoch {epochs(last.epoch_num)}"
 
 
-def evaluations_table(lines: Sequence[Curve], names: Sequence[str], metric: str, id_: str) -> Table:
+def evaluations_table(curves: Sequence[_RunCurve], group: Sequence[Result], id_: str) -> Table:
     """One row per run: there are more evaluations than fit beside each other, but they read like the lines."""
-    most = max((len(line.points) for line in lines), default=0)
-    heads = _heads(lines, min(most, MAX_ROWS))
-    rows = tuple(
-        (
-            name,
-            *(
-                quality(line.points[number][1]) if number < len(line.points) else MISSING
-                for number in range(len(heads))
-            ),
-        )
-        for name, line in zip(names, lines, strict=True)
-    )
+    points = [entry.line(_epoch).points[:MAX_ROWS] for entry in curves]
+    heads = _heads(points)
     return text_table(
-        ("Run", *(numeric(head) for head in heads)),
-        rows,
+        ("Run", *map(numeric, heads)),
+        [
+            (_name(entry, group), *(quality(value) for _, value in known), *[None] * (len(heads) - len(known)))
+            for entry, known in zip(curves, points, strict=True)
+        ],
         id_=id_,
-        caption=f"{metric} at each evaluation, one row per run",
+        caption=f"{group[0].metric.title} at each evaluation, one row per run",
         style="evaluations",
     )
 
 
-def _heads(lines: Sequence[Curve], number: int) -> list[str]:
+def _heads(points: Sequence[Sequence[tuple[float, float]]]) -> list[str]:
     """Places in the epoch where all runs look at the same places, else numbers; never some of each."""
-    places = [{epochs(line.points[at][0]) for line in lines if at < len(line.points)} for at in range(number)]
+    number = max(map(len, points), default=0)
+    places = [{epochs(known[at][0]) for known in points if at < len(known)} for at in range(number)]
     if all(len(some) == 1 for some in places):
         return [f"epoch {some.pop()}" for some in places]
     return [f"evaluation {count(at + 1)}" for at in range(number)]
@@ -176,46 +165,32 @@ def _heads(lines: Sequence[Curve], number: int) -> list[str]:
 
 def _multiples(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     drawn = _drawn(group)
-    if not drawn:
+    curves: dict[int, list[_RunCurve]] = {}
+    for entry in drawn:
+        curves.setdefault(entry.result.index, []).append(entry)
+    shown = [result for result in detailed(group) if result.index in curves]
+    if not shown:
         return ()
     target, lead, metric = _target(group), _lead(drawn, _target(group)), group[0].metric.title
-    shown = detailed(group)
-    runs: dict[int, list[_Drawn]] = {result.index: [] for result in shown}
-    for entry in drawn:
-        if entry.result.index in runs:
-            runs[entry.result.index].append(entry)
-    lines = {index: [entry.line(_epoch) for entry in some] for index, some in runs.items()}
+    lines = {result.index: [entry.line(_epoch) for entry in curves[result.index]] for result in shown}
     every = [line for some in lines.values() for line in some]
-    if not every:
-        return ()
-    names = svg.fit_bold_names([result.label for result in shown], SMALL_PX)
+    labels = [result.label for result in detailed(group)]
+    names = dict(zip(labels, svg.fit_bold_names(labels, SMALL_PX), strict=True))
     drawings = [
         small_convergence(
-            lines[result.index], target, every, title=name, id_=f"{id_}-quality-{result.index}",
-            description=f"{metric} over the epoch. {_lead(runs[result.index], target)}",
+            lines[result.index], target, every, title=names[result.label], id_=f"{id_}-quality-{result.index}",
+            description=f"{metric} over the epoch. {_lead(curves[result.index], target)}",
         )
-        for result, name in zip(shown, names, strict=True)
-        if lines[result.index]
+        for result in shown
     ]  # fmt: skip
     lead = f"{metric} over the fraction of the epoch, one line per run, all on the same scales. {lead}"
     lead = f"{lead} {detail_words(group)}".rstrip()
     blocks: list[Block] = [Prose(text=lead), Multiples(drawings=tuple(drawings[:MAX_MULTIPLES]))]
-    if len(drawings) > MAX_MULTIPLES:
-        rest = Multiples(drawings=tuple(drawings[MAX_MULTIPLES:]))
-        blocks.append(Fold(summary=f"{plural(len(drawings) - MAX_MULTIPLES, 'more configuration')}", blocks=(rest,)))
-    tables = tuple(
-        Fold(
-            summary=result.label,
-            blocks=(
-                evaluations_table(
-                    lines[result.index],
-                    [f"run {entry.run.label}" for entry in runs[result.index]],
-                    metric,
-                    f"{id_}-quality-{result.index}-table",
-                ),
-            ),
-        )
+    if rest := tuple(drawings[MAX_MULTIPLES:]):
+        blocks.append(Fold(summary=plural(len(rest), "more configuration"), blocks=(Multiples(drawings=rest),)))
+    tables = [
+        (result.label, evaluations_table(curves[result.index], [result], f"{id_}-quality-{result.index}-table"))
         for result in shown
-        if lines[result.index]
-    )
-    return (*blocks, Fold(summary="The numbers of these charts", blocks=tables))
+    ]
+    folds = tuple(Fold(summary=label, blocks=(table,)) for label, table in tables)
+    return (*blocks, Fold(summary="The numbers of these charts", blocks=folds))

@@ -71,6 +71,8 @@ def _chart(
     lead = _lead(judged)
     unit = _unit(judged[0][0])
     title = f"{unit.capitalize()} to converge over batch size"
+    of_unit = numeric(unit.capitalize(), "Olympic mean")
+    columns = ("Point", numeric("Batch size"), of_unit, numeric("Fewest acceptable"), "Outcome")
     rows: list[tuple[Cell | str, ...]] = [
         (
             Cell(text=f"reference at {count(point.global_batch_size)}", sub=printable(point.name, 80)),
@@ -92,13 +94,7 @@ def _chart(
         figure=reference_figure(drawn, results, unit=unit, id_=id_, title=title, description=f"{title}. {lead}"),
         lead=lead,
         table=text_table(
-            (
-                "Point",
-                numeric("Batch size"),
-                numeric(unit.capitalize(), "Olympic mean"),
-                numeric("Fewest acceptable"),
-                "Outcome",
-            ),
+            columns,
             rows,
             id_=f"{id_}-table",
             caption=f"Olympic means of {unit} to converge, with the standard deviation of the reference's runs"
@@ -132,7 +128,6 @@ def _first_epoch(result: Result) -> str:
 
 def _result_row(result: Result, found: Convergence | None) -> tuple[Cell | str, ...]:
     factor = result.score.rcp_factor
-    outcome = found.status if found is not None else "not tested"
     if found is None:
         reason = result.score.no_score_reason or ""
     elif factor is not None and factor != 1.0:
@@ -144,7 +139,7 @@ def _result_row(result: Result, found: Convergence | None) -> tuple[Cell | str, 
         count(result.score.runs[0].global_batch_size if result.score.runs else None),
         converged(found.mean_epochs if found else None, _unit(result)),
         converged(found.point.min_epochs if found and found.point else None, _unit(result)),
-        Cell(text=outcome, sub=printable(reason, 160) if reason else ""),
+        Cell(text=found.status if found else "not tested", sub=printable(reason, 160) if reason else ""),
     )
 
 

@@ -7,18 +7,7 @@ from typing import Any
 
 import tomli_w
 
-from reports.document.blocks import (
-    Block,
-    Bullets,
-    Command,
-    Fact,
-    Facts,
-    Fold,
-    Heading,
-    Prose,
-    in_portions,
-    text_table,
-)
+from reports.document.blocks import Block, Bullets, Command, Fact, Facts, Fold, Heading, Prose, in_portions, table_of
 from reports.document.page import PageSection
 from reports.facts.energy import explain_missing, explain_ranks
 from reports.facts.reference_points import own_definition
@@ -65,8 +54,7 @@ def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
         blocks += [Heading(text="The same in all configurations"), Facts(facts=shared)]
     if is_one_definition:
         blocks += _definition(group[0], definitions[0])
-    missing = _missing(group)
-    if missing:
+    if missing := _missing(group):
         heading = "Not in this result" if len(group) == 1 else "Not in these results"
         blocks += [Heading(text=heading), Bullets(items=missing)]
     return PageSection(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
@@ -106,12 +94,8 @@ def _with_seed(record: RunSetRecord) -> str:
     seed = [] if "--seed" in words else ["--seed", str(record.base_seed)]
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["--runs", str(record.num_runs)]
-    choice, chosen = record.choice, list[str]()
-    if (
-        choice is not None
-        and (threads := record.config.get("runtime.threads")) is not None
-        and threads.value == "auto"
-    ):
+    choice, chosen, threads = record.choice, list[str](), record.config.get("runtime.threads")
+    if choice is not None and threads is not None and threads.value == "auto":
         chosen += ["--threads", str(choice.num_threads)]
     if choice is not None and choice.matmul is not None:
         chosen += ["--matmul", MATMUL_FILE]
@@ -156,9 +140,9 @@ def _facts(member: Result) -> tuple[Fact, ...]:
             *((Fact(name="Commit", value=commit, is_code=True),) if (commit := commit_of(record)) else ()),
             *(Fact(name="Code sha256", value=code, is_code=True) for code in member.codes),
             Fact(name="Base seed", value=str(record.base_seed), is_code=True),
+            Fact(name="Dataset: dir", value=record.dataset.dir or MISSING, is_code=True),
+            *_dataset_digests(member, record.dataset.dataset_sha256),
         ]
-        facts.append(Fact(name="Dataset: dir", value=record.dataset.dir or MISSING, is_code=True))
-        facts += _dataset_digests(member, record.dataset.dataset_sha256)
     if first is not None:
         facts.append(Fact(name="Definition sha256", value=printable(first.definition_sha256), is_code=True))
         if record is None:
@@ -190,11 +174,16 @@ def _files(result: Result, id_: str) -> Iterator[Block]:
         yield Facts(facts=(Fact(name="Measured in", value=printable(result.path), is_code=True),))
         return
     folder = str(result.judged.result_set.folder)
-    rows = [
-        (printable(run.log.path.removeprefix(f"{folder}/")), printable(run.log.log_sha256)) for run in result.runs
-    ]
-    caption = f"Logs in {printable(folder)}"
-    table = text_table(("File", "sha256"), rows, id_=id_, caption=caption, style="by-key digests")
+    table = table_of(
+        result.runs,
+        (
+            ("File", lambda run: printable(run.log.path.removeprefix(f"{folder}/"))),
+            ("sha256", "log.log_sha256", printable),
+        ),
+        id_=id_,
+        caption=f"Logs in {printable(folder)}",
+        style="by-key digests",
+    )
     yield Fold(summary=f"Files and checksums: {plural(len(result.runs), 'log')}", blocks=(table,))
 
 

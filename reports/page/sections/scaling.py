@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -13,7 +14,7 @@ from reports.facts.rank_counts import RankedSet, ranked_set
 from reports.facts.traffic import total_bytes
 from reports.page.figures.times import MAX_HUES, column_unit
 from reports.results.result import Result
-from reports.text.formatting import MISSING, TimeUnit, count, percent, plural, printable, ratio, si, throughput
+from reports.text.formatting import TimeUnit, count, percent, plural, printable, ratio, si, throughput, with_unit
 
 LEARNING_RATE = "train.opt_base_learning_rate"
 _MAX_CHARTS = 4
@@ -31,12 +32,24 @@ class ScalingLine:
     sets: tuple[RankedSet, ...]
     shares_threads: bool = False
 
-    def efficiency(self, ranked: RankedSet) -> float | None:
+
+class _Point(NamedTuple):
+    """A configuration on its line."""
+
+    line: ScalingLine
+    ranked: RankedSet
+
+    @property
+    def efficiency(self) -> float | None:
         """Samples per second and rank (and thread, where those are shared), over those of the smallest world."""
-        base = self.sets[0].samples_per_s
-        if base is None or ranked.samples_per_s is None:
+        base, own = self.line.sets[0], self.ranked
+        if base.samples_per_s is None or own.samples_per_s is None:
             return None
-        return ranked.samples_per_s / base * (1 if self.shares_threads else self.sets[0].num_ranks / ranked.num_ranks)
+        per_rank = 1 if self.line.shares_threads else base.num_ranks / own.num_ranks
+        return own.samples_per_s / base.samples_per_s * per_rank
+
+
+_Value = Callable[[_Point], float | None]
 
 
 def scaling_section(group: Sequence[Result], id_: str) -> PageSection | None:
@@ -105,15 +118,11 @@ def _batch(world: RankedSet, *, is_weak: bool) -> float | None:
 
 def _scaling_blocks(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> list[Block]:
     places = tuple(sorted({float(ranked.num_ranks) for line in lines for ranked in line.sets}))
-    quantities: tuple[tuple[str, Callable[[ScalingLine, RankedSet], float | None], Callable[[float], str]], ...] = (
-        ("Samples/s", lambda line, ranked: ranked.samples_per_s, si),
-        ("Efficiency", lambda line, ranked: line.efficiency(ranked), lambda value: percent(value, 0)),
-        (
-            f"Time to train, {unit.name}",
-            lambda line, ranked: _in(unit, ranked.time_to_train_s),
-            lambda value: f"{value:g}",
-        ),
-        ("Samples to converge", lambda line, ranked: ranked.samples_to_converge, si),
+    quantities: tuple[tuple[str, _Value, Callable[[float], str]], ...] = (
+        ("Samples/s", lambda point: point.ranked.samples_per_s, si),
+        ("Efficiency", lambda point: point.efficiency, lambda value: percent(value, 0)),
+        (f"Time to train, {unit.name}", lambda point: _in(unit, point.ranked.time_to_train_s), "{:g}".format),
+        ("Samples to converge", lambda point: point.ranked.samples_to_converge, si),
     )
     drawings: list[Markup] = []
     for number, (name, value, words) in enumerate(quantities):
@@ -139,17 +148,11 @@ def _in(unit: TimeUnit, value_s: float | None) -> float | None:
     return value_s / unit.seconds if value_s is not None else None
 
 
-def _series(
-    line: ScalingLine,
-    hue: int,
-    value: Callable[[ScalingLine, RankedSet], float | None],
-    what: str,
-    words: Callable[[float], str],
-) -> Series:
+def _series(line: ScalingLine, hue: int, value: _Value, what: str, words: Callable[[float], str]) -> Series:
     dots = tuple(
         Dot(x=ranked.num_ranks, y=at, hint=f"{ranked.result.label}: {what}{words(at)}")
         for ranked in line.sets
-        if (at := value(line, ranked)) is not None
+        if (at := value(_Point(line, ranked))) is not None
     )
     return Series(name=line.name, hue=hue, dots=dots)
 
@@ -157,7 +160,7 @@ def _series(
 def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
     line = lines[0]
     last = line.sets[-1]
-    text = f"{percent(line.efficiency(last), 0)} efficiency on {plural(last.num_ranks, 'rank')}"
+    text = f"{percent(_Point(line, last).efficiency, 0)} efficiency on {plural(last.num_ranks, 'rank')}"
     several = f" Of {len(lines)} lines this is the first." if len(lines) > 1 else ""
     return (
         f"{text}: samples/s{' of the same threads' if line.shares_threads else ' per rank'}, over those of the "
@@ -168,23 +171,18 @@ def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
 
 
 def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Table:
+    efficiency = numeric("Efficiency", "per rank or of the same threads, over the smallest world")
     return table_of(
-        [(line, ranked) for line in lines for ranked in line.sets],
+        [_Point(line, ranked) for line in lines for ranked in line.sets],
         (
-            ("Configuration", lambda row: Cell(text=row[1].result.label, sub=row[0].name)),
-            (numeric("Ranks"), lambda row: count(row[1].num_ranks)),
-            (numeric("Global batch", "samples"), lambda row: count(row[1].global_batch_size)),
-            (numeric("Samples/s", "all ranks"), lambda row: throughput(row[1].samples_per_s)),
-            (
-                numeric("Efficiency", "per rank or of the same threads, over the smallest world"),
-                lambda row: percent(row[0].efficiency(row[1])),
-            ),
-            (numeric("Time to train", unit.name), lambda row: unit.number(row[1].time_to_train_s)),
-            (numeric("Samples to converge"), lambda row: count(row[1].samples_to_converge)),
-            (
-                numeric("Runs", "converged"),
-                lambda row: count(sum(run.log.converged for run in row[1].result.runs)),
-            ),
+            ("Configuration", lambda point: Cell(text=point.ranked.result.label, sub=point.line.name)),
+            (numeric("Ranks"), "ranked.num_ranks", count),
+            (numeric("Global batch", "samples"), "ranked.global_batch_size", count),
+            (numeric("Samples/s", "all ranks"), "ranked.samples_per_s", throughput),
+            (efficiency, "efficiency", percent),
+            (numeric("Time to train", unit.name), "ranked.time_to_train_s", unit.number),
+            (numeric("Samples to converge"), "ranked.samples_to_converge", count),
+            (numeric("Runs", "converged"), "ranked.result.num_converged", count),
         ),
         id_=id_,
         caption="The numbers of these drawings: geometric means over the runs that reached the target",
@@ -214,7 +212,7 @@ def _link_chart(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Chart:
                 x=ranked.bandwidth_bytes_per_s or 0.0,
                 y=(ranked.time_to_train_s or 0.0) / unit.seconds,
                 hint=f"{ranked.result.label}: {unit.text(ranked.time_to_train_s)} "
-                f"at {_speed(ranked.bandwidth_bytes_per_s)}",
+                f"at {_speed(ranked.bandwidth_bytes_per_s or 0.0)}",
             )
             for ranked in sets
         )
@@ -234,8 +232,8 @@ def _link_chart(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Chart:
     return Chart(figure=figure, heading=title, lead=lead, table=_link_table(family, unit, f"{id_}-table"))
 
 
-def _speed(value: float | None) -> str:
-    return MISSING if value is None else f"{si(value)}B/s" if value >= 999.5 else f"{si(value)} B/s"
+def _speed(value: float) -> str:
+    return with_unit(si(value), "B/s")
 
 
 def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
@@ -268,29 +266,24 @@ def _bytes(ranked: RankedSet) -> int:
 
 
 def _ratio(value: float | None, of_base: float | None) -> str:
-    return ratio(value / of_base) if value and of_base else MISSING
+    return ratio(value / of_base if value and of_base else None)
 
 
 def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
     """What a scheme costs or gains: over the exchange in full precision, where exactly one such set is there."""
-    base, against = _whole_exchange(family), "over fp32 and dense"
+    against, base = "over fp32 and dense", _whole_exchange(family)
+    base_s, base_samples = (base.time_to_train_s, base.samples_to_converge) if base else (None, None)
     return table_of(
         family,
         (
             ("Configuration", lambda ranked: Cell(text=ranked.result.label, sub=printable(ranked.scheme, 80))),
-            (numeric("Link", "measured"), lambda ranked: _speed(ranked.bandwidth_bytes_per_s)),
-            (numeric("Bytes per step", "all ranks; counted"), lambda ranked: count(_bytes(ranked))),
-            (numeric("Samples/s"), lambda ranked: throughput(ranked.samples_per_s)),
-            (numeric("Time to train", unit.name), lambda ranked: unit.number(ranked.time_to_train_s)),
-            (
-                numeric("Time ratio", against),
-                lambda ranked: _ratio(ranked.time_to_train_s, base.time_to_train_s if base else None),
-            ),
-            (numeric("Samples to converge"), lambda ranked: count(ranked.samples_to_converge)),
-            (
-                numeric("Samples ratio", against),
-                lambda ranked: _ratio(ranked.samples_to_converge, base.samples_to_converge if base else None),
-            ),
+            (numeric("Link", "measured"), "bandwidth_bytes_per_s", _speed),
+            (numeric("Bytes per step", "all ranks; counted"), _bytes, count),
+            (numeric("Samples/s"), "samples_per_s", throughput),
+            (numeric("Time to train", unit.name), "time_to_train_s", unit.number),
+            (numeric("Time ratio", against), "time_to_train_s", lambda value_s: _ratio(value_s, base_s)),
+            (numeric("Samples to converge"), "samples_to_converge", count),
+            (numeric("Samples ratio", against), "samples_to_converge", lambda value: _ratio(value, base_samples)),
         ),
         id_=id_,
         caption="Geometric means over the runs that reached the target; whether they differ, the comparison says",

@@ -3,23 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from reports.document.blocks import Block, Cell, Fold, Prose, Table, numeric, text_table
+from reports.document.blocks import Block, Cell, Fold, Prose, Shown, Table, numeric, table_of, text_table
 from reports.document.page import PageSection
 from reports.facts.rank_counts import RankedSet, ranked_set
 from reports.facts.traffic import KINDS, bandwidth_bytes_per_s, bytes_of, computing_s, total_bytes, traffic_of
 from reports.page.figures.detail import detailed
 from reports.results.result import Result
-from reports.text.formatting import (
-    MILLISECONDS,
-    MISSING,
-    byte_unit,
-    count,
-    num_bytes,
-    percent,
-    plural,
-    printable,
-    si,
-)
+from reports.text.formatting import MILLISECONDS, MISSING, byte_unit, count, num_bytes, percent, plural, printable, si
 from rules.records.run import PlacementRecord, RankRecord, TrafficRecord
 
 NOT_SEPARABLE = "not separable"
@@ -79,18 +69,10 @@ def measured_exchanges(measured: Sequence[Result]) -> list[Fold]:
 
 
 def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
-    rows = tuple(
-        (
-            Cell(
-                text=world.result.label,
-                sub=f"sharding {printable(world.sharding, 40)}, {printable(world.scheme, 80)}",
-            ),
-            count(world.num_ranks),
-            count(world.local_batch_size),
-            *_step_cells(world.traffic),
-        )
+    rows = [
+        (_world_cell(world), count(world.num_ranks), count(world.local_batch_size), *_step_cells(world.traffic))
         for world in worlds
-    )
+    ]
     return text_table(
         ("Configuration", numeric("Ranks"), numeric("Local batch", "samples per rank"), *STEP_COLUMNS),
         rows,
@@ -98,6 +80,11 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
         caption="One training step, mean over runs",
         is_sortable=len(rows) > 1,
     )
+
+
+def _world_cell(world: RankedSet) -> Cell:
+    sub = f"sharding {printable(world.sharding, 40)}, {printable(world.scheme, 80)}"
+    return Cell(text=world.result.label, sub=sub)
 
 
 def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
@@ -108,31 +95,23 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
             by_rank.setdefault(rank.rank, []).append(rank)
     if not by_rank:
         return ()
-    peaks = {
-        number: (_most(rank.peak_rss_bytes for rank in seen), _most(rank.peak_device_bytes for rank in seen))
-        for number, seen in by_rank.items()
+    peaks = {number: max(rank.peak_rss_bytes for rank in seen) for number, seen in by_rank.items()}
+    device_peaks = {
+        number: max(rank.peak_device_bytes or 0 for rank in seen) or None for number, seen in by_rank.items()
     }
-    unit = byte_unit(peak for both in peaks.values() for peak in both)
-    rows = tuple(
-        (
-            f"rank {number}",
-            ", ".join(sorted({rank.host or MISSING for rank in by_rank[number]})),
-            unit.number(peaks[number][0]),
-            unit.number(peaks[number][1]),
-        )
-        for number in sorted(by_rank)
+    unit = byte_unit([*peaks.values(), *device_peaks.values()])
+    columns: tuple[Shown[int], ...] = (
+        ("Rank", "rank {}".format),
+        ("Host", lambda number: ", ".join(sorted({rank.host or MISSING for rank in by_rank[number]}))),
+        (numeric("Peak memory", f"{unit.name}; measured"), peaks.get, unit.number),
+        (numeric("Device memory", f"{unit.name}; measured"), device_peaks.get, unit.number),
     )
-    text = num_bytes(sum(peak for peak, _ in peaks.values() if peak is not None) or None)
-    columns = (
-        "Rank",
-        "Host",
-        numeric("Peak memory", f"{unit.name}; measured"),
-        numeric("Device memory", f"{unit.name}; measured"),
-    )
-    return (text_table(columns, rows, id_=id_, caption=f"Ranks and the most memory that each took; {text} in all"),)
+    text = num_bytes(sum(peaks.values()))
+    caption = f"Ranks and the most memory that each took; {text} in all"
+    return (table_of(sorted(by_rank), columns, id_=id_, caption=caption),)
 
 
-def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str, ...]:
+def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str | None, ...]:
     """One training step, mean over runs: bytes, time and its parts, the link."""
     step_s = _mean(run.step_s or None for run in runs)
     waited = (_mean(run.all_to_all_s for run in runs), _mean(run.all_reduce_s for run in runs))
@@ -150,7 +129,7 @@ def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str, ...]:
         MILLISECONDS.number(step_s),
         computing,
         *(_part(part, whole_s) for part in waited),
-        f"{si(link)}B/s" if link is not None else MISSING,
+        None if link is None else f"{si(link)}B/s",
     )
 
 
@@ -164,55 +143,37 @@ def _part(part_s: float | None, whole_s: float | None) -> Cell:
 
 
 def _bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
-    formulas = runs[0].formulas
-    return text_table(
-        ("Kind", numeric("Per step", "bytes; counted"), numeric("Per evaluation", "bytes; counted"), "Formula"),
-        [
-            (
-                Cell(text=kind.replace("_", " "), sub=KINDS[kind]),
-                count(_mean(bytes_of(run.bytes_per_step, kind) for run in runs)),
-                count(_mean(bytes_of(run.bytes_per_evaluation, kind) for run in runs)),
-                "; ".join(formulas.get(kind, ())) or "no call in a step",
-            )
-            for kind in KINDS
-        ],
-        id_=id_,
-        caption=f"Bytes that all ranks send, mean over {plural(len(runs), 'measurement')}; N is the number of ranks",
+    def mean(kind: str, member: str) -> float | None:
+        return _mean(bytes_of(getattr(run, member), kind) for run in runs)
+
+    columns: tuple[Shown[str], ...] = (
+        ("Kind", lambda kind: Cell(text=kind.replace("_", " "), sub=KINDS[kind])),
+        (numeric("Per step", "bytes; counted"), lambda kind: mean(kind, "bytes_per_step"), count),
+        (numeric("Per evaluation", "bytes; counted"), lambda kind: mean(kind, "bytes_per_evaluation"), count),
+        ("Formula", lambda kind: "; ".join(runs[0].formulas.get(kind, ())) or "no call in a step"),
     )
+    caption = f"Bytes that all ranks send, mean over {plural(len(runs), 'measurement')}; N is the number of ranks"
+    return table_of(KINDS, columns, id_=id_, caption=caption)
 
 
 def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...]:
     """Which ranks hold which part of each table, as the first run built them."""
-    placements = [sorted(run.placement, key=lambda entry: entry.table) for run in runs]
-    if not placements[0]:
+    first, *others = [sorted(run.placement, key=lambda entry: entry.table) for run in runs]
+    if not first:
         return ()
-    alike = all(placement == placements[0] for placement in placements)
-    columns = ("Table", "Sharding", "Kernel", "Shards", "Ranks")
-    return (
-        text_table(
-            columns,
-            [
-                (
-                    f"table {placement.table}",
-                    placement.sharding or MISSING,
-                    placement.kernel or MISSING,
-                    _shards_words(placement),
-                    ", ".join(str(rank) for rank in sorted({shard.rank for shard in placement.shards})),
-                )
-                for placement in placements[0]
-            ],
-            id_=id_,
-            caption="Placement of tables, read from the built model"
-            + ("" if alike else " of the first run; others differ"),
-        ),
+    columns: tuple[Shown[PlacementRecord], ...] = (
+        ("Table", "table", "table {}".format),
+        ("Sharding", lambda entry: entry.sharding or None),
+        ("Kernel", lambda entry: entry.kernel or None),
+        ("Shards", _shards_words),
+        ("Ranks", lambda entry: ", ".join(map(str, sorted({shard.rank for shard in entry.shards})))),
     )
+    differ = "" if all(placement == first for placement in others) else " of the first run; others differ"
+    caption = f"Placement of tables, read from the built model{differ}"
+    return (table_of(first, columns, id_=id_, caption=caption),)
 
 
 def _shards_words(entry: PlacementRecord) -> str:
     """'2 of 25 × 16', rows by columns; shards of another shape follow after a comma."""
     shapes = Counter((shard.num_rows, shard.num_columns) for shard in entry.shards)
     return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())
-
-
-def _most(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)

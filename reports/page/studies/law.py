@@ -1,15 +1,15 @@
 """Scaling laws of the page: models of several sizes on one chart, and what the laws say where their ranges meet."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
 from reports.charts.law import law_figure
 from reports.charts.xy import Dot, Series
 from reports.comparison.sweep import SweepFacts
-from reports.document.blocks import Block, Chart, Prose, numeric, table_of
+from reports.document.blocks import Block, Chart, Prose, Shown, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.scaling_law import ScalingLaw, Size
 from reports.parts.law import FORMULA, chosen_words, exponent_ends, law_warning, law_words
@@ -18,7 +18,7 @@ from reports.text.formatting import MISSING, distinct_labels, interval, printabl
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Named:
+class _ModelLaw:
     """A law with the name of its sweep's model, which no other has."""
 
     name: str
@@ -38,7 +38,7 @@ class _Match:
 def law_sections(sweeps: Sequence[SweepFacts]) -> tuple[PageSection, ...]:
     """Make a section per dataset and number of samples; the sweeps alike in these, of one model each, share its
     chart, and each section says which others it lacks and why."""
-    groups: list[list[_Named]] = []
+    groups: list[list[_ModelLaw]] = []
     for named in _named([sweep for sweep in sweeps if sweep.law is not None and sweep.law.sizes]):
         found = next((group for group in groups if not _why_apart(named, group[0])), None)
         if found is None:
@@ -56,12 +56,12 @@ def law_sections(sweeps: Sequence[SweepFacts]) -> tuple[PageSection, ...]:
     )
 
 
-def _why_apart(law: _Named, other: _Named) -> str:
+def _why_apart(law: _ModelLaw, other: _ModelLaw) -> str:
     assert law.law.data is not None and other.law.data is not None
     return law.law.data.why_unlike(other.law.data)
 
 
-def _section(laws: Sequence[_Named], others: Sequence[tuple[str, str]], id_: str, *, is_only: bool) -> PageSection:
+def _section(laws: Sequence[_ModelLaw], others: Sequence[tuple[str, str]], id_: str, *, is_only: bool) -> PageSection:
     title = "Quality over training FLOP"
     match = _match(laws)
     lead = _lead(laws, match)
@@ -81,12 +81,7 @@ def _section(laws: Sequence[_Named], others: Sequence[tuple[str, str]], id_: str
         lead=lead,
         table_note="The tables of sizes and laws have the numbers.",
     )
-    blocks: tuple[Block, ...] = (
-        chart,
-        *_law_table(laws, id_),
-        *_match_table(match, id_),
-        _size_table(laws, id_),
-    )
+    blocks: tuple[Block, ...] = (chart, *_law_table(laws, id_), *_match_table(match, id_), _size_table(laws, id_))
     notes = [f"{law.name}: {law_words(law.law)}" for law in laws if law.law.fitted is None]
     notes += [
         f"{law.name}:{words}"
@@ -107,7 +102,7 @@ def _section(laws: Sequence[_Named], others: Sequence[tuple[str, str]], id_: str
     )
 
 
-def _match(laws: Sequence[_Named]) -> _Match | None:
+def _match(laws: Sequence[_ModelLaw]) -> _Match | None:
     """Compare fitted laws where the smallest of their ranges ends; None of one law, or where ranges do not meet.
 
     The best is compared with each other; intervals are 95 % for all of them together (Bonferroni). Sweeps of one base
@@ -130,7 +125,7 @@ def _match(laws: Sequence[_Named]) -> _Match | None:
     return _Match(compute=compute, values={law.name: found.at(compute) for law, found in ranked}, gaps=gaps)
 
 
-def _lead(laws: Sequence[_Named], match: _Match | None) -> str:
+def _lead(laws: Sequence[_ModelLaw], match: _Match | None) -> str:
     """Say which model is the best at the most computing that all have, or what the one law is."""
     if sum(law.law.fitted is not None for law in laws) < 2:
         return law_words(laws[0].law)
@@ -148,51 +143,44 @@ def _lead(laws: Sequence[_Named], match: _Match | None) -> str:
     )
 
 
-def _law_table(laws: Sequence[_Named], id_: str) -> tuple[Block, ...]:
-    rows = [(law.name, law.law.fitted) for law in laws if law.law.fitted is not None]
-    if not rows:
-        return ()
-    columns = (
-        ("Model", lambda row: row[0]),
-        (numeric("Exponent b", "fitted"), lambda row: f"{row[1].exponent:.3f}"),
-        (numeric("95 % interval, b", "bootstrap over seeds"), lambda row: exponent_ends(row[1])),
-        (numeric("Factor a", "fitted"), lambda row: f"{row[1].factor:.3g}"),
-        (numeric("Floor c", "fitted"), lambda row: f"{row[1].floor:.4f}"),
-        (numeric("Sizes"), lambda row: str(row[1].num_sizes)),
-        (numeric("Seeds"), lambda row: str(row[1].num_seeds)),
-        (numeric("Range of C", "computed"), lambda row: _range(row[1])),
-        (numeric("Decades", "of C"), lambda row: f"{row[1].decades:.2f}"),
+def _law_table(laws: Sequence[_ModelLaw], id_: str) -> tuple[Block, ...]:
+    fitted = [law for law in laws if law.law.fitted is not None]
+    columns: tuple[Shown[_ModelLaw], ...] = (
+        ("Model", "name"),
+        (numeric("Exponent b", "fitted"), "law.fitted.exponent", "{:.3f}".format),
+        (numeric("95 % interval, b", "bootstrap over seeds"), "law.fitted", exponent_ends),
+        (numeric("Factor a", "fitted"), "law.fitted.factor", "{:.3g}".format),
+        (numeric("Floor c", "fitted"), "law.fitted.floor", "{:.4f}".format),
+        (numeric("Sizes"), "law.fitted.num_sizes"),
+        (numeric("Seeds"), "law.fitted.num_seeds"),
+        (numeric("Range of C", "computed"), "law.fitted", _range),
+        (numeric("Decades", "of C"), "law.fitted.decades", "{:.2f}".format),
     )
-    return (table_of(rows, columns, id_=f"{id_}-laws", caption=f"Fitted: {FORMULA}"),)
+    return (table_of(fitted, columns, id_=f"{id_}-laws", caption=f"Fitted: {FORMULA}"),) if fitted else ()
 
 
 def _match_table(match: _Match | None, id_: str) -> tuple[Block, ...]:
     if match is None:
         return ()
-    columns = (
-        ("Model", lambda name: name),
-        (numeric("Normalised entropy", "by the law, fitted"), lambda name: f"{match.values[name]:.4f}"),
+    columns: tuple[Shown[str], ...] = (
+        ("Model", str),
+        (numeric("Normalised entropy", "by the law, fitted"), match.values.get, "{:.4f}".format),
         (numeric("Above the best", "95 % interval, of all together"), lambda name: _gap(match, name)),
     )
     caption = f"At matched FLOP: {_flop(match.compute)} of training"
     return (table_of(match.values, columns, id_=f"{id_}-matched", caption=caption),)
 
 
-def _size_table(laws: Sequence[_Named], id_: str) -> Block:
+def _size_table(laws: Sequence[_ModelLaw], id_: str) -> Block:
     rows = [(law.name, size, law.law.fitted) for law in laws for size in law.law.sizes]
-    columns = (
+    quality = " or ".join(sorted({size.quality_name for _, size, _ in rows}))
+    columns: tuple[Shown[tuple[str, Size, PowerLaw | None]], ...] = (
         ("Model", lambda row: row[0]),
         ("Size", lambda row: printable(row[1].label, 80)),
         (numeric("Training FLOP", "computed"), lambda row: f"{row[1].training_flop:.4g}"),
         (numeric("Normalised entropy", "measured, mean over seeds"), lambda row: f"{row[1].entropy:.5f}"),
-        (
-            numeric("By the law", "fitted"),
-            lambda row: f"{row[2].at(row[1].training_flop):.5f}" if row[2] else MISSING,
-        ),
-        (
-            numeric(" or ".join(sorted({row[1].quality_name for row in rows})), "measured, mean over seeds"),
-            lambda row: f"{math.fsum(row[1].qualities) / len(row[1].qualities):.5f}",
-        ),
+        (numeric("By the law", "fitted"), lambda row: row[2] and f"{row[2].at(row[1].training_flop):.5f}"),
+        (numeric(quality, "measured, mean over seeds"), lambda row: f"{fmean(row[1].qualities):.5f}"),
     )
     return table_of(rows, columns, id_=f"{id_}-sizes", caption="Sizes of the models", is_sortable=True)
 
@@ -202,7 +190,7 @@ def _dot(size: Size) -> Dot:
     return Dot(x=size.training_flop, y=size.entropy, seeds=size.entropies, hint=hint)
 
 
-def _named(sweeps: Sequence[SweepFacts]) -> list[_Named]:
+def _named(sweeps: Sequence[SweepFacts]) -> list[_ModelLaw]:
     """Name each sweep as what it measured, 'wukong_small_quality' without its ending; by its own name where that is
     not one, with a number where several share it."""
     names = []
@@ -210,10 +198,10 @@ def _named(sweeps: Sequence[SweepFacts]) -> list[_Named]:
         measured = {row.result.benchmark for row in sweep.rows if row.result and row.result.benchmark}
         names.append(min(measured).removesuffix("_quality") if len(measured) == 1 else sweep.name)
     labels = distinct_labels(printable(name, 60) for name in names)
-    return [_Named(name=name, law=sweep.law) for name, sweep in zip(labels, sweeps, strict=True) if sweep.law]
+    return [_ModelLaw(name=name, law=sweep.law) for name, sweep in zip(labels, sweeps, strict=True) if sweep.law]
 
 
-def _key(named: _Named) -> str:
+def _key(named: _ModelLaw) -> str:
     """Say in the legend what was fitted: 'wukong_small: b 0.120 (0.050 – 0.310), C 4.93 GFLOP – 56.8 GFLOP'."""
     if (fitted := named.law.fitted) is None:
         return f"{named.name}: no law"

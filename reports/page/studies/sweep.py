@@ -12,20 +12,10 @@ from reports.comparison.wording import with_sign
 from reports.document.blocks import Block, Chart, Prose, Table
 from reports.document.page import PageSection
 from reports.kinds.details import own_blocks
-from reports.parts.measured import (
-    in_unit,
-    measure_of,
-    measured_ends,
-)
+from reports.parts.measured import in_unit, measure_of, measured_ends
 from reports.parts.sweep import sweep_notes, sweep_table, times_unit
 from reports.statistics.intervals import LogSummary
-from reports.text.formatting import (
-    MISSING,
-    percent,
-    plural,
-    printable,
-    si,
-)
+from reports.text.formatting import MISSING, percent, plural, printable, si
 from rules.records.measure import Measure
 
 _Estimate = tuple[float, tuple[float, float] | None]
