@@ -73,7 +73,7 @@ def build_page(
         footnotes=footnotes([result.standing for result in sets]),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
-        is_trained=bool(sets or sweeps),
+        is_trained=bool(sets) or any(sweep.is_of_runs for sweep in gathered.sweeps),
         sweeps=(*sweeps, *swept),
         others=(*profiles, *studies),
     )
