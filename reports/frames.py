@@ -54,9 +54,10 @@ class Frames:
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         """Return the table of a kind of measurement."""
-        if name in self.details:
-            return self.details[name]
-        raise AttributeError(f"frames have no table {name!r}; those of kinds are {', '.join(self.details)}")
+        details: Mapping[str, pd.DataFrame] = {} if name == "details" else self.details
+        if name not in details:
+            raise AttributeError(f"{name!r} is no table here; those of kinds of measurement are {', '.join(details)}")
+        return details[name]
 
 
 def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_opinion: bool = False) -> Frames:
