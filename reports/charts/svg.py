@@ -234,7 +234,9 @@ def value_scale(values: Sequence[float], start: float, stop: float, *, is_ratio:
     if is_ratio and are_far_apart(values):
         least, greatest = min(values), max(values)
         share = (greatest / least) ** 0.05
-        return LogScale(least / share, greatest * share, start, stop)
+        low, high = least / share, greatest * share
+        if low > 0 and math.isfinite(high / low):  # else they are further apart than floats can say
+            return LogScale(low, high, start, stop)
     low, high = padded(values, 0.08)
     return Scale(low if min(values) < 0 else max(low, 0.0), high, start, stop)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.comparison.records import PastSet
-from reports.results.measured import find_measured, rate_summary
+from reports.results.measured import centre_of, find_measured, rate_summary
 from reports.results.records import commit_of
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import epoch_ms, printable
@@ -92,8 +92,6 @@ def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
             return PastSet(**known, kind="broken", problem=problems[0])
         return PastSet(**known, kind=kind, num_done=0, problem="not finished")
     measure, throughput = measured.measure, rate_summary(measured)
-    summary = log_summary(measured.measured_values) if measure.scale == "ratio" else None
-    mean = measured.mean(measure.value) if summary is None else summary.geometric_mean
     return PastSet(
         **known,
         kind=kind,
@@ -101,7 +99,7 @@ def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
         throughput_samples_per_s=throughput.geometric_mean if throughput else None,
         quantity=measure.name,
         unit=measure.unit,
-        mean=mean,
+        mean=centre_of(measured)[0],
     )
 
 

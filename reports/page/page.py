@@ -26,7 +26,7 @@ from reports.page.studies.sweep import sweep_section
 from reports.results.find import brief_name
 from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
-from reports.text.formatting import plural, printable
+from reports.text.formatting import distinct_labels, plural, printable
 from rules.records.metrics import Metric, metric_of_member
 from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
@@ -51,18 +51,17 @@ def build_page(
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
     views = tuple(_group_view(groups, index, baseline, order) for index in range(len(groups)))
     sweeps, profiles, studies = other_sections(gathered)
-    head = _headline(gathered, sets, views, (*sweeps, *profiles))
+    num_laws = len(sweeps) - len(gathered.sweeps)
+    logged = [group for group in groups if group[0].is_logged]
+    head = _headline(gathered, sets, views, len(logged), (*sweeps, *profiles))
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
-    swept = tuple(
-        section for index, sweep in enumerate(gathered.sweeps) for section in _swept(sweep, index, gathered)
-    )
     kinds = _kinds(gathered)
     terms = {word: meaning for kind in sorted(kinds) for word, meaning in details_of(kind).terms.items()}
     return PageView(
         title=printable(title, 200) if title else head,
-        dek=_dek(gathered, groups, title_is_given=title is not None, head=head),
+        dek=_dek(gathered, logged, title_is_given=title is not None, head=head),
         badges=tuple(badge(result) for result in sets) if len(sets) == 1 else (),
-        tags=tags(groups[0]) if len(groups) == 1 and sets else (),
+        tags=tags(logged[0]) if len(logged) == 1 else (),
         groups=views,
         glossary=page_glossary(
             terms,
@@ -74,7 +73,7 @@ def build_page(
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
         is_trained=bool(sets) or any(sweep.is_of_runs for sweep in gathered.sweeps),
-        sweeps=(*sweeps, *swept),
+        sweeps=(*sweeps[:num_laws], *_with_parts(gathered.sweeps, sweeps[num_laws:])),
         others=(*profiles, *studies),
     )
 
@@ -91,23 +90,37 @@ def other_sections(gathered: Gathered) -> tuple[tuple[PageSection, ...], ...]:
     return (*law_sections(gathered.sweeps), *sweeps), profiles, studies
 
 
-def _swept(sweep: SweepFacts, index: int, gathered: Gathered) -> Iterator[PageSection]:
-    """The parts of what a sweep measured; of several sweeps each says whose they are."""
-    results = [replace(row.result, label=row.label) for row in sweep.rows if row.result is not None]
-    for section in swept_sections(results, f"sweep{index + 1}"):
-        of = f": {printable(sweep.name, 80)}" if len(gathered.sweeps) > 1 else ""
-        yield replace(section, heading=f"{section.heading}{of}", name=f"{section.name}{of}")
+def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -> Iterator[PageSection]:
+    """Each sweep's section, then the parts of what it measured; of several sweeps each part says whose it is."""
+    names = distinct_labels(printable(sweep.name, 80) for sweep in sweeps)
+    for number, (sweep, name, section) in enumerate(zip(sweeps, names, sections, strict=True), start=1):
+        yield section
+        groups: dict[tuple[str, ...], list[Result]] = {}
+        for row in sweep.rows:
+            if row.result is not None:
+                result = replace(row.result, label=row.label, index=row.index)
+                groups.setdefault(result.quantities, []).append(result)
+        of_sweep = f": {name}" if len(sweeps) > 1 else ""
+        for quantities, results in groups.items():
+            of = f"{of_sweep}, {results[0].measure.name}" if len(groups) > 1 else of_sweep
+            id_ = f"sweep{number}" if len(groups) == 1 else f"sweep{number}-{quantities[0].replace('.', '-')}"
+            for part in swept_sections(results, id_):
+                yield replace(part, heading=f"{part.heading}{of}", name=f"{part.name}{of}")
 
 
 def _headline(
-    gathered: Gathered, sets: Sequence[Result], groups: Sequence[GroupView], others: Sequence[PageSection]
+    gathered: Gathered,
+    sets: Sequence[Result],
+    groups: Sequence[GroupView],
+    num_logged: int,
+    others: Sequence[PageSection],
 ) -> str:
     """The title of the page: its answer; without runs to a target what a kind says of all there is, else what it
     is."""
     if len(sets) == 1:
         return headline(sets[0])
     if sets:
-        return groups[0].finding if len(groups) == 1 else what_there_is(sets)
+        return groups[0].finding if num_logged == 1 else what_there_is(sets)
     answers = {details_of(kind).answer for kind in _kinds(gathered)}
     answer_of = answers.pop() if len(answers) == 1 else None
     if answer_of is not None and (found := answer_of(gathered.all_measured)):
@@ -187,16 +200,16 @@ def group_heading(groups: Sequence[Sequence[Result]], index: int) -> str:
 
 def _group_view(groups: Sequence[Sequence[Result]], index: int, baseline: Result | None, order: Order) -> GroupView:
     group, id_ = in_order(groups[index], order), f"group{index + 1}"
+    is_logged = group[0].is_logged
     status_lines = (standing_line([result.standing for result in group]), *_why_apart(groups, index))
     wanted = (result for result in group if baseline is not None and result.index == baseline.index)
     base = next(wanted, groups[index][0])
-    is_logged = base.is_logged
     context = context_of(group) if is_logged else GroupContext(repeats=NO_REPEATS)
     comparisons = compare_group(group, base, context) if is_logged else ()
     return GroupView(
         id=id_,
         heading=group_heading(groups, index),
-        status_line=" ".join(status_lines),
+        status_line=" ".join(status_lines) if is_logged else "",
         has_several=len(group) > 1,
         sections=group_sections(Group(group, base, comparisons, context, id_, order)),
         finding=answer(group, comparisons, context) if is_logged else "",

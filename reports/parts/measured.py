@@ -5,8 +5,8 @@ from collections.abc import Callable
 from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import sentence
 from reports.document.blocks import Cell, Column, numeric
+from reports.results.measured import centre_of
 from reports.results.result import Result
-from reports.statistics.intervals import mean_interval
 from reports.text.formatting import MISSING, count, duration, interval, num_bytes, si, with_unit
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure
@@ -36,29 +36,32 @@ def in_unit(value: float | None, unit: str | None) -> str:
     return with_unit(si(value), unit)
 
 
+def mean_name(measure: Measure) -> str:
+    """Say which mean a kind is shown and compared by."""
+    return "geometric mean" if measure.scale == "ratio" else "mean"
+
+
 def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[Result | None], Cell]]]:
     """What is compared with its interval, then the means of what is recorded beside it, each with what it shows."""
     name, unit = measure.name, measure.unit
 
-    def between(measured: Result | None) -> Cell:
-        ends = measured_ends(measured)
-        return Cell(text=interval(*(in_unit(end, unit) for end in ends)) if ends else MISSING)
+    def centre(measured: Result | None) -> Cell:
+        return Cell(text=in_unit(centre_of(measured)[0] if measured else None, unit), kind="strong")
 
-    def mean(member: str, unit: str | None, kind: str = "") -> Callable[[Result | None], Cell]:
-        return lambda found: Cell(text=in_unit(found.mean(member) if found else None, unit), kind=kind)
+    def between(measured: Result | None) -> Cell:
+        bounds = centre_of(measured)[1] if measured else None
+        return Cell(text=interval(in_unit(bounds.low, unit), in_unit(bounds.high, unit)) if bounds else MISSING)
+
+    def mean(member: str, unit: str | None) -> Callable[[Result | None], Cell]:
+        return lambda found: Cell(text=in_unit(found.mean(member) if found else None, unit))
 
     others = [column for column in measure.columns if column.member != measure.value]
+    on = " on the logarithms" if measure.scale == "ratio" else ""
     return [
-        (numeric(name, "mean over processes"), mean(measure.value, unit, "strong")),
-        (numeric(f"95 % interval, {name}", "of that mean, Student's t"), between),
+        (numeric(name, f"{mean_name(measure)} over processes"), centre),
+        (numeric(f"95 % interval, {name}", f"of that mean, Student's t{on}"), between),
         *((numeric(column.title, "mean"), mean(column.member, column.unit)) for column in others),
     ]
-
-
-def measured_ends(measured: Result | None) -> tuple[float, float] | None:
-    """The ends of the mean's interval."""
-    bounds = mean_interval(measured.measured_values) if measured else None
-    return (bounds.low, bounds.high) if bounds else None
 
 
 def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
@@ -78,6 +81,7 @@ def measured_record(measure: Measure | None, measured: Result | None) -> dict[st
     """One measurement's means as plain values; nothing for other kinds."""
     if measure is None:
         return {}
-    ends = measured_ends(measured) or (None, None)
+    centre, bounds = centre_of(measured) if measured else (None, None)
     means = {column.member: measured.mean(column.member) if measured else None for column in measure.columns}
-    return {**means, f"{measure.value}_low": ends[0], f"{measure.value}_high": ends[1]}
+    low, high = (bounds.low, bounds.high) if bounds else (None, None)
+    return {**means, measure.value: centre, f"{measure.value}_low": low, f"{measure.value}_high": high}

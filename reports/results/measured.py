@@ -6,7 +6,7 @@ from typing import Any
 from reports.results.origin import repetition_key, turns_of
 from reports.results.records import read_record, read_run_set
 from reports.results.result import Repetition, Result, System
-from reports.statistics.intervals import LogSummary, log_summary
+from reports.statistics.intervals import Interval, LogSummary, log_summary, mean_interval
 from reports.text.formatting import epoch_ms, printable
 from rules.errors import InputError
 from rules.records.codec import Damage
@@ -83,7 +83,9 @@ def _repetition(process: Any, index: int, seed: int | None, record: Measurement,
     """Make one process, with its seed where the set's record says it; a rate is on the grid of the clock."""
     value, steps = float(getattr(process, record.measure.value)), {}
     if record.measure.counts_samples:
-        value, steps = process.num_samples / process.duration_s, {compared: _clock_step(process)}
+        steps = {compared: _clock_step(process)}
+        if (num_samples := getattr(process, "num_samples", None)) is not None and steps[compared]:
+            value = num_samples / process.duration_s
     return Repetition(
         label=str(index),
         seed=seed,
@@ -114,6 +116,17 @@ def rate_summary(result: Result) -> LogSummary | None:
     return log_summary(compared_values(result), step=clock_step(result))
 
 
+def centre_of(result: Result) -> tuple[float | None, Interval | None]:
+    """Return the mean of what a measurement compares and its interval, on logarithms where ratios are compared."""
+    if result.measure.scale == "difference":
+        return result.mean(result.measure.value), mean_interval(result.measured_values)
+    if result.num_runs == 1:  # as it was measured, without what a logarithm rounds
+        return compared_values(result)[0], None
+    step = clock_step(result) if result.measure.counts_samples else 0.0
+    summary = log_summary(compared_values(result), step=step)
+    return (summary.geometric_mean, summary.interval) if summary else (None, None)
+
+
 def title_of(result: Result) -> str:
     """Name a measurement by its benchmark and system, as 'dlrm_tiny on 1x-example'."""
     if result.asked is None:
@@ -122,4 +135,6 @@ def title_of(result: Result) -> str:
 
 
 def _clock_step(process: Any) -> float:
-    return min(_CLOCK_STEP_S / float(process.duration_s), 1.0)
+    """The clock's step over what a process took; 0 where it does not say that."""
+    duration_s = getattr(process, "duration_s", None)
+    return min(_CLOCK_STEP_S / float(duration_s), 1.0) if duration_s else 0.0

@@ -256,9 +256,10 @@ class Result:
         return tuple(float(getattr(process.record, self.measure.value)) for process in self.repetitions)
 
     def mean(self, member: str) -> float | None:
-        """Return the mean over a measurement's processes; None where one does not say it."""
+        """Return the mean over a measurement's processes; None where one does not say it, or says no number."""
         found = [getattr(process.record, member) for process in self.repetitions]
-        return None if not found or any(value is None for value in found) else float(sum(found) / len(found))
+        are_numbers = found and all(isinstance(value, int | float) for value in found)
+        return float(sum(found) / len(found)) if are_numbers else None
 
     @cached_property
     def settings(self) -> tuple[tuple[str, str], ...]:

@@ -76,7 +76,7 @@ def read_printed(path: Path, verb: str, name: str, record: type[_AnyDocument]) -
     if not isinstance(content, dict):
         _refuse(source, "not an object", verb)
     version = content.get("schema_version")
-    if version not in (1, 2):
+    if type(version) is not int or version not in (1, 2):
         _refuse(source, f"schema_version is {printable(version, 40)}, this version reads 1 and 2", verb)
     try:
         return convert(upgrade(name, content) if version == 1 else content, record)

@@ -57,8 +57,15 @@ def _detail_rows(measured: Result, label: str) -> Iterator[Row]:
     for index, process in enumerate(measured.repetitions):
         sources = (measured.measured, process.record, *(getattr(process.record, part) for part in table.parts))
         about = {name: value for source in sources for name, value in shared_members(source, table.row).items()}
-        about |= {"configuration": label, "benchmark": measured.benchmark, "system": measured.system.name}
-        yield table.row(**about, process=index, seed=process.seed, path=str(measured.path))
+        about |= {
+            "configuration": label,
+            "benchmark": measured.benchmark,
+            "system": measured.system.name,
+            "process": index,
+            "seed": process.seed,
+            "path": str(measured.path),
+        }
+        yield table.row(**{name: about[name] for name in table.row.__struct_fields__ if name in about})
 
 
 def _labels_by_folder(

@@ -72,6 +72,8 @@ def _score(content: Members, place: str) -> Members:
             "counted": "dropped" if isinstance(dropped, list) and file in dropped else counted,
         }
 
+    if str(score.get("verification")).startswith(("unverified", "verification by")):
+        score["status"] = "official"  # of others it does not say whether they are own or unknown
     return score | {"configuration": folder, "runs": _parts(score, "runs", place, change_run)}
 
 

@@ -52,7 +52,8 @@ class Measure:
 class DetailTable:
     """A table of its own that a kind has in frames, Parquet and JSON, with a row per process.
 
-    A member of `row` is found by its name in the record, in the entry of the process, or in one of its `parts`.
+    A member of `row` is found by its name in the record, in the entry of the process, or in one of its `parts`; the
+    set says configuration, which each row needs, benchmark, system, process, seed and path.
     """
 
     name: str

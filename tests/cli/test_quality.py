@@ -105,7 +105,7 @@ def test_differences_that_vary_are_inconclusive(run: Run, workers: FastWorkers) 
     done = run("sweep", "--axis", RATES, "--quality", "100000", "--format", "json")
     assert done.exit_code == 0, done.output
     first, second = json.loads(done.stdout)["configurations"]
-    assert (first["verdict"], second["verdict"]) == (None, "inconclusive")
+    assert (first["overall_verdict"], second["overall_verdict"]) == (None, "inconclusive")
     assert first["auc_low"] < first["auc"] < first["auc_high"]
     assert first["num_samples"] == 100_352 and first["normalised_entropy"] == pytest.approx(0.8)
 

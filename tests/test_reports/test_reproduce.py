@@ -29,9 +29,9 @@ def reproduced(root: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("command", "changes", "expected"),
     [
-        ("dlrmbench run dlrm_tiny --threads 1", {}, "dlrmbench run dlrm_tiny --threads 1 --runs 5 --seed 77"),
+        ("dlrmbench run dlrm_tiny --threads 1", {}, "dlrmbench run dlrm_tiny --threads 1 -n 5 --seed 77"),
         ("dlrmbench run dlrm_tiny -n 5", {}, "dlrmbench run dlrm_tiny -n 5 --seed 77"),
-        ("dlrmbench run dlrm_tiny -n 2 --seed 77", {}, "dlrmbench run dlrm_tiny -n 2 --seed 77 --runs 5"),
+        ("dlrmbench run dlrm_tiny -n 2 --seed 77", {}, "dlrmbench run dlrm_tiny -n 2 --seed 77 -n 5"),
         ("dlrmbench run dlrm_tiny --runs=5 --seed=77", {}, "dlrmbench run dlrm_tiny --runs=5 --seed=77"),
         (
             "dlrmbench run dlrm_tiny --until 0.05",
@@ -138,7 +138,7 @@ def test_what_files_and_variables_gave_is_beside_the_command(tmp_path: Path) -> 
         "data": {"name": "a\\u202eb c"},
     }  # fmt: skip
     *exports, last = command.split("\n")
-    assert last.startswith("dlrmbench run dlrm_tiny -c 'my cfg.toml' --runs 5 --seed ")
+    assert last.startswith("dlrmbench run dlrm_tiny -c 'my cfg.toml' -n 5 --seed ")
     assert [shlex.split(line) for line in exports] == [
         ["export", "DLRMBENCH_RUNTIME_THREADS=2"], ["export", "DLRMBENCH_SUBMISSION_SUBMITTER=My 'Org'"],
     ]  # fmt: skip

@@ -1,5 +1,6 @@
 """Kinds of measurement apart from throughput: table, notes and section, from the record's metadata."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,12 +18,12 @@ from reports.kinds.details import details_of, own_blocks
 from reports.page.figures.times import hue_number
 from reports.page.sections.traffic import measured_exchanges
 from reports.parts.cells import by_value, interval_of
-from reports.parts.measured import in_unit, measured_columns
+from reports.parts.measured import in_unit, mean_name, measured_columns
 from reports.parts.noise import measured_assumptions, size_text
-from reports.results.measured import clock_step, compared_values, rate_summary
+from reports.results.measured import centre_of, compared_values, rate_summary
 from reports.results.origin import order_in_pair, pair_of
 from reports.results.result import Result
-from reports.statistics.intervals import Interval, LogSummary, log_summary, mean_interval
+from reports.statistics.intervals import LogSummary
 from reports.text.formatting import (
     MISSING,
     count,
@@ -35,6 +36,7 @@ from reports.text.formatting import (
 )
 from rules.records.measure import Column as MeasureColumn
 from rules.records.measure import Measure
+from rules.records.metrics import metric_of_member
 
 MAX_SENTENCES = 24
 
@@ -44,7 +46,7 @@ def _page_columns(kind: str, measured: Sequence[Result]) -> list[tuple[Column, C
     no column without a single value, or that a table below has."""
     measure = measured[0].measure
     (mean, show), (_, between), *others = measured_columns(measure)
-    both = numeric(mean.name, "measured, mean; 95 % interval")
+    both = numeric(mean.name, f"measured, {mean_name(measure)}; 95 % interval")
     beside = [column for column in measure.columns if column.member != measure.value]
     kept = [
         (numeric(column.name, f"{about.origin}, mean"), _short(cell, about))
@@ -115,6 +117,8 @@ def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
     named, measure = distinct(measured), measured[0].measure
     unit = time_unit(value for found in named for value in compared_values(found)) if measure.unit == "s" else None
     scale, unit_name = (unit.seconds, unit.name) if unit else (1.0, measure.unit)
+    # An interval is drawn as far as the quantity goes: a quality is from 0 to 1.
+    least, most = (0.0, 1.0) if metric_of_member(measure.unit) else (-math.inf, math.inf)
     strips = [
         Strip(
             name=found.label,
@@ -129,18 +133,18 @@ def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
             ),
             mean=None if centre is None else centre / scale,
             mean_label=in_unit(centre, measure.unit),
-            low=None if bounds is None else bounds.low / scale,
-            high=None if bounds is None else bounds.high / scale,
+            low=None if bounds is None else max(bounds.low / scale, least),
+            high=None if bounds is None else min(bounds.high / scale, most),
         )
         for position, found in enumerate(named)
-        for centre, bounds in (_centre(found),)
+        for centre, bounds in (centre_of(found) if found.num_runs > 1 else (None, None),)
     ]
     num_processes = plural(sum(found.num_runs for found in named), "process", "processes")
     lead = f"{num_processes} of {plural(len(named), 'configuration')}."
     title = f"{measure.name} of every process"
     is_named = unit_name.lower() == measure.name.lower()
     axis = measure.name if is_named else f"{measure.name}, {unit_name}"
-    mean = "geometric mean" if measure.scale == "ratio" else "mean"
+    mean = mean_name(measure)
     figure = strips_figure(
         strips,
         Quantity(
@@ -157,18 +161,7 @@ def processes_section(measured: Sequence[Result], id_: str) -> PageSection:
 
 def _tick(value: float, unit: str) -> str:
     """A value on the axis, without the unit that the axis names."""
-    return in_unit(value, unit).removesuffix(f" {unit}")
-
-
-def _centre(found: Result) -> tuple[float | None, Interval | None]:
-    """The mean with its interval, on the logarithms where ratios are compared; none of a single process."""
-    if found.num_runs < 2:
-        return None, None
-    if found.measure.scale == "ratio":
-        step = clock_step(found) if found.measure.counts_samples else 0.0
-        summary = log_summary(compared_values(found), step=step)
-        return (summary.geometric_mean, summary.interval) if summary else (None, None)
-    return found.mean(found.measure.value), mean_interval(found.measured_values)
+    return in_unit(value, unit).removesuffix(f" {unit}").replace("-", "−")
 
 
 def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:

@@ -92,8 +92,8 @@ def _with_seed(record: RunSetRecord) -> str:
     options counts."""
     words = record.command.replace("=", " ").split()
     seed = [] if "--seed" in words else ["--seed", str(record.base_seed)]
-    asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs")}
-    runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["--runs", str(record.num_runs)]
+    asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
+    runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["-n", str(record.num_runs)]
     choice, chosen, threads = record.choice, list[str](), record.config.get("runtime.threads")
     if choice is not None and threads is not None and threads.value == "auto":
         chosen += ["--threads", str(choice.num_threads)]
@@ -194,7 +194,8 @@ def _missing(group: Sequence[Result]) -> tuple[str, ...]:
         for words, is_there in (
             ("Configuration, environment and preflight: the results come without a run set's record",
              result.asked is not None),
-            ("System description: no systems/<system>.json beside the results", bool(result.system.fields)),
+            ("System description: no systems/<system>.json beside the results",
+             bool(result.system.fields) or not result.is_logged),
             ("Throughput block by block: no run.json beside the logs",
              not result.is_logged or any(run.record and run.record.blocks for run in result.runs)),
             ("Peak memory: not recorded",

@@ -28,7 +28,7 @@ def noise_section(group: Sequence[Result], id_: str) -> PageSection:
             rows.setdefault(check, []).append(result.label)
     blocks: list[Block] = []
     if not rows:
-        blocks.append(Prose(text="No environment check came with these logs.", kind="absent"))
+        blocks.append(Prose(text="No environment check came with these results.", kind="absent"))
     else:
         disturbing = [check for check in rows if check.status == "warning"]
         quiet = [check for check in rows if check.status != "warning"]
@@ -77,7 +77,7 @@ def system_section(group: Sequence[Result], id_: str) -> PageSection:
     """System description, resolved configuration and software, each as what differs and what is alike."""
     blocks: list[Block] = []
     for key, title, entries in (
-        ("system", "System description, in the field names of MLPerf®", [_system(result) for result in group]),
+        ("description", "System description, in the field names of MLPerf®", [_system(result) for result in group]),
         ("configuration", "Resolved configuration", [_configuration(result) for result in group]),
         ("environment", "Software and environment", [_environment(result) for result in group]),
     ):

@@ -12,8 +12,9 @@ from reports.comparison.wording import with_sign
 from reports.document.blocks import Block, Chart, Prose, Table
 from reports.document.page import PageSection
 from reports.kinds.details import own_blocks
-from reports.parts.measured import in_unit, measure_of, measured_ends
+from reports.parts.measured import in_unit, measure_of
 from reports.parts.sweep import sweep_notes, sweep_table, times_unit
+from reports.results.measured import centre_of
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import MISSING, percent, plural, printable, si
 from rules.records.measure import Measure
@@ -113,8 +114,8 @@ def _of_mean(summary: LogSummary | None, scale: float = 1.0) -> _Estimate | None
 
 
 def _of_processes(row: SweepRow, measure: Measure) -> _Estimate | None:
-    mean = row.result.mean(measure.value) if row.result else None
-    return None if mean is None else (mean, measured_ends(row.result))
+    mean, bounds = centre_of(row.result) if row.result else (None, None)
+    return None if mean is None else (mean, (bounds.low, bounds.high) if bounds else None)
 
 
 def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
