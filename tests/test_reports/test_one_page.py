@@ -1,0 +1,105 @@
+"""Pages of several kinds of results: each kind has the same parts, and none takes anything from another."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from records_builder import (
+    process_content,
+    quality_content,
+    quality_process,
+    run_set_content,
+    serve_content,
+    serve_process,
+    throughput_content,
+)
+from report_builder import write_run_set
+
+from reports.charts import svg
+from reports.comparison.sweep import SweepFacts, SweepRow
+from reports.page.gathered import Gathered, gather_everything
+from reports.page.report import render_report
+from reports.results.measured import centre_of, read_measured
+
+
+def page_at(*folders: Path) -> str:
+    return render_report(gather_everything(folders, second_opinion=False))
+
+
+def title_of(page: str) -> str:
+    return page.partition("<title>")[2].partition("</title>")[0].replace("\N{NO-BREAK SPACE}", " ")
+
+
+def measure(folder: Path, kind: str, values: list[float], **about: Any) -> Path:
+    """A set of processes that measured these values."""
+    contents = {
+        "quality": lambda: quality_content([quality_process(auc=value) for value in values]),
+        "serve": lambda: serve_content([serve_process(queries_per_s=value) for value in values]),
+        "throughput": lambda: throughput_content(
+            [process_content(num_samples=1000, duration_s=1000 / value) for value in values]
+        ),
+    }
+    (folder / "extra").mkdir(parents=True)
+    (folder / "extra" / f"{kind}.json").write_text(json.dumps(contents[kind]()))
+    content = run_set_content(name=folder.name, kind=kind, seeds=list(range(len(values))), num_runs=len(values))
+    (folder / "extra" / "run_set.json").write_text(json.dumps(content | about))
+    return folder
+
+
+def test_a_measurement_beside_sets_takes_nothing_from_what_is_said_of_them(tmp_path: Path) -> None:
+    sets = [write_run_set(tmp_path / "sets" / name, interrupted=False) for name in ("a", "b")]
+    alone = page_at(*sets)
+    beside = page_at(*sets, measure(tmp_path / "rates", "throughput", [1000.0 + index for index in range(5)]))
+    assert title_of(beside) == title_of(alone)
+    assert "may not be compared with each other" not in beside
+    assert "Throughput alone" in beside and "Samples/s of every process" in beside
+
+
+def test_what_differs_in_quantity_has_parts_of_its_own_in_a_sweep(tmp_path: Path) -> None:
+    of_auc, of_accuracy = (measure(tmp_path / name, "quality", [0.7, 0.71]) for name in ("auc", "accuracy"))
+    path = of_accuracy / "extra" / "quality.json"
+    content = json.loads(path.read_text())
+    for evaluation in (entry for process in content["processes"] for entry in process["evaluations"]):
+        evaluation |= {"auc": None, "accuracy": evaluation["auc"]}
+    path.write_text(json.dumps(content))
+    results = [read_measured(folder, "quality") for folder in (of_auc, of_accuracy)]
+    rows = tuple(
+        SweepRow(index=index, label=f"row {index}", values=(str(index),), failure=None, num_planned=2, result=result)
+        for index, result in enumerate(results)
+    )
+    axes = (("k", ("0", "1")),)
+    sweep = SweepFacts(name="mixed", kind="quality", num_steps=None, axes=axes, rows=rows, problems=())
+    page = render_report(Gathered(sweeps=(sweep, sweep)))
+    ids = [part.partition('"')[0] for part in page.split(' id="')[1:]]
+    assert len(ids) == len(set(ids))
+    for part in ("Every process: mixed, AUC", "Every process: mixed, Accuracy", "Every process: mixed (2), AUC"):
+        assert f">{part}</h2>" in page
+
+
+def test_a_rate_has_one_mean_and_no_interval_below_zero(tmp_path: Path) -> None:
+    rates = [50.0, 100.0, 100.0, 100.0, 400.0]
+    page = page_at(measure(tmp_path / "served", "serve", rates))
+    centre, bounds = centre_of(read_measured(tmp_path / "served", "serve"))
+    assert centre == pytest.approx(math.prod(rates) ** 0.2)
+    assert bounds is not None and bounds.low > 0
+    assert "115 queries/s" in title_of(page) and "−25" not in page and "-25.6" not in page
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("dlrmbench serve dlrm_tiny", "dlrmbench serve dlrm_tiny -n 1 --seed 77"),
+        ("dlrmbench serve dlrm_tiny --processes 1 --seed 77", "dlrmbench serve dlrm_tiny --processes 1 --seed 77"),
+    ],
+)
+def test_a_command_to_copy_has_options_that_its_verb_has(command: str, printed: str, tmp_path: Path) -> None:
+    folder = measure(tmp_path / "served", "serve", [100.0], command=command, base_seed=77)
+    assert f"<code>{printed}</code>" in page_at(folder)
+
+
+@pytest.mark.parametrize("values", [[1e-320, 1e300], [1e-300, 1.0, 1e308], [5e-324, 1e-300]])
+def test_values_that_no_logarithmic_axis_can_hold_have_another(values: list[float]) -> None:
+    scale: Any = svg.value_scale(values, 0.0, 100.0)
+    assert all(math.isfinite(scale(value)) for value in values) and scale.ticks(5)
