@@ -17,6 +17,7 @@ from reports.comparison.pairing import Pairing, compared_values
 from reports.facts.noise import DRIFT_BAND
 from reports.results.result import Repetition, Result
 from reports.statistics.distributions import student_quantile
+from reports.statistics.ratios import fraction_from
 from reports.text.formatting import percent, plural
 
 MIN_SETS = 3
@@ -122,10 +123,10 @@ def drift_words(name: str, band: Band, pairing: Pairing) -> str:
     width, spread = width_for(name, band, pairing), _own_spread(name, pairing)
     if width > band.width(name) and spread is not None:
         return (
-            f"runs of one side differ by {percent(math.expm1(spread))} in speed among themselves, so a disturbed "
-            f"system may explain it, up to {far_words(math.expm1(width))}"
+            f"runs of one side differ by {percent(fraction_from(spread))} in speed among themselves, so a disturbed "
+            f"system may explain it, up to {far_words(fraction_from(width))}"
         )
-    return f"drift may make {far_words(math.expm1(width))} ({band_source(band.sets)})"
+    return f"drift may make {far_words(fraction_from(width))} ({band_source(band.sets)})"
 
 
 def far_words(band: float) -> str:

@@ -26,7 +26,7 @@ from reports.results.result import Result
 from reports.statistics.family import Tested, judge_family
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
-from reports.statistics.ratios import Difference, Verdict
+from reports.statistics.ratios import Difference, Verdict, factor_from, fraction_from
 from reports.text.formatting import plural, printable
 
 CONFIDENCE = 0.95
@@ -215,7 +215,11 @@ def _factor(
         return replace(factor, reason=f"not known of {side}: {which}"), None
     (base_mean, new_mean), sign = pairing.means(name), kind.sign
     if kind.is_ratio:
-        ratio, base_value, new_value = math.exp(new_mean - base_mean), math.exp(base_mean), math.exp(new_mean)
+        ratio, base_value, new_value = (
+            factor_from(new_mean - base_mean),
+            factor_from(base_mean),
+            factor_from(new_mean),
+        )
         time_ratio = ratio if sign > 0 else 1.0 / ratio
         factor = replace(factor, ratio=ratio, time_ratio=time_ratio if kind.is_of_time else None)
     else:
@@ -231,7 +235,7 @@ def _factor(
         factor,
         interval=_interval(factor, difference, 1.0 - settings.confidence, pairing),
         p_value=float(difference.p_value()),
-        band=None if width is None else math.expm1(width),
+        band=None if width is None else fraction_from(width),
         is_identical=name == "samples_to_converge" and pairing.is_identical_convergence,
         permutation_p=permutation_p(base, new, is_paired=pairing.is_paired),
     ), difference
@@ -242,7 +246,7 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
     reach, middle = float(difference.reach(level)), factor_of(factor.name).sign * float(difference.mean)
     low, high = middle - reach, middle + reach
     if factor.difference is None:
-        low, high = math.exp(low), math.exp(high)
+        low, high = factor_from(low), factor_from(high)
     return Interval(low=low, high=high, confidence=1.0 - level, coverage=None, method=pairing.method(factor.name))
 
 
@@ -301,7 +305,7 @@ def _judge(factor: FactorComparison, difference: Difference, test: Tested, draft
     needed = runs_needed(difference, test.apart, margin, pairing, test.within)
     return replace(
         factor,
-        smallest_shown=None if smallest == math.inf else math.expm1(smallest) if kind.is_ratio else smallest,
+        smallest_shown=None if smallest == math.inf else fraction_from(smallest) if kind.is_ratio else smallest,
         runs_needed=needed.number if needed else None,
         runs_needed_low=needed.low if needed else None,
         runs_needed_high=needed.high if needed else None,

@@ -14,6 +14,7 @@ from reports.comparison.repeats import find_repeats
 from reports.facts.noise import Noise, Smallest, noise_of, noise_of_rates, noise_of_values
 from reports.results.measured import clock_step
 from reports.results.result import Result
+from reports.statistics.ratios import fraction_from
 from reports.tables.records import ReportDocument
 from reports.tables.rows import document_of
 
@@ -35,7 +36,7 @@ def noise_of_runs(result: Result, band: Band = ASSUMED) -> Noise:
     A set whose speed varies inside may as a whole be off by more than `band`.
     """
     own = _own_reach(compared_values(result.samples, "throughput"))
-    bands = {name: math.expm1(max(band.width(name), own)) for name in ("time_to_train", "throughput")}
+    bands = {name: fraction_from(max(band.width(name), own)) for name in ("time_to_train", "throughput")}
     return noise_of(result.samples, min_effect=MIN_EFFECT, bands=bands)
 
 
@@ -50,7 +51,7 @@ def noise_of_processes(result: Result, band: Band = ASSUMED) -> Smallest | None:
     if result.measure.scale != "ratio":
         return noise_of_values(values, min_effect=min_effect)
     step = clock_step(result) if result.measure.counts_samples else 0.0
-    width = math.expm1(max(band.width(name), _own_reach(compared_values(result.samples, name))))
+    width = fraction_from(max(band.width(name), _own_reach(compared_values(result.samples, name))))
     return noise_of_rates(values, min_effect=min_effect, band=width, step=step)
 
 

@@ -3,7 +3,6 @@
 Its folders are names inside the sweep, whoever wrote them; a configuration without results is shown as such.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from reports.results.measured import find_measured, rate_summary
 from reports.results.records import read_experiment_record, read_record
 from reports.results.result import Result, Run
 from reports.statistics.intervals import LogSummary
+from reports.statistics.ratios import factor_from
 from reports.text.formatting import printable, throughput_text
 from rules.errors import InputError
 from rules.records.experiment import EXPERIMENT_FILE, group_file
@@ -247,7 +247,7 @@ def _closing(sides: Sequence[Result]) -> str:
     alike = [comparison.new for comparison in compared if comparison.verdict not in ("slower", "worse")]
     word, worse = ("Fastest", "slower") if factor.is_of_time else ("Best", "worse")
     rest = f"Not distinguished from it: {', '.join(alike)}." if alike else f"All others are {worse}."
-    mean = math.exp(means[best]) if factor.is_ratio else means[best]
+    mean = factor_from(means[best]) if factor.is_ratio else means[best]
     value = throughput_text(mean) if whole == "throughput" else factor.show(mean)
     return f"{word}: {sides[best].label} ({value}). {rest}" + (f" INVALID: {', '.join(refused)}." if refused else "")
 

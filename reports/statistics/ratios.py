@@ -3,6 +3,7 @@
 Everything works on whole arrays, so that the simulations that verify it run the very code that judges results.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,6 +21,20 @@ Verdict = Literal[
 shown that is certainly smaller; identical in every pair, where that is all."""
 
 _TINY = 1e-12
+
+
+_FARTHEST = 700.0
+"""The largest logarithm of a factor that is told from others; strangers' records hold values further apart."""
+
+
+def factor_from(log: float) -> float:
+    """Return e to the power of `log`, which floats always hold."""
+    return math.exp(max(-_FARTHEST, min(log, _FARTHEST)))
+
+
+def fraction_from(log: float) -> float:
+    """Return e to the power of `log`, less 1, which floats always hold."""
+    return math.expm1(min(log, _FARTHEST))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

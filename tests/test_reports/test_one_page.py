@@ -18,6 +18,7 @@ from records_builder import (
 from report_builder import write_run_set
 
 from reports.charts import svg
+from reports.comparison.comparison import compare_all
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.page.gathered import Gathered, gather_everything
 from reports.page.report import render_report
@@ -103,3 +104,12 @@ def test_a_command_to_copy_has_options_that_its_verb_has(command: str, printed: 
 def test_values_that_no_logarithmic_axis_can_hold_have_another(values: list[float]) -> None:
     scale: Any = svg.value_scale(values, 0.0, 100.0)
     assert all(math.isfinite(scale(value)) for value in values) and scale.ticks(5)
+
+
+def test_rates_further_apart_than_floats_are_shown_and_compared(tmp_path: Path) -> None:
+    near = measure(tmp_path / "near", "throughput", [1000.0 + index for index in range(5)])
+    far = measure(tmp_path / "far", "throughput", [1e-305, 1e3, 1e3, 1e3, 1e3])
+    assert "Throughput alone" in page_at(near, far)
+    for base, new in ((near, far), (far, near)):
+        (comparison,) = compare_all(read_measured(base, "throughput"), [read_measured(new, "throughput")])
+        assert comparison.verdict in ("inconclusive", "no difference shown")
