@@ -7,6 +7,7 @@ from typing import Any
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
 from reference_models.costs import Matmul, MemoryEstimate, ModelCosts, PhaseCosts
+from reference_models.data.store.dataset import Batch
 from reference_models.distributed.placement import PlannerEstimate
 from reference_models.process.errors import ConfigError
 from reference_models.process.importing import import_with_torch
@@ -86,6 +87,8 @@ class ModelSpec:
     """[model] with what follows from its `changed` keys where any shape may be measured, shorthands written out."""
     refuse: Callable[[Any, DataConfig], object] = lambda model, data: None
     """Raises ConfigError for a configuration and data that do not fit together."""
+    batch: type[Any] = Batch
+    """What it is shown: the kinds of data whose layout gives such batches, and synthetic data."""
     metric: str = "roc_auc"
     """What its workloads' `evaluate` computes: the quality.metric of its definitions, one of `metrics.METRICS`."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")

@@ -30,7 +30,7 @@ from harness.config.catalog import Entry
 from harness.config.seeds import derive_seeds
 from harness.foundation.files import write_json, write_text
 from harness.system.resources import usable_cores
-from reference_models.data.registry import GENERATED, find_generator
+from reference_models.data.registry import find_data
 from reference_models.process.errors import ConfigError
 from reports.render.markdown import render_markdown
 from rules.records.calibration import CalibrationRecord
@@ -196,11 +196,11 @@ def _baseline_rates(entry: Entry) -> list[float]:
 def measure_oracle(entry: Entry) -> float | None:
     """Measure the teacher's own quality on the evaluation split, the best of any model; None without a teacher."""
     data = entry.workload.data
-    if data.kind not in GENERATED:
+    if (oracle := find_data(data.kind).oracle) is None:
         return None
     from reference_models.training.metrics import METRICS
 
-    scores, labels = find_generator(data.kind).oracle_scores(data, "eval")
+    scores, labels = oracle(data, "eval")
     return METRICS[entry.benchmark.quality.metric].value(labels, scores.astype(np.float32))
 
 

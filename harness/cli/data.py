@@ -48,10 +48,10 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     from harness.run_sets.dataset import dataset_lock, how_to_get
     from harness.run_sets.progress import generation_progress
     from harness.system.resources import usable_cores
-    from reference_models.data.registry import GENERATED, find_generator, locate_dataset
+    from reference_models.data.registry import find_data, generate_dataset, locate_dataset
 
     config = load_data(benchmark)
-    if config.kind not in GENERATED:
+    if find_data(config.kind).generate is None:
         raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config, benchmark, data_root)}")
     folder = locate_dataset(config, data_root)
     with dataset_lock(folder):
@@ -59,8 +59,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
             click.echo(f"{config.name} is already there", err=True)
         else:
             with generation_progress(config) as on_progress:
-                make = find_generator(config.kind).generate
-                make(folder, config, num_threads=threads or usable_cores(), on_progress=on_progress)
+                generate_dataset(folder, config, num_threads=threads or usable_cores(), on_progress=on_progress)
     click.echo(folder)
 
 
@@ -73,20 +72,19 @@ def verify(what: str, data_root: Path | None) -> None:
     With a benchmark's name the dataset is also held against its definition. Exits 8 and names the file when
     something is wrong.
     """
+    from reference_models.data.registry import find_data, locate_dataset, open_dataset, verify_dataset
     from reference_models.data.store.manifest import MANIFEST, read_manifest
-    from reference_models.data.store.store import verify as verify_store
 
     config = None
     folder = Path(what)
     if not folder.is_dir():
         from harness.config.catalog import load_data
-        from reference_models.data.registry import locate_dataset, open_dataset
         from rules.logs.text import plural
 
         config = load_data(what)
         folder = locate_dataset(config, data_root)
         opened = open_dataset(folder, config)
-        if config.kind.startswith("mlperf_"):
+        if not find_data(config.kind).has_store:
             sizes = sum(opened.files.values())
             files = plural(len(opened.files), "file")
             click.echo(f"{folder}: {files}, {sizes:,} bytes: sizes agree with the definition")
@@ -95,7 +93,7 @@ def verify(what: str, data_root: Path | None) -> None:
     manifest = read_manifest(folder)
     total = sum(entry["bytes"] for entry in manifest["files"].values())
     with _byte_progress(folder.name, total) as on_bytes:
-        verify_store(folder, on_bytes)
+        verify_dataset(folder, on_bytes)
     splits = manifest["splits"]
     click.echo(
         f"{folder / MANIFEST}: {manifest['name']}, {splits['train']:,} train and {splits['eval']:,} eval samples, "

@@ -12,6 +12,7 @@ import click
 from harness.cli.shared.options import MODEL, benchmarks, completing
 from harness.cli.shared.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
+from reference_models.data.registry import examples
 
 
 @click.command("list")
@@ -57,7 +58,7 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
 @click.option("--title", help="One line for people.")
 @click.option(
     "--kind",
-    type=click.Choice(["click_log", "click_sequence", "patterns", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]),
+    type=click.Choice([*examples()]),
     help="Generated, text in Criteo's form, or MLPerf's files.",
 )
 @click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")
@@ -76,17 +77,17 @@ def init(
     """Write a definition of your own to FILE, with every key explained; asks what is not given on a terminal."""
     from harness.config.catalog import load_data
     from harness.config.run_config import read_set_option
-    from harness.config.start import LIKE, begin_definition
+    from harness.config.start import begin_definition
     from harness.foundation.files import write_text
     from harness.run_sets.dataset import how_to_get
-    from reference_models.data.registry import GENERATED
+    from reference_models.data.registry import find_data
 
     if path.suffix != ".toml":
         raise click.UsageError(f"{path}: expected a file name that ends in .toml.")
     if path.exists():
         raise click.UsageError(f"{path}: is there already. Nothing is overwritten; choose another file.")
     if not (like or kind or name or title or data_of or target or assignments) and _is_terminal():
-        kind = click.prompt("Data", type=click.Choice([*LIKE]), default="click_log", err=True)
+        kind = click.prompt("Data", type=click.Choice([*examples()]), default="click_log", err=True)
         name = click.prompt("Name", default=path.stem, err=True)
         title = click.prompt("Title", default="", err=True) or None
         target = click.prompt("Target quality", type=float, default=0.8, err=True)
@@ -97,7 +98,7 @@ def init(
         kind = load_data(data_of).kind
     text = begin_definition(
         path,
-        like or LIKE.get(kind or "", LIKE["click_log"]),
+        like or examples().get(kind or "", examples()["click_log"]),
         name or path.stem,
         title=title,
         target=target,
@@ -107,7 +108,7 @@ def init(
     write_text(path, text)
     shown = shlex.quote(str(path) if "/" in str(path) else f"./{path}")
     data = load_data(path)
-    first = "" if data.kind in GENERATED else f"\nFirst its data. {how_to_get(data, shown, None)}"
+    first = "" if find_data(data.kind).generate else f"\nFirst its data. {how_to_get(data, shown, None)}"
     click.echo(
         f"wrote {path}. Next: dlrmbench plan {shown}, dlrmbench calibrate {shown}, dlrmbench run {shown}{first}"
     )

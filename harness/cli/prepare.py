@@ -9,7 +9,8 @@ from harness.cli.shared.options import DATA, QUIET, Size, completing, trainable
 from harness.config.catalog import load_data
 from harness.foundation.status_line import StatusLine
 from harness.run_sets.dataset import dataset_lock
-from reference_models.data.registry import locate_dataset
+from reference_models.data.registry import find_data, locate_dataset
+from reference_models.process.errors import ConfigError
 
 _MANY_VALUED = ("--train", "--eval")
 
@@ -86,6 +87,12 @@ def prepare(
     from reference_models.data.criteo.tsv import prepare_tsv
 
     data = load_data(benchmark)
+    spec = find_data(data.kind)
+    if not spec.is_prepared:
+        raise ConfigError(
+            f"data.kind is {data.kind!r}: only 'criteo' datasets are prepared from text files. "
+            + ("Use 'dlrmbench data generate'." if spec.generate else "Its files are read as they are.")
+        )
     folder = locate_dataset(data, data_root)
     line = StatusLine(quiet=quiet)
     with dataset_lock(folder):

@@ -7,7 +7,7 @@ from typing import Any
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
 from reference_models.costs import MemoryEstimate, ModelCosts
-from reference_models.data.registry import DATA_KINDS, parse_data
+from reference_models.data.registry import DATA_KINDS, find_data, parse_data
 from reference_models.fused.choice import MatmulChoice
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import (
@@ -164,9 +164,20 @@ def parse_workload(
             runtime=parse_runtime(runtime),
         )
         spec.refuse(workload.model, workload.data)
+        refuse_other_batches(workload.data, spec)
         return workload
     except ConfigError as error:
         raise DefinitionError(f"{benchmark.path}: {error}") from None
+
+
+def refuse_other_batches(data: DataConfig, model: ModelSpec) -> None:
+    """Raise ConfigError for data whose batches the model does not take."""
+    kind = find_data(data.kind)
+    if not kind.is_in_memory and kind.layout.batch is not model.batch:
+        taken = [name for name in DATA_KINDS if find_data(name).layout.batch is model.batch]
+        raise ConfigError(
+            f"data.kind is {data.kind!r}, expected {' or '.join(taken)}: this model takes no other samples."
+        )
 
 
 def _no_implementation(benchmark: Benchmark) -> DefinitionError:

@@ -18,11 +18,8 @@ from msgspec import inspect as types
 
 from harness.config.serving import ServeConfig
 from reference_models.config.sections import AdagradSection, AdamSection, RuntimeConfig, SGDSection
-from reference_models.data.click_log.teacher import TeacherConfig
-from reference_models.data.click_sequence.teacher import SequenceParameters
-from reference_models.data.criteo.tsv import PrepareParameters
-from reference_models.data.patterns.teacher import PatternParameters
-from reference_models.data.registry import DataSection
+from reference_models.data.registry import DATA_KINDS, find_data
+from reference_models.data.spec import DataSection, find
 from reference_models.data.synthetic.config import SyntheticSection
 from reference_models.registry import MODELS, find_model
 from rules.benchmarks.loader import FirstEval, Head, Quality, Score
@@ -45,10 +42,11 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
     ("score", "", Score),
     *(("model", f"of `{name}`", find_model(name).section) for name in MODELS),
     ("data", "in files", DataSection),
-    ("data.parameters", "of `click_log`", TeacherConfig),
-    ("data.parameters", "of `click_sequence`", SequenceParameters),
-    ("data.parameters", "of `patterns`", PatternParameters),
-    ("data.parameters", "of `criteo`", PrepareParameters),
+    *(
+        ("data.parameters", f"of `{kind}`", find(place))
+        for kind in DATA_KINDS
+        if (place := find_data(kind).parameters)
+    ),
     ("data", "held in memory", SyntheticSection),
     ("train", "with Adagrad", AdagradSection),
     ("train", "with SGD", SGDSection),

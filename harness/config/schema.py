@@ -8,7 +8,7 @@ import msgspec
 from harness.config.reference import read_meanings
 from harness.config.serving import ServeConfig
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
-from reference_models.data.registry import DATA_SECTIONS
+from reference_models.data.registry import DATA_KINDS, find_data
 from reference_models.registry import find_model
 from rules.benchmarks.loader import SCHEMA_VERSION, FirstEval, Head, Quality, Score
 from rules.records.codec import in_order
@@ -23,7 +23,7 @@ def definition_schema(model: str) -> dict[str, Any]:
         "quality": (Quality,),
         "score": (Score,),
         "model": (find_model(model).section,),
-        "data": DATA_SECTIONS,
+        "data": tuple(dict.fromkeys(find_data(kind).section for kind in DATA_KINDS)),
         "train": tuple(dict.fromkeys(TRAIN_SECTIONS.values())),
         "runtime": (RuntimeConfig,),
         "serve": (ServeConfig,),

@@ -1,6 +1,6 @@
 """Begin a definition: a shipped one with another name and values, every key explained. `init` calls it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from textwrap import fill, indent, wrap
@@ -11,31 +11,11 @@ import tomli_w
 from harness.config.catalog import parse_workload
 from harness.config.reference import SECTIONS, Key, list_keys
 from harness.config.run_config import Override, check_known, fill_table, refuse_shipped_name
-from reference_models.config.sections import DataConfig
-from reference_models.data.click_log.teacher import parse_teacher
-from reference_models.data.click_sequence.teacher import parse_parameters as parse_sequences
-from reference_models.data.criteo.tsv import parse_parameters
-from reference_models.data.patterns.teacher import parse_parameters as parse_patterns
+from reference_models.data.registry import find_data
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import MODELS
 from rules.benchmarks.loader import SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
 
-LIKE: Mapping[str, str] = {
-    "click_log": "dlrm_small",
-    "click_sequence": "dlrmv4_small",
-    "patterns": "d2nn_small",
-    "criteo": "dlrm_kaggle",
-    "mlperf_one_hot": "dlrm",
-    "mlperf_multi_hot": "dlrm_dcnv2",
-}
-"""Kinds of data, each with the shipped definition that a new one of it begins as."""
-_PARAMETERS: Mapping[str, Callable[[DataConfig], object]] = {
-    "click_log": parse_teacher,
-    "click_sequence": parse_sequences,
-    "patterns": parse_patterns,
-    "criteo": parse_parameters,
-}
-"""Kinds of data with [data.parameters], each with what refuses wrong ones."""
 _ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "train", "runtime", "serve")
 _RULES = {
     "closed": 'What a closed run may choose, by mllog key: "free", the value that it must have, one_of, or bounds.',
@@ -88,8 +68,8 @@ def begin_definition(
             override.value.pop("num_days", None)  # the other definition's days, which no other split has
     benchmark = parse_benchmark(tables, path)
     data = parse_workload(benchmark, benchmark.sections).data
-    if data.parameters and data.kind in _PARAMETERS:
-        _PARAMETERS[data.kind](data)
+    if data.parameters:
+        find_data(data.kind).check(data)
     refuse_shipped_name(benchmark)
     return render_definition(tables)
 
@@ -98,7 +78,7 @@ def _share_data(tables: dict[str, Any], data_of: str) -> None:
     """Put the other definition's [data] in place of this one's, with its digest, and what rules say of its size."""
     other = read_toml(load_benchmark(data_of).path)
     data = deepcopy(other["data"])
-    if data["kind"] not in LIKE:
+    if find_data(data["kind"]).example is None:
         raise ConfigError(
             f"--data-of {data_of}: data.kind is {data['kind']!r}, which is no dataset. Name a benchmark."
         )
@@ -171,9 +151,9 @@ def _comment(key: Key) -> list[str]:
 
 def _record_of(section: str, tables: Mapping[str, Any]) -> type[Any]:
     """Find the record that reads this section as it is: by the kind of data and the optimizer."""
-    kind = tables["data"].get("kind")
+    kind = str(tables["data"].get("kind"))
     which = {
-        "data": "held in memory" if kind in ("made_up", "synthetic") else "in files",
+        "data": "held in memory" if find_data(kind).is_in_memory else "in files",
         "data.parameters": f"of `{kind}`",
         "train": {"sgd": "with SGD", "Adam": "with Adam"}.get(str(tables["train"].get("opt_name")), "with Adagrad"),
     }

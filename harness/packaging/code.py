@@ -20,7 +20,7 @@ from harness.foundation.files import read_record
 from harness.run_sets.folder import RUN_SET_FILE
 from harness.system.code import PACKAGES, code_sha256
 from harness.system.software import spin_variables
-from reference_models.data.registry import GENERATED
+from reference_models.data.registry import find_data
 from reference_models.registry import FilePlace, parse_place
 from rules.benchmarks.loader import Benchmark
 from rules.logs.text import printable, show
@@ -249,15 +249,15 @@ def _setup(record: RunSetRecord) -> str:
 
 
 def _init_datasets(benchmark: Benchmark) -> str:
-    kind = str(benchmark.sections["data"].get("kind"))
+    data = find_data(str(benchmark.sections["data"].get("kind")))
     verify = 'dlrmbench data verify "$here/definition.toml" --data "${DATA:-data}"\n'
     head = (
         _HEAD.format(purpose="One-time dataset initialisation, into $DATA (default ./data); then its check.")
         + _COMMAND
     )
-    if kind in GENERATED:
+    if data.generate is not None:
         return head + 'dlrmbench data generate "$here/definition.toml" --data "${DATA:-data}"\n' + verify
-    if kind == "criteo":
+    if data.is_prepared:
         usage = "give the text files of the dataset, such as: init_datasets.sh day_0 day_1"
         prepare = 'dlrmbench data prepare "$here/definition.toml" --data "${DATA:-data}" --train "$@"\n'
         return head + f'[ "$#" -gt 0 ] || {{ echo "{usage}" >&2; exit 2; }}\n' + prepare + verify

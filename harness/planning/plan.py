@@ -25,7 +25,7 @@ from harness.system.resources import read_resources
 from harness.system.software import WORKER_VARIABLES, spin_variables
 from reference_models.config.sections import DataConfig
 from reference_models.costs import FLOAT_BYTES, ModelCosts
-from reference_models.data.registry import DEFAULT_ROOT, locate_dataset, open_dataset
+from reference_models.data.registry import DEFAULT_ROOT, find_data, locate_dataset, open_dataset
 from reference_models.fused.choice import MatmulChoice
 from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reference_models.process.world import SingleProcess
@@ -193,7 +193,7 @@ def estimate_time(
     num_threads = num_threads if choice is None else choice.num_threads
     matmul = None if choice is None or choice.matmul is None else as_choice(choice.matmul, str(data_dir))
     workload, share, where = config.workload, 1.0, ""
-    if not data_dir.joinpath("manifest.json").exists() and workload.data.kind != "made_up":
+    if not data_dir.joinpath("manifest.json").exists() and not find_data(workload.data.kind).is_in_memory:
         num_evaluated = max(1, min(work.eval_samples, _MOST_EVALUATED))
         workload = replace(workload, data=synthetic_like(workload.data, num_embeddings, num_evaluated))
         try:

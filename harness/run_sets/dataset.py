@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.foundation.files import open_lock, read_json
 from reference_models.config.sections import DataConfig
-from reference_models.data.registry import GENERATED, find_generator, locate_dataset, open_dataset
+from reference_models.data.registry import find_data, generate_dataset, locate_dataset, open_dataset
 from reference_models.process.errors import DatasetError
 
 _LOCK = ".lock"
@@ -28,13 +28,13 @@ def ensure_dataset(
 
     Raises DatasetError with the command that makes it; `benchmark` is what names the definition there.
     """
-    folder = locate_dataset(data, root)
-    if data.kind == "made_up":
-        return folder  # made in memory by whoever reads it
-    if data.kind in GENERATED:
+    folder, spec = locate_dataset(data, root), find_data(data.kind)
+    if spec.is_in_memory:
+        return folder  # made by whoever reads it
+    if spec.generate is not None:
         with dataset_lock(folder):
             if is_generated(data, folder):
-                find_generator(data.kind).generate(folder, data, num_threads=num_threads, on_progress=on_progress)
+                generate_dataset(folder, data, num_threads=num_threads, on_progress=on_progress)
     elif not is_begun(folder):
         raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data, benchmark, root)}")
     open_dataset(folder, data)
@@ -55,15 +55,16 @@ def is_begun(folder: Path) -> bool:
 
 def is_generated(data: DataConfig, folder: Path) -> bool:
     """Return whether whoever runs makes the dataset first: it is generated, and not whole in `folder` yet."""
-    return data.kind in GENERATED and not (folder / "manifest.json").exists()
+    return find_data(data.kind).generate is not None and not (folder / "manifest.json").exists()
 
 
 def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
     """Say how to get a dataset that is not there; `benchmark` names the definition, `root` is --data."""
     where = "" if root is None else f" --data {shlex.quote(str(root))}"
-    if data.kind in GENERATED:
+    spec = find_data(data.kind)
+    if spec.generate is not None:
         return f"'run' generates it first, as does: dlrmbench data generate {benchmark}{where}"
-    if data.kind == "criteo":
+    if spec.is_prepared:
         evaluation = " --eval FILE…" if data.parameters.get("split") == "files" else ""
         return f"Make it from your files with: dlrmbench data prepare {benchmark}{where} --train FILE…{evaluation}"
     return "Give the folder of the preprocessed files with --data DIR; its layout is described in the README."

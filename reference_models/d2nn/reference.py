@@ -12,7 +12,7 @@ from torch import nn
 from reference_models.d2nn.config import refuse_data
 from reference_models.d2nn.model import D2NN
 from reference_models.d2nn.phases import Phase
-from reference_models.data.store.dataset import Batch
+from reference_models.data.store.dataset import Batch, ClickDataset, ImageBatch
 from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.metrics import accuracy
 from reference_models.training.optimizers import build_dense_optimizer
@@ -23,11 +23,6 @@ SLICE = 64
 """Patterns of a batch whose light is computed at once: a field of a grid of 32 then takes half a megabyte."""
 _NOISE_SEED = 1 << 32
 """Beyond every run's seed: errors of the masks in evaluations are none of training's."""
-
-
-def slice_batch(batch: Batch, start: int, stop: int) -> Batch:
-    """Return some patterns of a batch, not copied."""
-    return Batch(batch.dense[start:stop], batch.indices[start:stop], batch.labels[start:stop])
 
 
 class ReferenceWorkload(TrainingLoop):
@@ -43,23 +38,31 @@ class ReferenceWorkload(TrainingLoop):
     def _make_model(self) -> nn.Module:
         return D2NN(self._spec.model, refuse_data(self._spec.model, self._spec.data))
 
-    def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
+    def _synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> ImageBatch:
+        return ImageBatch.synthetic(self._data.train, num_embeddings, size)
+
+    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
+        """Read images; of synthetic data, which is clicks, numbers are shown as pixels, and ids are the classes."""
+        batch = super()._read(split, name, start, stop)
+        return ImageBatch(batch.dense, batch.indices) if isinstance(batch, Batch) else batch
+
+    def _logits(self, model: Any, batch: Any) -> torch.Tensor:
         with self._autocast():
-            logits: torch.Tensor = model(batch.dense.to(self._device, non_blocking=True))
+            logits: torch.Tensor = model(batch.images.to(self._device, non_blocking=True))
         return logits.float()
 
-    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
         """Add up the gradients of slices of the batch, whose fields stay in a CPU's caches, and update once."""
         (optimizer,) = optimizers
         self._enter(Phase.ZERO_GRAD)
         optimizer.zero_grad()
-        size, total_loss = len(batch.labels), torch.zeros((), device=self._device)
+        size, total_loss = len(batch.images), torch.zeros((), device=self._device)
         for start in range(0, size, SLICE):
-            part = slice_batch(batch, start, start + SLICE)
+            part = ImageBatch(batch.images[start : start + SLICE], batch.classes[start : start + SLICE])
             logits = self._logits(model, part)
             self._enter(Phase.LOSS)
-            classes = part.indices.to(self._device, non_blocking=True).long()
-            loss = nn.functional.cross_entropy(logits.flatten(0, 1), classes.flatten()) * (len(part.labels) / size)
+            classes = part.classes.to(self._device, non_blocking=True).long()
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), classes.flatten()) * (len(part.images) / size)
             loss.backward()  # type: ignore[no-untyped-call]
             total_loss += loss.detach()
         self._enter(Phase.DENSE_OPTIMIZER)
@@ -83,7 +86,7 @@ class ReferenceWorkload(TrainingLoop):
         try:
             with torch.no_grad():
                 for batch in self._batches(self._data.eval, "eval", range(0, size, batch_size), batch_size):
-                    classes.append(batch.indices.numpy())
+                    classes.append(batch.classes.numpy())
                     logits.append(self._logits(self._model, batch))
         finally:
             self._model.noise = None

@@ -3,12 +3,14 @@
 from reference_models.d2nn.config import D2NNConfig, parse_model, refuse_data
 from reference_models.d2nn.costs import estimate_memory, list_matmuls, model_costs, phase_costs
 from reference_models.d2nn.phases import LABELS
+from reference_models.data.store.dataset import ImageBatch
 from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 
 SPEC = ModelSpec(
     section=D2NNConfig,
     parse=parse_model,
     refuse=refuse_data,
+    batch=ImageBatch,
     metric="accuracy",
     optimizers=("Adam",),
     implementations={

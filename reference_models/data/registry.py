@@ -1,99 +1,51 @@
-"""Which parser and which reader serve which kind of data, and where a dataset is."""
+"""Which spec serves which kind of data, and where a dataset is."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from importlib import import_module
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
-from reference_models.config.records import Count, Counts, PositiveCount, read_section, refuse
-from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE, DataConfig
+from reference_models.config.sections import DataConfig
+from reference_models.data.spec import DataSpec, find
 from reference_models.data.store.dataset import OpenedDataset
-from reference_models.data.synthetic.config import SYNTHETIC_KINDS, SyntheticSection, parse_synthetic
-from reference_models.process.errors import ConfigError, did_you_mean
+from reference_models.process.errors import ConfigError, DatasetError, did_you_mean
 
-GENERATED: Mapping[str, str] = {
-    "click_log": "reference_models.data.click_log",
-    "click_sequence": "reference_models.data.click_sequence",
-    "patterns": "reference_models.data.patterns",
+DATA_KINDS: Mapping[str, str] = {
+    "click_log": "reference_models.data.click_log.spec:SPEC",
+    "click_sequence": "reference_models.data.click_sequence.spec:SPEC",
+    "patterns": "reference_models.data.patterns.spec:SPEC",
+    "criteo": "reference_models.data.criteo.spec:TEXT",
+    "mlperf_one_hot": "reference_models.data.criteo.spec:MLPERF_ONE_HOT",
+    "mlperf_multi_hot": "reference_models.data.criteo.spec:MLPERF_MULTI_HOT",
+    "made_up": "reference_models.data.synthetic.spec:SPEC",
+    "synthetic": "reference_models.data.synthetic.spec:SPEC",
 }
-"""Kinds of data that are made here, and the modules that make them, each a `Generator`."""
-DATA_KINDS = (*GENERATED, "criteo", "mlperf_one_hot", "mlperf_multi_hot", *SYNTHETIC_KINDS)
+"""Where the `DataSpec` is, by the name that a definition gives as data.kind."""
 DEFAULT_ROOT = Path("data")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataSection:
-    """[data] of a dataset in files. Sizes may come from the files themselves."""
-
-    kind: Literal["click_log", "click_sequence", "patterns", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]
-    """`click_log`, `click_sequence` and `patterns` are generated, `criteo` prepared from text in Criteo's form, the
-    others are MLPerf's own files."""
-    name: str
-    """The dataset's name, in the name of its folder."""
-    train_samples: PositiveCount | None = None
-    """Samples of an epoch; needed for generated data, else checked against the files where given."""
-    eval_samples: PositiveCount | None = None
-    """Samples of an evaluation; likewise."""
-    num_dense: PositiveCount = NUM_CRITEO_DENSE
-    """Numbers per sample."""
-    num_embeddings: Counts | None = None
-    """Rows of each table, one per category; `criteo` takes them from the files."""
-    multi_hot: Counts | None = None
-    """Ids per sample of each table; one where it is left out."""
-    seed: Count | None = None
-    """Of the generator; needed for generated data."""
-    sha256: str | None = None
-    """Digest that the data must have; leave it out of data that you change."""
-    parameters: dict[str, Any] = field(default_factory=dict)
-    """What makes the data, by kind: see below."""
+def find_data(kind: str) -> DataSpec:
+    """Find a kind of data. Raises ConfigError, with a suggestion, when there is none."""
+    if kind not in DATA_KINDS:
+        raise ConfigError(f"data.kind is {kind!r}.{did_you_mean(kind, [*DATA_KINDS])}")
+    spec = find(DATA_KINDS[kind])
+    assert isinstance(spec, DataSpec)
+    return spec
 
 
-class Generator(Protocol):
-    """A module that makes one kind of data."""
-
-    def generate(
-        self, folder: Path, data: DataConfig, *, num_threads: int | None, on_progress: Callable[[int], None] | None
-    ) -> str:
-        """Make both splits in `folder`; returns dataset_sha256. The bytes depend on `data` alone."""
-
-    def oracle_scores(self, data: DataConfig, split: str) -> tuple[Any, Any]:
-        """Return (score, label) of every sample of a split, as its metric takes them: float64 [N] and uint8 [N], or
-        float64 [N, T, K] and int64 [N, T] of classes. No model can do better."""
-
-
-def find_generator(kind: str) -> Generator:
-    """Import what makes this kind of data, one of `GENERATED`."""
-    module: Any = import_module(GENERATED[kind])
-    return module  # type: ignore[no-any-return]
-
-
-DATA_SECTIONS = (DataSection, SyntheticSection)
-"""What [data] may be."""
+def examples() -> Mapping[str, str]:
+    """Return the kinds that a new definition may be of, each with the shipped benchmark that it begins as."""
+    names = {kind: find_data(kind).example for kind in DATA_KINDS}
+    return {kind: example for kind, example in names.items() if example is not None}
 
 
 def parse_data(table: Mapping[str, Any]) -> DataConfig:
-    """Raises ConfigError naming the field."""
+    """Read [data]. Raises ConfigError naming the field."""
     kind = table.get("kind")
-    if kind in SYNTHETIC_KINDS:
-        return parse_synthetic(table)
-    if isinstance(kind, str) and kind not in DATA_KINDS:
-        raise ConfigError(f"data.kind is {kind!r}.{did_you_mean(kind, [*DATA_KINDS])}")
-    section = read_section("data", table, DataSection)
-    if section.num_embeddings is None and section.kind != "criteo":
-        raise refuse("data", table, "num_embeddings", "a list of whole numbers, one per sparse feature")
-    num_sparse = len(section.num_embeddings) if section.num_embeddings is not None else NUM_CRITEO_SPARSE
-    multi_hot = section.multi_hot or (1,) * num_sparse
-    if len(multi_hot) != num_sparse:
-        raise refuse("data", table, "multi_hot", f"{num_sparse} numbers, one per sparse feature")
-    if section.kind in ("criteo", "mlperf_one_hot") and set(multi_hot) != {1}:
-        raise refuse("data", table, "multi_hot", f"ones only: {section.kind} data has one id per feature")
-    for key in ("train_samples", "eval_samples", "seed") if section.kind in GENERATED else ():
-        if key not in table:
-            raise refuse("data", table, key, Count if key == "seed" else PositiveCount)
-    return DataConfig(**{**asdict(section), "multi_hot": multi_hot})
+    spec = find_data(kind) if isinstance(kind, str) else DataSpec(example=None)
+    return spec.parse_section(table)
 
 
 def dataset_digest(data: DataConfig) -> str:
@@ -105,21 +57,40 @@ def dataset_digest(data: DataConfig) -> str:
 def locate_dataset(data: DataConfig, root: Path | None) -> Path:
     """Return the dataset's folder: `root` itself where it is one, else `<root>/<name>-<digest>`."""
     root = DEFAULT_ROOT if root is None else root
-    if data.kind.startswith("mlperf_") or (root / "manifest.json").exists():
+    spec = find_data(data.kind)
+    if not (spec.has_store or spec.is_in_memory) or (root / "manifest.json").exists():
         return root
     return root / f"{data.name}-{dataset_digest(data)}"
 
 
+def generate_dataset(
+    folder: Path,
+    data: DataConfig,
+    *,
+    num_threads: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> str:
+    """Generate both splits into `folder` and return dataset_sha256. Raises ConfigError, and as `write_parts` does."""
+    from reference_models.data.store.generate import write_parts  # which needs numpy
+
+    spec = find_data(data.kind)
+    assert spec.generate is not None, "callers ask whether a kind is generated"
+    return write_parts(
+        folder, data, spec.layout, spec.generate(data), num_threads=num_threads, on_progress=on_progress
+    )
+
+
 def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
     """Open both splits; metadata only. Raises DatasetError."""
-    if data.kind in SYNTHETIC_KINDS:
-        from reference_models.data.synthetic.dataset import open_synthetic
+    return find_data(data.kind).open_dataset(folder, data)
 
-        return open_synthetic(data)
-    if data.kind.startswith("mlperf_"):
-        from reference_models.data.criteo.mlperf_binary import open_mlperf_binary
 
-        return open_mlperf_binary(folder, data)
-    from reference_models.data.store.store import open_store
+def verify_dataset(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Read a whole dataset that lies in a store, as `verify` says. Raises DatasetError; returns the manifest."""
+    from reference_models.data.store.manifest import MANIFEST, read_manifest
+    from reference_models.data.store.store import verify
 
-    return open_store(folder, data)
+    kind = read_manifest(folder)["kind"]
+    if kind not in DATA_KINDS:
+        raise DatasetError(f"{folder / MANIFEST}: kind is {kind!r:.80}.{did_you_mean(kind, [*DATA_KINDS])}")
+    return verify(folder, find_data(kind).layout, on_bytes)

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import torch
 
-from reference_models.data.store.dataset import Batch, ClickDataset, empty_batch
+from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.fused.choice import MatmulChoice
@@ -20,7 +20,6 @@ from reference_models.fused.kernel_check import kernel_problem
 from reference_models.fused.matmul import Matmuls
 from reference_models.training.device_data import HeldSplit, fits, hold
 from reference_models.training.device_metrics import roc_auc_of_tensors
-from reference_models.training.loop import check_batch
 from reference_models.training.phases import Enter, Phase, ignore_phase
 
 _UNKNOWN = "not tried"
@@ -159,7 +158,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
         super().build()
         self._side = None
         train = self._data.train
-        like = empty_batch(train, self.global_batch_size, has_int32_ids=self._has_int32_ids(train))
+        like = Batch.empty(train, self.global_batch_size, has_int32_ids=self._has_int32_ids(train))
         self._graph_step = CUDAGraphStep(self._model, like, self._device)
 
     def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
@@ -249,9 +248,9 @@ class CUDAGraphWorkload(OptimizedWorkload):
 
     def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
         """Read into page-locked memory, from which copies to the device need not be waited for."""
-        batch = empty_batch(split, stop - start, has_int32_ids=self._has_int32_ids(split), is_pinned=True)
+        batch = Batch.empty(split, stop - start, has_int32_ids=self._has_int32_ids(split), is_pinned=True)
         split.read_into(start, stop, batch)
-        check_batch(batch, split, f"{self._spec.data_dir}: {name} sample", start)
+        batch.check(split, f"{self._spec.data_dir}: {name} sample", start)
         return batch
 
     def _has_int32_ids(self, split: ClickDataset) -> bool:

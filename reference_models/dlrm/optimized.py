@@ -67,7 +67,8 @@ class OptimizedWorkload(ReferenceWorkload):
 
     def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
         def read(start: int) -> Batch:
-            return self._read(split, name, start, min(start + batch_size, split.num_samples))
+            batch: Batch = self._read(split, name, start, min(start + batch_size, split.num_samples))
+            return batch
 
         batches = read_ahead(read, starts)
         for _ in starts:

@@ -30,7 +30,6 @@ from reference_models.serving.servable import Weights, refuse_impossible_serving
 from reference_models.serving.tables import ServedTables
 from reference_models.serving.weight_bytes import ServedBytes
 from reference_models.training.devices import find_device
-from reference_models.training.loop import check_batch, synthetic_batch
 from reference_models.training.metrics import QualityMetrics, measure_quality
 from reference_models.training.phases import Enter, ignore_phase
 from reference_models.training.workload import WorkloadSpec
@@ -68,7 +67,7 @@ class ServedDLRM:
         is_bf16 = precision == "bf16" and spec.model.interaction != "dcn"
         self._type = torch.bfloat16 if is_bf16 else torch.float32
         for size in _WARM_UP_SIZES:
-            self.answer(synthetic_batch(split, split.num_embeddings, size))
+            self.answer(Batch.synthetic(split, split.num_embeddings, size))
 
     @property
     def served_bytes(self) -> ServedBytes:
@@ -134,8 +133,8 @@ class ServedDLRM:
             yield batch.labels.numpy() != 0, self.answer(batch).numpy()
 
     def _read(self, start: int, stop: int) -> Batch:
-        batch = self._data.eval.read(start, stop)
-        check_batch(batch, self._data.eval, f"{self._spec.data_dir}: eval sample", start)
+        batch: Batch = self._data.eval.read(start, stop)
+        batch.check(self._data.eval, f"{self._spec.data_dir}: eval sample", start)
         return batch
 
 

@@ -56,7 +56,7 @@ from reference_models.dlrm.sharding import (
 )
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.training.devices import count_local_ranks
-from reference_models.training.loop import WARM_UP_ROWS, WARM_UP_STEPS, TrainingLoop, synthetic_batch
+from reference_models.training.loop import WARM_UP_ROWS, WARM_UP_STEPS, TrainingLoop
 from reference_models.training.metrics import roc_auc
 from reference_models.training.optimizers import build_dense_optimizer
 from reference_models.training.phases import Enter
@@ -171,7 +171,7 @@ class TorchRecWorkload(TrainingLoop):
         split, size = self._data.train, self._world.size
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
         model, optimizers = self._build_model(num_embeddings)
-        batch = self._put_into_bags(synthetic_batch(split, num_embeddings, self.local_batch_size))
+        batch = self._put_into_bags(Batch.synthetic(split, num_embeddings, self.local_batch_size))
         with quiet_torchrec():
             for _ in range(WARM_UP_STEPS):
                 self._train_step(model, optimizers, batch)

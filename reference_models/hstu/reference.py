@@ -13,7 +13,7 @@ from reference_models.hstu.config import sequence_shape
 from reference_models.hstu.model import HSTU, LOSS_WEIGHT
 from reference_models.hstu.phases import Phase
 from reference_models.hstu.sequences import SequenceLog, synthetic_sequences
-from reference_models.training.loop import WARM_UP_STEPS, Built, TrainingLoop
+from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_optimizers
 from reference_models.training.phases import Enter, ignore_phase
 
@@ -44,15 +44,8 @@ class ReferenceWorkload(TrainingLoop):
         )
         return model, optimizers
 
-    def _warm_up(self) -> None:
-        """Run synthetic sequences through a warm-up copy, which is then dropped."""
-        model, optimizers = self._build_model(self._data.train.num_embeddings)
-        for size in (self.global_batch_size,) * WARM_UP_STEPS:
-            self._train_step(model, optimizers, synthetic_sequences(size, self._shape))
-        with torch.no_grad():
-            size = min(self._spec.train.eval_batch_size, self.eval_samples)
-            self._logits(model, synthetic_sequences(size, self._shape))
-        self.synchronize()
+    def _synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
+        return synthetic_sequences(size, self._shape)
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
         optimizer, precision = self._spec.train.optimizer, _PRECISIONS[self._spec.runtime.precision]

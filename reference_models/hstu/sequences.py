@@ -15,7 +15,6 @@ from reference_models.data.click_sequence.teacher import ARTIST, ITEM, USER
 from reference_models.data.store.dataset import ClickDataset
 from reference_models.hstu.config import SequenceShape
 from reference_models.process.errors import DatasetError
-from reference_models.training.loop import check_batch
 
 AGAIN = "The dataset is damaged: generate it again."
 
@@ -156,7 +155,7 @@ class _Rows:
 
     def __init__(self, split: ClickDataset, place: str) -> None:
         batch = split.read(0, split.num_samples)
-        check_batch(batch, split, f"{place}: sample", 0)
+        batch.check(split, f"{place}: sample", 0)
         indices, times = batch.indices.numpy(), batch.dense.numpy()[:, 0]
         odd = np.flatnonzero(~((times >= 0) & (times < 2**24) & (times == np.floor(times))))
         if odd.size:

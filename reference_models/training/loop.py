@@ -16,7 +16,7 @@ from torch import nn
 
 from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import Batch, ClickDataset, OpenedDataset
-from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
+from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import World
 from reference_models.training.devices import local_device, set_precision, use_device
 from reference_models.training.metrics import roc_auc
@@ -101,14 +101,18 @@ class TrainingLoop(ABC):
         """
         num_embeddings = tuple(min(rows, WARM_UP_ROWS) for rows in self._data.train.num_embeddings)
         model, optimizers = self._build_model(num_embeddings)
-        batch = synthetic_batch(self._data.train, num_embeddings, self.global_batch_size)
+        batch = self._synthetic_batch(num_embeddings, self.global_batch_size)
         for _ in range(WARM_UP_STEPS):
             self._train_step(model, optimizers, batch)
         eval_batch_size = min(self._spec.train.eval_batch_size, self.eval_samples)
-        batch = synthetic_batch(self._data.train, num_embeddings, eval_batch_size)
+        batch = self._synthetic_batch(num_embeddings, eval_batch_size)
         with torch.no_grad():
             self._logits(model, batch)
         self.synchronize()
+
+    def _synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
+        """Make a batch of the data's shapes, with ids below so many, that is not its data."""
+        return Batch.synthetic(self._data.train, num_embeddings, size)
 
     # what was built
 
@@ -217,15 +221,15 @@ class TrainingLoop(ABC):
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self._device.type, dtype=torch.bfloat16) if self._autocast_bf16 else nullcontext()
 
-    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
+    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
         """Read the batches that begin at `starts`; the split's end cuts the last one short."""
         for start in starts:
             self._enter(Phase.DATA)
             yield self._read(split, name, start, min(start + batch_size, split.num_samples))
 
-    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
+    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
         batch = split.read(start, stop)
-        check_batch(batch, split, f"{self._spec.data_dir}: {name} sample", start)
+        batch.check(split, f"{self._spec.data_dir}: {name} sample", start)
         return batch
 
     # for the harness and for tests
@@ -258,41 +262,3 @@ class TrainingLoop(ABC):
             "step": self._step,
             "rng": torch.cuda.get_rng_state(self._device) if is_cuda else torch.get_rng_state(),
         }
-
-
-def synthetic_batch(split: ClickDataset, num_embeddings: tuple[int, ...], batch_size: int) -> Batch:
-    """Make a batch of the split's shapes that is not its data: ids count up through each table, labels alternate."""
-    positions = torch.arange(batch_size).unsqueeze(1)
-    limits = torch.tensor(num_embeddings).repeat_interleave(torch.tensor(split.multi_hot))
-    return Batch(
-        torch.sin(positions + torch.arange(split.num_dense)),
-        (positions + torch.arange(len(limits))) % limits,
-        (positions.squeeze(1) % 2).float(),
-    )
-
-
-def check_batch(batch: Batch, split: ClickDataset, place: str, start: int) -> None:
-    """Raise DatasetError for the first id outside its table or label that is not 0 or 1.
-
-    The ids take one comparison, since as unsigned numbers negatives are large. Dense values need no check here:
-    those that are not finite make a loss or a score that is not.
-    """
-    ids = batch.indices.numpy()
-    unsigned = np.dtype(f"u{ids.dtype.itemsize}")
-    limits = np.repeat(np.asarray(split.num_embeddings, dtype=unsigned), split.multi_hot)
-    outside = ids.view(unsigned) >= limits
-    if outside.any():
-        sample, column = np.argwhere(outside)[0]
-        feature = int(np.searchsorted(np.cumsum(split.multi_hot), column, side="right"))
-        raise DatasetError(
-            f"{place} {start + sample}, sparse feature {feature}: id {int(batch.indices[sample, column])} is outside "
-            f"its table of {split.num_embeddings[feature]} rows. The dataset is damaged: prepare it again."
-        )
-    labels = batch.labels.numpy()
-    neither = (labels != 0) & (labels != 1)
-    if neither.any():
-        sample = np.flatnonzero(neither)[0]
-        raise DatasetError(
-            f"{place} {start + sample}: label {labels[sample]:g}, expected 0 or 1. "
-            "The dataset is damaged: prepare it again."
-        )

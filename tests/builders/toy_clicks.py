@@ -9,12 +9,18 @@ import torch
 
 from reference_models.config.sections import parse_runtime, parse_train
 from reference_models.data.registry import parse_data
-from reference_models.data.store.store import Chunk, SplitWriter, write_manifest
+from reference_models.data.store.layout import CLICKS
+from reference_models.data.store.manifest import write_manifest
+from reference_models.data.store.store import Chunk, SplitWriter
 from reference_models.dlrm.config import parse_model
 from reference_models.training.workload import WorkloadSpec
 
 NUM_EMBEDDINGS, MULTI_HOT, NUM_DENSE, BATCH = (40, 3, 200), (1, 1, 2), 4, 128
 TRAIN_SAMPLES, EVAL_SAMPLES = 50 * BATCH + 17, 3000
+TABLE = {
+    "kind": "click_log", "name": "toy", "train_samples": TRAIN_SAMPLES, "eval_samples": EVAL_SAMPLES,
+    "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT), "seed": 0,
+}  # fmt: skip
 MakeSpec = Callable[..., WorkloadSpec]
 
 
@@ -30,22 +36,18 @@ def write_dataset(folder: Path, *, damage: Callable[[np.ndarray, np.ndarray], No
         indices = np.concatenate(columns, axis=1).astype(np.int32)
         if damage is not None and split == "train":
             damage(indices, labels)
-        writer = SplitWriter(folder, split, size, NUM_DENSE, sum(MULTI_HOT))
+        writer = SplitWriter(folder, split, size, parse_data(TABLE))
         writer.write(0, Chunk(labels, dense, indices))
         writer.close()
     content = {
         "kind": "click_log", "name": "toy", "splits": {"train": TRAIN_SAMPLES, "eval": EVAL_SAMPLES},
         "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT),
     }  # fmt: skip
-    write_manifest(folder, content)
+    write_manifest(folder, CLICKS, content)
 
 
 def spec_maker(data_dir: Path) -> MakeSpec:
     """Makes specifications of a small DLRM on the dataset in `data_dir`."""
-    data = {
-        "kind": "click_log", "name": "toy", "train_samples": TRAIN_SAMPLES, "eval_samples": EVAL_SAMPLES,
-        "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT), "seed": 0,
-    }  # fmt: skip
 
     def make(
         *, seed: int = 1, train: dict[str, Any] | None = None, model: dict[str, Any] | None = None,
@@ -55,7 +57,7 @@ def spec_maker(data_dir: Path) -> MakeSpec:
         base = {"global_batch_size": BATCH, "eval_batch_size": 1000, "opt_name": "adagrad"}
         return WorkloadSpec(
             model=parse_model(layers | (model or {})),
-            data=parse_data(data),
+            data=parse_data(TABLE),
             train=parse_train(base | {"opt_base_learning_rate": 0.05} | (train or {})),
             runtime=parse_runtime({"threads": 1} | (runtime or {})),
             data_dir=folder,

@@ -13,7 +13,8 @@ from harness.cli import main
 from harness.config.catalog import load_entry
 from harness.run_sets.dataset import dataset_lock
 from reference_models.data.registry import locate_dataset
-from reference_models.data.store.manifest import FILES, MANIFEST, read_manifest
+from reference_models.data.store.layout import CLICKS
+from reference_models.data.store.manifest import MANIFEST, read_manifest
 
 DEFINITION = Path(__file__).parents[2] / "rules" / "benchmarks" / "dlrm_tiny.toml"
 
@@ -59,11 +60,13 @@ def test_generate_then_verify(mine: Path, tmp_path: Path, capfd: pytest.CaptureF
 
 def test_generating_again_does_nothing(mine: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("data", "generate", mine, "--data", tmp_path) == 0
-    times = {name: (folder_of(mine, tmp_path) / name).stat().st_mtime_ns for name in (*FILES, MANIFEST)}
+    times = {name: (folder_of(mine, tmp_path) / name).stat().st_mtime_ns for name in (*CLICKS.files, MANIFEST)}
     capfd.readouterr()
     assert run("data", "generate", mine, "--data", tmp_path) == 0
     assert "already there" in capfd.readouterr().err
-    assert times == {name: (folder_of(mine, tmp_path) / name).stat().st_mtime_ns for name in (*FILES, MANIFEST)}
+    assert times == {
+        name: (folder_of(mine, tmp_path) / name).stat().st_mtime_ns for name in (*CLICKS.files, MANIFEST)
+    }
 
 
 def test_a_damaged_dataset_is_found_and_then_replaced(
@@ -101,7 +104,7 @@ def test_a_full_disk_exits_9_and_leaves_no_dataset(
     monkeypatch.setattr(os, "pwrite", full)
     assert run("data", "generate", mine, "--data", tmp_path) == 9
     assert "No space left on device. Free some space" in capfd.readouterr().err
-    assert not any((folder_of(mine, tmp_path) / name).exists() for name in (*FILES, MANIFEST))
+    assert not any((folder_of(mine, tmp_path) / name).exists() for name in (*CLICKS.files, MANIFEST))
 
 
 def test_a_place_that_cannot_be_written_exits_2(

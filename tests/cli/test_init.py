@@ -12,15 +12,14 @@ from click.testing import CliRunner
 from harness.cli import cli
 from harness.config.catalog import load_entry
 from harness.config.reference import SECTIONS, list_keys, render_page
-from harness.config.start import LIKE
-from reference_models.data.registry import GENERATED
+from reference_models.data.registry import examples, find_data
 from rules.benchmarks.loader import load_benchmark, read_toml, shipped_names, workload_names
 
 PAGE = Path(__file__).parents[2] / "rules" / "benchmarks" / "README.md"
 Call = Callable[..., tuple[int, str, str]]
 
 
-@pytest.mark.parametrize("kind", LIKE)
+@pytest.mark.parametrize("kind", examples())
 def test_a_definition_of_each_kind_is_valid_and_says_what_its_base_says(
     kind: str, command: Call, tmp_path: Path
 ) -> None:
@@ -28,8 +27,8 @@ def test_a_definition_of_each_kind_is_valid_and_says_what_its_base_says(
     code, out, _ = command("init", path, "--kind", kind)
     assert code == 0 and f"dlrmbench plan {path}" in out
     assert (f"dlrmbench data prepare {path} --train FILE…" in out) == (kind == "criteo")
-    assert ("First its data." in out) == (kind not in GENERATED)
-    base = read_toml(load_benchmark(LIKE[kind]).path)
+    assert ("First its data." in out) == (find_data(kind).generate is None)
+    base = read_toml(load_benchmark(examples()[kind]).path)
     made = read_toml(path)
     for section in set(base) - {"benchmark"}:
         assert made[section] == base[section], section
@@ -82,13 +81,13 @@ def test_data_that_cannot_be_shared_is_refused(
     assert not (tmp_path / "mine.toml").exists()
 
 
-@pytest.mark.parametrize("kind", LIKE)
+@pytest.mark.parametrize("kind", examples())
 def test_every_key_is_explained_and_what_is_left_out_is_a_comment(kind: str, command: Call, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     command("init", path, "--kind", kind)
     text = path.read_text()
     assert max(map(len, text.splitlines())) <= 118
-    model = f"of `{load_benchmark(LIKE[kind]).model}`"
+    model = f"of `{load_benchmark(examples()[kind]).model}`"
     for name, variant, record in SECTIONS:
         read = (("data", "in files"), ("model", model))
         if name in ("benchmark", "quality", "score", "runtime") or (name, variant) in read:
@@ -130,7 +129,7 @@ def test_a_key_inside_a_table_is_taken_and_the_others_stay(command: Call, tmp_pa
     settings = ("--set", "data.parameters.split=files", "--set", "data.parameters.min_frequency=3")
     code, _, err = command("init", path, "--kind", "criteo", *settings)
     assert code == 0, err
-    parameters = read_toml(load_benchmark(LIKE["criteo"]).path)["data"]["parameters"]
+    parameters = read_toml(load_benchmark(examples()["criteo"]).path)["data"]["parameters"]
     changed = {**parameters, "split": "files", "min_frequency": 3}
     assert changed.pop("num_days") and read_toml(path)["data"]["parameters"] == changed  # the days of split = "days"
     assert " --eval FILE…" in command("init", tmp_path / "other.toml", "--like", path)[1]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.config.catalog import load_entry
 from reference_models.config.sections import DataConfig
-from reference_models.data.click_log import generate
+from reference_models.data.registry import generate_dataset
 
 ROUNDS = 5
 NUM_SAMPLES = 500_000
@@ -21,7 +21,7 @@ NUM_SAMPLES = 500_000
 def generate_s(data: DataConfig, folder: Path) -> tuple[float, float]:
     """Wall and processor seconds; a busy machine stretches only the first."""
     start_s, start_cpu_s = time.perf_counter(), time.process_time()
-    generate(folder, data, num_threads=1)
+    generate_dataset(folder, data, num_threads=1)
     return time.perf_counter() - start_s, time.process_time() - start_cpu_s
 
 

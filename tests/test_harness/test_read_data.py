@@ -20,7 +20,8 @@ from harness.measure.throughput import ThroughputJob, measure_throughput
 from harness.run_sets.folder import record_interrupted
 from reference_models.data.store import read_files
 from reference_models.data.store.dataset import OpenedDataset
-from reference_models.data.store.manifest import ARRAYS, digest_of_files, file_sha256, read_manifest
+from reference_models.data.store.layout import CLICKS
+from reference_models.data.store.manifest import digest_of_files, file_sha256, read_manifest
 from reference_models.data.store.read_files import BLOCK_BYTES, ReadFiles, blocks
 from reference_models.process.errors import DatasetError
 from reference_models.process.world import SingleProcess
@@ -63,13 +64,13 @@ def test_an_honest_set_has_the_digest_of_its_dataset_in_every_record(small: Smal
 
 
 def eval_rows_as_training(data_dir: Path) -> None:
-    for name in ARRAYS:
+    for name in (array.file for array in CLICKS.arrays):
         train, evaluation = (map_array(data_dir, split, name) for split in ("train", "eval"))
         train[:] = np.concatenate([evaluation] * (len(train) // len(evaluation)))
 
 
 def training_rows_as_eval(data_dir: Path) -> None:
-    for name in ARRAYS:
+    for name in (array.file for array in CLICKS.arrays):
         evaluation = map_array(data_dir, "eval", name)
         evaluation[:] = map_array(data_dir, "train", name)[: len(evaluation)]
 

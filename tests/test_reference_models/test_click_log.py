@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import reference_models.data.click_log
 from harness.config.catalog import load_entry
 from reference_models.config.sections import DataConfig
-from reference_models.data.click_log import click_probabilities, generate, oracle_scores, tables
+from reference_models.data.click_log import tables
 from reference_models.data.click_log.counter import FIRST_COUNTER, MAX_SPLIT_SAMPLES, derive_key, hash_range
-from reference_models.data.click_log.generator import ChunkMaker
+from reference_models.data.click_log.generator import ChunkMaker, click_probabilities, make_parts, oracle_scores
 from reference_models.data.click_log.teacher import (
     MIN_MATCHED_IDS,
     NUM_CLASSES,
@@ -26,8 +26,9 @@ from reference_models.data.click_log.teacher import (
     draw_groups,
     parse_teacher,
 )
-from reference_models.data.registry import parse_data
-from reference_models.data.store.manifest import FILES
+from reference_models.data.registry import generate_dataset, parse_data
+from reference_models.data.store.generate import write_parts
+from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.store import open_store, verify
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.training.metrics import roc_auc
@@ -89,7 +90,7 @@ def test_dlrm_tiny_has_its_pinned_digest(
 ) -> None:
     data = data_of(benchmark)
     assert data.sha256 is not None
-    digest = generate(tmp_path, data, num_threads=num_threads, chunk_samples=chunk_samples)
+    digest = write_parts(tmp_path, data, CLICKS, make_parts(data, chunk_samples), num_threads=num_threads)
     assert digest == data.sha256
     assert open_store(tmp_path, data).dataset_sha256 == digest
     assert verify(tmp_path)["dataset_sha256"] == digest
@@ -104,7 +105,7 @@ def test_the_first_samples_are_these(benchmark: str) -> None:
 @pytest.mark.parametrize("benchmark", GENERATED)
 def test_every_shipped_digest_comes_out(tmp_path: Path, benchmark: str) -> None:
     data = data_of(benchmark)
-    assert data.sha256 == generate(tmp_path, data, num_threads=3, chunk_samples=3000)
+    assert data.sha256 == write_parts(tmp_path, data, CLICKS, make_parts(data, 3000), num_threads=3)
 
 
 @given(cuts=st.lists(st.integers(1, 699), unique=True, max_size=8), split=st.sampled_from(["train", "eval"]))
@@ -122,14 +123,14 @@ def test_chunks_do_not_matter(cuts: list[int], split: str) -> None:
 
 def test_progress_counts_every_sample(tmp_path: Path) -> None:
     seen: list[int] = []
-    generate(tmp_path, DATA, num_threads=2, on_progress=seen.append, chunk_samples=64)
+    write_parts(tmp_path, DATA, CLICKS, make_parts(DATA, 64), num_threads=2, on_progress=seen.append)
     assert sum(seen) == 3700
 
 
 def test_a_digest_other_than_the_pinned_one_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="the benchmark's definition pins 00"):
-        generate(tmp_path, replace(DATA, sha256="00"), num_threads=1)
-    assert not any((tmp_path / name).exists() for name in FILES)
+        generate_dataset(tmp_path, replace(DATA, sha256="00"), num_threads=1)
+    assert not any((tmp_path / name).exists() for name in CLICKS.files)
 
 
 def test_an_interrupted_generation_leaves_nothing(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_an_interrupted_generation_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        generate(tmp_path, DATA, num_threads=2, on_progress=interrupt, chunk_samples=64)
+        write_parts(tmp_path, DATA, CLICKS, make_parts(DATA, 64), num_threads=2, on_progress=interrupt)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -205,7 +206,7 @@ def test_the_oracle_ranks_best() -> None:
 
 
 def test_oracle_labels_are_the_datasets(tmp_path: Path) -> None:
-    generate(tmp_path, DATA, num_threads=1)
+    generate_dataset(tmp_path, DATA, num_threads=1)
     for split in ("train", "eval"):
         np.testing.assert_array_equal(np.load(tmp_path / f"{split}_labels.npy"), oracle_scores(DATA, split)[1])
 

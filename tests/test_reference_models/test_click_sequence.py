@@ -9,9 +9,11 @@ import pytest
 from sequence_builder import small_workload
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.click_sequence.generator import generate, make_windows, oracle_scores
+from reference_models.data.click_sequence.generator import make_parts, make_windows, oracle_scores
 from reference_models.data.click_sequence.teacher import build_teacher
-from reference_models.data.registry import open_dataset
+from reference_models.data.registry import generate_dataset, open_dataset
+from reference_models.data.store.generate import write_parts
+from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.store import verify
 from reference_models.hstu.config import SequenceShape
 from reference_models.hstu.sequences import SequenceLog
@@ -29,12 +31,12 @@ def data() -> DataConfig:
 @pytest.fixture(scope="module")
 def folder(data: DataConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("sequences")
-    generate(made, data, num_threads=1)
+    generate_dataset(made, data, num_threads=1)
     return made
 
 
 def test_bytes_depend_on_neither_threads_nor_chunks(data: DataConfig, folder: Path, tmp_path: Path) -> None:
-    assert generate(tmp_path, data, num_threads=3, chunk_users=7) == verify(folder)["dataset_sha256"]
+    assert write_parts(tmp_path, data, CLICKS, make_parts(data, 7), num_threads=3) == verify(folder)["dataset_sha256"]
 
 
 def test_rows_are_windows_of_users_in_order_of_time(data: DataConfig, folder: Path) -> None:

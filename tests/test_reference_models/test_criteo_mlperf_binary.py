@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.mlperf_binary import open_mlperf_binary
 from reference_models.data.registry import open_dataset, parse_data
-from reference_models.data.store.dataset import empty_batch
+from reference_models.data.store.dataset import Batch
 from reference_models.process.errors import DatasetError
 from rules.benchmarks.loader import load_benchmark
 
@@ -92,7 +92,7 @@ def test_ids_are_taken_modulo_capped_tables(multi_hot: Layout) -> None:
     wanted = np.concatenate([day.ids for day in days])[:10]
     assert (wanted >= rows).any()
     assert np.array_equal(batch.indices.numpy(), wanted % rows)
-    narrow = empty_batch(split, 10, has_int32_ids=True)
+    narrow = Batch.empty(split, 10, has_int32_ids=True)
     split.read_into(0, 10, narrow)
     assert narrow.indices.dtype == torch.int32 and torch.equal(narrow.indices.long(), batch.indices)
 

@@ -25,8 +25,7 @@ from reference_models.d2nn.costs import (
 from reference_models.d2nn.model import D2NN, make_detectors, propagate, transfer_function
 from reference_models.d2nn.phases import Phase
 from reference_models.d2nn.reference import ReferenceWorkload
-from reference_models.data.patterns import generate
-from reference_models.data.registry import parse_data
+from reference_models.data.registry import generate_dataset, parse_data
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_model
@@ -59,7 +58,7 @@ def data() -> DataConfig:
 @pytest.fixture(scope="module")
 def folder(data: DataConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("patterns")
-    generate(made, data, num_threads=1, on_progress=None)
+    generate_dataset(made, data, num_threads=1, on_progress=None)
     return made
 
 
@@ -291,7 +290,7 @@ def test_data_that_does_not_fit_is_refused(
 
 
 def test_classes_outside_their_task_are_refused(data: DataConfig, folder: Path, tmp_path: Path) -> None:
-    generate(tmp_path, data, num_threads=1)
+    generate_dataset(tmp_path, data, num_threads=1)
     rows = np.load(tmp_path / "train_indices.npy", mmap_mode="r+")
     rows[3, 1] = 4
     rows.flush()

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.patterns.generator import generate, oracle_scores
+from reference_models.data.patterns.generator import make_parts, oracle_scores
 from reference_models.data.patterns.teacher import build_teacher
-from reference_models.data.registry import open_dataset, parse_data
-from reference_models.data.store.store import verify
+from reference_models.data.registry import generate_dataset, open_dataset, parse_data, verify_dataset
+from reference_models.data.store.generate import write_parts
+from reference_models.data.store.layout import IMAGES
 from reference_models.process.errors import ConfigError
 from reference_models.training.metrics import accuracy
 
@@ -29,19 +30,19 @@ def data() -> DataConfig:
 @pytest.fixture(scope="module")
 def folder(data: DataConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("patterns")
-    generate(made, data, num_threads=1)
+    generate_dataset(made, data, num_threads=1)
     return made
 
 
 def test_bytes_depend_on_neither_threads_nor_chunks(data: DataConfig, folder: Path, tmp_path: Path) -> None:
-    found = generate(tmp_path, data, num_threads=3, chunk_samples=77)
-    assert found == verify(folder)["dataset_sha256"]
+    found = write_parts(tmp_path, data, IMAGES, make_parts(data, 77), num_threads=3)
+    assert found == verify_dataset(folder)["dataset_sha256"]
     assert found == "a888cc674e52ebac0f9b99694cedbc8f4e2c00af266bc83333820616e396ab0b"
 
 
 def test_a_task_shows_its_class_or_the_negative_with_turned_pixels(data: DataConfig, folder: Path) -> None:
     teacher, batch = build_teacher(data), open_dataset(folder, data).train.read(0, 4000)
-    pixels, classes = batch.dense.numpy(), batch.indices.numpy()
+    pixels, classes = batch.images.numpy(), batch.classes.numpy()
     assert set(np.unique(pixels)) == {0, 1}
     for task in range(3):
         own = teacher.owners == task
@@ -57,11 +58,11 @@ def test_a_task_shows_its_class_or_the_negative_with_turned_pixels(data: DataCon
 def test_the_oracle_is_the_likeliest_class_by_the_probabilities_themselves(data: DataConfig, folder: Path) -> None:
     teacher, batch = build_teacher(data), open_dataset(folder, data).eval.read(0, 200)
     scores, classes = oracle_scores(data, "eval")
-    assert (classes[:200] == batch.indices.numpy()).all()
+    assert (classes[:200] == batch.classes.numpy()).all()
     for task in range(3):
         own = teacher.owners == task
         for number in range(5):
-            is_equal = batch.dense.numpy()[:, own] == teacher.prototypes[task][number][own]
+            is_equal = batch.images.numpy()[:, own] == teacher.prototypes[task][number][own]
             likely = [np.where(same, 0.8, 0.2).prod(1) for same in (is_equal, ~is_equal)]
             surplus = np.log(likely[0] + likely[1])
             expected = np.log(2 * np.cosh(np.log(0.8 / 0.2) / 2 * scores[:200, task, number]))

@@ -18,10 +18,10 @@ from toy_clicks import (
 )
 
 from reference_models.config.sections import parse_runtime
+from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reference_models.process.world import SingleProcess
-from reference_models.training import loop
 from reference_models.training.workload import TrainCounts, WorkloadSpec
 
 
@@ -147,8 +147,8 @@ def test_cuda_without_a_gpu_is_refused(make_spec: MakeSpec) -> None:
 def test_synthetic_batches_stay_inside_their_tables(make_spec: MakeSpec) -> None:
     workload = build(make_spec())
     split = workload._data.train
-    batch = loop.synthetic_batch(split, split.num_embeddings, 1000)
-    loop.check_batch(batch, split, "made up", 0)
+    batch = Batch.synthetic(split, split.num_embeddings, 1000)
+    batch.check(split, "made up", 0)
     assert batch.indices.shape == (1000, sum(MULTI_HOT))
     assert batch.dense.shape == (1000, NUM_DENSE)
     assert set(batch.labels.tolist()) == {0.0, 1.0}

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.registry import parse_data
-from reference_models.data.store.dataset import empty_batch
-from reference_models.data.store.manifest import FILES, MANIFEST, read_manifest
-from reference_models.data.store.store import Chunk, SplitWriter, open_store, unfinished, verify, write_manifest
+from reference_models.data.store.dataset import Batch
+from reference_models.data.store.layout import CLICKS
+from reference_models.data.store.manifest import MANIFEST, read_manifest, write_manifest
+from reference_models.data.store.store import Chunk, SplitWriter, open_store, unfinished, verify
 from reference_models.process.errors import DatasetError
 
 NUM_EMBEDDINGS, MULTI_HOT = (7, 5), (1, 2)
@@ -32,6 +34,7 @@ DATA = parse_data(
         "num_dense": 2,
     }
 )
+SIZES = replace(DATA, num_embeddings=NUM_EMBEDDINGS, multi_hot=MULTI_HOT)
 
 
 def some_chunk(num_samples: int, seed: int = 0) -> Chunk:
@@ -48,13 +51,14 @@ def part(chunk: Chunk, start: int, stop: int) -> Chunk:
 
 
 def write_dataset(folder: Path, chunks: dict[str, Chunk] | None = None) -> str:
-    with unfinished(folder):
+    with unfinished(folder, CLICKS):
         for split, num_samples in NUM_SAMPLES.items():
-            writer = SplitWriter(folder, split, num_samples, 2, 3)
+            writer = SplitWriter(folder, split, num_samples, SIZES)
             writer.write(0, (chunks or {}).get(split) or some_chunk(num_samples))
             writer.close()
         return write_manifest(
             folder,
+            CLICKS,
             {
                 "kind": "criteo",
                 "name": "small",
@@ -67,8 +71,6 @@ def write_dataset(folder: Path, chunks: dict[str, Chunk] | None = None) -> str:
 
 
 def definition(**changes: Any) -> DataConfig:
-    from dataclasses import replace
-
     return replace(DATA, **{"multi_hot": MULTI_HOT, "num_embeddings": NUM_EMBEDDINGS, **changes})
 
 
@@ -88,7 +90,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(batch.dense.numpy(), chunk.dense[10:30])
     np.testing.assert_array_equal(batch.indices.numpy(), chunk.indices[10:30])
     np.testing.assert_array_equal(batch.labels.numpy(), chunk.labels[10:30])
-    assert set(opened.files) == {str(tmp_path / name) for name in FILES}
+    assert set(opened.files) == {str(tmp_path / name) for name in CLICKS.files}
     assert all(Path(path).stat().st_size == size for path, size in opened.files.items())
 
 
@@ -98,7 +100,7 @@ def test_order_and_size_of_writes_do_not_matter(tmp_path_factory: Any, cuts: lis
     chunk, edges = some_chunk(50), [0, *sorted(cuts), 50]
     spans = list(itertools.pairwise(edges))
     random.shuffle(spans)
-    writer = SplitWriter(folder, "train", 50, 2, 3)
+    writer = SplitWriter(folder, "train", 50, SIZES)
     for start, stop in spans:
         writer.write(start, part(chunk, start, stop))
     writer.close()
@@ -109,7 +111,7 @@ def test_order_and_size_of_writes_do_not_matter(tmp_path_factory: Any, cuts: lis
 
 @pytest.mark.parametrize(("start", "size"), [(-1, 3), (49, 2), (0, 51)])
 def test_samples_outside_the_split_are_refused(tmp_path: Path, start: int, size: int) -> None:
-    writer = SplitWriter(tmp_path, "train", 50, 2, 3)
+    writer = SplitWriter(tmp_path, "train", 50, SIZES)
     with pytest.raises(ValueError, match="of a split of 50"):
         writer.write(start, some_chunk(size))
     writer.close()
@@ -118,7 +120,7 @@ def test_samples_outside_the_split_are_refused(tmp_path: Path, start: int, size:
 def test_reading_into_a_batch_gives_what_reading_does_in_ids_of_32_bits(tmp_path: Path) -> None:
     write_dataset(tmp_path)
     split = open_store(tmp_path, definition()).train
-    read, batch = split.read(2, 7), empty_batch(split, 5, has_int32_ids=True)
+    read, batch = split.read(2, 7), Batch.empty(split, 5, has_int32_ids=True)
     split.read_into(2, 7, batch)
     assert batch.indices.dtype == torch.int32 and read.indices.dtype == torch.int64
     assert torch.equal(batch.dense, read.dense) and torch.equal(batch.labels, read.labels)
@@ -126,7 +128,7 @@ def test_reading_into_a_batch_gives_what_reading_does_in_ids_of_32_bits(tmp_path
 
 
 def test_other_types_are_refused(tmp_path: Path) -> None:
-    writer = SplitWriter(tmp_path, "train", 50, 2, 3)
+    writer = SplitWriter(tmp_path, "train", 50, SIZES)
     chunk = some_chunk(4)
     with pytest.raises(ValueError, match=r"train_indices.npy holds int32\[3\], got int64"):
         writer.write(0, Chunk(chunk.labels, chunk.dense, chunk.indices.astype(np.int64)))  # type: ignore[arg-type]
@@ -135,8 +137,8 @@ def test_other_types_are_refused(tmp_path: Path) -> None:
 
 def test_a_failed_preparation_leaves_nothing(tmp_path: Path) -> None:
     def prepare() -> None:
-        with unfinished(tmp_path):
-            SplitWriter(tmp_path, "train", 50, 2, 3).close()
+        with unfinished(tmp_path, CLICKS):
+            SplitWriter(tmp_path, "train", 50, SIZES).close()
             raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
@@ -146,12 +148,12 @@ def test_a_failed_preparation_leaves_nothing(tmp_path: Path) -> None:
 
 def test_preparing_again_takes_the_finished_mark_away_first(tmp_path: Path) -> None:
     write_dataset(tmp_path)
-    with unfinished(tmp_path):
+    with unfinished(tmp_path, CLICKS):
         assert not (tmp_path / MANIFEST).exists()
 
 
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = SplitWriter(tmp_path, "train", 50, 2, 3)
+    writer = SplitWriter(tmp_path, "train", 50, SIZES)
 
     def full(*arguments: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -166,7 +168,7 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch
 def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite, chunk = os.pwrite, some_chunk(50)
     monkeypatch.setattr(os, "pwrite", lambda file, data, offset: pwrite(file, data[:7], offset))
-    writer = SplitWriter(tmp_path, "train", 50, 2, 3)
+    writer = SplitWriter(tmp_path, "train", 50, SIZES)
     writer.write(0, chunk)
     writer.close()
     np.testing.assert_array_equal(np.load(tmp_path / "train_dense.npy"), chunk.dense)
@@ -225,7 +227,7 @@ def test_missing_and_unfinished_datasets_say_how_to_make_them(tmp_path: Path) ->
         open_store(tmp_path / "elsewhere", definition())
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", CLICKS.files)
 def test_a_missing_or_truncated_file_is_named(tmp_path: Path, name: str) -> None:
     write_dataset(tmp_path)
     with (tmp_path / name).open("r+b") as file:
@@ -239,7 +241,7 @@ def test_a_missing_or_truncated_file_is_named(tmp_path: Path, name: str) -> None
         verify(tmp_path)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", CLICKS.files)
 def test_a_changed_byte_is_found(tmp_path: Path, name: str) -> None:
     write_dataset(tmp_path)
     path = tmp_path / name
@@ -255,7 +257,7 @@ def test_a_changed_byte_is_found(tmp_path: Path, name: str) -> None:
 
 def test_a_copied_dataset_with_new_times_is_the_same(tmp_path: Path) -> None:
     digest = write_dataset(tmp_path)
-    for name in FILES:
+    for name in CLICKS.files:
         os.utime(tmp_path / name, ns=(1, 1))
     assert open_store(tmp_path, definition()).dataset_sha256 == digest
     assert verify(tmp_path)["dataset_sha256"] == digest
@@ -282,7 +284,7 @@ def test_another_dataset_than_the_definitions_is_refused(tmp_path: Path, field: 
 def test_the_pinned_digest_must_come_out(tmp_path: Path) -> None:
     write_dataset(tmp_path)
     with pytest.raises(DatasetError, match="the benchmark's definition pins 123"):
-        write_manifest(tmp_path, {}, sha256="123")
+        write_manifest(tmp_path, CLICKS, {}, sha256="123")
 
 
 def replace_array(folder: Path, name: str, array: np.ndarray[Any, Any]) -> None:

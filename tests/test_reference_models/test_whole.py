@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference_models.data.store.manifest import FILES, MANIFEST, write_manifest
+from reference_models.data.registry import parse_data
+from reference_models.data.store.layout import CLICKS
+from reference_models.data.store.manifest import MANIFEST, write_manifest
 from reference_models.data.store.store import Chunk, SplitWriter
 from reference_models.process.whole import replacing, write_whole
 
@@ -80,14 +82,15 @@ def test_a_draft_whose_name_was_guessed_is_not_written_to(
 
 
 def test_a_dataset_is_not_written_through_links(folder: Path, users: Path) -> None:
-    for name in (*FILES, MANIFEST, f"{MANIFEST}.partial"):
+    for name in (*CLICKS.files, MANIFEST, f"{MANIFEST}.partial"):
         (folder / name).symlink_to(users)
+    sizes = parse_data({"kind": "criteo", "name": "small", "num_dense": 2, "num_embeddings": [1, 1, 1]})
     chunk = Chunk(np.zeros(4, np.uint8), np.zeros((4, 2), np.float32), np.zeros((4, 3), np.int32))
     for split in ("train", "eval"):
-        writer = SplitWriter(folder, split, 4, 2, 3)
+        writer = SplitWriter(folder, split, 4, sizes)
         writer.write(0, chunk)
         writer.close()
-    write_manifest(folder, {"kind": "criteo", "name": "small"})
+    write_manifest(folder, CLICKS, {"kind": "criteo", "name": "small"})
     assert users.read_text() == "precious"
-    assert sorted(path.name for path in folder.iterdir()) == sorted((*FILES, MANIFEST))
+    assert sorted(path.name for path in folder.iterdir()) == sorted((*CLICKS.files, MANIFEST))
     assert not any(path.is_symlink() for path in folder.iterdir())

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from reference_models.config.sections import DataConfig, parse_runtime, parse_train
-from reference_models.data.click_log import generate
-from reference_models.data.registry import parse_data
+from reference_models.data.registry import generate_dataset, parse_data
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation, find_model
 from reference_models.training.workload import WorkloadSpec
@@ -67,7 +66,7 @@ def test_both_models_have_matched_flop() -> None:
 def differences(order: int, folder: Path) -> np.ndarray[Any, Any]:
     """Wukong's AUC less DLRM's, per seed."""
     data = data_of(order)
-    generate(folder, data)
+    generate_dataset(folder, data)
     best = {
         name: [max(final_auc(name, data, folder, rate, seed) for rate in RATES[name]) for seed in SEEDS]
         for name in MODELS

@@ -3,11 +3,8 @@
 The inner loop uses integer hashing, table lookups and element-wise float32 additions in a fixed order.
 """
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
-from pathlib import Path
+import threading
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +13,9 @@ from reference_models.config.sections import DataConfig
 from reference_models.data.click_log import tables
 from reference_models.data.click_log.counter import FIRST_COUNTER, Words, counters, mix, stream_offset
 from reference_models.data.click_log.teacher import CLASS_BITS, Teacher, build_teacher
-from reference_models.data.store.store import SPLITS, Chunk, SplitWriter, unfinished, write_manifest
+from reference_models.data.store.generate import Parts, Piece
+from reference_models.data.store.layout import SPLITS
+from reference_models.data.store.store import Chunk
 
 CHUNK_SAMPLES = 4096
 """Samples made at once: small enough that a chunk's columns stay in the cache."""
@@ -137,80 +136,21 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
     return probabilities, labels
 
 
-def generate(
-    folder: Path,
-    data: DataConfig,
-    *,
-    num_threads: int | None = None,
-    on_progress: Callable[[int], None] | None = None,
-    chunk_samples: int = CHUNK_SAMPLES,
-) -> str:
-    """Generate both splits of a click log into `folder` and return dataset_sha256.
+def make_parts(data: DataConfig, chunk_samples: int = CHUNK_SAMPLES) -> Parts:
+    """Make the parts of both splits; the bytes do not depend on `chunk_samples`. Raises ConfigError."""
+    teacher, own = build_teacher(data), threading.local()
+    task_samples = chunk_samples * _TASK_CHUNKS
 
-    The bytes do not depend on `num_threads` (default: all cores) or `chunk_samples`.
-    `on_progress` gets the number of samples just written. Raises ConfigError, OSError, and DatasetError when
-    the digest is not the one that the definition pins; the folder then holds no dataset.
-    """
-    teacher = build_teacher(data)
-    num_threads = num_threads or os.cpu_count() or 1
-    with unfinished(folder):
-        for split in SPLITS:
-            num_samples = _num_samples(data, split)
-            writer = SplitWriter(folder, split, num_samples, data.num_dense, data.num_lookups)
-            makers = [ChunkMaker(teacher, chunk_samples) for _ in range(num_threads)]
-            try:
-                _write_split(writer, makers, split, num_samples, on_progress)
-            finally:
-                writer.close()
-        return write_manifest(
-            folder,
-            {
-                "kind": data.kind,
-                "name": data.name,
-                "splits": {split: _num_samples(data, split) for split in SPLITS},
-                "num_dense": data.num_dense,
-                "num_embeddings": list(data.num_embeddings or ()),
-                "multi_hot": list(data.multi_hot),
-                "seed": data.seed,
-                "parameters": dict(data.parameters),
-            },
-            sha256=data.sha256,
-        )
+    def make(task: tuple[str, int]) -> Iterator[Piece]:
+        if not hasattr(own, "maker"):
+            own.maker = ChunkMaker(teacher, chunk_samples)
+        split, first = task
+        last = min(first + task_samples, _num_samples(data, split))
+        for start in range(first, last, chunk_samples):
+            yield split, start, own.maker.make(split, start, min(last, start + chunk_samples))[0]
 
-
-def _write_split(
-    writer: SplitWriter,
-    makers: list[ChunkMaker],
-    split: str,
-    num_samples: int,
-    on_progress: Callable[[int], None] | None,
-) -> None:
-    """Keep every maker busy with one task at a time; a task is a run of chunks."""
-
-    def work(maker: ChunkMaker, task: range) -> tuple[ChunkMaker, int]:
-        for start in range(task.start, task.stop, maker.max_samples):
-            stop = min(task.stop, start + maker.max_samples)
-            writer.write(start, maker.make(split, start, stop)[0])
-        return maker, len(task)
-
-    tasks = _tasks(num_samples, makers[0].max_samples * _TASK_CHUNKS)
-    with ThreadPoolExecutor(len(makers)) as pool:
-        running: set[Future[tuple[ChunkMaker, int]]] = {
-            pool.submit(work, maker, task) for maker, task in zip(makers, islice(tasks, len(makers)), strict=False)
-        }
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                maker, count = future.result()
-                if on_progress is not None:
-                    on_progress(count)
-                if (task := next(tasks, None)) is not None:
-                    running.add(pool.submit(work, maker, task))
-
-
-def _tasks(num_samples: int, task_samples: int) -> Iterator[range]:
-    for start in range(0, num_samples, task_samples):
-        yield range(start, min(num_samples, start + task_samples))
+    tasks = ((split, start) for split in SPLITS for start in range(0, _num_samples(data, split), task_samples))
+    return Parts(tasks, make)
 
 
 def _num_samples(data: DataConfig, split: str) -> int:

@@ -7,11 +7,8 @@ within a window user by user, each user's in order of time. The evaluation split
 Integer hashing, table lookups and element-wise float32 additions in a fixed order; see `click_log.tables`.
 """
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +26,9 @@ from reference_models.data.click_sequence.teacher import (
     SequenceTeacher,
     build_teacher,
 )
-from reference_models.data.store.store import SPLITS, Chunk, SplitWriter, unfinished, write_manifest
+from reference_models.data.store.generate import Parts, Piece
+from reference_models.data.store.layout import SPLITS
+from reference_models.data.store.store import Chunk
 
 CHUNK_USERS = 256
 """Users whose events are made at once."""
@@ -119,57 +118,19 @@ def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], ND
     return click_probabilities(logits), labels
 
 
-def generate(
-    folder: Path,
-    data: DataConfig,
-    *,
-    num_threads: int | None = None,
-    on_progress: Callable[[int], None] | None = None,
-    chunk_users: int = CHUNK_USERS,
-) -> str:
-    """Generate both splits of a sequence log into `folder` and return dataset_sha256.
+def make_parts(data: DataConfig, chunk_users: int = CHUNK_USERS) -> Parts:
+    """Make the parts of both splits of a sequence log, users by users; the bytes do not depend on `chunk_users`.
 
-    The bytes do not depend on `num_threads` (default: all cores) or `chunk_users`. `on_progress` gets the number of
-    samples just written. Raises ConfigError, OSError, and DatasetError when the digest is not the one that the
-    definition pins; the folder then holds no dataset.
+    Raises ConfigError.
     """
     teacher = build_teacher(data)
-    with unfinished(folder):
-        writers = {
-            split: SplitWriter(folder, split, _place(data, split)[1], data.num_dense, data.num_lookups)
-            for split in SPLITS
-        }
 
-        def work(users: range) -> int:
-            count = 0
-            for window in make_windows(teacher, users.start, users.stop, _num_windows(data, teacher)):
-                split = "train" if window.start < _place(data, "train")[1] else "eval"
-                writers[split].write(window.start - _place(data, split)[0], _as_chunk(window, teacher, users.start))
-                count += window.labels.size
-            return count
+    def make(users: range) -> Iterator[Piece]:
+        for window in make_windows(teacher, users.start, users.stop, _num_windows(data, teacher)):
+            split = "train" if window.start < _place(data, "train")[1] else "eval"
+            yield split, window.start - _place(data, split)[0], _as_chunk(window, teacher, users.start)
 
-        try:
-            with ThreadPoolExecutor(num_threads or os.cpu_count() or 1) as pool:
-                for count in pool.map(work, _tasks(teacher.num_users, chunk_users)):
-                    if on_progress is not None:
-                        on_progress(count)
-        finally:
-            for writer in writers.values():
-                writer.close()
-        return write_manifest(
-            folder,
-            {
-                "kind": data.kind,
-                "name": data.name,
-                "splits": {split: _place(data, split)[1] for split in SPLITS},
-                "num_dense": data.num_dense,
-                "num_embeddings": list(data.num_embeddings or ()),
-                "multi_hot": list(data.multi_hot),
-                "seed": data.seed,
-                "parameters": dict(data.parameters),
-            },
-            sha256=data.sha256,
-        )
+    return Parts(_tasks(teacher.num_users, chunk_users), make)
 
 
 def _as_chunk(window: Window, teacher: SequenceTeacher, first_user: int) -> Chunk:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.npy import ArrayPlace, locate_npy, locate_npz, open_data
-from reference_models.data.store.dataset import Batch, OpenedDataset, empty_batch
+from reference_models.data.store.dataset import Batch, OpenedDataset
 from reference_models.data.store.read_files import ReadFiles
 from reference_models.process.errors import DatasetError
 
@@ -73,7 +73,7 @@ class BinarySplit:
     def read(self, start: int, stop: int) -> Batch:
         """Read samples start to stop - 1; DatasetError where a label is none."""
         stop = min(stop, self.num_samples)
-        batch = empty_batch(self, max(0, stop - start))
+        batch = Batch.empty(self, max(0, stop - start))
         self.read_into(start, stop, batch)
         return batch
 

@@ -21,6 +21,7 @@ from reference_models.data.criteo.dictionary import BYTES_PER_VALUE, Counted, Di
 from reference_models.data.criteo.lines import SourceFile, TextSource
 from reference_models.data.criteo.parse import parse_block
 from reference_models.data.criteo.spool import Spool, category_name
+from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, write_manifest
 from reference_models.data.store.store import Chunk, SplitWriter, unfinished
 from reference_models.process.errors import ConfigError, DatasetError
@@ -56,11 +57,6 @@ class PrepareParameters:
 
 def parse_parameters(data: DataConfig) -> PrepareParameters:
     """Raises ConfigError naming the field, what was given and what is allowed."""
-    if data.kind != "criteo":
-        raise ConfigError(
-            f"data.kind is {data.kind!r}: only 'criteo' datasets are prepared from text files. "
-            + ("Use 'dlrmbench data generate'." if data.kind == "click_log" else "Its files are read as they are.")
-        )
     if (data.num_dense, data.num_sparse) != (13, 26):
         raise ConfigError(
             f"data has {data.num_dense} dense and {data.num_sparse} sparse features, expected Criteo's 13 and 26."
@@ -132,7 +128,7 @@ def prepare_tsv(
     _check_options(train_files, eval_files, parameters, folder, memory_bytes)
     report = on_progress or (lambda stage, share: None)
     started_s = time.monotonic()
-    with unfinished(folder), Spool(folder) as spool:
+    with unfinished(folder, CLICKS), Spool(folder) as spool:
         tally = _parse(train_files, eval_files, spool, max_malformed, report)
         parsed_s = time.monotonic()
         splits = split_rows(tally.file_rows, len(train_files), parameters)
@@ -145,10 +141,11 @@ def prepare_tsv(
                 "num_embeddings out to take what the files have."
             )
         numbered_s = time.monotonic()
-        _write(spool, folder, splits, report)
+        _write(spool, folder, data, splits, report)
         num_samples = {split: len(rows) for split, rows in splits.items()}
         digest = write_manifest(
             folder,
+            CLICKS,
             {
                 "kind": data.kind,
                 "name": data.name,
@@ -316,10 +313,10 @@ def _capped(
     return column
 
 
-def _write(spool: Spool, folder: Path, splits: Mapping[str, range], report: Progress) -> None:
+def _write(spool: Spool, folder: Path, data: DataConfig, splits: Mapping[str, range], report: Progress) -> None:
     categories = [category_name(feature) for feature in range(NUM_CRITEO_SPARSE)]
     for split, rows in splits.items():
-        writer = SplitWriter(folder, split, len(rows), NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE)
+        writer = SplitWriter(folder, split, len(rows), data)
         for start, stop in _pieces(rows, _STORE_ROWS):
             chunk = Chunk(
                 spool.read("labels", np.uint8, start, stop),

@@ -1,25 +1,27 @@
-"""What every reader of click data serves: contiguous batches of one split, without per-sample Python work."""
+"""What every reader of data serves: contiguous batches of one split, without per-sample Python work."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reference_models.data.store.read_files import ReadFiles
+from reference_models.process.errors import DatasetError
 
 if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """B samples. `indices` holds the ids of all features side by side, `multi_hot[f]` columns per feature."""
+class Sizes(Protocol):
+    """The sizes of a sample, as a definition, a manifest or a reader says them."""
 
-    dense: "torch.Tensor"
-    """float32 [B, num_dense], already log(1 + x)."""
-    indices: "torch.Tensor"
-    """[B, sum(multi_hot)], each below its feature's num_embeddings; int64, or int32 where that was asked for."""
-    labels: "torch.Tensor"
-    """float32 [B], 0 or 1."""
+    @property
+    def num_dense(self) -> int: ...
+
+    @property
+    def num_embeddings(self) -> Sequence[int] | None: ...
+
+    @property
+    def multi_hot(self) -> Sequence[int]: ...
 
 
 class ClickDataset(Protocol):
@@ -37,25 +39,113 @@ class ClickDataset(Protocol):
     @property
     def num_dense(self) -> int: ...
 
-    def read(self, start: int, stop: int) -> Batch:
-        """Read samples start to stop - 1 in dataset order."""
+    def read(self, start: int, stop: int) -> Any:
+        """Read samples start to stop - 1 in dataset order, as the batch of its kind of data."""
 
-    def read_into(self, start: int, stop: int, batch: Batch) -> None:
+    def read_into(self, start: int, stop: int, batch: Any) -> None:
         """Read samples start to stop - 1, all of which there are, into a batch of so many, whose ids may be int32."""
 
 
-def empty_batch(
-    split: ClickDataset, num_samples: int, *, has_int32_ids: bool = False, is_pinned: bool = False
-) -> Batch:
-    """Make the memory of a batch of the split's shapes, page-locked if it is to be copied to a GPU."""
-    import torch  # here, so that generating and verifying data need no torch
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B clicks. `indices` holds the ids of all features side by side, `multi_hot[f]` columns per feature."""
 
-    ids = torch.int32 if has_int32_ids else torch.int64
-    return Batch(
-        torch.empty(num_samples, split.num_dense, dtype=torch.float32, pin_memory=is_pinned),
-        torch.empty(num_samples, sum(split.multi_hot), dtype=ids, pin_memory=is_pinned),
-        torch.empty(num_samples, dtype=torch.float32, pin_memory=is_pinned),
-    )
+    dense: "torch.Tensor"
+    """float32 [B, num_dense], already log(1 + x)."""
+    indices: "torch.Tensor"
+    """[B, sum(multi_hot)], each below its feature's num_embeddings; int64, or int32 where that was asked for."""
+    labels: "torch.Tensor"
+    """float32 [B], 0 or 1."""
+
+    @classmethod
+    def empty(
+        cls, split: ClickDataset, num_samples: int, *, has_int32_ids: bool = False, is_pinned: bool = False
+    ) -> "Batch":
+        """Make the memory of a batch of the split's shapes, page-locked if it is to be copied to a GPU."""
+        import torch  # here, so that generating and verifying data need none
+
+        ids = torch.int32 if has_int32_ids else torch.int64
+        return cls(
+            torch.empty(num_samples, split.num_dense, dtype=torch.float32, pin_memory=is_pinned),
+            torch.empty(num_samples, sum(split.multi_hot), dtype=ids, pin_memory=is_pinned),
+            torch.empty(num_samples, dtype=torch.float32, pin_memory=is_pinned),
+        )
+
+    @classmethod
+    def synthetic(cls, split: ClickDataset, num_embeddings: Sequence[int], batch_size: int) -> "Batch":
+        """Make a batch of the split's shapes that is not its data: ids count up through each table of so many rows,
+        labels alternate."""
+        import torch
+
+        positions = torch.arange(batch_size).unsqueeze(1)
+        limits = torch.tensor(num_embeddings).repeat_interleave(torch.tensor(split.multi_hot))
+        return cls(
+            torch.sin(positions + torch.arange(split.num_dense)),
+            (positions + torch.arange(len(limits))) % limits,
+            (positions.squeeze(1) % 2).float(),
+        )
+
+    def check(self, split: ClickDataset, place: str, start: int) -> None:
+        """Raise DatasetError for the first id outside its table or label that is not 0 or 1.
+
+        `place` names the split in messages, `start` is the number of the first sample. The ids take one comparison,
+        since as unsigned numbers negatives are large. Dense values need no check here: those that are not finite make
+        a loss or a score that is not.
+        """
+        import numpy as np
+
+        refuse_outside_ids(self.indices, split, place, start)
+        labels = self.labels.numpy()
+        neither = (labels != 0) & (labels != 1)
+        if neither.any():
+            sample = np.flatnonzero(neither)[0]
+            raise DatasetError(
+                f"{place} {start + sample}: label {labels[sample]:g}, expected 0 or 1. "
+                "The dataset is damaged: prepare it again."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBatch:
+    """B images, each with a class for every task."""
+
+    images: "torch.Tensor"
+    """float32 [B, P]: pixels, row by row."""
+    classes: "torch.Tensor"
+    """int64 [B, T], each below its task's number of classes."""
+
+    @classmethod
+    def empty(cls, split: ClickDataset, num_samples: int) -> "ImageBatch":
+        """Make the memory of a batch of the split's shapes."""
+        batch = Batch.empty(split, num_samples)
+        return cls(batch.dense, batch.indices)
+
+    @classmethod
+    def synthetic(cls, split: ClickDataset, num_classes: Sequence[int], batch_size: int) -> "ImageBatch":
+        """Make a batch of the split's shapes that is not its data: classes count up through those of each task."""
+        batch = Batch.synthetic(split, num_classes, batch_size)
+        return cls(batch.dense, batch.indices)
+
+    def check(self, split: ClickDataset, place: str, start: int) -> None:
+        """Raise DatasetError for the first class that its task does not have."""
+        refuse_outside_ids(self.classes, split, place, start)
+
+
+def refuse_outside_ids(ids: "torch.Tensor", split: ClickDataset, place: str, start: int) -> None:
+    """Raise DatasetError for the first of the ids [B, sum(multi_hot)] that is outside its table."""
+    import numpy as np
+
+    values = ids.numpy()
+    unsigned = np.dtype(f"u{values.dtype.itemsize}")
+    limits = np.repeat(np.asarray(split.num_embeddings, dtype=unsigned), split.multi_hot)
+    outside = values.view(unsigned) >= limits
+    if outside.any():
+        sample, column = np.argwhere(outside)[0]
+        feature = int(np.searchsorted(np.cumsum(split.multi_hot), column, side="right"))
+        raise DatasetError(
+            f"{place} {start + sample}, sparse feature {feature}: id {int(values[sample, column])} is outside "
+            f"its table of {split.num_embeddings[feature]} rows. The dataset is damaged: prepare it again."
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

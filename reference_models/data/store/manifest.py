@@ -2,20 +2,20 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from reference_models.data.store.layout import SPLITS, Layout
 from reference_models.process.errors import DatasetError
 from reference_models.process.whole import write_whole
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
-SPLITS = ("train", "eval")
-ARRAYS = ("labels", "dense", "indices")
-FILES = tuple(f"{split}_{name}.npy" for split in SPLITS for name in ARRAYS)
 AGAIN = "Make the dataset again with 'dlrmbench data generate' or 'data prepare'."
 _MAX_MANIFEST_BYTES = 1 << 26
+_FILE = re.compile(r"(train|eval)_[a-z][a-z0-9_]*\.npy")
 
 
 def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
@@ -34,7 +34,7 @@ def digest_of_files(files: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 
-def write_manifest(folder: Path, content: Mapping[str, Any], *, sha256: str | None = None) -> str:
+def write_manifest(folder: Path, layout: Layout, content: Mapping[str, Any], *, sha256: str | None = None) -> str:
     """Complete the dataset: hash its files, write the manifest by one rename, return dataset_sha256.
 
     `content` must hold kind, name, splits {train: N, eval: N}, num_dense, num_embeddings, multi_hot and the
@@ -42,7 +42,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any], *, sha256: str | No
     beforehand (`sha256`) and differs, DatasetError says so and the dataset stays unfinished.
     """
     files: dict[str, dict[str, Any]] = {}
-    for name in FILES:
+    for name in layout.files:
         stat, found = (folder / name).stat(), file_sha256(folder / name)
         files[name] = {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": found}
     dataset_sha256 = digest_of_files({name: file["sha256"] for name, file in files.items()})
@@ -102,8 +102,8 @@ def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
     for split in SPLITS:
         if not isinstance(splits, dict) or not _is_whole(splits.get(split), low=0):
             raise fail("splits", splits, "a whole number of samples for each of train and eval")
-    if not isinstance(files, dict) or sorted(files) != sorted(FILES):
-        raise fail("files", list(files) if isinstance(files, dict) else files, f"the files {', '.join(FILES)}")
+    if not isinstance(files, dict) or not all(_FILE.fullmatch(name) for name in files):
+        raise fail("files", list(files) if isinstance(files, dict) else files, "files such as train_labels.npy")
     for name, entry in files.items():
         known = entry if isinstance(entry, dict) else {}
         if not _is_whole(known.get("bytes"), low=0) or not isinstance(known.get("sha256"), str):
@@ -112,6 +112,15 @@ def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
 
 def _is_whole(value: object, *, low: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= low
+
+
+def check_layout(folder: Path, manifest: Mapping[str, Any], layout: Layout) -> None:
+    """Raise DatasetError where a manifest lists other files than its kind of data has."""
+    if sorted(manifest["files"]) != sorted(layout.files):
+        raise DatasetError(
+            f"{folder / MANIFEST}: files is {list(manifest['files'])!r:.80}, expected the files "
+            f"{', '.join(layout.files)}. {AGAIN}"
+        )
 
 
 def listed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:

@@ -1,8 +1,8 @@
 """The memory-mapped store that generated and prepared data share.
 
-A dataset is a folder: `manifest.json` and, per split, `<split>_labels.npy` uint8 [N], `<split>_dense.npy`
-float32 [N, num_dense], `<split>_indices.npy` int32 [N, sum(multi_hot)]. The manifest is written last, by one
-rename, so a folder without it is unfinished.
+A dataset is a folder: `manifest.json` and, per split, a file for each array of its `Layout`; of clicks these are
+`<split>_labels.npy` uint8 [N], `<split>_dense.npy` float32 [N, num_dense], `<split>_indices.npy` int32 [N,
+sum(multi_hot)]. The manifest is written last, by one rename, so a folder without it is unfinished.
 """
 
 import errno
@@ -11,41 +11,46 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.store.dataset import Batch, OpenedDataset, empty_batch
+from reference_models.data.store.dataset import OpenedDataset, Sizes
+from reference_models.data.store.layout import CLICKS, SPLITS, Array, Layout
 from reference_models.data.store.manifest import (
     AGAIN,
-    FILES,
     MANIFEST,
-    SPLITS,
     check_files,
+    check_layout,
     file_sha256,
     listed_files,
     read_manifest,
-    write_manifest,
 )
 from reference_models.data.store.read_files import ReadFiles
 from reference_models.process.errors import DatasetError, naming
 from reference_models.process.whole import create
 
-__all__ = ["SPLITS", "Chunk", "SplitWriter", "StoreSplit", "open_store", "unfinished", "verify", "write_manifest"]
-
-_DTYPES: Mapping[str, type[np.generic]] = {"labels": np.uint8, "dense": np.float32, "indices": np.int32}
 _VERIFY_SAMPLES = 1 << 16
+
+
+class Rows(Protocol):
+    """A run of samples to append, with an array for each of the layout's members."""
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of samples to append: labels uint8 [n], dense float32 [n, D], indices int32 [n, H]."""
+    """A run of clicks to append: labels uint8 [n], dense float32 [n, D], indices int32 [n, H]."""
 
     labels: NDArray[np.uint8]
     dense: NDArray[np.float32]
     indices: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.labels)
 
 
 class SplitWriter:
@@ -54,29 +59,33 @@ class SplitWriter:
     Writes go through file descriptors: a full disk is then an OSError, where a memory map would be a SIGBUS.
     """
 
-    def __init__(self, folder: Path, split: str, num_samples: int, num_dense: int, num_lookups: int) -> None:
+    def __init__(self, folder: Path, split: str, num_samples: int, sizes: Sizes, layout: Layout = CLICKS) -> None:
         self.num_samples = num_samples
-        shapes = _shapes(num_samples, num_dense, num_lookups)
-        self._files = {
-            name: _ArrayFile(folder / f"{split}_{name}.npy", shapes[name], np.dtype(dtype))
-            for name, dtype in _DTYPES.items()
-        }
+        self._files = [
+            (
+                array.member,
+                _ArrayFile(
+                    folder / f"{split}_{array.file}.npy", (num_samples, *array.shape(sizes)), np.dtype(array.dtype)
+                ),
+            )
+            for array in layout.arrays
+        ]
 
-    def write(self, start: int, chunk: Chunk) -> None:
-        """Write `chunk` as samples start, start + 1, ...; ValueError if it does not fit the split."""
-        if start < 0 or start + len(chunk.labels) > self.num_samples:
-            raise ValueError(f"samples {start} to {start + len(chunk.labels)} of a split of {self.num_samples}")
-        for name, file in self._files.items():
-            file.write(start, getattr(chunk, name))
+    def write(self, start: int, rows: Rows) -> None:
+        """Write `rows` as samples start, start + 1, ...; ValueError if they do not fit the split.
+
+        What the layout gives no member stays zero, as a new file is.
+        """
+        if start < 0 or start + len(rows) > self.num_samples:
+            raise ValueError(f"samples {start} to {start + len(rows)} of a split of {self.num_samples}")
+        for member, file in self._files:
+            if member is not None:
+                file.write(start, getattr(rows, member))
 
     def close(self) -> None:
         """Make the files durable."""
-        for file in self._files.values():
+        for _, file in self._files:
             file.close()
-
-
-def _shapes(num_samples: int, num_dense: int, num_lookups: int) -> dict[str, tuple[int, ...]]:
-    return {"labels": (num_samples,), "dense": (num_samples, num_dense), "indices": (num_samples, num_lookups)}
 
 
 class _ArrayFile:
@@ -124,7 +133,7 @@ class _ArrayFile:
 
 
 @contextmanager
-def unfinished(folder: Path) -> Iterator[Path]:
+def unfinished(folder: Path, layout: Layout) -> Iterator[Path]:
     """Give `folder` without a manifest; remove its arrays again when what is done inside fails.
 
     A process that is killed leaves arrays without a manifest: an unfinished dataset, made anew the next time.
@@ -134,31 +143,39 @@ def unfinished(folder: Path) -> Iterator[Path]:
     try:
         yield folder
     except BaseException:
-        for name in (*FILES, MANIFEST):
+        for name in (*layout.files, MANIFEST):
             with suppress(OSError):
                 (folder / name).unlink(missing_ok=True)
         raise
 
 
-def verify(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Read everything: digests, ids in their tables, labels 0 or 1, dense values finite. Returns the manifest.
+def verify(folder: Path, layout: Layout = CLICKS, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Read everything: digests, and every value, such as ids in their tables, labels 0 or 1. Returns the manifest.
 
     DatasetError names the first file, and sample, that is wrong. `on_bytes` gets what was just hashed.
     """
     manifest = read_manifest(folder)
+    check_layout(folder, manifest, layout)
     for path, entry in listed_files(folder, manifest):
         if (found := file_sha256(path, on_bytes)) != entry["sha256"]:
             raise DatasetError(f"{path}: sha256 is {found}, the manifest says {entry['sha256']}. {AGAIN}")
     for split in SPLITS:
-        StoreSplit(folder, split, manifest).check_samples()
+        StoreSplit(folder, split, manifest, layout).check_samples()
     return manifest
 
 
 class StoreSplit:
     """One split of a store, read by slices of memory maps."""
 
-    def __init__(self, folder: Path, split: str, manifest: Mapping[str, Any], files: ReadFiles | None = None) -> None:
-        self._folder, self._split = folder, split
+    def __init__(
+        self,
+        folder: Path,
+        split: str,
+        manifest: Mapping[str, Any],
+        layout: Layout = CLICKS,
+        files: ReadFiles | None = None,
+    ) -> None:
+        self._folder, self._split, self._layout = folder, split, layout
         self._files = ReadFiles() if files is None else files
         self._arrays: dict[str, NDArray[Any]] | None = None
         self.num_samples = int(manifest["splits"][split])
@@ -166,58 +183,53 @@ class StoreSplit:
         self.num_embeddings: tuple[int, ...] = tuple(manifest["num_embeddings"])
         self.multi_hot: tuple[int, ...] = tuple(manifest["multi_hot"])
 
-    def read(self, start: int, stop: int) -> Batch:
+    def read(self, start: int, stop: int) -> Any:
         """Read samples start to stop - 1; DatasetError where the files are not what the manifest says."""
-        batch = empty_batch(self, max(0, min(stop, self.num_samples) - start))
+        batch = self._layout.batch.empty(self, max(0, min(stop, self.num_samples) - start))
         self.read_into(start, stop, batch)
         return batch
 
-    def read_into(self, start: int, stop: int, batch: Batch) -> None:
+    def read_into(self, start: int, stop: int, batch: Any) -> None:
         """Read samples start to stop - 1 into a batch, without a copy in between; DatasetError as `read`."""
-        part = {name: array[start:stop] for name, array in self._mapped().items()}
-        np.copyto(batch.dense.numpy(), part["dense"])
-        np.copyto(batch.indices.numpy(), part["indices"])
-        np.copyto(batch.labels.numpy(), part["labels"])
+        arrays = self._mapped()
+        for array in self._layout.arrays:
+            if array.member is not None:
+                np.copyto(getattr(batch, array.member).numpy(), arrays[array.file][start:stop])
 
     def check_samples(self) -> None:
         """Look at every value; DatasetError names the first that no reader could use."""
         arrays = self._mapped()
-        limits = np.repeat(np.array(self.num_embeddings, dtype=np.int64), self.multi_hot)
         for start in range(0, self.num_samples, _VERIFY_SAMPLES):
-            stop = min(start + _VERIFY_SAMPLES, self.num_samples)
-            indices = arrays["indices"][start:stop]
-            for name, bad, expected in (
-                ("labels", arrays["labels"][start:stop] > 1, "0 or 1"),
-                ("dense", ~np.isfinite(arrays["dense"][start:stop]), "finite numbers"),
-                ("indices", (indices < 0) | (indices >= limits), "ids inside their tables"),
-            ):
-                if bad.any():
-                    row, *column = (int(i) for i in np.argwhere(bad)[0])
-                    value = arrays[name][start + row][column[0]] if column else arrays[name][start + row]
+            for array in self._layout.arrays:
+                values = arrays[array.file][start : start + _VERIFY_SAMPLES]
+                wrong = array.is_wrong(values, self)
+                if wrong.any():
+                    row, *column = (int(i) for i in np.argwhere(wrong)[0])
                     place = f"sample {start + row}" + (f", column {column[0]}" if column else "")
-                    raise DatasetError(f"{self._path(name)}: {place} is {value}, expected {expected}. {AGAIN}")
+                    what = f"{place} is {values[(row, *column)]}, expected {array.expected}"
+                    raise DatasetError(f"{self._path(array)}: {what}. {AGAIN}")
 
     def _mapped(self) -> dict[str, NDArray[Any]]:
         if self._arrays is None:
-            self._arrays = {name: self._map(name) for name in _DTYPES}
+            self._arrays = {array.file: self._map(array) for array in self._layout.arrays}
         return self._arrays
 
-    def _path(self, name: str) -> Path:
-        return self._folder / f"{self._split}_{name}.npy"
+    def _path(self, array: Array) -> Path:
+        return self._folder / f"{self._split}_{array.file}.npy"
 
-    def _map(self, name: str) -> NDArray[Any]:
-        path = self._path(name)
+    def _map(self, array: Array) -> NDArray[Any]:
+        path = self._path(array)
         try:
             with self._files.open(path) as file:
-                array = _map_npy(file)
+                mapped = _map_npy(file)
         except (OSError, ValueError, EOFError) as error:
             raise DatasetError(f"{path}: cannot be mapped ({error}). {AGAIN}") from None
-        expected = _shapes(self.num_samples, self.num_dense, sum(self.multi_hot))[name]
-        if array.shape != expected or array.dtype != _DTYPES[name]:
-            found = f"{array.dtype}{list(array.shape)}"
-            wanted = f"{np.dtype(_DTYPES[name])}{list(expected)}"
+        expected = (self.num_samples, *array.shape(self))
+        if mapped.shape != expected or mapped.dtype != array.dtype:
+            found = f"{mapped.dtype}{list(mapped.shape)}"
+            wanted = f"{np.dtype(array.dtype)}{list(expected)}"
             raise DatasetError(f"{path}: holds {found}, the manifest says {wanted}. {AGAIN}")
-        return array
+        return mapped
 
 
 def _map_npy(file: BinaryIO) -> NDArray[Any]:
@@ -231,9 +243,10 @@ def _map_npy(file: BinaryIO) -> NDArray[Any]:
     return np.memmap(file, dtype=dtype, mode="r", offset=file.tell(), shape=shape, order=order)
 
 
-def open_store(folder: Path, data: DataConfig) -> OpenedDataset:
-    """Open a prepared dataset and hold it against the definition. Reads metadata, no samples."""
+def open_store(folder: Path, data: DataConfig, layout: Layout = CLICKS) -> OpenedDataset:
+    """Open a dataset and hold it against the definition: metadata, no samples. Raises DatasetError."""
     manifest = read_manifest(folder)
+    check_layout(folder, manifest, layout)
     check_files(folder, manifest)
     found = {
         "kind": manifest["kind"],
@@ -253,8 +266,8 @@ def open_store(folder: Path, data: DataConfig) -> OpenedDataset:
             )
     read_files = ReadFiles(folder / name for name in manifest["files"])
     return OpenedDataset(
-        train=StoreSplit(folder, "train", manifest, read_files),
-        eval=StoreSplit(folder, "eval", manifest, read_files),
+        train=StoreSplit(folder, "train", manifest, layout, read_files),
+        eval=StoreSplit(folder, "eval", manifest, layout, read_files),
         dataset_sha256=manifest["dataset_sha256"],
         files={str(folder / name): int(entry["bytes"]) for name, entry in manifest["files"].items()},
         read_files=read_files,

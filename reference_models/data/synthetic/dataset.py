@@ -8,6 +8,7 @@ from a planted logistic model: numbers say a little, and ids most, by classes.
 import math
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -98,8 +99,11 @@ def planted_logits(
     return logits
 
 
-def open_synthetic(data: DataConfig) -> OpenedDataset:
-    """Open both splits; nothing is made before the first read. Raises DatasetError without data.train_samples."""
+def open_synthetic(folder: Path, data: DataConfig) -> OpenedDataset:
+    """Open both splits, which are in no folder; nothing is made before the first read.
+
+    Raises DatasetError without data.train_samples.
+    """
     if data.train_samples is None:
         raise DatasetError(
             f"data {data.name!r}: synthetic data is for throughput only, where its size follows from the batch. "

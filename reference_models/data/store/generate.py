@@ -1,0 +1,91 @@
+"""Write a dataset of parts that are made independently of each other, by threads, into one store."""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from reference_models.config.sections import DataConfig
+from reference_models.data.store.layout import SPLITS, Layout
+from reference_models.data.store.manifest import write_manifest
+from reference_models.data.store.store import Rows, SplitWriter, unfinished
+
+Piece = tuple[str, int, Rows]
+"""A split, the first of its samples that these are, and the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What makes both splits of one dataset: the bytes depend on the definition alone."""
+
+    tasks: Iterable[Any]
+    """Any order; each goes to one thread."""
+    make: Callable[[Any], Iterable[Piece]]
+    """Makes the pieces of one task; called from several threads at a time. Together they cover both splits."""
+
+
+def write_parts(
+    folder: Path,
+    data: DataConfig,
+    layout: Layout,
+    parts: Parts,
+    *,
+    num_threads: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> str:
+    """Write both splits into `folder` and return dataset_sha256.
+
+    The bytes do not depend on `num_threads` (default: all cores). `on_progress` gets the number of samples just
+    written. Raises OSError, and DatasetError when the digest is not the one that the definition pins; the folder then
+    holds no dataset.
+    """
+    sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}
+    with unfinished(folder, layout):
+        with ExitStack() as open_files:
+            writers = {split: SplitWriter(folder, split, sizes[split], data, layout) for split in SPLITS}
+            for writer in writers.values():
+                open_files.callback(writer.close)
+
+            def work(task: Any) -> int:
+                count = 0
+                for split, start, rows in parts.make(task):
+                    writers[split].write(start, rows)
+                    count += len(rows)
+                return count
+
+            _work_in_threads(
+                work, parts.tasks, num_threads or os.cpu_count() or 1, on_progress or (lambda count: None)
+            )
+        return write_manifest(folder, layout, _describe(data, sizes), sha256=data.sha256)
+
+
+def _work_in_threads(
+    work: Callable[[Any], int], tasks: Iterable[Any], num_threads: int, on_progress: Callable[[int], None]
+) -> None:
+    """Keep every thread busy with one task at a time, so that an error or an interrupt ends the rest soon."""
+    left = iter(tasks)
+    with ThreadPoolExecutor(num_threads) as pool:
+        running: set[Future[int]] = {pool.submit(work, task) for task in islice(left, num_threads)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                on_progress(future.result())
+                running |= {pool.submit(work, task) for task in islice(left, 1)}
+
+
+def _describe(data: DataConfig, sizes: dict[str, int]) -> dict[str, Any]:
+    """Return what the manifest says of generated data."""
+    return {
+        "kind": data.kind,
+        "name": data.name,
+        "splits": sizes,
+        "num_dense": data.num_dense,
+        "num_embeddings": list(data.num_embeddings or ()),
+        "multi_hot": list(data.multi_hot),
+        "seed": data.seed,
+        "parameters": dict(data.parameters),
+    }

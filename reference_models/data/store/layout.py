@@ -1,0 +1,84 @@
+"""What a kind of data consists of: the arrays of a split, how they lie in files, and which values they may have."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from reference_models.data.store.dataset import Batch, ImageBatch, Sizes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SPLITS = ("train", "eval")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Array:
+    """One array of a split, whose first axis is samples."""
+
+    file: str
+    """Its file is <split>_<file>.npy."""
+    member: str | None
+    """What rows to write and batches call it; None for zeros that are only in the file."""
+    dtype: str
+    """Its type in the file; a batch may hold wider numbers."""
+    shape: Callable[[Sizes], tuple[int, ...]]
+    """Its shape without the axis of samples."""
+    is_wrong: Callable[["NDArray[Any]", Sizes], "NDArray[np.bool_]"]
+    """Where its values are what no reader could use."""
+    expected: str
+    """What they should be, for messages."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """The arrays of one kind of data, and the batch that its splits give."""
+
+    batch: Any
+    """A class with a member for each array that has one, and `empty`, `synthetic` and `check` as `Batch` has them."""
+    arrays: tuple[Array, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of all files."""
+        return tuple(f"{split}_{array.file}.npy" for split in SPLITS for array in self.arrays)
+
+
+def _is_outside(ids: "NDArray[Any]", sizes: Sizes) -> "NDArray[np.bool_]":
+    import numpy as np
+
+    limits = np.repeat(np.array(sizes.num_embeddings, dtype=np.int64), sizes.multi_hot)
+    outside: NDArray[np.bool_] = (ids < 0) | (ids >= limits)
+    return outside
+
+
+def _is_infinite(values: "NDArray[Any]", sizes: Sizes) -> "NDArray[np.bool_]":
+    import numpy as np
+
+    infinite: NDArray[np.bool_] = ~np.isfinite(values)
+    return infinite
+
+
+LABELS = Array(
+    file="labels", member="labels", dtype="uint8", shape=lambda sizes: (),
+    is_wrong=lambda values, sizes: values > 1, expected="0 or 1",
+)  # fmt: skip
+DENSE = Array(
+    file="dense", member="dense", dtype="float32", shape=lambda sizes: (sizes.num_dense,),
+    is_wrong=_is_infinite, expected="finite numbers",
+)  # fmt: skip
+INDICES = Array(
+    file="indices", member="indices", dtype="int32", shape=lambda sizes: (sum(sizes.multi_hot),),
+    is_wrong=_is_outside, expected="ids inside their tables",
+)  # fmt: skip
+CLICKS = Layout(batch=Batch, arrays=(LABELS, DENSE, INDICES))
+"""Numbers, ids and whether it was a click."""
+IMAGES = Layout(
+    batch=ImageBatch,
+    arrays=(
+        replace(LABELS, member=None), replace(DENSE, member="images"),
+        replace(INDICES, member="classes", expected="classes that their tasks have"),
+    ),
+)  # fmt: skip
+"""Images and the class of each task. The file of labels holds zeros, and is kept since digests count it."""

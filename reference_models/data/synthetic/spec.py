@@ -1,0 +1,12 @@
+"""Synthetic clicks held in memory as the harness knows them. Imports neither torch nor numpy."""
+
+from reference_models.data.spec import DataSpec, load
+from reference_models.data.synthetic.config import SyntheticSection, parse_synthetic
+
+SPEC = DataSpec(
+    example=None,
+    section=SyntheticSection,
+    parse=parse_synthetic,
+    is_in_memory=True,
+    open=load("reference_models.data.synthetic.dataset:open_synthetic"),
+)
