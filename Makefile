@@ -7,7 +7,7 @@ JOBS ?= 2
 PRODUCT := pyproject.toml README.md LICENSE $(shell find harness reference_models rules reports -type f \
 	-not -path '*/__pycache__/*' -not -name '*.pyc')
 
-.PHONY: demo test test-long gpu gpu-wheels lint clean
+.PHONY: demo test test-long gpu gpu-wheels lint picture clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/demo.stamp
@@ -32,6 +32,10 @@ lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The picture of a page in README; needs Chromium.
+picture: $(VENV)/demo.stamp
+	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/picture
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Prove or disprove what README says of GPUs: `make gpu`, or step by step.
+"""Prove or disprove what is claimed of GPUs: `make gpu`, or step by step.
 
     python tests/gpu [STEP...] [--out FILE] [--within SECONDS]
     python tests/gpu --table FILE... [--readme]
@@ -7,7 +7,7 @@ Steps run in their order, each in a process of its own and within its own limit;
 further call adds its steps to the file that is there. It needs torch, and no network: packages that are missing are
 taken from .whl/, which `make gpu-wheels` fills. Without a GPU every step is rehearsed as far as it can be: the table
 then says what would have been asked, and proves nothing. Exit code: how many claims were disproved and steps failed.
-What a GPU has proved is kept as tests/gpu/measured.json and makes README's section; a test holds both together.
+What a GPU has proved is kept as tests/gpu/measured.json and makes tests/gpu/README.md; a test holds both together.
 """
 
 import argparse
@@ -51,7 +51,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=OUT, help="the JSON (default: build/gpu/gpu.json)")
     parser.add_argument("--within", type=float, default=570.0, metavar="SECONDS", help="all together (570)")
     parser.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="join files and print their table")
-    parser.add_argument("--readme", action="store_true", help="with --table: README's section instead")
+    parser.add_argument(
+        "--readme", action="store_true", help="with --table: the lines of tests/gpu/README.md instead"
+    )
     parser.add_argument("--step", choices=list(BY_NAME), help=argparse.SUPPRESS)
     parser.add_argument("--findings", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

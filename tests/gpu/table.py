@@ -1,4 +1,4 @@
-"""The table of claims, and README's section about GPUs: both from one JSON. Standard library only."""
+"""The table of claims, and the lines of tests/gpu/README.md: both from one JSON. Standard library only."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +50,7 @@ def systems_of(results: Results) -> list[str]:
 
 
 def readme_section(results: Results) -> str:
-    """README's lines between its two marks: where and when it was run, and each claim with its verdict."""
+    """Make the last lines of tests/gpu/README.md: where and when it was run, and each claim with its verdict."""
     systems = systems_of(results)
     where = f"Run on {'; '.join(map(escaped, systems))}." if systems else "No GPU has run any of this yet."
     verdicts = judge_claims(results)

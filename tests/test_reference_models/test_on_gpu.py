@@ -1,4 +1,4 @@
-"""What README says of training on a GPU, on a real one (`make gpu`) and, cheaply, on an emulated one."""
+"""What tests/gpu/README.md says of training on a GPU, on a real one (`make gpu`) and, cheaply, on an emulated one."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,0 +1,44 @@
+"""The page of all commands, harness/cli/README.md, made of their help: `dlrmbench schema commands_page` prints it."""
+
+from inspect import cleandoc
+
+import click
+
+from harness.cli import COMMANDS, SECTIONS, cli
+
+_HEAD = """# Commands
+
+Made by `dlrmbench schema commands_page > harness/cli/README.md`. `dlrmbench COMMAND --help` prints the same.
+"""
+
+
+def render_page() -> str:
+    """Write the page in Markdown: for each command its usage, its help and its options."""
+    root = click.Context(cli, info_name="dlrmbench", **cli.context_settings)
+    parts = [_HEAD]
+    for title, verbs in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        for verb in verbs:
+            command = cli.get_command(root, verb)
+            assert command is not None, verb
+            parts += _describe(command, click.Context(command, info_name=verb, parent=root), COMMANDS[verb][2])
+    return "\n".join(parts)
+
+
+def _describe(command: click.Command, context: click.Context, summary: str) -> list[str]:
+    if isinstance(command, click.Group):
+        inner = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
+        return [
+            part
+            for name, each in inner if each is not None
+            for part in _describe(each, click.Context(each, info_name=name, parent=context), "")
+        ]  # fmt: skip
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    text = cleandoc(command.help or summary).replace("\b\n", "")
+    rows = [
+        f"| `{names.replace('|', chr(92) + '|')}` | {' '.join(meaning.split()).replace('|', chr(92) + '|')} |"
+        for option in command.get_params(context)
+        if isinstance(option, click.Option) and option.name != "help"
+        for names, meaning in filter(None, [option.get_help_record(context)])
+    ]
+    return [f"### `{usage}`\n", f"{text}\n", "| option | means |", "|---|---|", *rows, ""]
