@@ -30,8 +30,8 @@ class LinearWorkload(ReferenceWorkload):
 
     name = "linear"
 
-    def _make_model(self) -> nn.Module:
-        return Linear(refuse_data(self._spec.model, self._spec.data))
+    def make_model(self) -> nn.Module:
+        return Linear(refuse_data(self.spec.model, self.spec.data))
 
 
 class UntrainedSharedWorkload(ReferenceWorkload):
@@ -39,7 +39,7 @@ class UntrainedSharedWorkload(ReferenceWorkload):
 
     name = "untrained_shared"
 
-    def _make_model(self) -> Any:
-        model = D2NN(self._spec.model, refuse_data(self._spec.model, self._spec.data))
+    def make_model(self) -> Any:
+        model = D2NN(self.spec.model, refuse_data(self.spec.model, self.spec.data))
         model.shared.requires_grad_(False)
         return model

@@ -30,42 +30,42 @@ class ReferenceWorkload(TrainingLoop):
 
     name = "reference"
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        with self._device:
-            model = self._make_model()
-        return model, [build_dense_optimizer(self._spec.train, [p for p in model.parameters() if p.requires_grad])]
+    def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        with self.device:
+            model = self.make_model()
+        return model, [build_dense_optimizer(self.spec.train, [p for p in model.parameters() if p.requires_grad])]
 
-    def _make_model(self) -> nn.Module:
-        return D2NN(self._spec.model, refuse_data(self._spec.model, self._spec.data))
+    def make_model(self) -> nn.Module:
+        return D2NN(self.spec.model, refuse_data(self.spec.model, self.spec.data))
 
-    def _synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> ImageBatch:
-        return ImageBatch.synthetic(self._data.train, num_embeddings, size)
+    def make_synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> ImageBatch:
+        return ImageBatch.synthetic(self.data.train, num_embeddings, size)
 
-    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
+    def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
         """Read images; of synthetic data, which is clicks, numbers are shown as pixels, and ids are the classes."""
-        batch = super()._read(split, name, start, stop)
+        batch = super().read_batch(split, name, start, stop)
         return ImageBatch(batch.dense, batch.indices) if isinstance(batch, Batch) else batch
 
-    def _logits(self, model: Any, batch: Any) -> torch.Tensor:
-        with self._autocast():
-            logits: torch.Tensor = model(batch.images.to(self._device, non_blocking=True))
+    def compute_logits(self, model: Any, batch: Any) -> torch.Tensor:
+        with self.autocast():
+            logits: torch.Tensor = model(batch.images.to(self.device, non_blocking=True))
         return logits.float()
 
-    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
+    def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
         """Add up the gradients of slices of the batch, whose fields stay in a CPU's caches, and update once."""
         (optimizer,) = optimizers
-        self._enter(Phase.ZERO_GRAD)
+        self.enter(Phase.ZERO_GRAD)
         optimizer.zero_grad()
-        size, total_loss = len(batch.images), torch.zeros((), device=self._device)
+        size, total_loss = len(batch.images), torch.zeros((), device=self.device)
         for start in range(0, size, SLICE):
             part = ImageBatch(batch.images[start : start + SLICE], batch.classes[start : start + SLICE])
-            logits = self._logits(model, part)
-            self._enter(Phase.LOSS)
-            classes = part.classes.to(self._device, non_blocking=True).long()
+            logits = self.compute_logits(model, part)
+            self.enter(Phase.LOSS)
+            classes = part.classes.to(self.device, non_blocking=True).long()
             loss = nn.functional.cross_entropy(logits.flatten(0, 1), classes.flatten()) * (len(part.images) / size)
             loss.backward()  # type: ignore[no-untyped-call]
             total_loss += loss.detach()
-        self._enter(Phase.DENSE_OPTIMIZER)
+        self.enter(Phase.DENSE_OPTIMIZER)
         optimizer.step()
         return total_loss
 
@@ -79,24 +79,24 @@ class ReferenceWorkload(TrainingLoop):
         return metric(classes, logits)
 
     def _classes_and_logits(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        size, batch_size = self.eval_samples, self._spec.train.eval_batch_size
+        size, batch_size = self.eval_samples, self.spec.train.eval_batch_size
         classes, logits = [], []
-        self._model.eval()
-        self._model.noise = torch.Generator(self._device).manual_seed(_NOISE_SEED + self._spec.seed)
+        self.model.eval()
+        self.model.noise = torch.Generator(self.device).manual_seed(_NOISE_SEED + self.spec.seed)
         try:
             with torch.no_grad():
-                for batch in self._batches(self._data.eval, "eval", range(0, size, batch_size), batch_size):
+                for batch in self.read_batches(self.data.eval, "eval", range(0, size, batch_size), batch_size):
                     classes.append(batch.classes.numpy())
-                    logits.append(self._logits(self._model, batch))
+                    logits.append(self.compute_logits(self.model, batch))
         finally:
-            self._model.noise = None
+            self.model.noise = None
         return np.concatenate(classes).astype(np.int64), torch.cat(logits).cpu().numpy()
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        self._model.enter = enter
+        self.model.enter = enter
         try:
             with super().report_phases(enter):
                 yield
         finally:
-            self._model.enter = ignore_phase
+            self.model.enter = ignore_phase

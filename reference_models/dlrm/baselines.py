@@ -49,21 +49,21 @@ class LogisticRegression(nn.Module):
 class DenseOnlyWorkload(TrainingLoop):
     """Trains both MLPs on the dense features alone."""
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        with self._device:
-            model = DenseOnly(self._spec.model, self._data.train.num_dense)
-        return model, [build_dense_optimizer(self._spec.train, list(model.parameters()))]
+    def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        with self.device:
+            model = DenseOnly(self.spec.model, self.data.train.num_dense)
+        return model, [build_dense_optimizer(self.spec.train, list(model.parameters()))]
 
 
 class LogisticRegressionWorkload(TrainingLoop):
     """Trains a weight per id and dense feature."""
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        train = self._data.train
-        with self._device:
+    def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        train = self.data.train
+        with self.device:
             model = LogisticRegression(train.num_dense, num_embeddings, train.multi_hot)
         optimizers = build_optimizers(
-            self._spec.train,
+            self.spec.train,
             embedding_parameters=list(model.embedding_bags.parameters()),
             dense_parameters=list(model.dense.parameters()),
         )
@@ -73,8 +73,8 @@ class LogisticRegressionWorkload(TrainingLoop):
 class FrozenEmbeddingsWorkload(ReferenceWorkload):
     """Trains the model without updating its tables."""
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        model, optimizers = super()._build_model(num_embeddings)
+    def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        model, optimizers = super().build_model(num_embeddings)
         for parameter in model.embedding_parameters():
             parameter.requires_grad_(False)
         return model, optimizers[1:]

@@ -157,9 +157,9 @@ class CUDAGraphWorkload(OptimizedWorkload):
         self._kernel_problem: str | None = _UNKNOWN
         super().build()
         self._side = None
-        train = self._data.train
+        train = self.data.train
         like = Batch.empty(train, self.global_batch_size, has_int32_ids=self._has_int32_ids(train))
-        self._graph_step = CUDAGraphStep(self._model, like, self._device)
+        self._graph_step = CUDAGraphStep(self.model, like, self.device)
 
     def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
         dtype = torch.bfloat16 if self._autocast_bf16 else None
@@ -168,10 +168,10 @@ class CUDAGraphWorkload(OptimizedWorkload):
     def _has_kernels(self) -> bool:
         """Say whether Triton's kernels are used; found out for the warm-up copy, and kept."""
         if self._kernel_problem == _UNKNOWN:
-            dim = self._spec.model.embedding_dim
-            state_size = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": dim}[self._spec.train.opt_name]
+            dim = self.spec.model.embedding_dim
+            state_size = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": dim}[self.spec.train.opt_name]
             dtype = torch.bfloat16 if self._autocast_bf16 else torch.float32
-            self._kernel_problem = kernel_problem(self._device, dim, state_size, dtype)
+            self._kernel_problem = kernel_problem(self.device, dim, state_size, dtype)
         return self._kernel_problem is None
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
@@ -179,52 +179,52 @@ class CUDAGraphWorkload(OptimizedWorkload):
         problem = self._kernel_problem
         return {**super().hyperparameters(), "kernels": "triton" if problem is None else f"torch: {problem}"}
 
-    def _train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+    def train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         model.num_steps += 1
         rates = (model.rates(optimizers[0])[0], model.rates(optimizers[1])[0])
         if self._graph_step is not None:
-            return self._graph_step.run(batch, rates, self._enter)
+            return self._graph_step.run(batch, rates, self.enter)
         # One for all steps: the allocator keeps what a stream has used for that stream.
         if self._side is None:
-            self._side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+            self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         side = self._side
-        side.wait_stream(torch.cuda.current_stream(self._device))
+        side.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(side):
-            loss = model.train_on_tensors(self._to_device(batch), torch.tensor(rates, device=self._device))
-        torch.cuda.current_stream(self._device).wait_stream(side)
+            loss = model.train_on_tensors(self._to_device(batch), torch.tensor(rates, device=self.device))
+        torch.cuda.current_stream(self.device).wait_stream(side)
         return loss
 
     def evaluate(self) -> float:
         """Compute the ROC AUC of the whole evaluation split by sorting on the device; the number is a CPU's."""
         labels, scores = self._score()
-        return roc_auc_of_tensors(torch.from_numpy(labels).to(self._device), scores)
+        return roc_auc_of_tensors(torch.from_numpy(labels).to(self.device), scores)
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
         assert self._graph_step is not None
         self._graph_step.prepare_phases()
-        self._graph_step.times_phases, self._enter = True, enter
+        self._graph_step.times_phases, self.enter = True, enter
         try:
             yield
         finally:
-            self._graph_step.times_phases, self._enter = False, ignore_phase
+            self._graph_step.times_phases, self.enter = False, ignore_phase
 
     def take_replayed(self) -> dict[str, float]:
         """Return the seconds in each phase of what was replayed inside `report_phases` since the last call."""
         assert self._graph_step is not None
         return self._graph_step.take_phases()
 
-    def _logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
-        dense, indices = (part.to(self._device, non_blocking=True) for part in (batch.dense, batch.indices))
+    def compute_logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
+        dense, indices = (part.to(self.device, non_blocking=True) for part in (batch.dense, batch.indices))
         return model.logits(Batch(dense, indices, batch.labels))
 
-    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
+    def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
         held = self._hold(split, name)
         if held is None:
-            yield from super()._batches(split, name, starts, batch_size)
+            yield from super().read_batches(split, name, starts, batch_size)
             return
         for start in starts:
-            self._enter(Phase.DATA)
+            self.enter(Phase.DATA)
             yield held.slice(start, min(start + batch_size, split.num_samples), has_host_labels=name == "eval")
 
     def _hold(self, split: ClickDataset, name: str) -> HeldSplit | None:
@@ -232,25 +232,25 @@ class CUDAGraphWorkload(OptimizedWorkload):
 
         That is what is evaluated, and synthetic data, which are in no file.
         """
-        is_repeated = name == "eval" or not self._data.files
-        if name not in self._held and is_repeated and fits(split, torch.cuda.mem_get_info(self._device)[0]):
-            size = self._spec.train.eval_batch_size
-            batches = super()._batches(split, name, range(0, split.num_samples, size), size)
-            self._held[name] = hold(split, batches, self._device)
+        is_repeated = name == "eval" or not self.data.files
+        if name not in self._held and is_repeated and fits(split, torch.cuda.mem_get_info(self.device)[0]):
+            size = self.spec.train.eval_batch_size
+            batches = super().read_batches(split, name, range(0, split.num_samples, size), size)
+            self._held[name] = hold(split, batches, self.device)
             self.synchronize()  # the stream that copies batches does not wait for this one
         return self._held.get(name)
 
     def _to_device(self, batch: Batch) -> Batch:
         # Ids of the captured step's type, so that warming up loads the kernels that it launches.
-        indices = batch.indices.int() if self._has_int32_ids(self._data.train) else batch.indices
+        indices = batch.indices.int() if self._has_int32_ids(self.data.train) else batch.indices
         parts = (batch.dense, indices, batch.labels)
-        return Batch(*(part.to(self._device, non_blocking=True) for part in parts))
+        return Batch(*(part.to(self.device, non_blocking=True) for part in parts))
 
-    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
+    def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
         """Read into page-locked memory, from which copies to the device need not be waited for."""
         batch = Batch.empty(split, stop - start, has_int32_ids=self._has_int32_ids(split), is_pinned=True)
         split.read_into(start, stop, batch)
-        batch.check(split, f"{self._spec.data_dir}: {name} sample", start)
+        batch.check(split, f"{self.spec.data_dir}: {name} sample", start)
         return batch
 
     def _has_int32_ids(self, split: ClickDataset) -> bool:

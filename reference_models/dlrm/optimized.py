@@ -22,26 +22,26 @@ class OptimizedWorkload(ReferenceWorkload):
     """Trains one `FusedDLRM`: merged tables, hand-written passes, products by choice, batches read ahead."""
 
     name = "optimized"
-    _model_class = FusedDLRM
-    _model: FusedDLRM
+    model_class = FusedDLRM
+    model: FusedDLRM
 
     def build(self) -> None:
         self._matmuls: Matmuls | None = None
         super().build()
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        model, optimizers = super()._build_model(num_embeddings)
+    def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        model, optimizers = super().build_model(num_embeddings)
         if self._matmuls is None:
-            self._matmuls = self._make_matmuls(self._spec.matmul)
+            self._matmuls = self._make_matmuls(self.spec.matmul)
         model.fuse(optimizers, self._matmuls)
         return model, optimizers
 
     def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
         return Matmuls(choice, dtype=torch.bfloat16 if self._autocast_bf16 else None)
 
-    def _warm_up(self) -> None:
-        super()._warm_up()
-        choice = self._spec.matmul
+    def warm_up(self) -> None:
+        super().warm_up()
+        choice = self.spec.matmul
         self._products = () if self._matmuls is None else tuple(self._matmuls.asked)
         if self._products and choice is not None and not choice.forms().keys() & set(self._products):
             raise ConfigError(
@@ -57,32 +57,32 @@ class OptimizedWorkload(ReferenceWorkload):
     def use_matmul(self, choice: MatmulChoice | None) -> None:
         """Compute by another choice from the next step on."""
         self._matmuls = self._make_matmuls(choice)
-        self._model.use(self._matmuls)
+        self.model.use(self._matmuls)
 
-    def _train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+    def train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         return model.train_step(batch)
 
-    def _logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
+    def compute_logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
         return model.logits(batch)
 
-    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
+    def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
         def read(start: int) -> Batch:
-            batch: Batch = self._read(split, name, start, min(start + batch_size, split.num_samples))
+            batch: Batch = self.read_batch(split, name, start, min(start + batch_size, split.num_samples))
             return batch
 
         batches = read_ahead(read, starts)
         for _ in starts:
-            self._enter(Phase.DATA)
+            self.enter(Phase.DATA)
             yield next(batches)
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        self._enter = self._model.enter = enter
+        self.enter = self.model.enter = enter
         try:
             yield
         finally:
-            self._enter = self._model.enter = ignore_phase
+            self.enter = self.model.enter = ignore_phase
 
     def state(self) -> dict[str, Any]:
-        self._model.count_steps()
+        self.model.count_steps()
         return super().state()

@@ -18,19 +18,19 @@ class ReferenceWorkload(TrainingLoop):
     """Trains one DLRM, by modules, autograd and torch.optim."""
 
     name = "reference"
-    _model_class: type[DLRM] = DLRM
+    model_class: type[DLRM] = DLRM
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        train = self._data.train
-        with self._device:
-            model = self._model_class(
-                self._spec.model,
+    def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        train = self.data.train
+        with self.device:
+            model = self.model_class(
+                self.spec.model,
                 num_dense=train.num_dense,
                 num_embeddings=num_embeddings,
                 multi_hot=train.multi_hot,
             )
         optimizers = build_optimizers(
-            self._spec.train,
+            self.spec.train,
             embedding_parameters=model.embedding_parameters(),
             dense_parameters=model.dense_parameters(),
         )
@@ -38,7 +38,7 @@ class ReferenceWorkload(TrainingLoop):
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        with super().report_phases(enter), report_model_phases(self._model, enter):
+        with super().report_phases(enter), report_model_phases(self.model, enter):
             yield
 
 

@@ -78,37 +78,37 @@ class TorchRecWorkload(TrainingLoop):
 
     # building
 
-    def _check_world(self) -> None:
-        spec = self._spec
-        refuse_impossible_ranks(spec.train, spec.runtime, self._world.size)
+    def check_world(self) -> None:
+        spec = self.spec
+        refuse_impossible_ranks(spec.train, spec.runtime, self.world.size)
         if not dist.is_initialized():
             # One process that nobody has to meet, yet DistributedModelParallel wants a group.
             backend = "gloo" if spec.runtime.device == "cpu" else "cpu:gloo,cuda:nccl"
             dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> tuple[Any, list[torch.optim.Optimizer]]:
-        model, train = self._spec.model, self._data.train
+    def build_model(self, num_embeddings: tuple[int, ...]) -> tuple[Any, list[torch.optim.Optimizer]]:
+        model, train = self.spec.model, self.data.train
         generator = torch.get_rng_state()
-        made = ShardedDLRM(model, num_embeddings, self._spec.train.opt_name, num_dense=train.num_dense)
+        made = ShardedDLRM(model, num_embeddings, self.spec.train.opt_name, num_dense=train.num_dense)
         with quiet_torchrec():
             sharded = self._shard(made)
         torch.set_rng_state(generator)
-        draw_tables(local_shards(sharded.state_dict()), num_embeddings, model.embedding_dim, self._device)
+        draw_tables(local_shards(sharded.state_dict()), num_embeddings, model.embedding_dim, self.device)
         drawn = DenseParts(model, num_dense=train.num_dense, num_sparse=len(num_embeddings))
         made.dense.load_state_dict(drawn.state_dict())
         return sharded, self._optimizers_of(sharded, made)
 
     def _shard(self, made: ShardedDLRM) -> DistributedModelParallel:
-        spec, size = self._spec, self._world.size
-        codecs = make_codecs(spec.runtime.comm, self._device)
+        spec, size = self.spec, self.world.size
+        codecs = make_codecs(spec.runtime.comm, self.device)
         sharder = make_sharder(spec.runtime.sharding, fused_parameters(spec.train), codecs)
         plan = make_plan(
             made,
             sharder,
-            topology_here(self._device, size, count_local_ranks(size)),
+            topology_here(self.device, size, count_local_ranks(size)),
             sharding=spec.runtime.sharding,
             embedding_dim=spec.model.embedding_dim,
-            multi_hot=self._data.train.multi_hot,
+            multi_hot=self.data.train.multi_hot,
             local_batch_size=self.local_batch_size,
         )
         check_plan(plan, spec.runtime.sharding, size)
@@ -117,7 +117,7 @@ class TorchRecWorkload(TrainingLoop):
         group = dist.GroupMember.WORLD
         assert group is not None
         sharded = DistributedModelParallel(
-            made, env=ShardingEnv.from_process_group(group), device=self._device, plan=plan, sharders=[sharder]
+            made, env=ShardingEnv.from_process_group(group), device=self.device, plan=plan, sharders=[sharder]
         )
         replicas = sharded._dmp_wrapped_module  # which averages the dense weights' gradients
         assert isinstance(replicas, DistributedDataParallel)
@@ -126,7 +126,7 @@ class TorchRecWorkload(TrainingLoop):
 
     def _optimizers_of(self, sharded: DistributedModelParallel, made: ShardedDLRM) -> list[torch.optim.Optimizer]:
         """List the tables' fused optimizer, that of tables on every rank if there are any, the dense weights'."""
-        train = self._spec.train
+        train = self.spec.train
         parameters = {name.split(".")[-2]: p for name, p in sharded.named_parameters() if ".table_" in name}
         replicated = [
             parameters[table]
@@ -142,20 +142,20 @@ class TorchRecWorkload(TrainingLoop):
 
     def build(self) -> None:
         super().build()
-        self._ahead = InputAhead(self._model.module.tables, self._device) if self._sends_ahead() else None
+        self._ahead = InputAhead(self.model.module.tables, self.device) if self._sends_ahead() else None
 
     def _sends_ahead(self) -> bool:
         """Between GPUs, ids of the next batch travel while this one is computed; CPUs would compute more slowly."""
-        return self._device.type == "cuda" and self._world.size > 1
+        return self.device.type == "cuda" and self.world.size > 1
 
     # what was built
 
     @property
     def local_batch_size(self) -> int:
-        return self.global_batch_size // self._world.size
+        return self.global_batch_size // self.world.size
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        runtime = self._spec.runtime
+        runtime = self.spec.runtime
         return {
             **super().hyperparameters(),
             "local_batch_size": self.local_batch_size,
@@ -166,18 +166,18 @@ class TorchRecWorkload(TrainingLoop):
 
     # the run
 
-    def _warm_up(self) -> None:
+    def warm_up(self) -> None:
         """Train on this rank's share of a synthetic batch; the copy's groups are those of the model."""
-        split, size = self._data.train, self._world.size
+        split, size = self.data.train, self.world.size
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
-        model, optimizers = self._build_model(num_embeddings)
+        model, optimizers = self.build_model(num_embeddings)
         batch = self._put_into_bags(Batch.synthetic(split, num_embeddings, self.local_batch_size))
         with quiet_torchrec():
             for _ in range(WARM_UP_STEPS):
-                self._train_step(model, optimizers, batch)
+                self.train_step(model, optimizers, batch)
         self.synchronize()
 
-    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
+    def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
         for optimizer in optimizers:
             optimizer.zero_grad()
         cast(FusedTablesOptimizer, optimizers[0]).prepare()
@@ -192,8 +192,8 @@ class TorchRecWorkload(TrainingLoop):
         return loss.detach()
 
     def _forward(self, model: Any, batch: BagBatch) -> tuple[torch.Tensor, torch.Tensor]:
-        here = batch.to(self._device)
-        with self._autocast():
+        here = batch.to(self.device)
+        with self.autocast():
             loss, logits = model(here.dense, here.ids, here.labels)
         return loss, logits
 
@@ -203,35 +203,35 @@ class TorchRecWorkload(TrainingLoop):
         given = self._ahead.take(turn.batch)
         if turn.following is not None:
             self._ahead.start(turn.following)
-        with self._autocast():
+        with self.autocast():
             loss, _ = model(*given)
         self._ahead.send()
         return cast(torch.Tensor, loss)
 
     def _put_into_bags(self, batch: Batch) -> BagBatch:
-        multi_hot = self._data.train.multi_hot
+        multi_hot = self.data.train.multi_hot
         features = [feature_name(index) for index in range(len(multi_hot))]
-        return make_bags(batch, multi_hot, features, pins=self._device.type == "cuda")
+        return make_bags(batch, multi_hot, features, pins=self.device.type == "cuda")
 
-    def _logits(self, model: Any, batch: Any) -> torch.Tensor:
+    def compute_logits(self, model: Any, batch: Any) -> torch.Tensor:
         return self._forward(model, batch)[1]
 
-    def _check_loss(self, total_loss: torch.Tensor) -> None:
+    def check_loss(self, total_loss: torch.Tensor) -> None:
         """Check that of all ranks, so that all of them end together."""
         dist.all_reduce(total_loss)
-        super()._check_loss(total_loss)
+        super().check_loss(total_loss)
 
-    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
+    def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
         """Read this rank's part of each batch, in bags; where the split's end leaves it less, zeros fill it up.
 
         All ranks have to bring equally many samples, since tables are looked up for all of them together.
         """
-        num_rows = -(-batch_size // self._world.size)
+        num_rows = -(-batch_size // self.world.size)
 
         def read(start: int) -> BagBatch:
-            first = start + self._world.rank * num_rows
+            first = start + self.world.rank * num_rows
             stop = min(first + num_rows, start + batch_size, split.num_samples)
-            batch = self._read(split, name, first, stop) if first < stop else None
+            batch = self.read_batch(split, name, first, stop) if first < stop else None
             return self._put_into_bags(fill_up(batch, split, num_rows))
 
         batches = read_ahead(read, starts)
@@ -243,30 +243,30 @@ class TorchRecWorkload(TrainingLoop):
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` over the whole split: rank 0 gets all scores and broadcasts it."""
-        starts = range(0, self.eval_samples, self._spec.train.eval_batch_size)
-        self._model.eval()
+        starts = range(0, self.eval_samples, self.spec.train.eval_batch_size)
+        self.model.eval()
         scores, labels = [], []
         with torch.no_grad():
-            for batch in self._batches(self._data.eval, "eval", starts, self._spec.train.eval_batch_size):
-                scores.append(self._logits(self._model, batch).cpu())
+            for batch in self.read_batches(self.data.eval, "eval", starts, self.spec.train.eval_batch_size):
+                scores.append(self.compute_logits(self.model, batch).cpu())
                 labels.append(batch.labels.to(torch.uint8))
         all_scores, all_labels = self._gather(torch.cat(scores)), self._gather(torch.cat(labels))
         judged: T | Exception | None = None
-        if self._world.rank == 0:
+        if self.world.rank == 0:
             is_sample = all_labels != FILLED_UP
             try:
                 judged = metric(all_labels[is_sample].numpy(), all_scores[is_sample].numpy())
             except (NotFiniteError, DatasetError) as error:
                 judged = error
-        outcome = self._world.broadcast(judged)
+        outcome = self.world.broadcast(judged)
         if isinstance(outcome, Exception):
             raise outcome
         return cast(T, outcome)
 
     def _gather(self, values: torch.Tensor) -> torch.Tensor:
         """Return all ranks' values side by side on rank 0, this rank's own elsewhere."""
-        is_first = self._world.rank == 0
-        received = [torch.empty_like(values) for _ in range(self._world.size)] if is_first else None
+        is_first = self.world.rank == 0
+        received = [torch.empty_like(values) for _ in range(self.world.size)] if is_first else None
         dist.gather(values, received)
         return torch.cat(received) if received is not None else values
 
@@ -283,39 +283,39 @@ class TorchRecWorkload(TrainingLoop):
         For after the run: the steps train on, with the epoch's first batch, and send nothing ahead. Of each pair one
         step is undisturbed and one is counted, call by call, so that both kinds meet the same disturbance.
         """
-        (batch,) = self._batches(self._data.train, "train", range(1), self.global_batch_size)
-        self._model.train()
+        (batch,) = self.read_batches(self.data.train, "train", range(1), self.global_batch_size)
+        self.model.train()
         self._timed_step(batch)
-        steps = CollectiveCounter(self._world.rank, self._world.size, self._device)
+        steps = CollectiveCounter(self.world.rank, self.world.size, self.device)
         rounds = []
         for _ in range(num_steps):
             step_s = self._timed_step(batch)
             before = dict(steps.duration_s)
             self._collectives = steps
             with steps:
-                self._train_step(self._model, self._optimizers, batch)
+                self.train_step(self.model, self.optimizers, batch)
             self._collectives = None
             waited = {kind: steps.duration_s[kind] - before.get(kind, 0.0) for kind in ("all_to_all", "all_reduce")}
             rounds.append(TrafficTimes(step_s, waited["all_to_all"], waited["all_reduce"]))
-        evaluation = CollectiveCounter(self._world.rank, self._world.size, self._device) if with_evaluation else None
+        evaluation = CollectiveCounter(self.world.rank, self.world.size, self.device) if with_evaluation else None
         if evaluation is not None:
             with evaluation:
                 self.evaluate()
         return gather_traffic(
-            self._world,
+            self.world,
             steps,
             evaluation,
             rounds=rounds,
-            bandwidth=measure_bandwidth(self._world, self._device),
+            bandwidth=measure_bandwidth(self.world, self.device),
             placement=self._placement(),
         )
 
     def _placement(self) -> list[dict[str, Any]]:
         """Read from the built model: type and kernel of each table, and which rank holds which part of it."""
         with quiet_torchrec():
-            mine = local_shards(self._model.state_dict())
-        rank = self._world.rank
-        gathered = self._world.gather([(shard.table, shard.describe(rank)) for shard in mine]) or []
+            mine = local_shards(self.model.state_dict())
+        rank = self.world.rank
+        gathered = self.world.gather([(shard.table, shard.describe(rank)) for shard in mine]) or []
         types = {table_index(name): kind for name, kind in self.sharding_types.items()}
         return [
             {
@@ -330,14 +330,14 @@ class TorchRecWorkload(TrainingLoop):
     def weights(self) -> dict[str, torch.Tensor] | None:
         """Put the shards of all ranks together on rank 0, under the names that `DLRM` has for them."""
         with quiet_torchrec():
-            state = self._model.state_dict()
+            state = self.model.state_dict()
         mine = [
             (shard.table, shard.first_row, shard.first_column, shard.weight.cpu()) for shard in local_shards(state)
         ]
-        gathered = self._world.gather(mine)
+        gathered = self.world.gather(mine)
         if gathered is None:
             return None
-        sizes, dim = self._data.train.num_embeddings, self._spec.model.embedding_dim
+        sizes, dim = self.data.train.num_embeddings, self.spec.model.embedding_dim
         tables = [torch.empty(rows, dim) for rows in sizes]
         for table, row, column, weight in (shard for shards in gathered for shard in shards):
             tables[table][row : row + weight.shape[0], column : column + weight.shape[1]] = weight
@@ -347,10 +347,10 @@ class TorchRecWorkload(TrainingLoop):
     def _timed_step(self, batch: BagBatch) -> float:
         """Time one step that all ranks begin together, in s."""
         self.synchronize()
-        self._world.barrier()
+        self.world.barrier()
         started_s = time.perf_counter()
-        self._train_step(self._model, self._optimizers, batch)
-        return now_s(self._device) - started_s
+        self.train_step(self.model, self.optimizers, batch)
+        return now_s(self.device) - started_s
 
 
 def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:

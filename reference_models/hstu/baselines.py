@@ -54,11 +54,11 @@ class NoHistoryWorkload(ReferenceWorkload):
     """Trains the model without its histories."""
 
     name = "no_history"
-    _model_class = NoHistory
+    model_class = NoHistory
 
 
 class MeanHistoryWorkload(ReferenceWorkload):
     """Trains the model with the mean of each history."""
 
     name = "mean_history"
-    _model_class = MeanHistory
+    model_class = MeanHistory

@@ -17,23 +17,23 @@ class OptimizedWorkload(ReferenceWorkload):
     """Trains one `FusedHSTU`: jagged sequences, attention in place, Adam in one call, batches read ahead."""
 
     name = "optimized"
-    _model_class = FusedHSTU
+    model_class = FusedHSTU
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        model, optimizers = super()._build_model(num_embeddings)
+    def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        model, optimizers = super().build_model(num_embeddings)
         for group in optimizers[-1].param_groups:
             group["fused"] = True
         for weight in model.embedding_parameters():  # the backward pass adds up rows; autograd forgets that it did
             weight.register_post_accumulate_grad_hook(mark_coalesced)
         return model, optimizers
 
-    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
+    def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
         def read(start: int) -> Any:
-            return self._read(split, name, start, min(start + batch_size, split.num_samples))
+            return self.read_batch(split, name, start, min(start + batch_size, split.num_samples))
 
         batches = read_ahead(read, starts)
         for _ in starts:
-            self._enter(Phase.DATA)
+            self.enter(Phase.DATA)
             yield next(batches)
 
 

@@ -25,32 +25,32 @@ class ReferenceWorkload(TrainingLoop):
     """Trains one HSTU on a sequence log, window after window, by modules, autograd and torch.optim."""
 
     name = "reference"
-    _model_class: type[HSTU] = HSTU
+    model_class: type[HSTU] = HSTU
 
     def build(self) -> None:
-        self._shape = sequence_shape(self._spec.model, self._spec.data)
+        self._shape = sequence_shape(self.spec.model, self.spec.data)
         self._logs: dict[str, SequenceLog] = {}
         super().build()
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        with self._device:
-            model = self._model_class(
-                self._spec.model, num_items=num_embeddings[ITEM], num_artists=num_embeddings[ARTIST]
+    def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        with self.device:
+            model = self.model_class(
+                self.spec.model, num_items=num_embeddings[ITEM], num_artists=num_embeddings[ARTIST]
             )
         optimizers = build_optimizers(
-            self._spec.train,
+            self.spec.train,
             embedding_parameters=model.embedding_parameters(),
             dense_parameters=model.dense_parameters(),
         )
         return model, optimizers
 
-    def _synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
+    def make_synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
         return synthetic_sequences(size, self._shape)
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        optimizer, precision = self._spec.train.optimizer, _PRECISIONS[self._spec.runtime.precision]
+        optimizer, precision = self.spec.train.optimizer, _PRECISIONS[self.spec.runtime.precision]
         described: dict[str, int | float | str] = dict(super().hyperparameters())
-        described["max_sequence_length"] = self._model.max_length
+        described["max_sequence_length"] = self.model.max_length
         for key in ("opt_gradient_clip_norm", "eval_every_data_pct"):
             if key in optimizer:
                 described[key] = optimizer[key]
@@ -66,7 +66,7 @@ class ReferenceWorkload(TrainingLoop):
             "config_filename": "definition.toml",
         }
 
-    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
+    def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
         return self._log(split, name).read(start, stop)
 
     def _log(self, split: ClickDataset, name: str) -> SequenceLog:
@@ -74,43 +74,43 @@ class ReferenceWorkload(TrainingLoop):
         if name not in self._logs:
             self._logs[name] = SequenceLog(
                 split,
-                self._data.train if name == "eval" else None,
-                f"{self._spec.data_dir}: {name}",
+                self.data.train if name == "eval" else None,
+                f"{self.spec.data_dir}: {name}",
                 self._shape,
             )
         return self._logs[name]
 
-    def _logits(self, model: Any, batch: Any) -> torch.Tensor:
-        with self._autocast():
-            logits: torch.Tensor = model(batch.to(self._device))
+    def compute_logits(self, model: Any, batch: Any) -> torch.Tensor:
+        with self.autocast():
+            logits: torch.Tensor = model(batch.to(self.device))
         return logits.float()
 
-    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
-        logits = self._logits(model, batch)
-        self._enter(Phase.LOSS)
-        loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.to(self._device))
-        self._enter(Phase.ZERO_GRAD)
+    def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
+        logits = self.compute_logits(model, batch)
+        self.enter(Phase.LOSS)
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.to(self.device))
+        self.enter(Phase.ZERO_GRAD)
         for optimizer in optimizers:
             optimizer.zero_grad()
-        self._enter(Phase.LOSS)
+        self.enter(Phase.LOSS)
         (LOSS_WEIGHT * loss).backward()  # type: ignore[no-untyped-call]
         self._update(model, optimizers)
         return loss.detach()
 
     def _update(self, model: HSTU, optimizers: list[torch.optim.Optimizer]) -> None:
         sparse, dense = optimizers
-        self._enter(Phase.SPARSE_OPTIMIZER)
+        self.enter(Phase.SPARSE_OPTIMIZER)
         sparse.step()
-        self._enter(Phase.DENSE_OPTIMIZER)
-        if (clip_norm := self._spec.train.optimizer.get("opt_gradient_clip_norm")) is not None:
+        self.enter(Phase.DENSE_OPTIMIZER)
+        if (clip_norm := self.spec.train.optimizer.get("opt_gradient_clip_norm")) is not None:
             nn.utils.clip_grad_norm_(model.dense_parameters(), clip_norm)
         dense.step()
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        self._model.enter = enter
+        self.model.enter = enter
         try:
             with super().report_phases(enter):
                 yield
         finally:
-            self._model.enter = ignore_phase
+            self.model.enter = ignore_phase

@@ -39,80 +39,90 @@ Built = tuple[Any, list[torch.optim.Optimizer]]
 
 
 class TrainingLoop(ABC):
-    """Trains one model in dataset order. See `reference_models.training.workload.Workload` for the protocol."""
+    """Trains one model in dataset order. See `reference_models.training.workload.Workload` for the protocol.
+
+    An implementation of your own overrides `build_model`, and may override `train_step`, `compute_logits`,
+    `read_batches`, `read_batch`, `check_loss`, `check_world` and `warm_up`. It finds what `build` made in `spec`,
+    `world`, `device`, `data`, `model` and `optimizers`, and calls `enter(phase)` where a phase of a step begins.
+
+    B: samples of a batch; `dense` float32 [B, num_dense], `indices` [B, lookups], `labels` float32 [B].
+    """
 
     name: str
+    """The name that messages give the implementation."""
 
     def __init__(self, spec: WorkloadSpec, world: World) -> None:
-        self._spec, self._world = spec, world
-        self._data: OpenedDataset
-        self._device: torch.device
+        self.spec, self.world = spec, world
+        self.data: OpenedDataset
+        self.device: torch.device
         self._autocast_bf16: bool
-        self._model: Any
-        self._optimizers: list[torch.optim.Optimizer]
+        self.model: Any
+        self.optimizers: list[torch.optim.Optimizer]
         self._policy: LearningRatePolicy
         self._step = 0
-        self._enter: Enter = ignore_phase
+        self.enter: Enter = ignore_phase
         self._train_batches: Iterator[Batch] = iter(())
         self._next_batch = -1
 
     # building: off the clock, metadata only
 
     def build(self) -> None:
-        spec = self._spec
-        self._device = local_device(spec.runtime.device, self._world.size)
-        use_device(self._device)
-        self._check_world()
-        self._autocast_bf16 = set_precision(self._device, spec.runtime.precision)
+        spec = self.spec
+        self.device = local_device(spec.runtime.device, self.world.size)
+        use_device(self.device)
+        self.check_world()
+        self._autocast_bf16 = set_precision(self.device, spec.runtime.precision)
         if spec.runtime.threads is not None:
             torch.set_num_threads(spec.runtime.threads)
-        self._data = open_dataset(spec.data_dir, spec.data)
+        self.data = open_dataset(spec.data_dir, spec.data)
         self._check_batch_size()
         self._policy = build_learning_rate_policy(spec.train)
-        self._warm_up()
+        self.warm_up()
         torch.manual_seed(spec.seed)
-        self._model, self._optimizers = self._build_model(self._data.train.num_embeddings)
+        self.model, self.optimizers = self.build_model(self.data.train.num_embeddings)
         self._step, self._next_batch = 0, -1
-        if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
 
-    def _check_world(self) -> None:
-        if self._world.size != 1:
-            raise ConfigError(f"implementation {self.name!r} trains in one process, not in {self._world.size}.")
+    def check_world(self) -> None:
+        """Raise ConfigError for a number of ranks that the implementation cannot train with."""
+        if self.world.size != 1:
+            raise ConfigError(f"implementation {self.name!r} trains in one process, not in {self.world.size}.")
 
     def _check_batch_size(self) -> None:
         if self.global_batch_size > self.train_samples:
             raise ConfigError(
                 f"train.global_batch_size is {self.global_batch_size}, but the dataset "
-                f"{self._spec.data.name!r} has only {self.train_samples} training samples. Use a smaller batch."
+                f"{self.spec.data.name!r} has only {self.train_samples} training samples. Use a smaller batch."
             )
 
     @abstractmethod
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        """Build the model on `self._device`, with tables of so many rows, and its optimizers.
+    def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        """Return a new module on `device`, its tables with `num_embeddings` rows, and the optimizers of its weights.
 
-        The tables' comes first, if there are any, that of all other weights last.
+        The tables' optimizer comes first, if there are any tables, that of all other weights last. Called twice: for
+        the warm-up copy, whose tables are small, and after the generators are seeded.
         """
 
-    def _warm_up(self) -> None:
+    def warm_up(self) -> None:
         """Run synthetic batches of the real shapes through a warm-up copy with small tables, which is then dropped.
 
         It leaves nothing to restore: the model is built, and the generators are seeded, after it.
         """
-        num_embeddings = tuple(min(rows, WARM_UP_ROWS) for rows in self._data.train.num_embeddings)
-        model, optimizers = self._build_model(num_embeddings)
-        batch = self._synthetic_batch(num_embeddings, self.global_batch_size)
+        num_embeddings = tuple(min(rows, WARM_UP_ROWS) for rows in self.data.train.num_embeddings)
+        model, optimizers = self.build_model(num_embeddings)
+        batch = self.make_synthetic_batch(num_embeddings, self.global_batch_size)
         for _ in range(WARM_UP_STEPS):
-            self._train_step(model, optimizers, batch)
-        eval_batch_size = min(self._spec.train.eval_batch_size, self.eval_samples)
-        batch = self._synthetic_batch(num_embeddings, eval_batch_size)
+            self.train_step(model, optimizers, batch)
+        eval_batch_size = min(self.spec.train.eval_batch_size, self.eval_samples)
+        batch = self.make_synthetic_batch(num_embeddings, eval_batch_size)
         with torch.no_grad():
-            self._logits(model, batch)
+            self.compute_logits(model, batch)
         self.synchronize()
 
-    def _synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
+    def make_synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> Any:
         """Make a batch of the data's shapes, with ids below so many, that is not its data."""
-        return Batch.synthetic(self._data.train, num_embeddings, size)
+        return Batch.synthetic(self.data.train, num_embeddings, size)
 
     # what was built
 
@@ -120,28 +130,28 @@ class TrainingLoop(ABC):
         return {
             "global_batch_size": self.global_batch_size,
             "gradient_accumulation_steps": 1,
-            **describe_optimizers(self._spec.train.opt_name, self._optimizers, self._policy),
+            **describe_optimizers(self.spec.train.opt_name, self.optimizers, self._policy),
             "train_samples": self.train_samples,
             "eval_samples": self.eval_samples,
-            "precision": self._spec.runtime.precision,
+            "precision": self.spec.runtime.precision,
             "num_threads": torch.get_num_threads(),
-            "world_size": self._world.size,
+            "world_size": self.world.size,
         }
 
     @property
     def train_samples(self) -> int:
-        return self._data.train.num_samples
+        return self.data.train.num_samples
 
     @property
     def eval_samples(self) -> int:
-        return self._data.eval.num_samples
+        return self.data.eval.num_samples
 
     @property
     def global_batch_size(self) -> int:
-        return self._spec.train.global_batch_size
+        return self.spec.train.global_batch_size
 
     def dataset(self) -> OpenedDataset:
-        return self._data
+        return self.data
 
     # the run
 
@@ -150,42 +160,49 @@ class TrainingLoop(ABC):
         steps_per_epoch = self.train_samples // batch_size
         first = self._step % steps_per_epoch
         num_steps = min(num_steps, steps_per_epoch - first)
-        total_loss = torch.zeros((), device=self._device)
-        self._model.train()
+        total_loss = torch.zeros((), device=self.device)
+        self.model.train()
         if self._next_batch != first:
             starts = range(first * batch_size, steps_per_epoch * batch_size, batch_size)
-            self._train_batches = self._batches(self._data.train, "train", starts, batch_size)
+            self._train_batches = self.read_batches(self.data.train, "train", starts, batch_size)
         self._next_batch = -1  # until all went well
         # Of the whole epoch, so that what was read ahead of one call's last step is there for the next call.
         for batch in islice(self._train_batches, num_steps):
             self._step += 1
-            set_learning_rate(self._optimizers, self._policy.at(self._step))
-            total_loss += self._train_step(self._model, self._optimizers, batch)
+            set_learning_rate(self.optimizers, self._policy.at(self._step))
+            total_loss += self.train_step(self.model, self.optimizers, batch)
         self._next_batch = first + num_steps
-        self._enter(Phase.OTHER)
-        self._check_loss(total_loss)
+        self.enter(Phase.OTHER)
+        self.check_loss(total_loss)
         return TrainCounts(num_steps=num_steps, num_samples=num_steps * batch_size)
 
-    def _check_loss(self, total_loss: torch.Tensor) -> None:
-        """Look once per call: a loss that is not finite stays so in the sum, and looking waits for the device."""
+    def check_loss(self, total_loss: torch.Tensor) -> None:
+        """Raise NotFiniteError where the sum [] of the losses of one call of `train` is not finite.
+
+        It looks once per call: such a loss stays so in the sum, and looking waits for the device.
+        """
         if not torch.isfinite(total_loss):
             raise NotFiniteError(
                 f"the training loss is not finite after step {self._step}: training has diverged. "
                 "Try a lower opt_base_learning_rate."
             )
 
-    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
-        logits = self._logits(model, batch)
-        loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.to(self._device))
-        self._enter(Phase.ZERO_GRAD)
+    def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+        """Update the weights once, at the learning rates that the optimizers hold; return the batch's mean loss.
+
+        The loss is a tensor [] on `device` without gradient, which nobody has waited for.
+        """
+        logits = self.compute_logits(model, batch)
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.to(self.device))
+        self.enter(Phase.ZERO_GRAD)
         for optimizer in optimizers:
             optimizer.zero_grad()
-        self._enter(Phase.LOSS)
+        self.enter(Phase.LOSS)
         loss.backward()  # type: ignore[no-untyped-call]
         # A model that trains no table has the dense weights' optimizer alone.
         phases = (Phase.SPARSE_OPTIMIZER, Phase.DENSE_OPTIMIZER)[-len(optimizers) :]
         for phase, optimizer in zip(phases, optimizers, strict=True):
-            self._enter(phase)
+            self.enter(phase)
             optimizer.step()
         return loss.detach()
 
@@ -199,66 +216,73 @@ class TrainingLoop(ABC):
 
     def _score(self) -> tuple[NDArray[np.bool_], torch.Tensor]:
         """Return the labels and, on the device, the logits of the whole evaluation split; of one process."""
-        size, batch_size = self.eval_samples, self._spec.train.eval_batch_size
-        scores = torch.empty(size, device=self._device)
+        size, batch_size = self.eval_samples, self.spec.train.eval_batch_size
+        scores = torch.empty(size, device=self.device)
         labels = np.empty(size, dtype=bool)
-        self._model.eval()
+        self.model.eval()
         with torch.no_grad():
             starts = range(0, size, batch_size)
-            for start, batch in zip(starts, self._batches(self._data.eval, "eval", starts, batch_size), strict=True):
+            for start, batch in zip(
+                starts, self.read_batches(self.data.eval, "eval", starts, batch_size), strict=True
+            ):
                 stop = start + len(batch.labels)
-                scores[start:stop] = self._logits(self._model, batch)
+                scores[start:stop] = self.compute_logits(self.model, batch)
                 labels[start:stop] = batch.labels.numpy() != 0
         return labels, scores
 
-    def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
-        dense = batch.dense.to(self._device, non_blocking=True)
-        indices = batch.indices.to(self._device, non_blocking=True)
-        with self._autocast():
+    def compute_logits(self, model: Any, batch: Batch) -> torch.Tensor:
+        """Return the batch's logits, float32 [B] on `device`, with gradients where they are enabled."""
+        dense = batch.dense.to(self.device, non_blocking=True)
+        indices = batch.indices.to(self.device, non_blocking=True)
+        with self.autocast():
             logits: torch.Tensor = model(dense, indices)
         return logits.float()
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self._device.type, dtype=torch.bfloat16) if self._autocast_bf16 else nullcontext()
+    def autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16) if self._autocast_bf16 else nullcontext()
 
-    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
-        """Read the batches that begin at `starts`; the split's end cuts the last one short."""
+    def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
+        """Yield the batches that begin at `starts`, in order; the split's end cuts the last one short.
+
+        `name` is "train" or "eval". What trains and scores takes batches from nowhere else.
+        """
         for start in starts:
-            self._enter(Phase.DATA)
-            yield self._read(split, name, start, min(start + batch_size, split.num_samples))
+            self.enter(Phase.DATA)
+            yield self.read_batch(split, name, start, min(start + batch_size, split.num_samples))
 
-    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
+    def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
+        """Read samples `start` to `stop` - 1. Raises DatasetError where they are damaged."""
         batch = split.read(start, stop)
-        batch.check(split, f"{self._spec.data_dir}: {name} sample", start)
+        batch.check(split, f"{self.spec.data_dir}: {name} sample", start)
         return batch
 
     # for the harness and for tests
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        self._enter = enter
+        self.enter = enter
         try:
             yield
         finally:
-            self._enter = ignore_phase
+            self.enter = ignore_phase
 
     def synchronize(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def peak_device_bytes(self) -> int | None:
-        return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
 
     def weights(self) -> Mapping[str, torch.Tensor] | None:
-        weights: Mapping[str, torch.Tensor] = self._model.state_dict()
+        weights: Mapping[str, torch.Tensor] = self.model.state_dict()
         return weights
 
     def state(self) -> dict[str, Any]:
         """Return references, not copies: `model`, `optimizers`, `step`, `rng`."""
-        is_cuda = self._device.type == "cuda"
+        is_cuda = self.device.type == "cuda"
         return {
-            "model": self._model.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self._step,
-            "rng": torch.cuda.get_rng_state(self._device) if is_cuda else torch.get_rng_state(),
+            "rng": torch.cuda.get_rng_state(self.device) if is_cuda else torch.get_rng_state(),
         }

@@ -25,10 +25,10 @@ class FusedWukong(FusedDLRM):
 class OptimizedWukongWorkload(OptimizedWorkload):
     """Trains one `FusedWukong` on a CPU."""
 
-    _model_class = FusedWukong
+    model_class = FusedWukong
 
 
 class CUDAGraphWukongWorkload(CUDAGraphWorkload):
     """Trains one `FusedWukong` by replaying a graph of its step."""
 
-    _model_class = FusedWukong
+    model_class = FusedWukong

@@ -8,10 +8,10 @@ from reference_models.wukong.model import Wukong
 class WukongWorkload(ReferenceWorkload):
     """Trains one Wukong, by modules, autograd and torch.optim."""
 
-    _model_class = Wukong
+    model_class = Wukong
 
 
 class FrozenWukongWorkload(FrozenEmbeddingsWorkload):
     """Trains the model without updating its tables."""
 
-    _model_class = Wukong
+    model_class = Wukong

@@ -84,16 +84,16 @@ def load(spec: WorkloadSpec, world: World) -> Workload:
     class LogisticWorkload(TrainingLoop):
         name = "plain"
 
-        def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-            with self._device:
-                model = Logistic(self._data.train.num_dense, 1, bias=self._spec.model.has_bias)
+        def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+            with self.device:
+                model = Logistic(self.data.train.num_dense, 1, bias=self.spec.model.has_bias)
             for parameter in model.parameters():
                 torch.nn.init.zeros_(parameter)  # so that every seed learns alike
-            return model, [build_dense_optimizer(self._spec.train, list(model.parameters()))]
+            return model, [build_dense_optimizer(self.spec.train, list(model.parameters()))]
 
-        def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
-            self._enter(FORWARD)
-            return super()._logits(model, batch)
+        def compute_logits(self, model: Any, batch: Batch) -> torch.Tensor:
+            self.enter(FORWARD)
+            return super().compute_logits(model, batch)
 
     return LogisticWorkload(spec, world)
 

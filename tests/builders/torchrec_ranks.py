@@ -38,7 +38,7 @@ def make_spec(case: dict[str, Any], **runtime: Any) -> WorkloadSpec:
 def losses_of(workload: Any, num_steps: int, *, num_ranks: int) -> list[float]:
     """Global losses of the first steps."""
     losses: list[float] = []
-    step = workload._train_step
+    step = workload.train_step
 
     def noting(*args: Any) -> torch.Tensor:
         loss: torch.Tensor = step(*args)
@@ -50,9 +50,9 @@ def losses_of(workload: Any, num_steps: int, *, num_ranks: int) -> list[float]:
         return loss
 
     workload.build()
-    workload._train_step = noting
+    workload.train_step = noting
     workload.train(num_steps)
-    workload._train_step = step
+    workload.train_step = step
     return losses
 
 

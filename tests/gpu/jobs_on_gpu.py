@@ -121,10 +121,10 @@ def build(shape: Shape, opened: OpenedDataset, implementation: str, **runtime: A
 def read_from_device(workload: Any, num_batches: int) -> None:
     """Let a workload train on batches that are on its device already, over and over."""
     data = workload.dataset().train
-    size, device = workload.global_batch_size, workload._device
+    size, device = workload.global_batch_size, workload.device
     batches = [data.read(number * size, (number + 1) * size) for number in range(num_batches)]
     # As its reader makes them: the graph's buffers hold ids of 32 bits where those suffice.
     ids = torch.int32 if device.type == "cuda" and max(data.num_embeddings) < 2**31 else torch.int64
     held = [Batch(each.dense.to(device), each.indices.to(device, ids), each.labels.to(device)) for each in batches]
-    workload._batches = lambda split, name, starts, batch_size: islice(cycle(held), len(starts))
+    workload.read_batches = lambda split, name, starts, batch_size: islice(cycle(held), len(starts))
     workload._next_batch = -1

@@ -59,7 +59,7 @@ class StockWorkload(ReferenceWorkload):
     _ahead: Iterator[Batch] = iter(())
     _next_start = -1
 
-    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
+    def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
         """One loader for a whole epoch and one per evaluation, so that no block waits for processes to start."""
         if name != "train":
             yield from self._load(split, starts, batch_size)
@@ -77,11 +77,11 @@ class StockWorkload(ReferenceWorkload):
 
     def evaluate(self) -> float:
         scores, labels = [], []
-        self._model.eval()
+        self.model.eval()
         with torch.no_grad():
-            size = self._spec.train.eval_batch_size
-            for batch in self._batches(self._data.eval, "eval", range(0, self.eval_samples, size), size):
-                scores.append(torch.sigmoid(self._logits(self._model, batch)).numpy())
+            size = self.spec.train.eval_batch_size
+            for batch in self.read_batches(self.data.eval, "eval", range(0, self.eval_samples, size), size):
+                scores.append(torch.sigmoid(self.compute_logits(self.model, batch)).numpy())
                 labels.append(batch.labels.numpy())
         return float(roc_auc_score(np.concatenate(labels), np.concatenate(scores)))
 

@@ -29,13 +29,13 @@ class FullSize(ReferenceWorkload):
         self._qualities = iter(qualities)
 
     def build(self) -> None:
-        self._device = torch.device("cpu")
+        self.device = torch.device("cpu")
         sizes = {
             split: SimpleNamespace(num_samples=V4.data_samples(f"{split}_samples")) for split in ("train", "eval")
         }
-        self._data = cast(Any, SimpleNamespace(**sizes))
-        self._policy = build_learning_rate_policy(self._spec.train)
-        self._model, self._optimizers = self._build_model((10, 10, 10))
+        self.data = cast(Any, SimpleNamespace(**sizes))
+        self._policy = build_learning_rate_policy(self.spec.train)
+        self.model, self.optimizers = self.build_model((10, 10, 10))
 
     def train(self, num_steps: int) -> TrainCounts:
         return TrainCounts(num_steps=num_steps, num_samples=num_steps * self.global_batch_size)

@@ -272,7 +272,7 @@ def test_a_run_keeps_the_weights_of_its_last_evaluation(kept_set: Path, data_roo
     folder = ensure_dataset(entry.workload.data, data_root, num_threads=1)
     workload: Any = entry.workload.implementation.load(entry.workload.spec(folder, seed=9), SingleProcess())
     workload.build()
-    workload._model.load_state_dict(read.tensors)
+    workload.model.load_state_dict(read.tensors)
     assert workload.evaluate() == run["evaluations"][-1]["quality"] == read.manifest.quality
 
 

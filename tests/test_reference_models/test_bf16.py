@@ -77,10 +77,10 @@ def test_products_are_bf16_but_for_the_logits_and_runs_repeat_bit_for_bit(
     for workload in (ours, again):
         workload.train(5)
     assert is_same(flatten(ours.state()), flatten(again.state()))
-    for layer in (*ours._model.bottom, *ours._model.top[:-1]):
+    for layer in (*ours.model.bottom, *ours.model.top[:-1]):
         assert layer.weight.narrow is not None
         assert torch.equal(layer.weight.narrow, layer.weight.value.bfloat16()), "what products read is up to date"
-    assert ours._model.top[-1].weight.narrow is None
+    assert ours.model.top[-1].weight.narrow is None
 
 
 @pytest.mark.parametrize("squares", [None, torch.full((3, 4), 0.5)], ids=["sgd", "adagrad"])

@@ -218,7 +218,7 @@ def test_what_is_evaluated_again_is_read_once_where_it_fits(
     reference = ReferenceWorkload(replace(spec, runtime=parse_runtime({"threads": 1})), SingleProcess())
     reference.build()
     workload = build_graph(spec)
-    split = workload._data.eval
+    split = workload.data.eval
     places: list[int] = []
     read_into = split.read_into
     monkeypatch.setattr(split, "read_into", lambda start, *rest: (places.append(start), read_into(start, *rest))[1])
@@ -286,11 +286,11 @@ def test_a_batch_that_cannot_be_read_is_not_skipped_by_the_next_call(
 ) -> None:
     workload = build_graph(make_spec(runtime={"device": "cuda"}))
     workload.train(5)
-    step = workload._train_step
-    monkeypatch.setattr(workload, "_train_step", lambda *args: 1 / 0)
+    step = workload.train_step
+    monkeypatch.setattr(workload, "train_step", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         workload.train(5)
-    monkeypatch.setattr(workload, "_train_step", step)
+    monkeypatch.setattr(workload, "train_step", step)
     assert workload.train(3).num_samples == 3 * BATCH
     assert workload._step == 9
 

@@ -173,7 +173,7 @@ def test_flop_are_those_that_a_step_does(data: DataConfig, folder: Path, changes
     assert transforms.num == 32 * sum(num_transforms(config_of(**changes), 2))
     assert transforms.flop + matmul_flop == 32 * costs.training_flop_per_sample
     with torch.no_grad(), FlopCounterMode(display=False) as counter, CountTransforms() as transforms:
-        workload._model(torch.zeros(3, 64))
+        workload.model(torch.zeros(3, 64))
     assert transforms.flop + counter.get_total_flops() == 3 * costs.forward_flop_per_sample
     assert transforms.flop == 3 * num_transforms(config_of(**changes), 2)[0] * fft_flop(16)
     by_phase = phase_costs(config_of(**changes), data, batch_size=32, opt_name="Adam", unique_rows=0)
@@ -187,7 +187,7 @@ def test_sharing_masks_takes_fewer_parameters_than_a_network_for_each_task(data:
     assert numbers == [4 * 16**2, 6 * 16**2]
     assert numbers[0] < 2 * 3 * 16**2
     for number, config in zip(numbers, (shared, separate), strict=True):
-        model = build(data, folder, **asdict(config))._model
+        model = build(data, folder, **asdict(config)).model
         assert sum(parameter.numel() for parameter in model.parameters()) == number
 
 
@@ -238,9 +238,9 @@ def test_a_linear_classifier_learns_nothing(data: DataConfig, folder: Path) -> N
 
 def test_a_baseline_leaves_its_shared_masks_alone(data: DataConfig, folder: Path) -> None:
     workload = build(data, folder, name="untrained_shared")
-    before = {name: value.clone() for name, value in workload._model.state_dict().items()}
+    before = {name: value.clone() for name, value in workload.model.state_dict().items()}
     workload.train(2)
-    after = workload._model.state_dict()
+    after = workload.model.state_dict()
     assert torch.equal(before["shared"], after["shared"]) and not torch.equal(before["own"], after["own"])
 
 

@@ -62,7 +62,7 @@ def test_warm_up_leaves_no_trace(
 ) -> None:
     warm = build(make_spec())
     state = flatten(warm.state())
-    monkeypatch.setattr(IMPLEMENTATIONS[name], "_warm_up", lambda self: None)
+    monkeypatch.setattr(IMPLEMENTATIONS[name], "warm_up", lambda self: None)
     assert is_same(state, flatten(build(make_spec()).state()))
     assert warm.state()["step"] == 0
 

@@ -186,7 +186,7 @@ def test_a_choice_taken_up_later_is_that_of_every_product_of_a_step(interaction:
     workload.use_matmul(choice_of((product, "mm_transposed") for product in asked))
     workload.train(1)
     workload.evaluate()
-    assert asked and workload._model.matmuls.asked == dict.fromkeys(asked, "mm_transposed")
+    assert asked and workload.model.matmuls.asked == dict.fromkeys(asked, "mm_transposed")
 
 
 def test_a_choice_for_another_step_is_refused_by_name(make_spec: MakeSpec) -> None:

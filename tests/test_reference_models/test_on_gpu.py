@@ -99,7 +99,7 @@ def test_equal_seeds_end_with_equal_weights(gpu: str, make_spec: MakeSpec) -> No
 def test_a_step_waits_for_no_result(gpu: str, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = build(make_spec(runtime={"device": "cuda"}), "optimized")
     workload.train(3)
-    monkeypatch.setattr(workload, "_check_loss", lambda loss: None)  # once per call, and meant to wait
+    monkeypatch.setattr(workload, "check_loss", lambda loss: None)  # once per call, and meant to wait
     torch.cuda.set_sync_debug_mode("error")
     try:
         assert workload.train(20).num_steps == 20

@@ -146,7 +146,7 @@ def test_cuda_without_a_gpu_is_refused(make_spec: MakeSpec) -> None:
 
 def test_synthetic_batches_stay_inside_their_tables(make_spec: MakeSpec) -> None:
     workload = build(make_spec())
-    split = workload._data.train
+    split = workload.data.train
     batch = Batch.synthetic(split, split.num_embeddings, 1000)
     batch.check(split, "made up", 0)
     assert batch.indices.shape == (1000, sum(MULTI_HOT))
@@ -163,7 +163,7 @@ def test_cuda_trains_like_the_cpu_from_the_same_weights(
     spec = make_spec()
     cpu = build(spec)
     cuda = build(replace(spec, runtime=parse_runtime({"device": "cuda", "precision": precision})))
-    cuda._model.load_state_dict(cpu.state()["model"])
+    cuda.model.load_state_dict(cpu.state()["model"])
     for workload in (cpu, cuda):
         workload.train(50)
     assert cuda.evaluate() == pytest.approx(cpu.evaluate(), abs=tolerance)

@@ -42,7 +42,7 @@ def trained(make_spec: MakeSpec, model: str = "dot", num_steps: int = 20) -> Ref
 
 
 def served(workload: ReferenceWorkload, **runtime: str) -> ServedDLRM:
-    spec = replace(workload._spec, runtime=replace(workload._spec.runtime, **runtime))
+    spec = replace(workload.spec, runtime=replace(workload.spec.runtime, **runtime))
     found = build_servable("dlrm", spec, workload_weights(workload))
     assert isinstance(found, ServedDLRM)
     return found
@@ -55,7 +55,7 @@ def test_fp32_gives_the_training_implementations_logits_bit_for_bit(make_spec: M
     for size in (1, 2, 7, 128, 1000):
         (batch,) = servable.queries([size])
         with torch.no_grad():
-            expected = workload._logits(workload._model, batch)
+            expected = workload.compute_logits(workload.model, batch)
         assert torch.equal(servable.answer(batch), expected), size
     assert servable.evaluate_with(roc_auc) == workload.evaluate()
 
@@ -81,7 +81,7 @@ def test_without_weights_those_of_the_seed_answer_and_generators_stay(make_spec:
     assert torch.equal(torch.get_rng_state(), before)
     (batch,) = servable.queries([50])
     with torch.no_grad():
-        assert torch.equal(servable.answer(batch), workload._logits(workload._model, batch))
+        assert torch.equal(servable.answer(batch), workload.compute_logits(workload.model, batch))
 
 
 def test_products_of_whole_numbers_are_exact() -> None:

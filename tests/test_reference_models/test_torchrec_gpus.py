@@ -53,10 +53,10 @@ def test_the_planner_knows_the_memory_of_the_gpus_that_are_here(gib: int, monkey
 
     monkeypatch.setattr(torchrec, "check_plan", stop)
     loop: Any = SimpleNamespace(
-        _spec=spec,
-        _world=SimpleNamespace(size=1),
-        _device=torch.device("cuda", 0),
-        _data=SimpleNamespace(train=data),
+        spec=spec,
+        world=SimpleNamespace(size=1),
+        device=torch.device("cuda", 0),
+        data=SimpleNamespace(train=data),
         local_batch_size=65536,
     )
     with quiet_torchrec(), pytest.raises(KeyError if gib > 100 else ConfigError, match=f"planned|{gib} GiB"):
@@ -102,9 +102,9 @@ def test_ids_are_put_into_page_locked_bags_by_the_thread_that_reads(monkeypatch:
         return Batch(rows.float(), torch.cat([rows, 100 + rows, 200 + rows], dim=1), torch.ones(stop - start))
 
     loop: Any = object.__new__(TorchRecWorkload)
-    loop._world, loop._device = SimpleNamespace(rank=1, size=2), torch.device("cuda", 1)
-    loop._data, loop._read = SimpleNamespace(train=split), read
-    batches = list(loop._batches(split, "train", range(0, 20, 8), 8))
+    loop.world, loop.device = SimpleNamespace(rank=1, size=2), torch.device("cuda", 1)
+    loop.data, loop.read_batch = SimpleNamespace(train=split), read
+    batches = list(loop.read_batches(split, "train", range(0, 20, 8), 8))
     assert [list(batch.ids.lengths()) for batch in batches] == [[1] * 4 + [2] * 4] * 3
     assert batches[0].ids.values().tolist() == [4, 5, 6, 7, 104, 204, 105, 205, 106, 206, 107, 207]
     assert batches[2].labels.tolist() == [2, 2, 2, 2], "the second rank has nothing of the last one"
@@ -185,5 +185,5 @@ def test_ids_are_sent_ahead_between_gpus_alone() -> None:
 
     loop: Any = object.__new__(TorchRecWorkload)
     for device, size, expected in (("cuda", 2, True), ("cuda", 1, False), ("cpu", 2, False)):
-        loop._device, loop._world = torch.device(device), SimpleNamespace(size=size)
+        loop.device, loop.world = torch.device(device), SimpleNamespace(size=size)
         assert loop._sends_ahead() is expected

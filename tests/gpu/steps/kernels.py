@@ -26,7 +26,7 @@ def run(setting: Setting, findings: Findings) -> None:
     opened = open_once(shape)
     precision = "bf16" if setting.device != "cpu" else "fp32"
     workload = build(shape, opened, "optimized", device=setting.device, precision=precision)
-    device = workload._device
+    device = workload.device
     workload.train(2)
     profile_step(workload, setting, findings)
     del workload  # what is timed alone has tables of its own

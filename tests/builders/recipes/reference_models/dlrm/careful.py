@@ -13,7 +13,7 @@ class CarefulWorkload(ReferenceWorkload):
 
     name = "careful"
 
-    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
-        loss = super()._train_step(model, optimizers, batch)
-        self._check_loss(loss)
+    def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+        loss = super().train_step(model, optimizers, batch)
+        self.check_loss(loss)
         return loss
