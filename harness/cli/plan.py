@@ -8,6 +8,7 @@ from click.core import ParameterSource
 
 from harness.cli.shared.options import BENCHMARK, Size, collect_overrides, configuration
 from harness.cli.shared.output import form_option, show, show_json
+from harness.cli.shared.studies import show_study
 from reference_models.distributed.placement import Devices
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -74,8 +75,6 @@ def plan(
     from harness.config.run_config import default_division, resolve
     from harness.planning.devices import devices_study, make_devices_plan
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks
-    from reports.parts.study import study_blocks
-    from rules.records.codec import encode
 
     context = click.get_current_context()
     given_members = given_devices(context)
@@ -84,11 +83,7 @@ def plan(
     if given["num_devices"] is not None:
         devices = Devices(**{name: given[name] for name in Devices.__dataclass_fields__})
         modelled = make_devices_plan(config, devices, given["data_root"], _show_progress)
-        study = devices_study(config, modelled, given_members)
-        if form == "json":
-            click.echo(encode(study), nl=False)
-        else:
-            show(study_blocks(study))
+        show_study(devices_study(config, modelled, given_members), form)
         return
     runs = config.benchmark.score.num_runs if num_runs is None else num_runs
     made = make_plan(
