@@ -76,7 +76,7 @@ def plan_calibration(
     learning_rates: Sequence[float] = (),
     num_runs: int = 20,
     num_confirming_runs: int = 60,
-    base_seed: int = BASE_SEED,
+    base_seed: int | None = None,
     num_tuning_runs: int = 2,
     num_workers: int | None = None,
 ) -> CalibrationPlan:
@@ -96,7 +96,7 @@ def plan_calibration(
         learning_rates=tuple(learning_rates) or tuple(float(f"{factor * rate:.4g}") for factor in _RATE_FACTORS),
         num_runs=num_runs,
         num_confirming_runs=num_confirming_runs,
-        base_seed=base_seed,
+        base_seed=BASE_SEED if base_seed is None else base_seed,
         num_tuning_runs=num_tuning_runs,
         num_workers=num_workers or usable_cores(),
     )

@@ -5,7 +5,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,11 +26,17 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Folder of the results.  [default: results/<benchmark>-calibration]",
 )
-@click.option("-n", "--runs", default=20, show_default=True, type=click.IntRange(min=2), help="Seeds per batch size.")
 @click.option(
-    "--confirm-runs", default=60, show_default=True, type=click.IntRange(min=2), help="Seeds at the own batch size."
+    "-n", "--runs", "num_runs", default=20, show_default=True, type=click.IntRange(min=2),
+    help="Seeds per batch size.",
+)  # fmt: skip
+@click.option(
+    "--confirm-runs", "num_confirming_runs", default=60, show_default=True, type=click.IntRange(min=2),
+    help="Seeds at the own batch size.",
+)  # fmt: skip
+@click.option(
+    "--seed", "base_seed", type=click.IntRange(min=0), help="Base seed of all but tuning.  [default: 20000]"
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Base seed of all but tuning.  [default: 20000]")
 @click.option(
     "--batch-size", "batch_sizes", multiple=True, type=click.IntRange(min=1), help="Beside the own; repeatable."
 )
@@ -41,21 +47,15 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="To choose from; repeatable.",
 )
-@click.option("--tuning-runs", default=2, show_default=True, type=click.IntRange(min=1), help="Seeds per grid point.")
-@click.option("--workers", type=click.IntRange(min=1), help="Runs at a time, one thread each.  [default: the cores]")
-def calibrate(
-    benchmark: str,
-    data_root: Path | None,
-    model: str | None,
-    output: Path | None,
-    runs: int,
-    confirm_runs: int,
-    seed: int | None,
-    batch_sizes: tuple[int, ...],
-    learning_rates: tuple[float, ...],
-    tuning_runs: int,
-    workers: int | None,
-) -> None:
+@click.option(
+    "--tuning-runs", "num_tuning_runs", default=2, show_default=True, type=click.IntRange(min=1),
+    help="Seeds per grid point.",
+)  # fmt: skip
+@click.option(
+    "--workers", "num_workers", type=click.IntRange(min=1),
+    help="Runs at a time, one thread each.  [default: the cores]",
+)  # fmt: skip
+def calibrate(benchmark: str, data_root: Path | None, model: str | None, output: Path | None, **asked: Any) -> None:
     """Measure where BENCHMARK's target should lie.
 
     Trains full epochs of the reference at several batch sizes, each with the best learning rate of a grid, and of
@@ -64,8 +64,8 @@ def calibrate(
     calibration, and a changed target needs no new runs; --seed confirms it with fresh ones. Defaults: half, once and
     twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2 times its learning rate.
     """
-    from harness.calibration.calibrate import BASE_SEED, count_runs, plan_calibration, write_calibration
     from harness.calibration.calibrate import calibrate as run_calibration
+    from harness.calibration.calibrate import count_runs, plan_calibration, write_calibration
     from harness.calibration.runs import RunStore, problem_digest
     from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
@@ -75,16 +75,7 @@ def calibrate(
     from reports.text.formatting import duration
 
     entry = load_entry(benchmark, model)
-    plan = plan_calibration(
-        entry,
-        batch_sizes=batch_sizes,
-        learning_rates=learning_rates,
-        num_runs=runs,
-        num_confirming_runs=confirm_runs,
-        base_seed=BASE_SEED if seed is None else seed,
-        num_tuning_runs=tuning_runs,
-        num_workers=workers,
-    )
+    plan = plan_calibration(entry, **asked)
     output = output or Path("results") / f"{entry.benchmark.name}-calibration"
     refuse_output(output)
     store = RunStore(output, problem_digest(entry))

@@ -1,6 +1,7 @@
 """`package`: build an MLPerf submission tree from result sets, and judge it."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,21 +20,12 @@ from harness.foundation.errors import ExitCode
 @click.option("--division", type=click.Choice(["closed", "open"]), help="Refuse results of the other division.")
 @click.option("--ruleset", metavar="ROUND", help="Official round to judge by, such as 6.0.  [default: inferred]")
 @click.option(
-    "--weights", "with_weights", is_flag=True,
+    "--weights", is_flag=True,
     help="Package also the weights that 'run --keep-weights' kept; their size is said.",
 )  # fmt: skip
 @click.option("--allow-non-compliant", is_flag=True, help="Package also what breaks rules or is incomplete.")
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
-def package(
-    results: tuple[Path, ...],
-    submitter: str,
-    output: Path,
-    division: str | None,
-    ruleset: str | None,
-    with_weights: bool,
-    allow_non_compliant: bool,
-    no_second_opinion: bool,
-) -> int:
+def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) -> int:
     """Build the submission tree of ORG from RESULTS: run sets or their names, or anyone's result trees.
 
     Logs are copied byte for byte, never edited; beside the code are the records of own runs, which the rules hold the
@@ -46,18 +38,8 @@ def package(
 
     results = distinct(results)
     echo_others([take_inventory(path) for path in results])
-    request = PackageRequest(
-        sources=results,
-        submitter=submitter,
-        output=output,
-        division=division,
-        ruleset=ruleset,
-        allow_non_compliant=allow_non_compliant,
-        second_opinion=not no_second_opinion,
-        weights=with_weights,
-    )
     try:
-        made = build_package(request)
+        made = build_package(PackageRequest(sources=results, second_opinion=not no_second_opinion, **given))
     except NotCompliantError as error:
         show(verdict_blocks(error.verdicts, max_places=MAX_PLACES))
         raise

@@ -1,28 +1,17 @@
 """`plan`: what a run would do, need and break."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from harness.cli.shared.options import BENCHMARK, Configured, Size, collect_overrides, configuration
+from harness.cli.shared.options import BENCHMARK, Size, collect_overrides, configuration
 from harness.cli.shared.output import form_option, show, show_json
+from harness.cli.shared.studies import show_study
 from reference_models.distributed.placement import Devices
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class PlanOptions(Configured):
-    """What the options of `plan` hand to it; those of devices by the names that `Devices` has for them."""
-
-    num_devices: int | None
-    device_type: str
-    memory_bytes: int
-    memory_bandwidth: int
-    devices_per_host: int
-    intra_host_bandwidth: int
-    inter_host_bandwidth: int
 
 
 _DEVICES = (
@@ -72,7 +61,7 @@ def plan(
     num_runs: int | None,
     form: str,
     measure: bool,
-    **configured: Unpack[PlanOptions],
+    **given: Any,
 ) -> None:
     """Resolve BENCHMARK's configuration and say what its runs would do, need and break.
 
@@ -86,28 +75,22 @@ def plan(
     from harness.config.run_config import default_division, resolve
     from harness.planning.devices import devices_study, make_devices_plan
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks
-    from reports.parts.study import study_blocks
-    from rules.records.codec import encode
 
     context = click.get_current_context()
-    given = given_devices(context)
-    config = resolve(benchmark, collect_overrides(configured), configured["name"])
+    given_members = given_devices(context)
+    config = resolve(benchmark, collect_overrides(given), given["name"])
     config.workload.implementation.require_installed()
-    if configured["num_devices"] is not None:
-        devices = Devices(**{name: context.params[name] for name in Devices.__dataclass_fields__})
-        modelled = make_devices_plan(config, devices, configured["data_root"], _show_progress)
-        study = devices_study(config, modelled, given)
-        if form == "json":
-            click.echo(encode(study), nl=False)
-        else:
-            show(study_blocks(study))
+    if given["num_devices"] is not None:
+        devices = Devices(**{name: given[name] for name in Devices.__dataclass_fields__})
+        modelled = make_devices_plan(config, devices, given["data_root"], _show_progress)
+        show_study(devices_study(config, modelled, given_members), form)
         return
     runs = config.benchmark.score.num_runs if num_runs is None else num_runs
     made = make_plan(
         config,
-        configured["data_root"],
+        given["data_root"],
         num_runs=runs,
-        division=configured["division"] or default_division(config.benchmark),
+        division=given["division"] or default_division(config.benchmark),
         measure=measure,
     )
     if form == "json":

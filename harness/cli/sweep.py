@@ -1,16 +1,14 @@
 """`sweep`: a matrix of configurations, run interleaved, in one table."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from harness.cli.shared.experiments import start_and_show, usage_errors
 from harness.cli.shared.options import BENCHMARK, QUIET, configuration
-from harness.cli.shared.output import form_option, show
+from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
-
-if TYPE_CHECKING:
-    from rules.records.study import StudyRecord
+from harness.cli.shared.studies import show_study
 
 
 @click.command()
@@ -52,18 +50,4 @@ def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:
     study = plan_sweep(
         plan.kind, plan.options, configs, plan.repetitions, request.data, is_autotuned=plan.is_autotuned
     )
-    _show_plan(study, form)
-
-
-def _show_plan(study: "StudyRecord", form: str) -> None:
-    from reports.parts.study import study_blocks
-    from reports.render.csv import render_csv
-    from rules.records.codec import encode
-
-    if form == "json":
-        click.echo(encode(study), nl=False)
-    elif form == "csv":
-        (table,) = study.tables
-        click.echo(render_csv([column.name for column in table.columns], table.rows), nl=False)
-    else:
-        show(study_blocks(study), form)
+    show_study(study, form)

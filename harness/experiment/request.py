@@ -28,15 +28,6 @@ class RequestOption(NamedTuple):
     unit: str | None = None
 
 
-def _option(
-    help: str | Mapping[str, str],
-    type: str = "text",
-    flags: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
-    unit: str | None = None,
-) -> Mapping[str, RequestOption]:
-    return {"option": RequestOption(help=help, type=type, flags=flags, unit=unit)}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """What somebody asks for, before anything of it is looked at. What is None or empty was not asked."""
@@ -44,154 +35,29 @@ class Request:
     verb: str = "run"
     benchmark: str | None = None
     """The name or path of a definition; None is dlrm_small, or beside a set that set's own."""
-    axes: Sequence[str] = field(
-        default=(),
-        metadata=_option(
-            help="What to vary; repeatable: all combinations are run.",
-            type="texts",
-            flags={"sweep": ("--axis",)},
-            unit="SECTION.KEY=V1,V2",
-        ),
-    )
-    beside: Path | None = field(
-        default=None,
-        metadata=_option(
-            help="Measure SET's configuration again and this one in turns, with equal seeds, and compare them.",
-            type="set",
-            unit="SET",
-        ),
-    )
-    python: Path | None = field(
-        default=None,
-        metadata=_option(
-            help="Interpreter whose dlrmbench runs the base of --beside, such as OTHER/bin/python.  "
-            "[default: this one]",
-            type="program",
-            unit="PYTHON",
-        ),
-    )
-    weights: str | None = field(
-        default=None,
-        metadata=_option(
-            help={
-                "serve": "Weights that 'run --keep-weights' kept.  [default: random]",
-                "sweep": "Of --serve: weights that 'run --keep-weights' kept.",
-            },
-            unit="SET[:RUN]",
-        ),
-    )
-    keep_weights: bool = field(
-        default=False,
-        metadata=_option(
-            help={
-                "run": "Keep the weights that each run ends with, in extra/run_<i>/weights.",
-                "sweep": "Keep the weights that each run ends with, as 'run' does.",
-            },
-            type="flag",
-        ),
-    )
-    with_profile: bool = field(
-        default=False,
-        metadata=_option(
-            help="Profile each configuration once, after all runs: the table then says what bounds its step.",
-            type="flag",
-            flags={"sweep": ("--profile",)},
-        ),
-    )
-    with_fit: bool = field(
-        default=False,
-        metadata=_option(
-            help="Of --quality: fit normalised entropy = a C^-b + c over training FLOP C, of 4 sizes or more over a "
-            "decade.",
-            type="flag",
-            flags={"sweep": ("--fit",)},
-        ),
-    )
-    strict_env: bool = field(
-        default=False,
-        metadata=_option(help="Do not run (exit 6) where the environment check warns.", type="flag"),
-    )
-    runs: int | None = field(
-        default=None,
-        metadata=_option(
-            help={
-                "run": "Runs.  [default: the benchmark's number]",
-                "sweep": "Runs of each configuration.",
-                "serve": "Fresh processes that measure one after the other.  [default: 5]",
-            },
-            type="count",
-            flags={"run": ("-n", "--runs"), "sweep": ("-n", "--runs"), "serve": ("-n", "--processes")},
-        ),
-    )
-    until: float | None = field(
-        default=None,
-        metadata=_option(
-            help="Add runs until the mean time to train is known to FRACTION, such as 3%: its interval is that "
-            "narrow.",
-            type="fraction",
-            unit="FRACTION",
-        ),
-    )
-    max_runs: int | None = field(
-        default=None,
-        metadata=_option(help="Most runs that --until makes.  [default: 30]", type="count"),
-    )
-    seed: int | None = field(
-        default=None,
-        metadata=_option(
-            help={
-                "run": "Base seed, to reproduce a set.  [default: drawn, logged]",
-                "sweep": "Base seed that all configurations share.  [default: drawn]",
-                "serve": "Base seed of arrivals and weights.  [default: drawn]",
-            },
-            type="index",
-        ),
-    )
+    axes: Sequence[str] = ()
+    beside: Path | None = None
+    python: Path | None = None
+    weights: str | None = None
+    keep_weights: bool = False
+    with_profile: bool = False
+    with_fit: bool = False
+    strict_env: bool = False
+    runs: int | None = None
+    until: float | None = None
+    max_runs: int | None = None
+    seed: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Values by `section.key`, as the API is given them."""
     kinds: Mapping[str, int | None] = field(default_factory=dict)
     """The kinds of measurement that were asked for, each with the number it was asked; empty is training."""
-    matmul: Path | None = field(
-        default=None,
-        metadata=_option(
-            help="How 'optimized' computes its matrix products on a CPU: another set's run_set.json, or the "
-            "matmul.json of its page.  [default: timed once]",
-            type="path",
-            unit="FILE",
-        ),
-    )
+    matmul: Path | None = None
     name: str | None = None
     division: str | None = None
-    timeout_s: float | None = field(
-        default=None,
-        metadata=_option(
-            help="Seconds a run may take.",
-            type="seconds",
-            flags={"run": ("--timeout",), "sweep": ("--timeout",)},
-        ),
-    )
+    timeout_s: float | None = None
     data: Path | None = None
-    output: Path = field(
-        default=Path("results"),
-        metadata=_option(
-            help={
-                "run": "Folder in which the set's own folder is made.",
-                "sweep": "Folder in which the sweep's folder is made.",
-                "serve": "Folder in which the measurement's own folder is made.",
-                "profile": "Folder in which the profile's own folder is made, or a run set of the same "
-                "configuration.",
-            },
-            type="path",
-            flags=dict.fromkeys(("run", "sweep", "serve", "profile"), ("-o", "--output")),
-        ),
-    )
-    run_index: int | None = field(
-        default=None,
-        metadata=_option(
-            help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",
-            type="index",
-        ),
-    )
+    output: Path = Path("results")
+    run_index: int | None = None
     order: str = "turns"
     """In what order the repetitions of several configurations are made: a name of `orders.ORDERS`."""
     stop: StopRecord | None = None
@@ -222,15 +88,104 @@ class Request:
         return flags_of(self.verb, member)[-1]
 
 
-def option_of(member: str) -> RequestOption | None:
-    """Return how command lines ask for a member of the request; None where they do otherwise, or not at all."""
-    found: RequestOption | None = Request.__dataclass_fields__[member].metadata.get("option")
-    return found
+OPTIONS: Mapping[str, RequestOption] = {
+    "axes": RequestOption(
+        help="What to vary; repeatable: all combinations are run.",
+        type="texts",
+        flags={"sweep": ("--axis",)},
+        unit="SECTION.KEY=V1,V2",
+    ),
+    "beside": RequestOption(
+        help="Measure SET's configuration again and this one in turns, with equal seeds, and compare them.",
+        type="set",
+        unit="SET",
+    ),
+    "python": RequestOption(
+        help="Interpreter whose dlrmbench runs the base of --beside, such as OTHER/bin/python.  [default: this one]",
+        type="program",
+        unit="PYTHON",
+    ),
+    "weights": RequestOption(
+        help={
+            "serve": "Weights that 'run --keep-weights' kept.  [default: random]",
+            "sweep": "Of --serve: weights that 'run --keep-weights' kept.",
+        },
+        unit="SET[:RUN]",
+    ),
+    "keep_weights": RequestOption(
+        help={
+            "run": "Keep the weights that each run ends with, in extra/run_<i>/weights.",
+            "sweep": "Keep the weights that each run ends with, as 'run' does.",
+        },
+        type="flag",
+    ),
+    "with_profile": RequestOption(
+        help="Profile each configuration once, after all runs: the table then says what bounds its step.",
+        type="flag",
+        flags={"sweep": ("--profile",)},
+    ),
+    "with_fit": RequestOption(
+        help="Of --quality: fit normalised entropy = a C^-b + c over training FLOP C, of 4 sizes or more over a "
+        "decade.",
+        type="flag",
+        flags={"sweep": ("--fit",)},
+    ),
+    "strict_env": RequestOption(help="Do not run (exit 6) where the environment check warns.", type="flag"),
+    "runs": RequestOption(
+        help={
+            "run": "Runs.  [default: the benchmark's number]",
+            "sweep": "Runs of each configuration.",
+            "serve": "Fresh processes that measure one after the other.  [default: 5]",
+        },
+        type="count",
+        flags={"run": ("-n", "--runs"), "sweep": ("-n", "--runs"), "serve": ("-n", "--processes")},
+    ),
+    "until": RequestOption(
+        help="Add runs until the mean time to train is known to FRACTION, such as 3%: its interval is that narrow.",
+        type="fraction",
+        unit="FRACTION",
+    ),
+    "max_runs": RequestOption(help="Most runs that --until makes.  [default: 30]", type="count"),
+    "seed": RequestOption(
+        help={
+            "run": "Base seed, to reproduce a set.  [default: drawn, logged]",
+            "sweep": "Base seed that all configurations share.  [default: drawn]",
+            "serve": "Base seed of arrivals and weights.  [default: drawn]",
+        },
+        type="index",
+    ),
+    "matmul": RequestOption(
+        help="How 'optimized' computes its matrix products on a CPU: another set's run_set.json, or the "
+        "matmul.json of its page.  [default: timed once]",
+        type="path",
+        unit="FILE",
+    ),
+    "timeout_s": RequestOption(
+        help="Seconds a run may take.",
+        type="seconds",
+        flags={"run": ("--timeout",), "sweep": ("--timeout",)},
+    ),
+    "output": RequestOption(
+        help={
+            "run": "Folder in which the set's own folder is made.",
+            "sweep": "Folder in which the sweep's folder is made.",
+            "serve": "Folder in which the measurement's own folder is made.",
+            "profile": "Folder in which the profile's own folder is made, or a run set of the same configuration.",
+        },
+        type="path",
+        flags=dict.fromkeys(("run", "sweep", "serve", "profile"), ("-o", "--output")),
+    ),
+    "run_index": RequestOption(
+        help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",
+        type="index",
+    ),
+}
+"""How command lines ask for members of a request; for the others they do otherwise, or not at all."""
 
 
 def flags_of(verb: str, member: str) -> tuple[str, ...]:
     """Return how an option is written on a command line: short form first, if it has one."""
-    option = option_of(member)
+    option = OPTIONS.get(member)
     default = (f"--{_NAMES.get(member, member).replace('_', '-')}",)
     return default if option is None else option.flags.get(verb, default)
 

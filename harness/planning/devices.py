@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from harness.config.run_config import RunConfig
+from harness.foundation.study import make_check, make_study, make_table
 from harness.planning.plan import explain_data, read_sizes
-from harness.study import make_check, make_study, make_table
 from reference_models.data.registry import locate_dataset
 from reference_models.distributed.placement import Devices, PlannerEstimate
 from reference_models.process.errors import ConfigError, DatasetError
@@ -77,7 +77,7 @@ def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collectio
     return make_study(
         "devices",
         f"{config.benchmark.name}: tables over {devices.num_devices} {devices.device_type} devices",
-        config,
+        config.benchmark,
         findings=(
             "All placements and loads are modelled by TorchRec's planner: by bandwidths alone, no latency, no dense "
             "layers.",

@@ -9,9 +9,9 @@ from pathlib import Path
 from harness.autotune.tuning import to_be_timed
 from harness.config.run_config import RunConfig
 from harness.config.synthetic import hold_in_memory
+from harness.foundation.study import make_study, make_table
 from harness.measure.kinds import Kind, Work
 from harness.planning.plan import TimeEstimate, estimate_time, read_sizes
-from harness.study import make_study, make_table
 from reference_models.data.registry import locate_dataset
 from reports.statistics.intervals import MIN_RUNS
 from reports.text.formatting import plural, rough_duration
@@ -45,7 +45,7 @@ def plan_sweep(
     return make_study(
         "sweep",
         f"{plural(len(configs), 'configuration')} of {configs[0][1].benchmark.name}, {plural(num_runs, 'run')} each",
-        configs[0][1],
+        configs[0][1].benchmark,
         findings=(
             f"About {rough_duration(total_s)} in all{bound}: {processes}{unknown}.",
             *([f"In it threads, and products, are timed first for {shapes}."] if num_choices else []),
@@ -64,7 +64,6 @@ def plan_sweep(
                 ],
             ),
         ),
-        checks=(),
     )
 
 

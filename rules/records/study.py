@@ -1,7 +1,7 @@
 """study.json: a table whose every column says where its numbers come from; for everything that is not a run.
 
 Plans, placements, memory tiers, queue models: deterministic for their parameters and seed, without verdicts. A verb
-makes it through `harness.study` and prints it; `reports.page.figures.study` shows it.
+makes it through `harness.foundation.study` and prints it; `reports.page.figures.study` shows it.
 """
 
 from typing import Annotated, Literal

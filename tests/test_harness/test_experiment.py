@@ -27,14 +27,13 @@ from harness.experiment.expand import expand
 from harness.experiment.loop import Watcher, complete, look_again
 from harness.experiment.orders import ORDERS, Step, find_order
 from harness.experiment.prepare import prepare
-from harness.experiment.request import Request, RequestError, flags_of, option_of
+from harness.experiment.request import OPTIONS, Request, RequestError, flags_of
 from harness.experiment.stopping import Extension, State, find_stop_rule
 from harness.experiment.store import parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
 from rules.records.experiment import StopRecord
 
 UNTIL = {"width": 0.9, "min_runs": 5, "max_runs": 9}
-MEMBERS = [name for name in Request.__dataclass_fields__ if option_of(name) is not None]
 KINDS = {"run": {"throughput", "quality"}, "sweep": {"throughput", "quality"}, "serve": set()}
 OF_THE_SHELL = {"run_index", "strict_env", "with_profile", "with_fit", "weights"}
 """What only a command line asks for; weights are of the API's serve alone."""
@@ -43,7 +42,7 @@ OF_THE_SHELL = {"run_index", "strict_env", "with_profile", "with_fit", "weights"
 @pytest.mark.parametrize(("verb", "command"), [("run", run), ("sweep", sweep), ("serve", serve)])
 def test_options_and_arguments_have_the_names_of_the_request(verb: str, command: object) -> None:
     options = {parameter.name: parameter.opts for parameter in command.params}  # type: ignore[attr-defined]
-    of_request = [name for name in MEMBERS if name in options]
+    of_request = [name for name in OPTIONS if name in options]
     assert {"runs", "output", "seed"} <= set(of_request)
     for name in of_request:
         assert tuple(options[name]) == flags_of(verb, name)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.config.run_config import resolve
+from harness.foundation.study import make_check, make_table
 from harness.planning.devices import devices_study
-from harness.study import make_check, make_table
 from reference_models.distributed.placement import DeviceLoad, Devices, PlannerEstimate, TablePlacement
 from reports.parts.study import study_blocks
 from reports.render.markdown import render_markdown

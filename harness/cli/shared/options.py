@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -203,25 +203,6 @@ def configuration(command: F) -> F:
     return command
 
 
-class Configured(TypedDict):
-    """What the options of `configuration` hand to a verb."""
-
-    config_file: Path | None
-    assignments: tuple[str, ...]
-    name: str | None
-    data_root: Path | None
-    device: str | None
-    threads: int | None
-    implementation: str | None
-    model: str | None
-    ranks: int | None
-    sharding: str | None
-    comm: str | None
-    grad_comm: str | None
-    division: str | None
-    submitter: str | None
-
-
 def warn_of_system(checks: "Iterable[PreflightCheck]") -> None:
     """Print what an environment check warns of."""
     from harness.run_sets.environment import describe_warnings
@@ -239,20 +220,15 @@ _SECTIONS = {
 """The section that an option's value belongs to, under the option's name."""
 
 
-def collect_overrides(configured: Configured) -> "list[Override]":
-    """Collect all overrides, weakest first: file, environment, --set, option."""
-    from harness.config.run_config import (
-        Override,
-        read_config_file,
-        read_environment,
-        read_set_option,
-    )
+def collect_overrides(given: Mapping[str, Any]) -> "list[Override]":
+    """Collect all overrides of the options of `configuration`, weakest first: file, environment, --set, option."""
+    from harness.config.run_config import Override, read_config_file, read_environment, read_set_option
 
-    config_file = configured["config_file"]
+    config_file = given["config_file"]
     overrides = read_config_file(config_file) if config_file is not None else []
     overrides += read_environment(os.environ)
-    overrides += [read_set_option(text) for text in configured["assignments"]]
-    for name, value in configured.items():
+    overrides += [read_set_option(text) for text in given["assignments"]]
+    for name, value in given.items():
         if value is not None and (section := _SECTIONS.get(name)) is not None:
             source = f"option --{name.replace('_', '-')}"
             overrides.append(Override(key=f"{section}.{name}", value=value, source=source))

@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from harness.cli.shared.options import Configured, ResultPath, collect_overrides, fraction, output_option
-from harness.experiment.request import Request, flags_of, option_of
+from harness.cli.shared.options import ResultPath, collect_overrides, fraction, output_option
+from harness.experiment.request import OPTIONS, Request, flags_of
 from harness.foundation.files import program_path
 from harness.measure.kinds import kinds_asked_by
 
@@ -56,8 +56,7 @@ def _options(verb: str, member: str) -> list[Callable[[F], F]]:
         return [
             _kind_option(kind.name, option.member, option.unit, option.help) for kind, option in kinds_asked_by(verb)
         ]
-    option = option_of(member)
-    assert option is not None
+    option = OPTIONS[member]
     text = option.help if isinstance(option.help, str) else option.help[verb]
     if member == "output":
         return [output_option(text)]
@@ -80,7 +79,7 @@ def read_request(verb: str, benchmark: str, given: Mapping[str, Any], **more: An
         for name, value in given.items()
         if name.startswith("kind_") and value is not None and value is not False
     }
-    overrides = [*collect_overrides(cast(Configured, given)), *more.pop("overrides", ())]
+    overrides = [*collect_overrides(given), *more.pop("overrides", ())]
     return Request(
         **{
             **members,

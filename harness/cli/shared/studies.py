@@ -18,7 +18,6 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None
     from harness.run_sets.output import unique_folder
     from reports.page.gathered import Gathered
     from reports.page.report import write_page
-    from reports.parts.study import study_blocks
     from rules.records.study import STUDY_FILE
 
     folder = unique_folder(output, f"{name[:100]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
@@ -26,9 +25,21 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None
     file = folder / STUDY_FILE
     write_record(file, study)
     page = write_page(Gathered(studies=(study,)), folder)
-    if form == "json":
-        click.echo(file.read_text(encoding="utf-8"), nl=False)
-        return
-    show(study_blocks(study), form)
+    show_study(study, form)
     if form == "table":
         click.echo(f"\nfile   {file}\npage   {page}")
+
+
+def show_study(study: "StudyRecord", form: str) -> None:
+    """Print a study; as CSV its one table."""
+    from reports.parts.study import study_blocks
+    from reports.render.csv import render_csv
+    from rules.records.codec import encode
+
+    if form == "json":
+        click.echo(encode(study), nl=False)
+    elif form == "csv":
+        (table,) = study.tables
+        click.echo(render_csv([column.name for column in table.columns], table.rows), nl=False)
+    else:
+        show(study_blocks(study), form)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from harness.config.catalog import WorkloadConfig
+from harness.foundation.study import make_study, make_table
 from harness.measure.kinds import Job, Kind, OnEvent
 from harness.measure.profile.analysis import find_bound, move_s
 from harness.measure.refusals import refuse_threads
@@ -17,7 +18,7 @@ from reference_models.serving.servable import explain_emulation
 from reports.page.studies.study import CEILINGS, WHOLE
 from reports.text.formatting import count, duration, percent
 from rules.records.profile import CopyRate
-from rules.records.study import STUDY_FILE, Cell, Origin, Parameter, StudyColumn, StudyRecord, StudyTable
+from rules.records.study import STUDY_FILE, Cell, Origin, Parameter, StudyRecord, StudyTable
 
 BATCH_SIZES = (1, 16, 64, 256, 1024)
 COLUMNS: tuple[tuple[str, str | None, Origin], ...] = (
@@ -88,16 +89,13 @@ def profile_forward(job: ForwardJob, world: World, on_event: OnEvent) -> StudyRe
     assert ceilings is not None
     if warning := explain_emulation(first.runtime):
         findings.append(f"Warning: {warning}")
-    return StudyRecord(
-        kind="forward",
-        title=f"Answering batches: {', '.join(table.title for table in tables)}",
-        benchmark=None if job.others else benchmark.name,
-        definition_sha256=None if job.others else benchmark.definition_sha256,
-        seed=None,
+    return make_study(
+        "forward",
+        f"Answering batches: {', '.join(table.title for table in tables)}",
+        None if job.others else benchmark,
         parameters=_list_parameters(first.runtime, ceilings),
-        tables=tuple(tables),
+        tables=tables,
         findings=(*findings, _REMARK),
-        checks=(),
     )
 
 
@@ -131,8 +129,7 @@ def forward_table(
         parts = [(labels[phase], phases[phase], costs[size][phase]) for phase in labels if phase in phases]
         parts.append((WHOLE, whole_s, sum((part for _, _, part in parts), PhaseCosts())))
         rows += [_row(size, label, time_s, whole_s, part, ceilings) for label, time_s, part in parts]
-    columns = tuple(StudyColumn(name=head, unit=unit, origin=origin) for head, unit, origin in COLUMNS)
-    return StudyTable(title=name, columns=columns, rows=tuple(rows))
+    return make_table(name, COLUMNS, rows)
 
 
 def _row(

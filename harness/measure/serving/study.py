@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from harness.config.serving import ServeConfig
+from harness.foundation.study import make_check, make_study, make_table
 from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, answer_alone, percentile_of, simulate
 from rules.benchmarks.loader import Benchmark
-from rules.records.study import Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
+from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
@@ -35,18 +36,16 @@ def make_queue_study(
         at = (percentile_of(latencies_s, percentile / 100) for percentile in PERCENTILES)
         utilisation = rate * mean_s / workers.count if workers.max_items is None else None
         rows.append((rate, utilisation, float(latencies_s.mean()), *at))
-    times = [StudyColumn(name=f"p{percentile:g}", unit="s", origin="simulated") for percentile in PERCENTILES]
-    columns = (
-        StudyColumn(name="Queries/s", unit="queries/s", origin="given"),
-        StudyColumn(name="Utilisation", unit="share", origin="computed"),
-        StudyColumn(name="Mean latency", unit="s", origin="simulated"),
-        *times,
+    columns: tuple[tuple[str, str, Origin], ...] = (
+        ("Queries/s", "queries/s", "given"),
+        ("Utilisation", "share", "computed"),
+        ("Mean latency", "s", "simulated"),
+        *((f"p{percentile:g}", "s", "simulated") for percentile in PERCENTILES),
     )
-    return StudyRecord(
-        kind="queue",
-        title=f"Latency of {benchmark.name} against load, on a virtual clock",
-        benchmark=benchmark.name,
-        definition_sha256=benchmark.definition_sha256,
+    return make_study(
+        "queue",
+        f"Latency of {benchmark.name} against load, on a virtual clock",
+        benchmark,
         seed=seed,
         parameters=(
             Parameter(name="mean service time", value=mean_s, unit="s", source="measured", note="of a query alone"),
@@ -56,7 +55,7 @@ def make_queue_study(
             Parameter(name="queries", value=serve.queries, unit=None, source="given", note="items of each"),
             Parameter(name="simulated queries", value=len(traffic.items), unit=None, source="default", note=None),
         ),
-        tables=(StudyTable(title="Equal traffic at every rate", columns=columns, rows=tuple(rows)),),
+        tables=(make_table("Equal traffic at every rate", columns, rows),),
         findings=_say_most(benchmark, serve, most),
         checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
     )
@@ -105,9 +104,4 @@ def _check_little(rate: float, traffic: Traffic, service: ServiceTimes, workers:
             done += 1
         there += number - done
     expected, found = rate * float(latencies_s.mean()), there / len(latencies_s)
-    return StudyCheck(
-        name="Little's law, queries in the system",
-        expected=expected,
-        found=found,
-        is_passed=abs(found - expected) <= 0.05 * expected,
-    )
+    return make_check("Little's law, queries in the system", expected=expected, found=found, tolerance=0.05)

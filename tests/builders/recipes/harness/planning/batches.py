@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from harness.config.run_config import RunConfig
-from harness.study import make_check, make_study, make_table
+from harness.foundation.study import make_check, make_study, make_table
 from rules.records.study import Parameter, StudyRecord
 
 
@@ -15,7 +15,7 @@ def batches_study(config: RunConfig, sizes: Sequence[int]) -> StudyRecord:
     return make_study(
         "batches",
         f"{config.benchmark.name}: steps of an epoch",
-        config,
+        config.benchmark,
         tables=[make_table("By batch size", columns, rows)],
         parameters=[Parameter(name="samples", value=samples, unit=None, source="definition", note=None)],
         findings=["Nothing was trained."],

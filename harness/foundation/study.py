@@ -6,27 +6,27 @@ it.
 
 from collections.abc import Iterable, Sequence
 
-from harness.config.run_config import RunConfig
+from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 
 
 def make_study(
     kind: str,
     title: str,
-    config: RunConfig,
+    benchmark: Benchmark | None,
     *,
     tables: Sequence[StudyTable],
     parameters: Sequence[Parameter],
     findings: Iterable[str],
-    checks: Iterable[StudyCheck],
+    checks: Iterable[StudyCheck] = (),
     seed: int | None = None,
 ) -> StudyRecord:
-    """Make a study of a configured benchmark. `seed` is None where nothing is drawn."""
+    """Make a study of a benchmark, or of several where that is None. `seed` is None where nothing is drawn."""
     return StudyRecord(
         kind=kind,
         title=title,
-        benchmark=config.benchmark.name,
-        definition_sha256=config.benchmark.definition_sha256,
+        benchmark=None if benchmark is None else benchmark.name,
+        definition_sha256=None if benchmark is None else benchmark.definition_sha256,
         seed=seed,
         parameters=tuple(parameters),
         tables=tuple(tables),
