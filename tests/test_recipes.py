@@ -31,7 +31,7 @@ def test_the_document_is_short_and_has_a_recipe_for_each_thing_to_add() -> None:
     assert len(TEXT.split()) < 2300
     assert list(RECIPES) == [
         "A rule", "A benchmark", "A kind of data", "A model", "An implementation", "A kind of measurement",
-        "What a kind shows of its own", "A study", "A verb", "A section of the page",
+        "What a kind shows of its own", "A study", "A verb", "A section of the page", "An output format",
     ]  # fmt: skip
 
 
@@ -341,3 +341,23 @@ def test_a_section_of_the_page(tree: Tree) -> None:
     assert done.returncode == 0, done.stderr
     page = (tree.folder / "page.html").read_text()
     assert 'id="group1-seeds"' in page and "The seeds" in page
+
+
+def test_an_output_format(tree: Tree) -> None:
+    recipe = RECIPES["An output format"]
+    tree.follow(recipe)
+    assert tree.touched() == {"reports/render/tsv.py", "reports/render/forms.py"}
+    (surface,) = recipe.commands
+    assert tree.run(surface).returncode == 0
+    promised = (tree.folder / "tests" / "cli" / "cli_surface.txt").read_text().splitlines()
+    verbs = {line.split()[1] for line in promised if "--format" in line and "|tsv" in line}
+    assert verbs == {"check", "compare", "diff", "history", "profile", "report", "score", "sweep"}
+    benchmark = load_benchmark("dlrm_tiny")
+    write_set(tree.folder / "set", benchmark, make_runs(benchmark))
+    for command in ("score set", "history set", "report set --no-second-opinion"):
+        printed = tree.run(f"dlrmbench {command} --format tsv")
+        assert printed.returncode == 0, printed.stderr
+        head, first = printed.stdout.splitlines()[:2]
+        assert head.count("\t") == first.count("\t") > 5, printed.stdout
+    refused = tree.run("dlrmbench list --format tsv")
+    assert refused.returncode == 2 and "'table', 'json'" in refused.stderr

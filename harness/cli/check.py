@@ -14,6 +14,7 @@ from harness.cli.shared.options import ResultPath, distinct
 from harness.cli.shared.output import echo_others, form_option, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
+from reports.render.forms import FORMS
 from rules.logs.text import printable
 from rules.tree.inventory import MAX_MENTIONED, Skipped, find_skipped, result_sets_of, take_inventory
 
@@ -36,7 +37,7 @@ _RULESET = click.option(
 @_BENCHMARK
 @_RULESET
 @form_option(
-    "table", "json", "csv", "md", "sarif", "junit",
+    "table", "json", "csv", *FORMS, "sarif", "junit",
     text="Output form; sarif and junit are what code hosts and build servers read.",
 )  # fmt: skip
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
@@ -113,7 +114,7 @@ def check(
 
         click.echo(verdicts_to_junit(verdicts))
     else:
-        show(verdict_blocks(verdicts, max_places=None if verbose or form == "md" else MAX_PLACES), form)
+        show(verdict_blocks(verdicts, max_places=None if verbose or form != "table" else MAX_PLACES), form)
     echo_skipped(skipped)
     is_refused = any(
         verdict.outcome == "invalid" or (fail_on == "warning" and verdict.count("warning")) for verdict in verdicts
@@ -127,7 +128,7 @@ def check(
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=ResultPath())
 @_BENCHMARK
 @_RULESET
-@form_option("table", "json", "csv", "md")
+@form_option("table", "json", "csv", *FORMS)
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
 @click.option("--require-valid", is_flag=True, help="Exit code 3 when a set breaks a rule; 7 when it is incomplete.")
 @click.option(

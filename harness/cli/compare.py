@@ -11,6 +11,7 @@ import click
 from harness.cli.shared.options import ResultPath, distinct, fraction
 from harness.cli.shared.output import echo_others_at, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
+from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
     from reports.comparison.records import Comparison
@@ -61,7 +62,7 @@ def confidence_level(text: str) -> float:
     help="At least three sets of one configuration, or their folder, which show how far this system drifts between "
     "sets; may be given again.  [default: those beside BASE and NEW]",
 )
-@form_option("table", "json", "csv", "md")
+@form_option("table", "json", "csv", *FORMS)
 def compare(
     base: Path,
     news: tuple[Path, ...],
@@ -186,7 +187,7 @@ def _effect_on(side: "Result", value: float, unit: str | None) -> float:
 @click.argument("a", metavar="A", type=ResultPath())
 @click.argument("b", metavar="B", type=ResultPath())
 @click.option("-v", "--verbose", is_flag=True, help="List what is identical, too.")
-@form_option("table", "json", "md", text="Output form; json has everything.")
+@form_option("table", "json", *FORMS, text="Output form; json has everything.")
 def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
     """Show what differs between two results: settings, software, system, and what the logs say of them.
 
@@ -213,7 +214,7 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most so many, the newest."
 )
-@form_option("table", "json", "csv", "md")
+@form_option("table", "json", "csv", *FORMS)
 def history(folder: Path, limit: int, form: str) -> int:
     """List past run sets and measurements below DIR, newest first.  [default: results]
 

@@ -18,6 +18,7 @@ from harness.cli.shared.output import form_option, show
 from harness.cli.shared.requests import read_request, request_options
 from harness.experiment.request import Request
 from harness.foundation.errors import HarnessError
+from reports.render.forms import FORMS
 
 MAX_BATCH = 1 << 20
 """Samples of a batch of --forward."""
@@ -60,7 +61,7 @@ class CountList(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     "--also", multiple=True, metavar="BENCHMARK", shell_complete=completing(trainable),
     help="A further benchmark on the page of --forward; repeatable.",
 )  # fmt: skip
-@form_option("table", "json", "md")
+@form_option("table", "json", *FORMS)
 @QUIET
 def profile(
     benchmark: str,

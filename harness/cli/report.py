@@ -10,6 +10,7 @@ import click
 from harness.cli.shared.options import ResultPath, distinct
 from harness.cli.shared.output import echo_others, show_opinions
 from harness.foundation.status_line import StatusLine
+from reports.render.forms import FORMS
 
 _DEFAULT_PAGE = Path("report.html")
 
@@ -30,7 +31,7 @@ _DEFAULT_PAGE = Path("report.html")
     help="TOML definition of a benchmark of your own; needed only where no extra/definition.toml is beside the logs.",
 )  # fmt: skip
 @click.option(
-    "--format", "output_format", type=click.Choice(["html", "json", "csv", "md", "parquet"]), default="html",
+    "--format", "output_format", type=click.Choice(["html", "json", "csv", *FORMS, "parquet"]), default="html",
     show_default=True,
     help="html: the page; json: everything; csv: one row per run, of measurements alone per process; md: the verdict "
     "tables; parquet: configurations, runs, evaluations, measurements, one file each, into the directory --output.",

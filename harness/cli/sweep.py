@@ -9,6 +9,7 @@ from harness.cli.shared.options import BENCHMARK, QUIET, configuration
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
 from harness.cli.shared.studies import show_study
+from reports.render.forms import FORMS
 
 
 @click.command()
@@ -25,7 +26,7 @@ from harness.cli.shared.studies import show_study
     help="List the configurations, and time a few steps of each to estimate theirs; keep nothing.",
 )
 @request_options("sweep", "strict_env")
-@form_option("table", "json", "csv", "md", text="Form of the final table.")
+@form_option("table", "json", "csv", *FORMS, text="Form of the final table.")
 @QUIET
 def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:
     """Run BENCHMARK, or a workload, in every combination of the axes' values; interleaved, with shared seeds.

@@ -1,4 +1,4 @@
-"""The facts as JSON, CSV and Markdown: for programs, spreadsheets and job summaries."""
+"""The facts as JSON, CSV and blocks: for programs, spreadsheets and job summaries."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +15,6 @@ from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.spread import spread_blocks
 from reports.page.sections.verdict import verdict_notes, verdict_table
-from reports.render.markdown import render_markdown
 from reports.results.logs import Order, in_order
 from reports.results.result import Result
 from reports.tables.documents import is_document, join_documents, json_text, read_document
@@ -51,7 +50,7 @@ def export_csv(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
     return document_csv(with_measured(document_of(sets), measured, sets))
 
 
-def export_markdown(sets: Sequence[Result], order: Order = "files", sections: Iterable[PageSection] = ()) -> str:
+def result_blocks(sets: Sequence[Result], order: Order, sections: Iterable[PageSection]) -> list[Block]:
     """The verdict tables, one per group of comparable configurations, and how much such runs can show; then the
     `sections` of what is no run set, without their figures."""
     blocks: list[Block] = []
@@ -72,4 +71,4 @@ def export_markdown(sets: Sequence[Result], order: Order = "files", sections: It
         blocks += spread_blocks(group, context, "")
     for section in sections:
         blocks += [Heading(text=section.heading), *section.blocks]
-    return render_markdown(blocks) + "\n"
+    return blocks

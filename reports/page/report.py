@@ -11,11 +11,12 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from reports.page.exports import export_csv, export_json, export_markdown
+from reports.page.exports import export_csv, export_json, result_blocks
 from reports.page.figures.detail import detailed
 from reports.page.gathered import Gathered, gather_everything
 from reports.page.page import build_page, comparable_groups, other_sections
 from reports.page.sections.measured import measured_section
+from reports.render.forms import FORMS as BLOCK_FORMS
 from reports.render.html import embed_json, render_html
 from reports.results.logs import Order, in_order
 from reports.results.result import Result
@@ -36,7 +37,7 @@ _EXPORTS: Mapping[str, Callable[[Sequence[Result], Sequence[Result]], str]] = {
     "json": export_json,
     "csv": export_csv,
 }
-FORMATS = ("html", *_EXPORTS, "md")
+FORMATS = ("html", *_EXPORTS, *BLOCK_FORMS)
 
 
 def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
@@ -71,16 +72,17 @@ def render_report(
     """Render the report's text in one of FORMATS; JSON and CSV hold sets and measurements.
 
     `now` is the moment that the page names, `baseline` the configuration that the others of its group are compared
-    with, `order` that of the rows of HTML and Markdown.
+    with, `order` that of the rows of HTML and of what is made of blocks.
     """
     if output_format not in FORMATS:
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
     if output_format in _EXPORTS:
         return _EXPORTS[output_format](gathered.sets, gathered.all_measured)
-    if output_format == "md":
+    if output_format in BLOCK_FORMS:
         sweeps, profiles, studies = other_sections(gathered)
         measured = map(measured_section, comparable_groups(gathered.measured))
-        return export_markdown(gathered.sets, order, (*sweeps, *profiles, *measured, *studies))
+        blocks = result_blocks(gathered.sets, order, (*sweeps, *profiles, *measured, *studies))
+        return BLOCK_FORMS[output_format](blocks) + "\n"
     data = embed_json(page_data(gathered.sets, order, gathered.studies))
     return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline, order=order))
 

@@ -12,10 +12,11 @@ from log_builder import START_MS, make_records, make_runs, write_set
 from pinned_definition import DEFINITION
 from report_builder import write_run_set
 
-from reports.page.exports import export_csv, export_json, export_markdown
+from reports.page.exports import export_csv, export_json
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.results.logs import gather
+from reports.results.result import Result
 from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import json_schema
@@ -54,8 +55,12 @@ def test_csv_is_exactly_this(pair: Path) -> None:
     )
 
 
+def as_markdown(sets: list[Result]) -> str:
+    return render_report(Gathered(results=sets), output_format="md")
+
+
 def test_markdown_is_exactly_this(pair: Path) -> None:
-    assert export_markdown(gather([pair])) == (
+    assert as_markdown(gather([pair])) == (
         "## pinned, closed division\n\n"
         "Own benchmark: not an MLPerf® result, and not comparable with one.\n\n"
         "| Configuration | Verdict | Time to train (measured, s) | Epochs (to converge) | Samples/s "
@@ -101,8 +106,8 @@ def test_a_spreadsheet_takes_no_name_for_a_formula(tmp_path: Path, text: str) ->
 def test_both_ends_of_an_interval_are_text_in_markdown(tmp_path: Path) -> None:
     """On the page a space that does not break keeps them in one line."""
     sets = gather([write_run_set(tmp_path / "set")], second_opinion=False)
-    assert re.search(r"\(\d+\.\d+ – \d+\.\d+\)", export_markdown(sets))
-    assert "xa0" not in export_markdown(sets)
+    assert re.search(r"\(\d+\.\d+ – \d+\.\d+\)", as_markdown(sets))
+    assert "xa0" not in as_markdown(sets)
 
 
 def test_unknown_formats_are_refused() -> None:

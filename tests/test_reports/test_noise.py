@@ -26,8 +26,8 @@ from reports import frames
 from reports.comparison.comparison import compare_results
 from reports.comparison.noise import find_bands, noise_of_runs
 from reports.facts.noise import noise_of, noise_of_rates, noise_of_values, spread_reach
-from reports.page.exports import export_json, export_markdown
-from reports.page.gathered import gather_everything
+from reports.page.exports import export_json
+from reports.page.gathered import Gathered, gather_everything
 from reports.page.report import render_report
 from reports.parts.noise import shares_words, size_text
 from reports.render.terminal import render_terminal
@@ -191,7 +191,7 @@ def test_several_sets_have_a_row_each_and_those_with_few_runs_are_named(tmp_path
     text = section(tmp_path)
     assert "each side. Fewer have failing (4), few (3)." in text
     assert "whole 5 runs" in text and "failing 4 runs — — — —" in text and "few 3 runs — — — —" in text
-    markdown = export_markdown(gather([tmp_path], second_opinion=False))
+    markdown = render_report(Gathered(results=gather([tmp_path], second_opinion=False)), output_format="md")
     assert "| whole (5 runs) | " in markdown and "the system may drift by" in markdown
 
 

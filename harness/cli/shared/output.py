@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from reports.document.blocks import Block
-from reports.render.markdown import render_markdown
+from reports.render.forms import FORMS
 from reports.render.terminal import ansi, plain, render_terminal
 from rules.logs.text import printable
 
@@ -30,13 +30,13 @@ def form_option(*forms: str, text: str = "Output form.") -> Callable[[F], F]:
 
 
 def show(blocks: Sequence[Block], form: str = "table") -> None:
-    """Print `blocks` for a terminal, or as Markdown where `form` is 'md'.
+    """Print `blocks` for a terminal, or as one of FORMS.
 
     Lines are as long as the terminal's, COLUMNS, or 80. Colours only where NO_COLOR is not set; click drops them
     where the output is no terminal.
     """
-    if form == "md":
-        click.echo(render_markdown(blocks))
+    if form in FORMS:
+        click.echo(FORMS[form](blocks))
         return
     width = max(40, shutil.get_terminal_size((80, 24)).columns)
     click.echo(render_terminal(blocks, width=width, style=plain if os.environ.get("NO_COLOR") else ansi))

@@ -1,0 +1,10 @@
+"""What a document is written as for other programs, by the name that --format gives it."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from reports.document.blocks import Block
+from reports.render.markdown import render_markdown
+
+FORMS: Mapping[str, Callable[[Sequence[Block]], str]] = {
+    "md": render_markdown,
+}
