@@ -1,7 +1,8 @@
 """A model of another package, for tests: logistic regression on the dense features, with one implementation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ from reference_models.config.records import read_section
 from reference_models.config.sections import DataConfig, TrainConfig
 from reference_models.costs import (
     FLOAT_BYTES,
-    Matmul,
+    Linear,
     MemoryEstimate,
-    ModelCosts,
-    PhaseCosts,
-    linear_matmuls,
-    loop_costs,
+    Step,
+    count_model,
+    count_phases,
+    list_step_matmuls,
 )
 from reference_models.process.world import World
 from reference_models.spec import Costs, Implementation, ModelSpec
@@ -36,16 +37,17 @@ def parse_model(table: Mapping[str, Any]) -> LogisticConfig:
     return read_section("model", table, LogisticConfig)
 
 
-def model_costs(model: LogisticConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
-    return ModelCosts(
-        num_embedding_rows=0,
-        num_embedding_parameters=0,
-        num_dense_parameters=data.num_dense + model.has_bias,
-        num_lookups_per_sample=0,
-        embedding_bytes_per_sample=0,
-        forward_flop_per_sample=2 * data.num_dense,
-        training_flop_per_sample=4 * data.num_dense,
-    )
+def declare_step(model: LogisticConfig, data: DataConfig, batch_size: int) -> Step:
+    logits = Linear(
+        (FORWARD, Phase.LOSS), "logits", batch_size, data.num_dense, 1,
+        has_bias=model.has_bias, needs_input_gradient=False,
+    )  # fmt: skip
+    return Step(layers=[logits])
+
+
+model_costs = partial(count_model, declare_step)
+list_matmuls = partial(list_step_matmuls, declare_step)
+phase_costs = partial(count_phases, declare_step)
 
 
 def estimate_memory(model: LogisticConfig, data: DataConfig, train: TrainConfig, **sizes: Any) -> MemoryEstimate:
@@ -53,20 +55,6 @@ def estimate_memory(model: LogisticConfig, data: DataConfig, train: TrainConfig,
         weights_bytes=0, optimizer_bytes=0, gradients_bytes=0, evaluation_bytes=0,
         activations_bytes=train.global_batch_size * data.num_dense * FLOAT_BYTES,
     )  # fmt: skip
-
-
-def list_matmuls(model: LogisticConfig, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
-    phases = (FORWARD, Phase.LOSS)
-    return tuple(linear_matmuls("logits", phases, batch_size, data.num_dense, 1, needs_input_gradient=False))
-
-
-def phase_costs(model: LogisticConfig, data: DataConfig, *, batch_size: int, **about: Any) -> dict[str, PhaseCosts]:
-    num_parameters = model_costs(model, data).num_dense_parameters
-    costs = loop_costs(data, batch_size=batch_size, opt_name=about["opt_name"], num_dense_parameters=num_parameters)
-    for matmul in list_matmuls(model, data, batch_size):
-        own = PhaseCosts(matmul_flop=matmul.flop, bytes=matmul.bytes)
-        costs[matmul.phase] = costs.get(matmul.phase, PhaseCosts()) + own
-    return costs
 
 
 def load(spec: WorkloadSpec, world: World) -> Workload:
