@@ -10,10 +10,9 @@ A model declares its step as a `Step`: its layers, its lookups, and what its pha
 depends on nothing else is computed here.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 from reference_models.config.sections import DataConfig, TrainConfig
 from reference_models.process.errors import ConfigError
@@ -267,6 +266,10 @@ class Step:
     lookups: Lookups | None = None
     input_bytes: int | None = None
     """Bytes of the batch; None where they are those of clicks."""
+    num_saved: int = 0
+    """Floats of a sample that are kept for the backward pass."""
+    num_widest: int = 0
+    """Floats of a sample's widest single tensor."""
 
     @property
     def num_dense_parameters(self) -> int:
@@ -284,25 +287,18 @@ class Step:
         return costs
 
 
-Declare = Callable[[Any, DataConfig, int], Step]
-"""(model, data, batch_size): the step, without the sizes of tables."""
-
-
 def count_model(
-    declare: Declare, model: Any, data: DataConfig, num_embeddings: Sequence[int] | None = None, *,
-    num_samples: int = 1,
-) -> ModelCosts:  # fmt: skip
-    """Count what `model` holds, and does per sample of a batch of `num_samples`.
+    step: Step, data: DataConfig, num_embeddings: Sequence[int] | None = None, *, num_samples: int = 1
+) -> ModelCosts:
+    """Count what a model holds, and does per sample of a `step` of `num_samples`.
 
     `num_embeddings` where only the prepared dataset knows it; ConfigError where nobody gives the tables' sizes.
     """
-    step = declare(model, data, num_samples)
     flop = {phase: costs.flop for phase, costs in step.layer_phases().items()}
-    lookups = step.lookups
-    sizes = [] if lookups is None else table_sizes(data, num_embeddings)
-    num_rows = 0 if lookups is None else sum(sizes[table] for table in lookups.tables)
-    num_lookups = 0 if lookups is None else -(-lookups.num // num_samples)
-    dim = 0 if lookups is None else lookups.dim
+    num_rows = num_lookups = dim = 0
+    if (lookups := step.lookups) is not None:
+        sizes, dim = table_sizes(data, num_embeddings), lookups.dim
+        num_rows, num_lookups = sum(sizes[table] for table in lookups.tables), -(-lookups.num // num_samples)
     return ModelCosts(
         num_embedding_rows=num_rows,
         num_embedding_parameters=num_rows * dim,
@@ -314,13 +310,8 @@ def count_model(
     )
 
 
-def list_step_matmuls(declare: Declare, model: Any, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
-    """List every matrix product of one training step."""
-    return declare(model, data, batch_size).matmuls()
-
-
 def count_phases(
-    declare: Declare, model: Any, data: DataConfig, *, batch_size: int, opt_name: str, unique_rows: int,
+    step: Step, data: DataConfig, *, batch_size: int, opt_name: str, unique_rows: int,
     entered: Collection[str] = (Phase.EMBEDDING_BACKWARD,),
 ) -> dict[str, PhaseCosts]:  # fmt: skip
     """Count those of every phase of a step that has something to do. `unique_rows`: rows that the step's ids name.
@@ -328,7 +319,6 @@ def count_phases(
     An implementation that has not `entered` EMBEDDING_BACKWARD sums the gradients of equal rows and applies them in
     one phase, the sparse optimizer's: the sums are then neither written nor read.
     """
-    step = declare(model, data, batch_size)
     costs = step.layer_phases()
     for phase, added in _loop_phases(step, data, batch_size, opt_name).items():
         costs[phase] = costs.get(phase, PhaseCosts()) + added
@@ -357,12 +347,11 @@ def _loop_phases(step: Step, data: DataConfig, batch_size: int, opt_name: str) -
 
 
 def estimate_click_memory(
-    costs: ModelCosts, data: DataConfig, train: TrainConfig, *, eval_samples: int, saved: int, widest: int
-) -> MemoryEstimate:
-    """Estimate the peak memory of a reference with tables: fp32, sparse gradients, one process.
-
-    `saved` floats of a sample are kept for the backward pass; its widest single tensor has `widest`.
-    """
+    step: Step, data: DataConfig, train: TrainConfig, *, eval_samples: int,
+    num_embeddings: Sequence[int] | None = None,
+) -> MemoryEstimate:  # fmt: skip
+    """Estimate the peak memory of a reference of clicks, a sample of which takes `step`: fp32, sparse gradients."""
+    costs = count_model(step, data, num_embeddings)
     states = {
         "sgd": 0,
         "adagrad": costs.num_parameters,
@@ -378,7 +367,8 @@ def estimate_click_memory(
         optimizer_bytes=states[train.opt_name] * FLOAT_BYTES,
         gradients_bytes=costs.num_dense_parameters * FLOAT_BYTES
         + train.global_batch_size * gradient_rows * gradient_row_bytes,
-        activations_bytes=train.global_batch_size * (input_bytes + (saved + 2 * widest) * FLOAT_BYTES),
-        evaluation_bytes=eval_batch_size * (input_bytes + 3 * widest * FLOAT_BYTES)
+        activations_bytes=train.global_batch_size
+        * (input_bytes + (step.num_saved + 2 * step.num_widest) * FLOAT_BYTES),
+        evaluation_bytes=eval_batch_size * (input_bytes + 3 * step.num_widest * FLOAT_BYTES)
         + eval_samples * AUC_BYTES_PER_SAMPLE,
     )

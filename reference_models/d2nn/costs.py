@@ -7,7 +7,6 @@ those that a step calls. Masks and transfer functions are element-wise and not c
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 from reference_models.config.sections import DataConfig, TrainConfig
 from reference_models.costs import (
@@ -16,9 +15,6 @@ from reference_models.costs import (
     MemoryEstimate,
     PhaseCosts,
     Step,
-    count_model,
-    count_phases,
-    list_step_matmuls,
 )
 from reference_models.d2nn.config import D2NNConfig, num_propagations, refuse_data
 from reference_models.d2nn.phases import Phase
@@ -59,11 +55,6 @@ def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
         num_other_parameters=num_propagations(model, shape.num_tasks)[1] * cells,
         beside=beside,
     )
-
-
-model_costs = partial(count_model, declare_step)
-list_matmuls = partial(list_step_matmuls, declare_step)
-phase_costs = partial(count_phases, declare_step)
 
 
 def estimate_memory(

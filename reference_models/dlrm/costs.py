@@ -1,22 +1,16 @@
 """What a DLRM holds and does, from its configuration alone (no torch): see `reference_models.costs`."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from reference_models.config.sections import DataConfig, TrainConfig
 from reference_models.costs import (
     FLOAT_BYTES,
     ID_BYTES,
     Linear,
-    MemoryEstimate,
     PhaseCosts,
     Product,
     Step,
     click_lookups,
-    count_model,
-    count_phases,
-    estimate_click_memory,
-    list_step_matmuls,
     mlp,
     table_sizes,
 )
@@ -38,6 +32,7 @@ def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
     for layer in range(model.dcn_num_layers):
         layers.append(Linear(_INTERACTION, f"cross.{layer}.v", batch_size, wide, low, has_bias=False))
         layers.append(Linear(_INTERACTION, f"cross.{layer}.w", batch_size, low, wide))
+    num_saved, num_widest = _activations_per_sample(model, data)
     return Step(
         layers=(*layers, *mlp("top_mlp", top, batch_size)),
         beside={
@@ -45,6 +40,8 @@ def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
             for phase, floats in zip(_INTERACTION, _interaction_floats(model, data), strict=True)
         },
         lookups=click_lookups(data, model.embedding_dim, batch_size),
+        num_saved=num_saved,
+        num_widest=num_widest,
     )
 
 
@@ -63,11 +60,6 @@ def _interaction_floats(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
 def _mlps(model: DLRMConfig, data: DataConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the widths of both MLPs with their inputs."""
     return (data.num_dense, *model.bottom_mlp), (interaction_width(model, data.num_sparse), *model.top_mlp)
-
-
-model_costs = partial(count_model, declare_step)
-list_matmuls = partial(list_step_matmuls, declare_step)
-phase_costs = partial(count_phases, declare_step)
 
 
 def served_bytes(
@@ -122,16 +114,6 @@ def _linear_bytes(layer: Linear, precision: str) -> int:
         read = written = FLOAT_BYTES
     weights = linear_bytes(layer.n, layer.m, precision, has_bias=layer.has_bias)
     return layer.num_rows * (layer.n * read + layer.m * written) + weights
-
-
-def estimate_memory(
-    model: DLRMConfig, data: DataConfig, train: TrainConfig, *, eval_samples: int,
-    num_embeddings: Sequence[int] | None = None,
-) -> MemoryEstimate:  # fmt: skip
-    """Estimate the peak memory of the reference: fp32, sparse gradients, one process."""
-    costs = model_costs(model, data, num_embeddings)
-    saved, widest = _activations_per_sample(model, data)
-    return estimate_click_memory(costs, data, train, eval_samples=eval_samples, saved=saved, widest=widest)
 
 
 def graph_step_bytes(model: DLRMConfig, data: DataConfig, train: TrainConfig) -> int:

@@ -6,7 +6,6 @@ counter counts. Per sample is per candidate.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from reference_models.config.sections import DataConfig, TrainConfig
 from reference_models.costs import (
@@ -16,13 +15,10 @@ from reference_models.costs import (
     Linear,
     Lookups,
     MemoryEstimate,
-    ModelCosts,
     PhaseCosts,
     Product,
     Step,
     count_model,
-    count_phases,
-    list_step_matmuls,
     mlp,
 )
 from reference_models.data.click_sequence.teacher import ARTIST, ITEM
@@ -82,22 +78,13 @@ def _num_norm_parameters(model: HSTUConfig) -> int:
     return 2 * (model.num_layers * (dim + inner) + dim + model.item_mlp + dim + model.head_mlp)
 
 
-def model_costs(model: HSTUConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
-    """Count those of `model` on `data`. Raises ConfigError when nobody knows how many items there are."""
-    num_candidates = sequence_shape(model, data).num_candidates
-    return count_model(declare_step, model, data, num_embeddings, num_samples=num_candidates)
-
-
-list_matmuls = partial(list_step_matmuls, declare_step)
-phase_costs = partial(count_phases, declare_step)
-
-
 def estimate_memory(
     model: HSTUConfig, data: DataConfig, train: TrainConfig, *, eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:  # fmt: skip
     """Estimate the peak memory of the reference: fp32, padded sequences, both splits' rows in memory."""
-    costs, shape = model_costs(model, data, num_embeddings), sequence_shape(model, data)
+    shape = sequence_shape(model, data)
+    costs = count_model(declare_step(model, data, 1), data, num_embeddings)
     inner, dim = model.num_heads * model.attention_dim, model.embedding_dim
     per_token = model.num_layers * (4 * dim + 12 * inner) + 4 * dim
     scores = 4 * model.num_heads * shape.length**2

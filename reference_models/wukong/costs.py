@@ -1,22 +1,13 @@
 """What a Wukong holds and does, from its configuration alone (no torch): see `reference_models.costs`."""
 
-from collections.abc import Sequence
-from functools import partial
-from itertools import pairwise
-
-from reference_models.config.sections import DataConfig, TrainConfig
+from reference_models.config.sections import DataConfig
 from reference_models.costs import (
     FLOAT_BYTES,
     Linear,
-    MemoryEstimate,
     PhaseCosts,
     Product,
     Step,
     click_lookups,
-    count_model,
-    count_phases,
-    estimate_click_memory,
-    list_step_matmuls,
     mlp,
 )
 from reference_models.dlrm.phases import Phase
@@ -26,6 +17,7 @@ from reference_models.wukong.config import WukongConfig
 def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step:
     """Declare a step: the bottom MLP's input alone needs no gradient."""
     bottom, top = _mlps(model, data)
+    num_saved, num_widest = sum(bottom[1:]) + sum(top), max(*bottom, *top)
     layers: list[Linear | Product] = [*mlp("bottom_mlp", bottom, batch_size, needs_input_gradient=False)]
     forward, backward = phases = (Phase.INTERACTION_FORWARD, Phase.INTERACTION_BACKWARD)
     d, num_out = model.embedding_dim, model.num_fmb + model.num_lcb
@@ -38,10 +30,11 @@ def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step
             if width
         ]
         layers.append(Product(phases, f"{name}.products", n, d, model.rank, num=batch_size))
-        layers += [
-            Linear(phases, f"{name}.mlp.{depth}", batch_size, fan_in, fan_out)
-            for depth, (fan_in, fan_out) in enumerate(pairwise(_fmb_mlp(model, n)))
-        ]
+        fmb_mlp = (n * model.rank, *model.fmb_mlp, model.num_fmb * d)
+        layers += mlp(f"{name}.mlp", fmb_mlp, batch_size, phases=phases)
+        # Its inputs as they are and turned, their projections, both norms' inputs, and what the MLP keeps.
+        num_saved += 2 * n * d + model.rank * d + n * model.rank + sum(fmb_mlp) + num_out * d
+        num_widest = max(num_widest, n * d, num_out * d, *fmb_mlp)
     # The vectors are brought together; then each norm, and the sum before the second, reads and writes.
     inputs = _inputs(model, data)
     floats = 2 * ((1 + data.num_sparse) * d + sum(n * model.rank + 2 * num_out * d for n in inputs))
@@ -51,39 +44,14 @@ def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step
         num_other_parameters=sum(2 * n * model.rank + 2 * d for n in inputs),
         beside={forward: moved, backward: moved + moved},
         lookups=click_lookups(data, d, batch_size),
+        num_saved=num_saved,
+        num_widest=num_widest,
     )
-
-
-model_costs = partial(count_model, declare_step)
-list_matmuls = partial(list_step_matmuls, declare_step)
-phase_costs = partial(count_phases, declare_step)
-
-
-def estimate_memory(
-    model: WukongConfig, data: DataConfig, train: TrainConfig, *, eval_samples: int,
-    num_embeddings: Sequence[int] | None = None,
-) -> MemoryEstimate:  # fmt: skip
-    """Estimate the peak memory of the reference: fp32, sparse gradients, one process."""
-    costs = model_costs(model, data, num_embeddings)
-    bottom, top = _mlps(model, data)
-    d, num_out = model.embedding_dim, model.num_fmb + model.num_lcb
-    saved, widest = sum(bottom[1:]) + sum(top), max(*bottom, *top)
-    for n in _inputs(model, data):
-        mlp = _fmb_mlp(model, n)
-        # Its inputs as they are and turned, their projections, both norms' inputs, and what the MLP keeps.
-        saved += 2 * n * d + model.rank * d + n * model.rank + sum(mlp) + num_out * d
-        widest = max(widest, n * d, num_out * d, *mlp)
-    return estimate_click_memory(costs, data, train, eval_samples=eval_samples, saved=saved, widest=widest)
 
 
 def _inputs(model: WukongConfig, data: DataConfig) -> list[int]:
     """Return how many vectors enter each layer."""
     return [1 + data.num_sparse, *[model.num_fmb + model.num_lcb] * (model.num_layers - 1)]
-
-
-def _fmb_mlp(model: WukongConfig, num_inputs: int) -> tuple[int, ...]:
-    """Return the widths of a factorization machine's MLP with its input."""
-    return (num_inputs * model.rank, *model.fmb_mlp, model.num_fmb * model.embedding_dim)
 
 
 def _mlps(model: WukongConfig, data: DataConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:

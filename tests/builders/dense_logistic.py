@@ -2,23 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from reference_models.config.records import read_section
-from reference_models.config.sections import DataConfig, TrainConfig
-from reference_models.costs import (
-    FLOAT_BYTES,
-    Linear,
-    MemoryEstimate,
-    Step,
-    count_model,
-    count_phases,
-    list_step_matmuls,
-)
+from reference_models.config.sections import DataConfig
+from reference_models.costs import Linear, Step
 from reference_models.process.world import World
 from reference_models.spec import Costs, Implementation, ModelSpec
 from reference_models.training.phases import Phase
@@ -43,18 +34,6 @@ def declare_step(model: LogisticConfig, data: DataConfig, batch_size: int) -> St
         has_bias=model.has_bias, needs_input_gradient=False,
     )  # fmt: skip
     return Step(layers=[logits])
-
-
-model_costs = partial(count_model, declare_step)
-list_matmuls = partial(list_step_matmuls, declare_step)
-phase_costs = partial(count_phases, declare_step)
-
-
-def estimate_memory(model: LogisticConfig, data: DataConfig, train: TrainConfig, **sizes: Any) -> MemoryEstimate:
-    return MemoryEstimate(
-        weights_bytes=0, optimizer_bytes=0, gradients_bytes=0, evaluation_bytes=0,
-        activations_bytes=train.global_batch_size * data.num_dense * FLOAT_BYTES,
-    )  # fmt: skip
 
 
 def load(spec: WorkloadSpec, world: World) -> Workload:
@@ -91,7 +70,7 @@ SPEC = ModelSpec(
     section=LogisticConfig,
     parse=parse_model,
     implementations={"plain": PLAIN},
-    costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
+    costs=Costs(step=declare_step),
     phases={
         Phase.DATA: "data", FORWARD: "logits fwd", Phase.LOSS: "loss", Phase.ZERO_GRAD: "zero gradients",
         Phase.DENSE_OPTIMIZER: "dense optimizer", Phase.OTHER: "other",
