@@ -5,10 +5,13 @@ and activations are not in it. Bytes of a phase are compulsory traffic in fp32: 
 operands and writes its result once, every other phase reads its inputs and writes its results once, and element-wise
 work is taken to be fused. What an implementation moves beyond that is its own; what stays in a cache makes it faster
 than memory alone would allow.
+
+A model declares its step as a `Step`: its layers, its lookups, and what its phases do beside matrix products. What
+depends on nothing else is computed here.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from reference_models.config.sections import DataConfig, TrainConfig
@@ -137,34 +140,218 @@ class PhaseCosts:
         )
 
 
-def mlp_matmuls(part: str, widths: Sequence[int], batch_size: int, *, needs_input_gradient: bool) -> list[Matmul]:
-    """List those of an MLP with these widths, its input's first, in the phases `part`_forward and `part`_backward."""
-    phases = (f"{part}_forward", f"{part}_backward")
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A linear layer from width n to m, applied to a number of rows."""
+
+    phases: tuple[str, str]
+    """Forward and backward."""
+    name: str
+    num_rows: int
+    n: int
+    m: int
+    has_bias: bool = True
+    is_trained: bool = True
+    needs_input_gradient: bool = True
+
+    @property
+    def num_parameters(self) -> int:
+        return (self.n + self.has_bias) * self.m if self.is_trained else 0
+
+    def matmuls(self) -> list[Matmul]:
+        """List its output, the gradient of its weight and, where it is needed, that of its input."""
+        forward, backward = self.phases
+        made = [Matmul(forward, self.name, self.num_rows, self.n, self.m)]
+        if self.is_trained:
+            made.append(Matmul(backward, self.name, self.m, self.num_rows, self.n))
+        if self.needs_input_gradient:
+            made.append(Matmul(backward, self.name, self.num_rows, self.m, self.n))
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`num` independent products [m, k] x [k, n] of what is no weight, both differentiated."""
+
+    phases: tuple[str, str]
+    """Forward and backward."""
+    name: str
+    m: int
+    k: int
+    n: int
+    num: int = 1
+    is_of_one_tensor: bool = False
+    num_parameters = 0
+
+    def matmuls(self) -> list[Matmul]:
+        """List the product and the gradients of its left and right operand."""
+        (forward, backward), (m, k, n) = self.phases, (self.m, self.k, self.n)
+        return [
+            Matmul(phase, self.name, *shape, num=self.num, is_of_one_tensor=self.is_of_one_tensor)
+            for phase, shape in ((forward, (m, k, n)), (backward, (m, n, k)), (backward, (k, m, n)))
+        ]
+
+
+def mlp(
+    part: str, widths: Sequence[int], num_rows: int, *, phases: tuple[str, str] | None = None,
+    needs_input_gradient: bool = True,
+) -> list[Linear]:  # fmt: skip
+    """Make the layers of an MLP with these widths, its input's first, by default in phases of its own."""
+    own_phases = phases or (f"{part}_forward", f"{part}_backward")
     return [
-        matmul
+        Linear(own_phases, f"{part}.{index}", num_rows, n, m, needs_input_gradient=needs_input_gradient or index > 0)
         for index, (n, m) in enumerate(pairwise(widths))
-        for matmul in linear_matmuls(
-            f"{part}.{index}", phases, batch_size, n, m, needs_input_gradient=needs_input_gradient or index > 0
-        )
     ]
 
 
-def linear_matmuls(
-    name: str, phases: tuple[str, str], batch_size: int, n: int, m: int, *, needs_input_gradient: bool
-) -> list[Matmul]:
-    """List those of a linear layer from width n to m: its output, the gradients of its weight and its input."""
-    forward, backward = phases
-    made = [Matmul(forward, name, batch_size, n, m), Matmul(backward, name, m, batch_size, n)]
-    return [*made, Matmul(backward, name, batch_size, m, n)] if needs_input_gradient else made
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lookups:
+    """What a step over a batch reads from tables whose rows have `dim` values, and adds up."""
+
+    tables: Sequence[int]
+    """Columns of ids, each of which names rows of a table of its own."""
+    dim: int
+    num: int
+    num_sums: int
+    """Vectors that the rows are added up to."""
+    num_added: int
+    """Rows that are added to one of them."""
+    gradient_bytes: int
+    """Bytes that the backward pass reads for the gradients of the rows."""
+
+    def phases(self, opt_name: str, unique_rows: int) -> dict[str, PhaseCosts]:
+        """Read a row per lookup, sum the gradients of equal rows in the backward pass, update each row once."""
+        d, opt_name = self.dim, "rowwise_adagrad" if opt_name == "Adam" else opt_name
+        state = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": d}[opt_name]
+        return {
+            Phase.EMBEDDING_FORWARD: PhaseCosts(
+                elementwise_flop=self.num_added * d,
+                bytes=(self.num + self.num_sums) * d * FLOAT_BYTES + self.num * ID_BYTES,
+                rows=self.num,
+            ),
+            Phase.EMBEDDING_BACKWARD: PhaseCosts(
+                elementwise_flop=max(0, self.num - unique_rows) * d,
+                bytes=self.gradient_bytes + unique_rows * d * FLOAT_BYTES,
+            ),
+            Phase.SPARSE_OPTIMIZER: PhaseCosts(
+                elementwise_flop=OPTIMIZER_FLOP[opt_name] * unique_rows * d,
+                bytes=unique_rows * (3 * d + 2 * state) * FLOAT_BYTES,
+                rows=unique_rows * (1 if state == 0 else 2),
+            ),
+        }
+
+
+def click_lookups(data: DataConfig, dim: int, batch_size: int) -> Lookups:
+    """Look up every id of a batch of clicks, and add up those of each feature."""
+    num, num_sums = batch_size * data.num_lookups, batch_size * data.num_sparse
+    return Lookups(
+        tables=range(data.num_sparse),
+        dim=dim,
+        num=num,
+        num_sums=num_sums,
+        num_added=num,
+        gradient_bytes=num_sums * dim * FLOAT_BYTES + num * ID_BYTES,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """What a model does in a training step over a batch, declared."""
+
+    layers: Sequence[Linear | Product]
+    num_other_parameters: int = 0
+    """Weights that are neither in tables nor in `layers`."""
+    beside: Mapping[str, PhaseCosts] = field(default_factory=dict)
+    """Costs of phases beside those of `layers` and `lookups`."""
+    lookups: Lookups | None = None
+    input_bytes: int | None = None
+    """Bytes of the batch; None where they are those of clicks."""
+    num_saved: int = 0
+    """Floats of a sample that are kept for the backward pass."""
+    num_widest: int = 0
+    """Floats of a sample's widest single tensor."""
+
+    @property
+    def num_dense_parameters(self) -> int:
+        return sum(layer.num_parameters for layer in self.layers) + self.num_other_parameters
+
+    def matmuls(self) -> tuple[Matmul, ...]:
+        return tuple(matmul for layer in self.layers for matmul in layer.matmuls())
+
+    def layer_phases(self) -> dict[str, PhaseCosts]:
+        """Count what `layers` and `beside` say, by phase."""
+        costs = dict(self.beside)
+        for matmul in self.matmuls():
+            added = PhaseCosts(matmul_flop=matmul.flop, bytes=matmul.bytes)
+            costs[matmul.phase] = costs.get(matmul.phase, PhaseCosts()) + added
+        return costs
+
+
+def count_model(
+    step: Step, data: DataConfig, num_embeddings: Sequence[int] | None = None, *, num_samples: int = 1
+) -> ModelCosts:
+    """Count what a model holds, and does per sample of a `step` of `num_samples`.
+
+    `num_embeddings` where only the prepared dataset knows it; ConfigError where nobody gives the tables' sizes.
+    """
+    flop = {phase: costs.flop for phase, costs in step.layer_phases().items()}
+    num_rows = num_lookups = dim = 0
+    if (lookups := step.lookups) is not None:
+        sizes, dim = table_sizes(data, num_embeddings), lookups.dim
+        num_rows, num_lookups = sum(sizes[table] for table in lookups.tables), -(-lookups.num // num_samples)
+    return ModelCosts(
+        num_embedding_rows=num_rows,
+        num_embedding_parameters=num_rows * dim,
+        num_dense_parameters=step.num_dense_parameters,
+        num_lookups_per_sample=num_lookups,
+        embedding_bytes_per_sample=num_lookups * dim * FLOAT_BYTES,
+        forward_flop_per_sample=sum(flop[phase] for phase in flop if phase.endswith("_forward")) // num_samples,
+        training_flop_per_sample=sum(flop.values()) // num_samples,
+    )
+
+
+def count_phases(
+    step: Step, data: DataConfig, *, batch_size: int, opt_name: str, unique_rows: int,
+    entered: Collection[str] = (Phase.EMBEDDING_BACKWARD,),
+) -> dict[str, PhaseCosts]:  # fmt: skip
+    """Count those of every phase of a step that has something to do. `unique_rows`: rows that the step's ids name.
+
+    An implementation that has not `entered` EMBEDDING_BACKWARD sums the gradients of equal rows and applies them in
+    one phase, the sparse optimizer's: the sums are then neither written nor read.
+    """
+    costs = step.layer_phases()
+    for phase, added in _loop_phases(step, data, batch_size, opt_name).items():
+        costs[phase] = costs.get(phase, PhaseCosts()) + added
+    if step.lookups is not None:
+        costs |= step.lookups.phases(opt_name, unique_rows)
+        if Phase.EMBEDDING_BACKWARD not in entered:
+            sums = PhaseCosts(bytes=-2 * unique_rows * step.lookups.dim * FLOAT_BYTES)
+            costs[Phase.SPARSE_OPTIMIZER] += costs.pop(Phase.EMBEDDING_BACKWARD) + sums
+    return {phase: made for phase, made in costs.items() if made != PhaseCosts()}
+
+
+def _loop_phases(step: Step, data: DataConfig, batch_size: int, opt_name: str) -> dict[str, PhaseCosts]:
+    """Count the phases that every model trained by the loop has: reading, loss, the dense weights' update."""
+    input_bytes = step.input_bytes
+    if input_bytes is None:
+        input_bytes = batch_size * ((data.num_dense + 1) * FLOAT_BYTES + data.num_lookups * ID_BYTES)
+    arrays = _OPTIMIZER_ARRAYS.get(opt_name, 5)
+    return {
+        Phase.DATA: PhaseCosts(bytes=2 * input_bytes),
+        Phase.LOSS: PhaseCosts(bytes=3 * batch_size * FLOAT_BYTES),
+        Phase.DENSE_OPTIMIZER: PhaseCosts(
+            elementwise_flop=OPTIMIZER_FLOP[opt_name] * step.num_dense_parameters,
+            bytes=arrays * FLOAT_BYTES * step.num_dense_parameters,
+        ),
+    }
 
 
 def estimate_click_memory(
-    costs: ModelCosts, data: DataConfig, train: TrainConfig, *, eval_samples: int, saved: int, widest: int
-) -> MemoryEstimate:
-    """Estimate the peak memory of a reference with tables: fp32, sparse gradients, one process.
-
-    `saved` floats of a sample are kept for the backward pass; its widest single tensor has `widest`.
-    """
+    step: Step, data: DataConfig, train: TrainConfig, *, eval_samples: int,
+    num_embeddings: Sequence[int] | None = None,
+) -> MemoryEstimate:  # fmt: skip
+    """Estimate the peak memory of a reference of clicks, a sample of which takes `step`: fp32, sparse gradients."""
+    costs = count_model(step, data, num_embeddings)
     states = {
         "sgd": 0,
         "adagrad": costs.num_parameters,
@@ -180,23 +367,8 @@ def estimate_click_memory(
         optimizer_bytes=states[train.opt_name] * FLOAT_BYTES,
         gradients_bytes=costs.num_dense_parameters * FLOAT_BYTES
         + train.global_batch_size * gradient_rows * gradient_row_bytes,
-        activations_bytes=train.global_batch_size * (input_bytes + (saved + 2 * widest) * FLOAT_BYTES),
-        evaluation_bytes=eval_batch_size * (input_bytes + 3 * widest * FLOAT_BYTES)
+        activations_bytes=train.global_batch_size
+        * (input_bytes + (step.num_saved + 2 * step.num_widest) * FLOAT_BYTES),
+        evaluation_bytes=eval_batch_size * (input_bytes + 3 * step.num_widest * FLOAT_BYTES)
         + eval_samples * AUC_BYTES_PER_SAMPLE,
     )
-
-
-def loop_costs(
-    data: DataConfig, *, batch_size: int, opt_name: str, num_dense_parameters: int
-) -> dict[str, PhaseCosts]:
-    """Count the phases that every model trained by the loop has: reading, loss, the dense weights' update."""
-    input_bytes = (data.num_dense + 1) * FLOAT_BYTES + data.num_lookups * ID_BYTES
-    arrays = _OPTIMIZER_ARRAYS.get(opt_name, 5)
-    return {
-        Phase.DATA: PhaseCosts(bytes=2 * batch_size * input_bytes),
-        Phase.LOSS: PhaseCosts(bytes=3 * batch_size * FLOAT_BYTES),
-        Phase.DENSE_OPTIMIZER: PhaseCosts(
-            elementwise_flop=OPTIMIZER_FLOP[opt_name] * num_dense_parameters,
-            bytes=arrays * FLOAT_BYTES * num_dense_parameters,
-        ),
-    }

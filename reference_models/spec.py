@@ -6,7 +6,16 @@ from importlib.util import find_spec
 from typing import Any
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
-from reference_models.costs import Matmul, MemoryEstimate, ModelCosts, PhaseCosts
+from reference_models.costs import (
+    Matmul,
+    MemoryEstimate,
+    ModelCosts,
+    PhaseCosts,
+    Step,
+    count_model,
+    count_phases,
+    estimate_click_memory,
+)
 from reference_models.data.store.dataset import Batch
 from reference_models.distributed.placement import PlannerEstimate
 from reference_models.process.errors import ConfigError
@@ -63,16 +72,37 @@ class Implementation:
 class Costs:
     """What a model holds and does, computed from its configuration. `plan`, `profile` and throughput ask here."""
 
-    model: Callable[..., ModelCosts]
-    """(model, data, num_embeddings or None): ConfigError where the tables' sizes are not known."""
-    memory: Callable[..., MemoryEstimate]
-    """(model, data, train, *, eval_samples, num_embeddings)"""
-    matmuls: Callable[..., tuple[Matmul, ...]] = lambda *args: ()
-    """(model, data, batch_size): every matrix product of one training step."""
-    phases: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
-    """(model, data, *, batch_size, opt_name, unique_rows, entered): by phase, those without work left out."""
+    step: Callable[[Any, DataConfig, int], Step]
+    """(model, data, batch_size): what a training step does."""
+    own_memory: Callable[..., MemoryEstimate] | None = None
+    """(model, data, train, *, eval_samples, num_embeddings): where it is not that of a model of clicks."""
+    min_samples: Callable[[Any, DataConfig], int] = lambda model, data: 1
+    """(model, data): samples that cannot be computed apart, over whose step costs per sample are a mean."""
     forward: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
     """(model, data, *, batch_size, precision, table_precision): of answering a batch, by phase."""
+
+    def model(self, model: Any, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
+        """Count what a model holds and does. Raises ConfigError where the tables' sizes are not known."""
+        num_samples = self.min_samples(model, data)
+        return count_model(self.step(model, data, num_samples), data, num_embeddings, num_samples=num_samples)
+
+    def memory(
+        self, model: Any, data: DataConfig, train: TrainConfig, *, eval_samples: int,
+        num_embeddings: Sequence[int] | None = None,
+    ) -> MemoryEstimate:  # fmt: skip
+        """Estimate the peak memory of training. Raises ConfigError where the tables' sizes are not known."""
+        sizes: dict[str, Any] = {"eval_samples": eval_samples, "num_embeddings": num_embeddings}
+        if self.own_memory is not None:
+            return self.own_memory(model, data, train, **sizes)
+        return estimate_click_memory(self.step(model, data, 1), data, train, **sizes)
+
+    def matmuls(self, model: Any, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
+        """List every matrix product of one training step."""
+        return self.step(model, data, batch_size).matmuls()
+
+    def phases(self, model: Any, data: DataConfig, *, batch_size: int, **options: Any) -> dict[str, PhaseCosts]:
+        """Count those of a training step by phase; see `count_phases` for its options."""
+        return count_phases(self.step(model, data, batch_size), data, batch_size=batch_size, **options)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

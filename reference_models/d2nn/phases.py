@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from reference_models.training.phases import Phase as LoopPhase
+from reference_models.training.phases import label_phases
 
 
 class Phase(StrEnum):
@@ -22,14 +23,4 @@ class Phase(StrEnum):
     OTHER = LoopPhase.OTHER
 
 
-LABELS: Mapping[str, str] = {
-    Phase.DATA: "data",
-    Phase.PROPAGATION_FORWARD: "propagation fwd",
-    Phase.DETECTION_FORWARD: "detection fwd",
-    Phase.LOSS: "loss",
-    Phase.ZERO_GRAD: "zero gradients",
-    Phase.DETECTION_BACKWARD: "detection bwd",
-    Phase.PROPAGATION_BACKWARD: "propagation bwd",
-    Phase.DENSE_OPTIMIZER: "mask optimizer",
-    Phase.OTHER: "other",
-}
+LABELS: Mapping[str, str] = {**label_phases(Phase), Phase.DENSE_OPTIMIZER: "mask optimizer"}

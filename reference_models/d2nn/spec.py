@@ -1,7 +1,7 @@
 """The optical network as the harness knows it. Torch-free."""
 
 from reference_models.d2nn.config import D2NNConfig, parse_model, refuse_data
-from reference_models.d2nn.costs import estimate_memory, list_matmuls, model_costs, phase_costs
+from reference_models.d2nn.costs import declare_step, estimate_memory
 from reference_models.d2nn.phases import LABELS
 from reference_models.data.store.dataset import ImageBatch
 from reference_models.spec import Costs, Implementation, ModelSpec, load_class
@@ -16,7 +16,7 @@ SPEC = ModelSpec(
     implementations={
         "reference": Implementation(load=load_class("reference_models.d2nn.reference:ReferenceWorkload")),
     },
-    costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
+    costs=Costs(step=declare_step, own_memory=estimate_memory),
     phases=LABELS,
     baselines={
         "linear": load_class("reference_models.d2nn.baselines:LinearWorkload"),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from reference_models.training.phases import Phase as LoopPhase
+from reference_models.training.phases import label_phases
 
 
 class Phase(StrEnum):
@@ -12,7 +13,7 @@ class Phase(StrEnum):
     DATA = LoopPhase.DATA
     REPLAY = LoopPhase.REPLAY
     BOTTOM_MLP_FORWARD = "bottom_mlp_forward"
-    EMBEDDING_FORWARD = "embedding_forward"
+    EMBEDDING_FORWARD = LoopPhase.EMBEDDING_FORWARD
     INTERACTION_FORWARD = "interaction_forward"
     """Bringing the vectors together, and the dot products or cross layers."""
     TOP_MLP_FORWARD = "top_mlp_forward"
@@ -20,17 +21,11 @@ class Phase(StrEnum):
     ZERO_GRAD = LoopPhase.ZERO_GRAD
     TOP_MLP_BACKWARD = "top_mlp_backward"
     INTERACTION_BACKWARD = "interaction_backward"
-    EMBEDDING_BACKWARD = "embedding_backward"
+    EMBEDDING_BACKWARD = LoopPhase.EMBEDDING_BACKWARD
     BOTTOM_MLP_BACKWARD = "bottom_mlp_backward"
     SPARSE_OPTIMIZER = LoopPhase.SPARSE_OPTIMIZER
     DENSE_OPTIMIZER = LoopPhase.DENSE_OPTIMIZER
     OTHER = LoopPhase.OTHER
 
 
-def _label(phase: Phase) -> str:
-    """Write a phase as tables and charts do: 'bottom MLP fwd'."""
-    words = {"mlp": "MLP", "forward": "fwd", "backward": "bwd", "grad": "gradients"}
-    return " ".join(words.get(word, word) for word in phase.value.split("_"))
-
-
-LABELS: Mapping[str, str] = {phase: _label(phase) for phase in Phase}
+LABELS: Mapping[str, str] = label_phases(Phase)

@@ -8,14 +8,7 @@ from typing import Any
 
 from reference_models.distributed.limits import refuse_impossible_ranks
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.costs import (
-    estimate_memory,
-    forward_costs,
-    graph_step_bytes,
-    list_matmuls,
-    model_costs,
-    phase_costs,
-)
+from reference_models.dlrm.costs import declare_step, forward_costs, graph_step_bytes
 from reference_models.dlrm.phases import LABELS
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
@@ -86,13 +79,7 @@ SPEC = ModelSpec(
         "optimized": Implementation(load=_load_optimized, chooses_matmul=True, gpu_step_bytes=graph_step_bytes),
         "torchrec": _TORCHREC,
     },
-    costs=Costs(
-        model=model_costs,
-        memory=estimate_memory,
-        matmuls=list_matmuls,
-        phases=phase_costs,
-        forward=forward_costs,
-    ),
+    costs=Costs(step=declare_step, forward=forward_costs),
     phases=LABELS,
     baselines={
         "dense_only": load_class("reference_models.dlrm.baselines:DenseOnlyWorkload"),

@@ -5,25 +5,24 @@ those of the reference, over all pairs of a padded sequence, whatever the mask l
 counter counts. Per sample is per candidate.
 """
 
-from collections.abc import Collection, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
 from reference_models.config.sections import DataConfig, TrainConfig
 from reference_models.costs import (
     AUC_BYTES_PER_SAMPLE,
     FLOAT_BYTES,
     ID_BYTES,
-    OPTIMIZER_FLOP,
-    Matmul,
+    Linear,
+    Lookups,
     MemoryEstimate,
-    ModelCosts,
     PhaseCosts,
-    linear_matmuls,
-    loop_costs,
-    table_sizes,
+    Product,
+    Step,
+    count_model,
+    mlp,
 )
 from reference_models.data.click_sequence.teacher import ARTIST, ITEM
-from reference_models.hstu.config import NUM_ACTIONS, HSTUConfig, SequenceShape, sequence_shape
+from reference_models.hstu.config import NUM_ACTIONS, HSTUConfig, sequence_shape
 from reference_models.hstu.phases import Phase
 
 _LAYERS = (Phase.LAYERS_FORWARD, Phase.LAYERS_BACKWARD)
@@ -34,100 +33,49 @@ _TABLES = (ITEM, ARTIST)
 """Columns whose ids name rows of a table."""
 
 
-def model_costs(model: HSTUConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
-    """Count those of `model` on `data`. Raises ConfigError when nobody knows how many items there are."""
-    shape, sizes = sequence_shape(model, data), table_sizes(data, num_embeddings)
-    rows = sum(sizes[column] for column in _TABLES)
-    matmuls = list_matmuls(model, data, shape.num_candidates)
-    lookups = -(-len(_TABLES) * shape.length // shape.num_candidates)
-    return ModelCosts(
-        num_embedding_rows=rows,
-        num_embedding_parameters=rows * model.embedding_dim,
-        num_dense_parameters=_num_dense_parameters(model),
-        num_lookups_per_sample=lookups,
-        embedding_bytes_per_sample=lookups * model.embedding_dim * FLOAT_BYTES,
-        forward_flop_per_sample=_per_sample(matmuls, shape, {_LAYERS[0], _HEAD[0]}),
-        training_flop_per_sample=_per_sample(matmuls, shape, {*_LAYERS, *_HEAD}),
-    )
-
-
-def _per_sample(matmuls: Sequence[Matmul], shape: SequenceShape, phases: Collection[str]) -> int:
-    return sum(matmul.flop for matmul in matmuls if matmul.phase in phases) // shape.num_candidates
-
-
-def list_matmuls(model: HSTUConfig, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
-    """List every matrix product of one training step on full sequences; the last one may hold fewer candidates."""
-    shape = sequence_shape(model, data)
-    num_sequences = -(-batch_size // shape.num_candidates)
-    length, heads, width, dim = shape.length, model.num_heads, model.attention_dim, model.embedding_dim
-    tokens, num, inner = num_sequences * length, num_sequences * heads, heads * width
-    made: list[Matmul] = []
-    for layer in range(model.num_layers):
-        name = f"layers.{layer}"
-        made += linear_matmuls(f"{name}.uvqk", _LAYERS, tokens, dim, 4 * inner, needs_input_gradient=True)
-        for product, k, n in (("qk", width, length), ("av", length, width)):
-            made.append(Matmul(_LAYERS[0], f"{name}.{product}", length, k, n, num=num))
-            made.append(Matmul(_LAYERS[1], f"{name}.{product}", length, n, k, num=num))
-            made.append(Matmul(_LAYERS[1], f"{name}.{product}", k, length, n, num=num))
-        made += linear_matmuls(f"{name}.output", _LAYERS, tokens, 3 * inner, dim, needs_input_gradient=True)
-    for part, widths in (("item_mlp", (dim, model.item_mlp, dim)), ("head", (dim, model.head_mlp, 1))):
-        for index, (n, m) in enumerate(pairwise(widths)):
-            made += linear_matmuls(f"{part}.{index}", _HEAD, batch_size, n, m, needs_input_gradient=True)
-    return tuple(made)
-
-
-def _num_dense_parameters(model: HSTUConfig) -> int:
-    dim, inner = model.embedding_dim, model.num_heads * model.attention_dim
-    layer = 2 * dim + (dim + 1) * 4 * inner + 2 * inner + 3 * inner * dim
-    tables = (NUM_ACTIONS + model.max_sequence_length) * dim
-    item_mlp = (dim + 1) * model.item_mlp + 2 * model.item_mlp + (model.item_mlp + 1) * dim + 2 * dim
-    head = (dim + 1) * model.head_mlp + 2 * model.head_mlp + model.head_mlp + 1
-    return tables + model.num_layers * layer + 2 * dim + item_mlp + head
-
-
-def phase_costs(
-    model: HSTUConfig, data: DataConfig, *, batch_size: int, opt_name: str, unique_rows: int,
-    entered: Collection[str] = tuple(Phase),
-) -> dict[str, PhaseCosts]:  # fmt: skip
-    """Count those of every phase of a step on full sequences. `unique_rows`: rows that the step's ids name.
+def declare_step(model: HSTUConfig, data: DataConfig, batch_size: int) -> Step:
+    """Declare a step on full sequences; the last one may hold fewer candidates.
 
     Beside its products a layer reads and writes its tokens, gates, queries, keys and values, and its scores.
     """
-    shape, d = sequence_shape(model, data), model.embedding_dim
+    shape = sequence_shape(model, data)
     num_sequences = -(-batch_size // shape.num_candidates)
+    length, heads, width, dim = shape.length, model.num_heads, model.attention_dim, model.embedding_dim
+    num_padded, num, inner = num_sequences * length, num_sequences * heads, heads * width
+    layers: list[Linear | Product] = []
+    for layer in range(model.num_layers):
+        name = f"layers.{layer}"
+        layers += [
+            Linear(_LAYERS, f"{name}.uvqk", num_padded, dim, 4 * inner),
+            Product(_LAYERS, f"{name}.qk", length, width, length, num=num),
+            Product(_LAYERS, f"{name}.av", length, length, width, num=num),
+            Linear(_LAYERS, f"{name}.output", num_padded, 3 * inner, dim, has_bias=False),
+        ]
+    for part, widths in (("item_mlp", (dim, model.item_mlp, dim)), ("head", (dim, model.head_mlp, 1))):
+        layers += mlp(part, widths, batch_size, phases=_HEAD)
     tokens = num_sequences * shape.num_past + batch_size
-    costs: dict[str, PhaseCosts] = {phase: PhaseCosts() for phase in Phase}
-    for matmul in list_matmuls(model, data, batch_size):
-        costs[matmul.phase] += PhaseCosts(matmul_flop=matmul.flop, bytes=matmul.bytes)
-    moved = (
-        2
-        * model.num_layers
-        * FLOAT_BYTES
-        * (
-            tokens * (2 * d + 7 * model.num_heads * model.attention_dim)
-            + num_sequences * model.num_heads * shape.length**2
-        )
+    moved = 2 * model.num_layers * FLOAT_BYTES * (tokens * (2 * dim + 7 * inner) + num * length**2)
+    num_lookups = len(_TABLES) * tokens
+    return Step(
+        layers=layers,
+        num_other_parameters=(NUM_ACTIONS + model.max_sequence_length) * dim + _num_norm_parameters(model),
+        beside={_LAYERS[0]: PhaseCosts(bytes=moved), _LAYERS[1]: PhaseCosts(bytes=2 * moved)},
+        lookups=Lookups(
+            tables=_TABLES,
+            dim=dim,
+            num=num_lookups,
+            num_sums=tokens,
+            num_added=(len(_TABLES) - 1) * tokens,
+            gradient_bytes=num_lookups * dim * FLOAT_BYTES,
+        ),
+        input_bytes=tokens * _TOKEN_IDS * ID_BYTES + batch_size * FLOAT_BYTES,
     )
-    costs[Phase.LAYERS_FORWARD] += PhaseCosts(bytes=moved)
-    costs[Phase.LAYERS_BACKWARD] += PhaseCosts(bytes=2 * moved)
-    lookups = len(_TABLES) * tokens
-    read = lookups * (d * FLOAT_BYTES + ID_BYTES)
-    costs |= loop_costs(
-        data, batch_size=batch_size, opt_name=opt_name, num_dense_parameters=_num_dense_parameters(model)
-    )
-    costs[Phase.DATA] = PhaseCosts(bytes=2 * (tokens * _TOKEN_IDS * ID_BYTES + batch_size * FLOAT_BYTES))
-    costs[Phase.EMBEDDING_FORWARD] = PhaseCosts(
-        elementwise_flop=(len(_TABLES) - 1) * tokens * d, bytes=read + tokens * d * FLOAT_BYTES, rows=lookups
-    )
-    costs[Phase.EMBEDDING_BACKWARD] = PhaseCosts(
-        elementwise_flop=max(0, lookups - unique_rows) * d, bytes=(lookups + unique_rows) * d * FLOAT_BYTES
-    )
-    costs[Phase.SPARSE_OPTIMIZER] = PhaseCosts(
-        elementwise_flop=OPTIMIZER_FLOP["rowwise_adagrad"] * unique_rows * d,
-        bytes=unique_rows * (3 * d + 2) * FLOAT_BYTES,
-        rows=2 * unique_rows,
-    )
-    return {phase: made for phase, made in costs.items() if made != PhaseCosts()}
+
+
+def _num_norm_parameters(model: HSTUConfig) -> int:
+    """Count those of the two norms of each layer, that of what the layers make, and those of the MLPs."""
+    dim, inner = model.embedding_dim, model.num_heads * model.attention_dim
+    return 2 * (model.num_layers * (dim + inner) + dim + model.item_mlp + dim + model.head_mlp)
 
 
 def estimate_memory(
@@ -135,7 +83,8 @@ def estimate_memory(
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:  # fmt: skip
     """Estimate the peak memory of the reference: fp32, padded sequences, both splits' rows in memory."""
-    costs, shape = model_costs(model, data, num_embeddings), sequence_shape(model, data)
+    shape = sequence_shape(model, data)
+    costs = count_model(declare_step(model, data, 1), data, num_embeddings)
     inner, dim = model.num_heads * model.attention_dim, model.embedding_dim
     per_token = model.num_layers * (4 * dim + 12 * inner) + 4 * dim
     scores = 4 * model.num_heads * shape.length**2

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from reference_models.training.phases import Phase as LoopPhase
+from reference_models.training.phases import label_phases
 
 
 class Phase(StrEnum):
     """What a training step is made of."""
 
     DATA = LoopPhase.DATA
-    EMBEDDING_FORWARD = "embedding_forward"
+    EMBEDDING_FORWARD = LoopPhase.EMBEDDING_FORWARD
     LAYERS_FORWARD = "layers_forward"
     """Making tokens, and the HSTU layers."""
     HEAD_FORWARD = "head_forward"
@@ -19,16 +20,11 @@ class Phase(StrEnum):
     ZERO_GRAD = LoopPhase.ZERO_GRAD
     HEAD_BACKWARD = "head_backward"
     LAYERS_BACKWARD = "layers_backward"
-    EMBEDDING_BACKWARD = "embedding_backward"
+    EMBEDDING_BACKWARD = LoopPhase.EMBEDDING_BACKWARD
     SPARSE_OPTIMIZER = LoopPhase.SPARSE_OPTIMIZER
     DENSE_OPTIMIZER = LoopPhase.DENSE_OPTIMIZER
     """Cutting the gradient, and the update."""
     OTHER = LoopPhase.OTHER
 
 
-def _label(phase: Phase) -> str:
-    words = {"forward": "fwd", "backward": "bwd", "grad": "gradients"}
-    return " ".join(words.get(word, word) for word in phase.value.split("_"))
-
-
-LABELS: Mapping[str, str] = {phase: _label(phase) for phase in Phase}
+LABELS: Mapping[str, str] = label_phases(Phase)

@@ -1,7 +1,7 @@
 """HSTU as the harness knows it. Torch-free."""
 
 from reference_models.hstu.config import HSTUConfig, parse_model, sequence_shape
-from reference_models.hstu.costs import estimate_memory, list_matmuls, model_costs, phase_costs
+from reference_models.hstu.costs import declare_step, estimate_memory
 from reference_models.hstu.phases import LABELS
 from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 
@@ -15,7 +15,11 @@ SPEC = ModelSpec(
         "reference": Implementation(load=load_class("reference_models.hstu.reference:ReferenceWorkload")),
         "optimized": Implementation(load=load_class("reference_models.hstu.optimized:OptimizedWorkload")),
     },
-    costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
+    costs=Costs(
+        step=declare_step,
+        own_memory=estimate_memory,
+        min_samples=lambda model, data: sequence_shape(model, data).num_candidates,
+    ),
     phases=LABELS,
     baselines={
         "no_history": load_class("reference_models.hstu.baselines:NoHistoryWorkload"),

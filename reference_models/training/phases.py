@@ -7,27 +7,37 @@ applies a sparse update inside its backward pass enters SPARSE_OPTIMIZER only. O
 go to `ignore_phase`, which costs tens of nanoseconds. A model's `ModelSpec` lists all its phases.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 
 class Phase(StrEnum):
-    """The phases that the loop itself enters; a model adds its own."""
+    """The phases that the loop itself enters, and those of tables; a model adds its own."""
 
     DATA = "data"
     """Reading a batch, checking it, copying it to the device, setting the learning rate."""
+    EMBEDDING_FORWARD = "embedding_forward"
     LOSS = "loss"
     """Of the logits: its value and its gradient."""
     ZERO_GRAD = "zero_grad"
     """Freeing or zeroing the last step's gradients."""
     REPLAY = "graph_replay"
     """All that follows DATA, where it was captured as one graph; `TimesReplay` says what it is made of."""
+    EMBEDDING_BACKWARD = "embedding_backward"
     SPARSE_OPTIMIZER = "sparse_optimizer"
     DENSE_OPTIMIZER = "dense_optimizer"
     OTHER = "other"
     """What belongs to no phase: the loop itself."""
+
+
+_WORDS: Mapping[str, str] = {"mlp": "MLP", "forward": "fwd", "backward": "bwd", "grad": "gradients"}
+
+
+def label_phases(phases: Iterable[str]) -> dict[str, str]:
+    """Write each phase as tables and charts do: 'bottom MLP fwd'."""
+    return {phase: " ".join(_WORDS.get(word, word) for word in phase.split("_")) for phase in phases}
 
 
 Enter = Callable[[str], None]

@@ -5,7 +5,7 @@ from reference_models.process.world import World
 from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 from reference_models.training.workload import Workload, WorkloadSpec
 from reference_models.wukong.config import WukongConfig, follow, parse_model
-from reference_models.wukong.costs import estimate_memory, list_matmuls, model_costs, phase_costs
+from reference_models.wukong.costs import declare_step
 
 
 def _load_optimized(spec: WorkloadSpec, world: World) -> Workload:
@@ -23,7 +23,7 @@ SPEC = ModelSpec(
         "reference": Implementation(load=load_class("reference_models.wukong.reference:WukongWorkload")),
         "optimized": Implementation(load=_load_optimized, chooses_matmul=True),
     },
-    costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
+    costs=Costs(step=declare_step),
     phases=LABELS,
     baselines={
         "dense_only": load_class("reference_models.dlrm.baselines:DenseOnlyWorkload"),

@@ -1,6 +1,6 @@
 """A model of another package, for tests: logistic regression on the dense features, with one implementation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,16 +8,8 @@ from typing import Any
 import tomli_w
 
 from reference_models.config.records import read_section
-from reference_models.config.sections import DataConfig, TrainConfig
-from reference_models.costs import (
-    FLOAT_BYTES,
-    Matmul,
-    MemoryEstimate,
-    ModelCosts,
-    PhaseCosts,
-    linear_matmuls,
-    loop_costs,
-)
+from reference_models.config.sections import DataConfig
+from reference_models.costs import Linear, Step
 from reference_models.process.world import World
 from reference_models.spec import Costs, Implementation, ModelSpec
 from reference_models.training.phases import Phase
@@ -36,37 +28,12 @@ def parse_model(table: Mapping[str, Any]) -> LogisticConfig:
     return read_section("model", table, LogisticConfig)
 
 
-def model_costs(model: LogisticConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
-    return ModelCosts(
-        num_embedding_rows=0,
-        num_embedding_parameters=0,
-        num_dense_parameters=data.num_dense + model.has_bias,
-        num_lookups_per_sample=0,
-        embedding_bytes_per_sample=0,
-        forward_flop_per_sample=2 * data.num_dense,
-        training_flop_per_sample=4 * data.num_dense,
-    )
-
-
-def estimate_memory(model: LogisticConfig, data: DataConfig, train: TrainConfig, **sizes: Any) -> MemoryEstimate:
-    return MemoryEstimate(
-        weights_bytes=0, optimizer_bytes=0, gradients_bytes=0, evaluation_bytes=0,
-        activations_bytes=train.global_batch_size * data.num_dense * FLOAT_BYTES,
+def declare_step(model: LogisticConfig, data: DataConfig, batch_size: int) -> Step:
+    logits = Linear(
+        (FORWARD, Phase.LOSS), "logits", batch_size, data.num_dense, 1,
+        has_bias=model.has_bias, needs_input_gradient=False,
     )  # fmt: skip
-
-
-def list_matmuls(model: LogisticConfig, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
-    phases = (FORWARD, Phase.LOSS)
-    return tuple(linear_matmuls("logits", phases, batch_size, data.num_dense, 1, needs_input_gradient=False))
-
-
-def phase_costs(model: LogisticConfig, data: DataConfig, *, batch_size: int, **about: Any) -> dict[str, PhaseCosts]:
-    num_parameters = model_costs(model, data).num_dense_parameters
-    costs = loop_costs(data, batch_size=batch_size, opt_name=about["opt_name"], num_dense_parameters=num_parameters)
-    for matmul in list_matmuls(model, data, batch_size):
-        own = PhaseCosts(matmul_flop=matmul.flop, bytes=matmul.bytes)
-        costs[matmul.phase] = costs.get(matmul.phase, PhaseCosts()) + own
-    return costs
+    return Step(layers=[logits])
 
 
 def load(spec: WorkloadSpec, world: World) -> Workload:
@@ -103,7 +70,7 @@ SPEC = ModelSpec(
     section=LogisticConfig,
     parse=parse_model,
     implementations={"plain": PLAIN},
-    costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
+    costs=Costs(step=declare_step),
     phases={
         Phase.DATA: "data", FORWARD: "logits fwd", Phase.LOSS: "loss", Phase.ZERO_GRAD: "zero gradients",
         Phase.DENSE_OPTIMIZER: "dense optimizer", Phase.OTHER: "other",

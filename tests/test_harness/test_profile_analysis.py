@@ -22,8 +22,8 @@ from reference_models.config.sections import DataConfig
 from reference_models.costs import Matmul, PhaseCosts
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.costs import list_matmuls, model_costs, phase_costs
 from reference_models.dlrm.phases import LABELS, Phase
+from reference_models.dlrm.spec import SPEC
 from rules.records.profile import (
     CeilingsRecord,
     CopyRate,
@@ -48,7 +48,7 @@ LOOKUP_ONLY = problem(20, 20, [])
 
 
 def counts_of(model: DLRMConfig, data: DataConfig) -> dict[Phase, PhaseCosts]:
-    return phase_costs(
+    return SPEC.costs.phases(
         model, data, batch_size=BATCH, opt_name="sgd", unique_rows=BATCH * data.num_lookups,
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def step_bytes(one: tuple[DLRMConfig, DataConfig]) -> int:
 def test_they_lie_there_with_the_ceilings_of_this_very_machine() -> None:
     for (model, data), side in ((MATMUL_ONLY, "compute"), (LOOKUP_ONLY, "memory")):
         measured = measure_ceilings(
-            list_matmuls(model, data, BATCH),
+            SPEC.costs.matmuls(model, data, BATCH),
             batches_ids=[torch.randint(0, 20_000, (BATCH, data.num_lookups))],
             num_embeddings=data.num_embeddings or (),
             multi_hot=data.multi_hot,
@@ -129,7 +129,7 @@ def test_the_largest_part_of_the_limit_bounds_a_phase_near_it(limits: tuple[floa
 
 def test_a_phase_of_matmuls_is_limited_by_the_rate_of_their_own_shapes() -> None:
     model, data = MATMUL_ONLY
-    matmuls = list_matmuls(model, data, BATCH)
+    matmuls = SPEC.costs.matmuls(model, data, BATCH)
     phases = analyse_phases(
         {Phase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), matmuls, ceilings_of(matmuls), LABELS
     )
@@ -150,12 +150,12 @@ def test_small_phases_may_use_the_rate_of_small_copies_and_large_ones_may_not() 
 
 def test_the_steps_limits_add_up() -> None:
     model, data = MATMUL_ONLY
-    matmuls = list_matmuls(model, data, BATCH)
+    matmuls = SPEC.costs.matmuls(model, data, BATCH)
     ceilings = ceilings_of(matmuls)
     counts = counts_of(model, data)
     phases = analyse_phases(dict.fromkeys(Phase, 0.01), counts, matmuls, ceilings, LABELS)
     limits = analyse_step(0.1, phases, counts, matmuls, ceilings, BATCH).limits
-    flop = model_costs(model, data).training_flop_per_sample * BATCH
+    flop = SPEC.costs.model(model, data).training_flop_per_sample * BATCH
     assert limits.matmul.step_s == pytest.approx(flop / 1e9)
     assert limits.matmul.fraction == pytest.approx(limits.matmul.step_s / 0.1)
     assert limits.matmul.samples_per_s == pytest.approx(BATCH / limits.matmul.step_s)
@@ -168,7 +168,7 @@ def test_the_steps_limits_add_up() -> None:
 @given(st.dictionaries(st.sampled_from(list(Phase)), st.floats(1e-9, 1e3), min_size=1))
 def test_shares_sum_to_one_and_no_phase_is_lost(times_s: dict[Phase, float]) -> None:
     model, data = LOOKUP_ONLY
-    matmuls = list_matmuls(model, data, BATCH)
+    matmuls = SPEC.costs.matmuls(model, data, BATCH)
     counts: dict[Any, PhaseCosts] = counts_of(model, data)
     phases = analyse_phases(times_s, counts, matmuls, ceilings_of(matmuls), LABELS)
     computed = [phase.computed for phase in phases]

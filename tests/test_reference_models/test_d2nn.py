@@ -14,17 +14,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, parse_train
 from reference_models.d2nn.config import D2NNConfig, parse_model, refuse_data
-from reference_models.d2nn.costs import (
-    estimate_memory,
-    fft_flop,
-    list_matmuls,
-    model_costs,
-    num_transforms,
-    phase_costs,
-)
+from reference_models.d2nn.costs import fft_flop, num_transforms
 from reference_models.d2nn.model import D2NN, make_detectors, propagate, transfer_function
 from reference_models.d2nn.phases import Phase
 from reference_models.d2nn.reference import ReferenceWorkload
+from reference_models.d2nn.spec import SPEC
 from reference_models.data.registry import generate_dataset, parse_data
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.world import SingleProcess
@@ -165,10 +159,10 @@ class CountTransforms(TorchDispatchMode):
 @pytest.mark.parametrize("changes", [{}, {"num_shared_masks": 0, "num_task_masks": 3}, {"num_task_masks": 2}])
 def test_flop_are_those_that_a_step_does(data: DataConfig, folder: Path, changes: dict[str, Any]) -> None:
     """torch's counter counts the detectors' products; transforms are counted as they are called."""
-    workload, costs = build(data, folder, **changes), model_costs(config_of(**changes), data)
+    workload, costs = build(data, folder, **changes), SPEC.costs.model(config_of(**changes), data)
     with FlopCounterMode(display=False) as counter, CountTransforms() as transforms:
         workload.train(1)
-    matmul_flop = sum(matmul.flop for matmul in list_matmuls(config_of(**changes), data, 32))
+    matmul_flop = sum(matmul.flop for matmul in SPEC.costs.matmuls(config_of(**changes), data, 32))
     assert counter.get_total_flops() == matmul_flop
     assert transforms.num == 32 * sum(num_transforms(config_of(**changes), 2))
     assert transforms.flop + matmul_flop == 32 * costs.training_flop_per_sample
@@ -176,14 +170,14 @@ def test_flop_are_those_that_a_step_does(data: DataConfig, folder: Path, changes
         workload.model(torch.zeros(3, 64))
     assert transforms.flop + counter.get_total_flops() == 3 * costs.forward_flop_per_sample
     assert transforms.flop == 3 * num_transforms(config_of(**changes), 2)[0] * fft_flop(16)
-    by_phase = phase_costs(config_of(**changes), data, batch_size=32, opt_name="Adam", unique_rows=0)
+    by_phase = SPEC.costs.phases(config_of(**changes), data, batch_size=32, opt_name="Adam", unique_rows=0)
     counted = {phase for phase, cost in by_phase.items() if cost.flop and phase != Phase.DENSE_OPTIMIZER}
     assert sum(by_phase[phase].flop for phase in counted) == 32 * costs.training_flop_per_sample
 
 
 def test_sharing_masks_takes_fewer_parameters_than_a_network_for_each_task(data: DataConfig, folder: Path) -> None:
     shared, separate = config_of(), config_of(num_shared_masks=0, num_task_masks=3)
-    numbers = [model_costs(config, data).num_parameters for config in (shared, separate)]
+    numbers = [SPEC.costs.model(config, data).num_parameters for config in (shared, separate)]
     assert numbers == [4 * 16**2, 6 * 16**2]
     assert numbers[0] < 2 * 3 * 16**2
     for number, config in zip(numbers, (shared, separate), strict=True):
@@ -205,7 +199,7 @@ def test_phases_are_entered_in_their_order(data: DataConfig, folder: Path) -> No
 def test_memory_grows_with_the_batch(data: DataConfig) -> None:
     train = parse_train(TRAIN)
     small, large = (
-        estimate_memory(config_of(), data, replace(train, global_batch_size=size), eval_samples=96)
+        SPEC.costs.memory(config_of(), data, replace(train, global_batch_size=size), eval_samples=96)
         for size in (32, 64)
     )
     assert large.activations_bytes == 2 * small.activations_bytes

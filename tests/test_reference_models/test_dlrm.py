@@ -8,8 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.costs import model_costs
 from reference_models.dlrm.model import DLRM
+from reference_models.dlrm.spec import SPEC
 from reference_models.process.errors import ConfigError
 
 NUM_EMBEDDINGS, MULTI_HOT, NUM_DENSE, DIM, BATCH = (5, 4, 3), (1, 3, 2), 6, 4, 7
@@ -118,7 +118,7 @@ def test_costs_equal_the_built_model_and_torch_counting_flop(interaction: str) -
             "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT),
         }
     )  # fmt: skip
-    counts, model = model_costs(small_config(interaction), data), small_model(interaction)
+    counts, model = SPEC.costs.model(small_config(interaction), data), small_model(interaction)
     assert counts.num_embedding_parameters == sum(p.numel() for p in model.embedding_parameters())
     assert counts.num_dense_parameters == sum(p.numel() for p in model.dense_parameters())
     assert counts.num_parameters == sum(p.numel() for p in model.parameters())

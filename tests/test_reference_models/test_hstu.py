@@ -15,10 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.hstu.config import HSTUConfig, SequenceShape
-from reference_models.hstu.costs import list_matmuls, model_costs
 from reference_models.hstu.fused_layers import FusedHSTU
 from reference_models.hstu.model import HSTU, HSTULayer
 from reference_models.hstu.sequences import Sequences, synthetic_sequences
+from reference_models.hstu.spec import SPEC
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.workload import Workload
@@ -196,10 +196,10 @@ def test_flop_are_those_of_torchs_counter() -> None:
             logits = model(batch)
             forward = counter.get_total_flops()
             logits.sum().backward()
-        matmuls = list_matmuls(config, data, 20)
+        matmuls = SPEC.costs.matmuls(config, data, 20)
         assert sum(m.flop for m in matmuls if m.phase.endswith("_forward")) == forward
         assert sum(m.flop for m in matmuls) == counter.get_total_flops()
-        costs = model_costs(config, data)
+        costs = SPEC.costs.model(config, data)
         assert costs.training_flop_per_sample == counter.get_total_flops() // 20
         assert costs.num_parameters == sum(parameter.numel() for parameter in model.parameters())
 
@@ -212,7 +212,7 @@ def test_flop_at_full_size_are_those_of_mlperfs_formula() -> None:
         embedding_dim=512, num_layers=3, num_heads=4, attention_dim=128, item_mlp=512, head_mlp=512,
         max_sequence_length=4096,
     )  # fmt: skip
-    layers = [matmul for matmul in list_matmuls(config, data, 1) if matmul.layer.startswith("layers.")]
+    layers = [matmul for matmul in SPEC.costs.matmuls(config, data, 1) if matmul.layer.startswith("layers.")]
     pairs = sum(matmul.flop for matmul in layers if matmul.layer.endswith((".qk", ".av")))
     assert sum(m.flop for m in layers) - pairs + pairs * 3.5 / 3 / 2 == pytest.approx(315.7e9, rel=1e-3)
 

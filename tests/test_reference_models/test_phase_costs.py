@@ -14,9 +14,9 @@ from reference_models.config.sections import DataConfig
 from reference_models.costs import Matmul, PhaseCosts
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.costs import model_costs, phase_costs
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.spec import SPEC
 
 OFFICIAL_HOT = [3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1]
 
@@ -33,7 +33,7 @@ def model_of(interaction: str, dim: int, bottom: list[int], top: list[int], **mo
 
 def counted(model: DLRMConfig, data: DataConfig, batch_size: int, **more: Any) -> dict[Phase, PhaseCosts]:
     options = {"opt_name": "adagrad", "unique_rows": batch_size, **more}
-    return phase_costs(model, data, batch_size=batch_size, **options)
+    return SPEC.costs.phases(model, data, batch_size=batch_size, **options)
 
 
 def torch_flop(model: DLRMConfig, data: DataConfig, batch_size: int) -> tuple[int, int]:
@@ -89,7 +89,7 @@ def test_matmuls_are_those_that_torch_counts(
     forward = sum(one.matmul_flop for phase, one in counts.items() if phase.endswith("_forward"))
     both = sum(one.matmul_flop for one in counts.values())
     assert (forward, both) == torch_flop(model, data, batch_size)
-    assert both == batch_size * model_costs(model, data).training_flop_per_sample
+    assert both == batch_size * SPEC.costs.model(model, data).training_flop_per_sample
 
 
 def test_rows_are_updated_once_however_often_they_are_looked_up() -> None:

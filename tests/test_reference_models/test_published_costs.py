@@ -10,8 +10,9 @@ import torch
 from reference_models.config.sections import DataConfig, TrainConfig, parse_train
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.costs import estimate_memory, interaction_width, model_costs
+from reference_models.dlrm.costs import interaction_width
 from reference_models.dlrm.model import DLRM
+from reference_models.dlrm.spec import SPEC
 from reference_models.process.errors import ConfigError
 
 DCNV2_ROWS = (
@@ -48,7 +49,7 @@ def adagrad(**keys: float) -> TrainConfig:
 
 
 def test_official_dcnv2(dcnv2: tuple[DLRMConfig, DataConfig]) -> None:
-    counts = model_costs(*dcnv2)
+    counts = SPEC.costs.model(*dcnv2)
     assert counts.num_embedding_rows == 204_184_588
     assert counts.num_lookups_per_sample == 214
     assert counts.embedding_bytes_per_sample == 109_568
@@ -62,8 +63,8 @@ def test_official_dcnv2_by_part(dcnv2: tuple[DLRMConfig, DataConfig]) -> None:
     model, data = dcnv2
     wide = interaction_width(model, data.num_sparse)
     assert wide == 27 * 128
-    without_cross = model_costs(replace(model, interaction="cat", dcn_num_layers=0), data)
-    cross = (model_costs(model, data).forward_flop_per_sample - without_cross.forward_flop_per_sample) // 2
+    without_cross = SPEC.costs.model(replace(model, interaction="cat", dcn_num_layers=0), data)
+    cross = (SPEC.costs.model(model, data).forward_flop_per_sample - without_cross.forward_flop_per_sample) // 2
     bottom = 13 * 512 + 512 * 256 + 256 * 128
     assert cross / 1e6 == pytest.approx(10.6, abs=0.05)
     assert bottom / 1e6 == pytest.approx(0.17, abs=0.005)
@@ -71,21 +72,21 @@ def test_official_dcnv2_by_part(dcnv2: tuple[DLRMConfig, DataConfig]) -> None:
 
 
 def test_kaggle_shape(kaggle: tuple[DLRMConfig, DataConfig]) -> None:
-    counts = model_costs(*kaggle, num_embeddings=[100] * 26)
+    counts = SPEC.costs.model(*kaggle, num_embeddings=[100] * 26)
     assert counts.forward_flop_per_sample / 2e6 == pytest.approx(0.486, abs=0.0005)
     assert counts.training_flop_per_sample / 1e6 == pytest.approx(2.90, abs=0.005)
 
 
 def test_tables_of_unknown_size_are_an_error_that_says_what_to_do(kaggle: tuple[DLRMConfig, DataConfig]) -> None:
     with pytest.raises(ConfigError, match=r"'kaggle'.*once it is prepared.*data prepare"):
-        model_costs(*kaggle)
+        SPEC.costs.model(*kaggle)
 
 
 def test_dcnv2_with_capped_tables_has_the_counted_parameters(dcnv2: tuple[DLRMConfig, DataConfig]) -> None:
     model, data = dcnv2
     capped = tuple(min(rows, 50) for rows in DCNV2_ROWS)
     built = DLRM(model, num_dense=13, num_embeddings=capped, multi_hot=DCNV2_MULTI_HOT)
-    assert model_costs(model, data, capped).num_parameters == sum(p.numel() for p in built.parameters())
+    assert SPEC.costs.model(model, data, capped).num_parameters == sum(p.numel() for p in built.parameters())
 
 
 @pytest.mark.parametrize(("opt_name", "floats_per_row"), [("sgd", 0), ("rowwise_adagrad", 1), ("adagrad", 128)])
@@ -93,8 +94,8 @@ def test_optimizer_state_is_counted_per_row(
     dcnv2: tuple[DLRMConfig, DataConfig], opt_name: str, floats_per_row: int
 ) -> None:
     train = parse_train({"global_batch_size": 1, "opt_name": opt_name, "opt_base_learning_rate": 0.1})
-    estimate = estimate_memory(*dcnv2, train, eval_samples=1000)
-    dense = model_costs(*dcnv2).num_dense_parameters if opt_name != "sgd" else 0
+    estimate = SPEC.costs.memory(*dcnv2, train, eval_samples=1000)
+    dense = SPEC.costs.model(*dcnv2).num_dense_parameters if opt_name != "sgd" else 0
     assert estimate.optimizer_bytes == 4 * (floats_per_row * 204_184_588 + dense)
     assert estimate.weights_bytes / 1e9 == pytest.approx(104.6, abs=0.05)
 
@@ -116,13 +117,15 @@ def test_activations_are_close_to_what_autograd_saves(name: str, request: pytest
     indices = torch.randint(0, 50, (batch_size, data.num_lookups))
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         logits = built(torch.rand(batch_size, 13), indices)
-    estimate = estimate_memory(model, data, adagrad(global_batch_size=64), eval_samples=1, num_embeddings=rows)
+    estimate = SPEC.costs.memory(model, data, adagrad(global_batch_size=64), eval_samples=1, num_embeddings=rows)
     assert logits.shape == (batch_size,)
     assert 1.0 <= estimate.activations_bytes / sum(saved.values()) <= 1.6
 
 
 def test_the_larger_of_training_and_evaluation_decides_the_peak(kaggle: tuple[DLRMConfig, DataConfig]) -> None:
-    few, many = (estimate_memory(*kaggle, adagrad(), eval_samples=n, num_embeddings=[10] * 26) for n in (1000, 10**9))
+    few, many = (
+        SPEC.costs.memory(*kaggle, adagrad(), eval_samples=n, num_embeddings=[10] * 26) for n in (1000, 10**9)
+    )
     held = few.weights_bytes + few.optimizer_bytes
     assert few.total_bytes == held + few.gradients_bytes + few.activations_bytes
     assert many.total_bytes == held + many.evaluation_bytes > 10**10

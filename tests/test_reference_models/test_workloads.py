@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from harness.cli import cli
 from harness.config.catalog import load_entry
 from harness.config.run_config import Override, resolve
-from reference_models.dlrm.costs import model_costs
+from reference_models.dlrm.spec import SPEC
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import load_benchmark, parse_benchmark, read_toml, shipped_names, workload_names
 from rules.errors import DefinitionError
@@ -31,7 +31,7 @@ PUBLISHED = {  # rows per table, tables, lookups, embedding dimension
 )
 def test_flop_and_bytes_per_sample_are_the_published_shapes(name: str, flop: int, embedding_bytes: int) -> None:
     workload = load_entry(name).workload
-    counts = model_costs(workload.model, workload.data)
+    counts = SPEC.costs.model(workload.model, workload.data)
     assert counts.forward_flop_per_sample == flop
     assert counts.embedding_bytes_per_sample == embedding_bytes
 

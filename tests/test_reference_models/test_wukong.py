@@ -23,9 +23,9 @@ from reference_models.registry import find_implementation, find_model
 from reference_models.training.optimizers import build_optimizers
 from reference_models.training.workload import WorkloadSpec
 from reference_models.wukong.config import WukongConfig, follow, parse_model
-from reference_models.wukong.costs import estimate_memory, list_matmuls, model_costs, phase_costs
 from reference_models.wukong.model import Wukong
 from reference_models.wukong.optimized import FusedWukong
+from reference_models.wukong.spec import SPEC
 from reference_models.wukong.stack import FactorizationMachineBlock, WukongLayer, WukongStack
 
 TABLE: dict[str, Any] = {
@@ -173,7 +173,7 @@ def configurations() -> list[WukongConfig]:
 @pytest.mark.parametrize("multi_hot", [(1,), (1, 3, 2, 1), (1,) * 26])
 def test_flop_and_parameters_are_those_of_the_module(model: WukongConfig, multi_hot: tuple[int, ...]) -> None:
     data, batch_size = data_of(multi_hot), 6
-    costs = model_costs(model, data)
+    costs = SPEC.costs.model(model, data)
     with torch.device("meta"):
         sizes = {"num_embeddings": [10] * data.num_sparse, "multi_hot": data.multi_hot}
         built = Wukong(model, num_dense=data.num_dense, **sizes)
@@ -184,9 +184,9 @@ def test_flop_and_parameters_are_those_of_the_module(model: WukongConfig, multi_
             logits.sum().backward()
     assert forward == batch_size * costs.forward_flop_per_sample
     assert counter.get_total_flops() == batch_size * costs.training_flop_per_sample
-    assert sum(matmul.flop for matmul in list_matmuls(model, data, batch_size)) == counter.get_total_flops()
+    assert sum(matmul.flop for matmul in SPEC.costs.matmuls(model, data, batch_size)) == counter.get_total_flops()
     assert costs.num_dense_parameters == sum(parameter.numel() for parameter in built.dense_parameters())
-    by_phase = phase_costs(model, data, batch_size=batch_size, opt_name="adagrad", unique_rows=5)
+    by_phase = SPEC.costs.phases(model, data, batch_size=batch_size, opt_name="adagrad", unique_rows=5)
     assert sum(each.matmul_flop for each in by_phase.values()) == counter.get_total_flops()
     assert set(by_phase) == set(Phase) - {Phase.REPLAY, Phase.ZERO_GRAD, Phase.OTHER}
 
@@ -197,14 +197,14 @@ def test_forward_flop_is_the_published_formula() -> None:
     n, d, k = 4, 4, 2
     layer = 2 * n * k * d + n * k * 12 + 12 * 7 + 7 * 2 * d + n * 2 * d
     head = 5 * 8 + 8 * 4 + n * d * 16 + 16
-    assert model_costs(model, data).forward_flop_per_sample == 2 * (3 * layer + head)
+    assert SPEC.costs.model(model, data).forward_flop_per_sample == 2 * (3 * layer + head)
 
 
 def test_memory_grows_with_what_is_kept_for_the_backward_pass() -> None:
     data = data_of((1, 1, 1))
     train = parse_train({"global_batch_size": 64, "opt_name": "adagrad", "opt_base_learning_rate": 0.1})
     one, two = (
-        estimate_memory(parse_model(TABLE | {"num_layers": number}), data, train, eval_samples=100)
+        SPEC.costs.memory(parse_model(TABLE | {"num_layers": number}), data, train, eval_samples=100)
         for number in (1, 2)
     )
     n, d = 5, 4
