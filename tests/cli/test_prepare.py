@@ -13,8 +13,8 @@ from criteo_builder import make_text
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cli.data import prepare, spread_values
 from harness.cli.plan import plan
-from harness.cli.prepare import prepare, spread_values
 from harness.cli.shared.options import Size
 from harness.config.catalog import load_data
 from harness.run_sets.dataset import ensure_dataset
@@ -107,7 +107,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_preparing_and_asking_for_help_load_no_torch(tmp_path: Path) -> None:
     train, evaluation = sources(tmp_path)
     code = (
-        "import sys; from harness.cli.prepare import prepare\n"
+        "import sys; from harness.cli.data import prepare\n"
         "prepare.main(sys.argv[1:], standalone_mode=False)\n"
         "assert 'torch' not in sys.modules, 'torch'\n"
     )

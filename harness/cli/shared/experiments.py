@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -13,7 +13,6 @@ from harness.cli.shared.output import show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
-    from harness.experiment.executors import Granted
     from harness.experiment.expand import Experiment
     from harness.experiment.loop import Progress
     from harness.experiment.request import Request
@@ -35,7 +34,6 @@ def usage_errors() -> Iterator[None]:
 def start_and_show(request: "Request", *, form: str) -> None:
     """Make a new experiment, complete it and show what came of it; exits with its code."""
     from harness.experiment.create import create
-    from harness.experiment.executors import Granted
     from harness.experiment.expand import expand
     from harness.experiment.launched import run_in_world
     from harness.experiment.prepare import prepare
@@ -50,7 +48,7 @@ def start_and_show(request: "Request", *, form: str) -> None:
     folder = create(experiment)
     if not request.quiet:
         _announce(experiment, folder)
-    complete_and_show(folder, Granted(python=request.python), form=form, quiet=request.quiet)
+    complete_and_show(folder, python=request.python, form=form, quiet=request.quiet)
 
 
 def _announce(experiment: "Experiment", folder: Path) -> None:
@@ -96,7 +94,7 @@ def _describe_set(experiment: "Experiment", folder: Path) -> str:
 
 
 def complete_and_show(
-    folder: Path, granted: "Granted", *, num_runs: int | None = None, form: str = "table", quiet: bool
+    folder: Path, *, python: Path | None, num_runs: int | None = None, form: str = "table", quiet: bool
 ) -> None:
     """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code."""
     from harness.experiment.loop import Watcher, complete
@@ -107,32 +105,21 @@ def complete_and_show(
 
     record = read(folder)
     keeper = find_kind(record.kind).keeper
+    view = _VIEWS[keeper if record.relation == "one" else record.relation]
     watcher = Watcher(quiet=True)
     if not quiet:
         watcher = Watcher(on_step=_say_step, on_done=_say_measured, on_growth=_say_growth)
         if keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
     try:
-        record = complete(folder, granted, num_runs=num_runs, watcher=watcher)
+        record = complete(folder, python=python, num_runs=num_runs, watcher=watcher)
     except BaseException as error:
         if not isinstance(error, HarnessError):
-            what, whole = _NAMES[record.relation, keeper]
             command = printable(resume_command(folder, record.python))
-            click.echo(f"Finished {what} are kept. Complete the {whole} with: {command}", err=True)
+            click.echo(f"Finished {view.parts} are kept. Complete the {view.whole} with: {command}", err=True)
         raise
-    code = _VIEWS[record.relation, keeper](folder, record, form)
+    code = view.show(folder, record, form)
     click.get_current_context().exit(int(code))
-
-
-_NAMES = {
-    ("one", "logs"): ("runs", "set"),
-    ("one", "records"): ("processes", "measurement"),
-    ("sides", "logs"): ("runs", "pair"),
-    ("sides", "records"): ("runs", "pair"),
-    ("matrix", "logs"): ("runs", "sweep"),
-    ("matrix", "records"): ("runs", "sweep"),
-}
-"""What repetitions and the whole are called, by how configurations belong together and how repetitions are kept."""
 
 
 def _say_kept(kept: int, planned: int) -> None:
@@ -228,15 +215,16 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     facts = read_sweep_facts(folder)
     rows = rows_as_records(facts)
     if form == "json":
-        document: dict[str, Any] = {
-            "schema_version": 2,
-            "name": facts.name,
-            "kind": facts.kind,
-            "configurations": rows,
-            "closing": facts.closing,
-            **law_record(facts.law),
-        }
-        show_json(document)
+        show_json(
+            {
+                "schema_version": 2,
+                "name": facts.name,
+                "kind": facts.kind,
+                "configurations": rows,
+                "closing": facts.closing,
+                **law_record(facts.law),
+            }
+        )
     elif form == "csv":
         click.echo(render_csv(list(rows[0]), [row.values() for row in rows]), nl=False)
     else:
@@ -250,12 +238,18 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     return exit_code_of_matrix(record, facts)
 
 
-_VIEWS: Mapping[tuple[str, str], Callable[[Path, "ExperimentRecord", str], ExitCode]] = {
-    ("one", "logs"): _show_set,
-    ("one", "records"): _show_measurement,
-    ("sides", "logs"): _show_sides,
-    ("sides", "records"): _show_sides,
-    ("matrix", "logs"): _show_matrix,
-    ("matrix", "records"): _show_matrix,
+class _View(NamedTuple):
+    """How a complete experiment is shown, and what its repetitions and the whole are called."""
+
+    show: Callable[[Path, "ExperimentRecord", str], ExitCode]
+    parts: str
+    whole: str
+
+
+_VIEWS: Mapping[str, _View] = {
+    "logs": _View(_show_set, "runs", "set"),
+    "records": _View(_show_measurement, "processes", "measurement"),
+    "sides": _View(_show_sides, "runs", "pair"),
+    "matrix": _View(_show_matrix, "runs", "sweep"),
 }
-"""What shows a complete experiment, by how configurations belong together and how repetitions are kept."""
+"""By how configurations belong together, and of one alone by how its repetitions are kept."""
