@@ -249,6 +249,7 @@ class _View(NamedTuple):
 _VIEWS: Mapping[str, _View] = {
     "logs": _View(_show_set, "runs", "set"),
     "records": _View(_show_measurement, "processes", "measurement"),
+    "record": _View(_show_measurement, "processes", "measurement"),
     "sides": _View(_show_sides, "runs", "pair"),
     "matrix": _View(_show_matrix, "runs", "sweep"),
 }
