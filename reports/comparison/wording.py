@@ -120,10 +120,10 @@ def _overhead(ratio: float) -> str:
     return f"{FACTORS['overhead'].cause} weigh {weight} beside the training"
 
 
-def speed(time_ratio: float, digits: int = 2) -> str:
+def speed(time_ratio: float) -> str:
     """A factor on the time as speed: '1.60x slower', '1.25x faster', '1.004x slower'."""
     factor = time_ratio if time_ratio >= 1 else 1 / time_ratio
-    text = times(factor, digits)
+    text = times(factor)
     if float(text[:-1].replace(",", "")) == 1:
         return "equally fast"
     return f"{text} {'slower' if time_ratio > 1 else 'faster'}"
@@ -134,12 +134,11 @@ def with_sign(text: str) -> str:
     return _FACTOR.sub("×", text)
 
 
-def times(factor: float, digits: int = 2) -> str:
+def times(factor: float) -> str:
     """'1.56x', and '1.004x' where two decimals would hide it."""
     if not math.isfinite(factor):
         return "∞x"
-    if abs(factor - 1) < 0.0995:
-        digits += 1
+    digits = 3 if abs(factor - 1) < 0.0995 else 2
     return f"{factor:,.{digits}f}x" if factor < 1e6 else f"{factor:.2g}x"
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
-from reports.comparison.band import NO_REPEATS
 from reports.comparison.comparison import GroupContext
 from reports.comparison.records import Comparison
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, table_of
@@ -106,7 +105,7 @@ def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ..
     """Make the parts of the results of a sweep that measured, beside its own table and charts; none of no result."""
     if not results or results[0].is_logged:
         return ()  # sets of runs have groups of their own
-    group = Group(results, results[0], (), GroupContext(repeats=NO_REPEATS), id_, "files")
+    group = Group(results, results[0], (), GroupContext(), id_, "files")
     return _made(group, [section for section in SECTIONS if section.is_of_sweeps])
 
 

@@ -119,14 +119,14 @@ def log_summary(
     )
 
 
-def mean_interval(values: Sequence[float] | NDArray[np.float64], *, confidence: float = 0.95) -> Interval | None:
+def mean_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval | None:
     """Student's t for the mean of values as they are; None for fewer than two, or where one is not finite."""
     num, array = len(values), np.asarray(values, dtype=np.float64)
     if num < 2 or not np.isfinite(array).all():
         return None
     mean = float(array.mean())
-    reach = float(student_quantile(num - 1, (1 + confidence) / 2)) * float(array.std(ddof=1)) / math.sqrt(num)
-    return Interval(low=mean - reach, high=mean + reach, confidence=confidence, coverage=None, method="Student's t")
+    reach = float(student_quantile(num - 1, (1 + NOMINAL) / 2)) * float(array.std(ddof=1)) / math.sqrt(num)
+    return Interval(low=mean - reach, high=mean + reach, confidence=NOMINAL, coverage=None, method="Student's t")
 
 
 def spread_shares(totals: Sequence[float], factors: Sequence[Sequence[float]]) -> tuple[float, ...] | None:

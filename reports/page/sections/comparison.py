@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
-from reports.comparison.comparison import GroupContext, compare_all
+from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.export import circumstances, method_line, olympic_words, p_text, permutation_note
 from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison, FactorComparison
@@ -40,23 +40,16 @@ class _ComparedFactor(NamedTuple):
 
 
 def compare_group(
-    group: Sequence[Result], baseline: Result, context: GroupContext | None = None, *, is_brief: bool = False
+    group: Sequence[Result], baseline: Result, context: GroupContext, *, is_brief: bool = False
 ) -> tuple[Comparison, ...]:
-    """All others of the group against `baseline`, in their order; `context` as in `compare_all`.
+    """All others of the group against `baseline`, in their order; `context` is the group's.
 
     What an inconclusive one would take is known of those that `_explained` chooses, of none where `is_brief`.
     """
     others = [result for result in group if result is not baseline]
     rejected = [result.outcome == "invalid" for result in others]
-    return compare_all(baseline, others, context, () if is_brief else _explained(rejected)) if others else ()
-
-
-def judge_group(
-    group: Sequence[Result], baseline: Result, context: GroupContext | None = None
-) -> tuple[Comparison, ...]:
-    """As `compare_group`, for the verdicts alone."""
-    others = [result for result in group if result is not baseline]
-    return compare_all(baseline, others, context, (), is_described=False) if others else ()
+    explained = () if is_brief else _explained(rejected)
+    return compare_results(baseline, others, context=context, explained=explained)
 
 
 def _explained(rejected: Sequence[bool]) -> set[int]:
