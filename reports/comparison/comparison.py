@@ -230,7 +230,7 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
     low, high = middle - reach, middle + reach
     if factor.difference is None:
         low, high = factor_from(low), factor_from(high)
-    return Interval(low=low, high=high, confidence=1.0 - level, coverage=None, method=pairing.method(factor.name))
+    return Interval(low=low, high=high, confidence=1.0 - level, method=pairing.method(factor.name))
 
 
 def _finish(draft: _Draft, tests: Mapping[int, Tested], share_level: float | None) -> Comparison:

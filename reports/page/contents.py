@@ -149,10 +149,10 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
             name=f"{chart_name(entry)}  {unit.text(entry.score.olympic_mean_s)}"
             + (f" → {unit.text(entry.score.score_s)}" if scores else ""),
             hue=hue_number(positions[entry.index], group),
-            dots=tuple(StripDot(label="", value=score_s / unit.seconds) for score_s in scores),
-            mean=(entry.score.olympic_mean_s or 0.0) / unit.seconds,
-            low=entry.interval.low / unit.seconds if entry.interval else None,
-            high=entry.interval.high / unit.seconds if entry.interval else None,
+            dots=tuple(StripDot(label="", value=unit.of(score_s)) for score_s in scores),
+            mean=unit.of(entry.score.olympic_mean_s),
+            low=unit.of(entry.interval.low if entry.interval else None),
+            high=unit.of(entry.interval.high if entry.interval else None),
         )
         for entry in scored
         for scores in ([entry.score.score_s] if _is_scaled(entry) and entry.score.score_s else [],)

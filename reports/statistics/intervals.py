@@ -32,14 +32,13 @@ _MAX_LOG = 709.0
 class Interval:
     """An interval for a mean, in the unit of the values.
 
-    `confidence` is what it holds at least, and what is printed; `coverage` is what it holds exactly, None where that
-    depends on how the values are distributed.
+    `confidence` is what it holds at least, and what is printed; what it holds exactly depends on how the values are
+    distributed.
     """
 
     low: float
     high: float
     confidence: float
-    coverage: float | None
     method: str
 
 
@@ -108,15 +107,19 @@ def log_summary(
         reach = float(log_reach(logs, step, nominal))
         high = math.exp(mean + reach) if mean + reach < _MAX_LOG else math.inf
         method = "Student's t on the logarithms" + (f" at {nominal:.1%}" if nominal != NOMINAL else "")
-        interval = Interval(
-            low=math.exp(mean - reach), high=high, confidence=confidence, coverage=None, method=method
-        )
+        interval = Interval(low=math.exp(mean - reach), high=high, confidence=confidence, method=method)
     return LogSummary(
         num_values=len(known),
         geometric_mean=math.exp(mean),
         coefficient_of_variation=math.sqrt(variance_of(scaled)) / float(mean_of(scaled)) if len(known) > 1 else None,
         interval=interval,
     )
+
+
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """The mean of those that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def mean_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval | None:
@@ -126,7 +129,7 @@ def mean_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval | N
         return None
     mean = float(array.mean())
     reach = float(student_quantile(num - 1, (1 + NOMINAL) / 2)) * float(array.std(ddof=1)) / math.sqrt(num)
-    return Interval(low=mean - reach, high=mean + reach, confidence=NOMINAL, coverage=None, method="Student's t")
+    return Interval(low=mean - reach, high=mean + reach, confidence=NOMINAL, method="Student's t")
 
 
 def spread_shares(totals: Sequence[float], factors: Sequence[Sequence[float]]) -> tuple[float, ...] | None:

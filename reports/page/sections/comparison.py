@@ -17,7 +17,17 @@ from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE
 from reports.page.sections.remarks import names
 from reports.parts.cells import bounds_text, sorted_cell
 from reports.results.result import Result
-from reports.text.formatting import MINUTES, TimeUnit, count, percent, printable, ratio, throughput, time_unit
+from reports.text.formatting import (
+    MINUTES,
+    TimeUnit,
+    capital,
+    count,
+    percent,
+    printable,
+    ratio,
+    throughput,
+    time_unit,
+)
 
 MAX_PANELS = 8
 MAX_BARS = 50
@@ -153,10 +163,6 @@ def _rejected(comparison: Comparison) -> str:
     return "INVALID by the rules" + (f", as is {comparison.base}" if "base" in comparison.invalid_sides else "")
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _bar(comparison: Comparison, factor: FactorComparison) -> FactorBar:
     on_time = factor.time_interval
     return FactorBar(
@@ -209,7 +215,7 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
         is_of_new = note.startswith("new: ")
         is_of_all = len(labels) == len(comparisons) and not is_of_new
         words = note.removeprefix("new: ")
-        found.append(printable(_capital(words) if is_of_all else f"{names(labels)}: {words}", 400))
+        found.append(printable(capital(words) if is_of_all else f"{names(labels)}: {words}", 400))
     return tuple(note for note in found if note)
 
 
