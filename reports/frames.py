@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from reports.comparison.comparison import CONFIDENCE, compare_results
+from reports.comparison.comparison import CONFIDENCE, compare_results, context_of
 from reports.comparison.export import COMPARISON_COLUMNS, comparison_document, comparison_rows
 from reports.comparison.noise import describe_sets
 from reports.comparison.records import ComparisonDocument
-from reports.comparison.repeats import find_repeats
 from reports.comparison.sources import results_to_compare
 from reports.results.logs import gather
 from reports.results.measured import find_measured
@@ -111,8 +110,8 @@ def compare(
     several sets.
     """
     first, others = results_to_compare(Path(base), [Path(path) for path in news])
-    repeats = find_repeats([first, *others])
-    compared = compare_results(first, others, min_effect=min_effect, confidence=confidence, repeats=repeats)
+    context = context_of([first, *others])
+    compared = compare_results(first, others, min_effect=min_effect, confidence=confidence, context=context)
     return make_frame(COMPARISON_COLUMNS, comparison_rows(comparison_document(compared)))
 
 

@@ -92,7 +92,7 @@ def compare(
     """
     from harness.run_sets.names import refuse_missing
     from reports.comparison.comparability import SAME_SET
-    from reports.comparison.comparison import compare_results
+    from reports.comparison.comparison import GroupContext, compare_results
     from reports.comparison.export import comparison_document
     from reports.comparison.repeats import find_repeats, given_repeats
     from reports.comparison.sources import read_results, results_to_compare
@@ -104,7 +104,9 @@ def compare(
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
     given = [side for path in distinct(repeated) for side in read_results(path)]
     repeats = given_repeats(given) if given else find_repeats([first, *others])
-    comparisons = compare_results(first, others, min_effect=smallest, confidence=confidence, repeats=repeats)
+    comparisons = compare_results(
+        first, others, min_effect=smallest, confidence=confidence, context=GroupContext(repeats=repeats)
+    )
     if form == "json":
         show_json(comparison_document(comparisons))
     elif form == "csv":

@@ -16,7 +16,7 @@ from reports.charts.figure import FOOT_PX, Caption, Figure, Key, Plot, draw_both
 from reports.text.formatting import ratio
 
 _ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
-_MOST_LOG2, _INDENT = 6.0, 12.0
+_MOST_LOG2, _INDENT, _LEAST_PX = 6.0, 12.0, 44.0
 _SHORT = {"no difference shown": "no diff. shown", "below the smallest effect": "below smallest"}
 # Round numbers either side of 1, the ones far from it first.
 _TICKS = (
@@ -80,14 +80,14 @@ def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
     return low - 0.1 * reach, high + 0.1 * reach
 
 
-def _ticks(scale: svg.Scale, least_px: float) -> list[float]:
+def _ticks(scale: svg.Scale) -> list[float]:
     """Choose the ratios to label: 1 and, either side, round ones far enough apart."""
     chosen = [1.0]
     for value in _TICKS:
         if not scale.low <= math.log2(value) <= scale.high:
             continue
         at = scale(math.log2(value))
-        if all(abs(at - scale(math.log2(other))) >= least_px for other in chosen):
+        if all(abs(at - scale(math.log2(other))) >= _LEAST_PX for other in chosen):
             chosen.append(value)
     return sorted(chosen)
 
@@ -112,7 +112,7 @@ def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
             marks.append(_bar(bar, name, x, top, width, is_wide=is_wide))
             top += _ROW
         top += 8
-    ticks = _ticks(x, 44.0)
+    ticks = _ticks(x)
     hairlines = "".join(
         f"M{at:.1f} {start:g}V{stop:g}"
         for at in (x(math.log2(tick)) for tick in ticks)

@@ -115,7 +115,7 @@ def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale, unit: str) -
 
 
 def _result(result: Result, x: float, y: float, radius: float, label: str) -> Markup:
-    mark = svg.circle(x, y, radius, "end") if result.is_passed else svg.cross(x, y, min(radius, 6.0), "dot-failed")
+    mark = svg.circle(x, y, radius, "end") if result.is_passed else svg.cross(x, y, min(radius, 6.0))
     # Above and below a result the reference's mean and limit of its batch size may be.
     is_inside = result.is_passed and len(label) < 3
     at, class_ = (x, "in-counted") if is_inside else (x + radius + 4, "name halo")

@@ -170,7 +170,7 @@ def _numbered(dot: StripDot, x: float, y: float, *, hinted: bool) -> Markup:
     hint = dot.hint if hinted else ""
     if dot.fate == "failed":
         label = svg.text(x + 8, y - 5, dot.label, class_="tiny")
-        return svg.group(svg.cross(x, y, _LARGE * 0.7, "dot-failed"), label, hint=hint)
+        return svg.group(svg.cross(x, y, _LARGE * 0.7), label, hint=hint)
     label = svg.text(x, y + 4, dot.label, class_=f"in-{dot.fate}")
     return svg.group(svg.circle(x, y, _LARGE, f"dot-{dot.fate}"), label, hint=hint)
 
@@ -184,5 +184,5 @@ def _plain(placed: Sequence[tuple[StripDot, float, float]], radius: float) -> li
             path = svg.spots(places)
             marks.append(svg.tag("path", d=path, class_=f"spots {size}"))
             marks += [svg.tag("path", d=path, class_=f"spots {size} hole")] if fate == "dropped" else []
-    marks += [svg.cross(x, y, radius * 0.7, "dot-failed") for dot, x, y in placed if dot.fate == "failed"]
+    marks += [svg.cross(x, y, radius * 0.7) for dot, x, y in placed if dot.fate == "failed"]
     return marks

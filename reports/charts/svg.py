@@ -87,9 +87,10 @@ def circle(x: float, y: float, radius: float, class_: str | None) -> Markup:
     return tag("circle", cx=x, cy=y, r=radius, class_=class_)
 
 
-def cross(x: float, y: float, radius: float, class_: str) -> Markup:
+def cross(x: float, y: float, radius: float) -> Markup:
+    """Mark what failed."""
     a, b, extent = _number(x - radius), _number(y - radius), _number(2 * radius)
-    return tag("path", d=f"M{a} {b}l{extent} {extent}m0-{extent}l-{extent} {extent}", class_=class_)
+    return tag("path", d=f"M{a} {b}l{extent} {extent}m0-{extent}l-{extent} {extent}", class_="dot-failed")
 
 
 def drawing(
@@ -120,16 +121,16 @@ def drawing(
     )
 
 
-def text_width(content: str, size_px: float = FONT_PX) -> float:
+def text_width(content: str) -> float:
     """Estimate the width in px of text in a sans-serif font; wide scripts count double."""
-    return sum(size_px * (0.31 if char in " .,:;'|il!" else 0.58 if ord(char) < 0x2E80 else 1.0) for char in content)
+    return sum(FONT_PX * (0.31 if char in " .,:;'|il!" else 0.58 if ord(char) < 0x2E80 else 1.0) for char in content)
 
 
-def fit(content: str, width: float, size_px: float = FONT_PX) -> str:
+def fit(content: str, width: float) -> str:
     """Cut `content` with an ellipsis where it would exceed `width` px."""
-    if text_width(content, size_px) <= width:
+    if text_width(content) <= width:
         return content
-    while content and text_width(content + "…", size_px) > width:
+    while content and text_width(content + "…") > width:
         content = content[:-1]
     return content.rstrip() + "…"
 

@@ -156,7 +156,7 @@ def _plot(panel: Panel, width: float, id_: str, same_as: str | None) -> Plot:
     for curve in panel.curves:
         if curve.fate == "failed" and curve.points:
             end, value = curve.points[-1]
-            marks.append(svg.group(svg.cross(x(end), y(value), 5, "dot-failed"), class_=hue(curve.hue)))
+            marks.append(svg.group(svg.cross(x(end), y(value), 5), class_=hue(curve.hue)))
     if panel.target is not None and panel.target_words:
         marks.append(svg.text(start + 6, y(panel.target) - 7, panel.target_words, class_="strong halo"))
     return Plot([*marks, *(panel.over(x, y) if panel.over else ())], panel.height, x, y)
@@ -235,7 +235,7 @@ def _series(series: Series, x: svg.Scale, y: svg.Scale) -> Iterator[Markup]:
     for dot in series.dots:
         place = x(dot.x)
         if dot.y is None:
-            yield svg.group(svg.cross(place, y.start - 8, 5, "dot-failed"), hint=dot.hint)
+            yield svg.group(svg.cross(place, y.start - 8, 5), hint=dot.hint)
             continue
         marks = [svg.circle(place, at(seed), 1.8, series.mark) for seed in dot.seeds]
         if dot.ends is not None:

@@ -71,7 +71,7 @@ class _Draft:
 class GroupContext:
     """What all comparisons within a group share: the sets that repeat its own, and values worked out before."""
 
-    repeats: Repeats
+    repeats: Repeats = NO_REPEATS
     known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
 
 
@@ -80,46 +80,29 @@ def context_of(group: Sequence[Result]) -> GroupContext:
     return GroupContext(repeats=find_repeats(group))
 
 
-def compare_all(
-    base: Result,
-    news: Sequence[Result],
-    context: GroupContext | None = None,
-    explained: Collection[int] | None = None,
-    *,
-    is_described: bool = True,
-) -> tuple[Comparison, ...]:
-    """Compare as `compare_results`; `context` is that of a group that holds all of them."""
-    if context is None:
-        context = context_of([base, *news])
-    return compare_results(
-        base, news, repeats=context.repeats, explained=explained, is_described=is_described, known=context.known
-    )
-
-
 def compare_results(
     base: Result,
     news: Sequence[Result],
     *,
     min_effect: float | None = None,
     confidence: float = CONFIDENCE,
-    repeats: Repeats = NO_REPEATS,
+    context: GroupContext | None = None,
     explained: Collection[int] | None = None,
     is_described: bool = True,
-    known: KnownValues | None = None,
 ) -> tuple[Comparison, ...]:
     """Each of `news` against `base`; the family of tests is all factors of all of them.
 
-    The smallest effect is that of base's kind where none is given. `repeats` show how far the system drifts between
-    sets that were measured one after the other. What an inconclusive verdict would take is found of the places in
-    `news` that are `explained`, None being all of them: of a thousand it takes longer than all the rest. What is not
-    `is_described` has its verdicts and values alone. `known` are values of these sides that were worked out before.
+    The smallest effect is that of base's kind where none is given. `context` is that of a group that holds all sides:
+    its sets show how far the system drifts between those that were measured one after the other. What an inconclusive
+    verdict would take is found of the places in `news` that are `explained`, None being all of them: of a thousand it
+    takes longer than all the rest. What is not `is_described` has its verdicts and values alone.
     """
     if min_effect is None:
         min_effect = factor_of(base.quantities[0]).min_effect
-    bands = BandsByPair()
+    context = GroupContext() if context is None else context
     settings = _Settings(
-        min_effect=min_effect, confidence=confidence, find_band=partial(bands.of, repeats=repeats),
-        is_described=is_described, known=KnownValues() if known is None else known,
+        min_effect=min_effect, confidence=confidence, find_band=partial(BandsByPair().of, repeats=context.repeats),
+        is_described=is_described, known=context.known,
     )  # fmt: skip
     drafts = [
         dataclasses.replace(
@@ -247,7 +230,7 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
     low, high = middle - reach, middle + reach
     if factor.difference is None:
         low, high = factor_from(low), factor_from(high)
-    return Interval(low=low, high=high, confidence=1.0 - level, coverage=None, method=pairing.method(factor.name))
+    return Interval(low=low, high=high, confidence=1.0 - level, method=pairing.method(factor.name))
 
 
 def _finish(draft: _Draft, tests: Mapping[int, Tested], share_level: float | None) -> Comparison:

@@ -150,21 +150,16 @@ def pair_runs(
     known: KnownValues | None = None,
 ) -> Pairing:
     """Pairs by seed where at least two, and four in five of the larger side's runs, have a partner."""
-    known = KnownValues() if known is None else known
     by_seed, others = _by_seed(base), _by_seed(new)
     shared = [seed for seed in by_seed if seed in others]
-    if len(shared) < 2 or len(shared) < _MIN_SHARE * max(len(base), len(new)):
-        return Pairing(
-            base=tuple(base), new=tuple(new), is_paired=False, num_shared=len(shared), share_turns=share_turns,
-            known=known,
-        )  # fmt: skip
+    is_paired = len(shared) >= max(2, _MIN_SHARE * max(len(base), len(new)))
     return Pairing(
-        base=tuple(by_seed[seed] for seed in shared),
-        new=tuple(others[seed] for seed in shared),
-        is_paired=True,
+        base=tuple(by_seed[seed] for seed in shared) if is_paired else tuple(base),
+        new=tuple(others[seed] for seed in shared) if is_paired else tuple(new),
+        is_paired=is_paired,
         num_shared=len(shared),
         share_turns=share_turns,
-        known=known,
+        known=KnownValues() if known is None else known,
     )
 
 

@@ -150,7 +150,7 @@ class SweepFacts:
         return next((row for row in self.rows if row.values == tuple(values)), None)
 
 
-def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Sequence[Result] = ()) -> SweepFacts:
+def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFacts:
     """Everything known about the sweep in `folder`. Raises InputError where there is none, or its record is damaged.
 
     Sets that are `known` already are not judged again.
@@ -162,7 +162,7 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
         why = f"{place}: no such file." if sweep is None else f"{place}: found a group that varies nothing."
         raise InputError(f"{problems[0] if problems else why} Give the folder that 'dlrmbench sweep' made.")
     folders = [_inside(folder, name) for name in sweep.folders]
-    facts = _gather_sets(folders, second_opinion, known) if is_logged(sweep.kind) else {}
+    facts = _gather_sets(folders, known) if is_logged(sweep.kind) else {}
     rows = []
     for index, (configuration, set_folder) in enumerate(zip(sweep.configurations, folders, strict=True)):
         row = SweepRow(
@@ -198,7 +198,7 @@ def _inside(folder: Path, name: str | None) -> Path | None:
     return path if path is not None and path.is_dir() and not path.is_symlink() else None
 
 
-def _gather_sets(folders: Sequence[Path | None], second_opinion: bool, known: Sequence[Result]) -> dict[Path, Result]:
+def _gather_sets(folders: Sequence[Path | None], known: Sequence[Result]) -> dict[Path, Result]:
     found: dict[Path, Result] = {}
     by_root: dict[Path, list[Result]] = {}
     for result in known:
@@ -207,7 +207,7 @@ def _gather_sets(folders: Sequence[Path | None], second_opinion: bool, known: Se
     for folder in folders:
         if folder is None or not any(folder.glob("results/*/*/result_*.txt")):
             continue
-        sets = by_root.get(real_path(folder)) or gather([folder], second_opinion=second_opinion)
+        sets = by_root.get(real_path(folder)) or gather([folder], second_opinion=False)
         if len(sets) == 1:
             found[folder] = sets[0]
     return found

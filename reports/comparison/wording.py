@@ -6,7 +6,7 @@ import re
 from reports.comparison.factor import FACTORS, factor_of
 from reports.comparison.precision import MAX_RUNS
 from reports.comparison.records import Comparison, FactorComparison
-from reports.text.formatting import percent
+from reports.text.formatting import capital, percent
 
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
 
@@ -38,7 +38,7 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
         f"{comparison.num_base_converged} of {comparison.num_base} of {base}"
     )
     if comparison.verdict != whole.verdict:
-        return f"{_capital(comparison.verdict)}: {converged}."
+        return f"{capital(comparison.verdict)}: {converged}."
     if not factor_of(whole.name).is_of_time:
         return _measured_sentence(comparison, whole)
     if whole.time_ratio is None:
@@ -71,7 +71,7 @@ def _small(comparison: Comparison, whole: FactorComparison, is_more: bool) -> st
     if comparison.verdict == "no difference shown":
         return f"No difference of {least} or more in {kind.title}"
     words = ("slower", "faster") if kind.is_of_time else (kind.more, kind.less)
-    return f"{_capital(words[0] if is_more else words[1])} by less than {least} in {kind.title}"
+    return f"{capital(words[0] if is_more else words[1])} by less than {least} in {kind.title}"
 
 
 def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
@@ -89,7 +89,7 @@ def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
     apart = f"{name} {change}"
     if comparison.verdict == "inconclusive":
         return f"Not decided{when}. Measured {apart}; {_what_it_takes(comparison, whole, (low, high))}."
-    return f"{_capital(comparison.verdict)}: {apart}, {between}."
+    return f"{capital(comparison.verdict)}: {apart}, {between}."
 
 
 def change_text(factor: FactorComparison) -> str | None:
@@ -120,10 +120,10 @@ def _overhead(ratio: float) -> str:
     return f"{FACTORS['overhead'].cause} weigh {weight} beside the training"
 
 
-def speed(time_ratio: float, digits: int = 2) -> str:
+def speed(time_ratio: float) -> str:
     """A factor on the time as speed: '1.60x slower', '1.25x faster', '1.004x slower'."""
     factor = time_ratio if time_ratio >= 1 else 1 / time_ratio
-    text = times(factor, digits)
+    text = times(factor)
     if float(text[:-1].replace(",", "")) == 1:
         return "equally fast"
     return f"{text} {'slower' if time_ratio > 1 else 'faster'}"
@@ -134,12 +134,11 @@ def with_sign(text: str) -> str:
     return _FACTOR.sub("×", text)
 
 
-def times(factor: float, digits: int = 2) -> str:
+def times(factor: float) -> str:
     """'1.56x', and '1.004x' where two decimals would hide it."""
     if not math.isfinite(factor):
         return "∞x"
-    if abs(factor - 1) < 0.0995:
-        digits += 1
+    digits = 3 if abs(factor - 1) < 0.0995 else 2
     return f"{factor:,.{digits}f}x" if factor < 1e6 else f"{factor:.2g}x"
 
 
@@ -174,7 +173,7 @@ def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[
         texts.append(f"'{better}' measures them in turns, which shows smaller ones" if better else "")
     else:
         texts.append(needs(whole))
-    return ". ".join(_capital(text) if number else text for number, text in enumerate(filter(None, texts)))
+    return ". ".join(capital(text) if number else text for number, text in enumerate(filter(None, texts)))
 
 
 def verdict_text(factor: FactorComparison) -> str:
@@ -215,7 +214,3 @@ def _parts(comparison: Comparison) -> str:
     others = [FACTORS[factor.name].cause for factor in visible if factor.verdict not in ("faster", "slower")]
     not_shown = f"{', '.join(others)}: not shown" if others else ""
     return "; ".join(filter(None, (", ".join(with_it), ", ".join(against), *weighs, not_shown)))
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

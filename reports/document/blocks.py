@@ -231,7 +231,6 @@ class Heading:
     """`word` is a verdict before the text, of style class `kind`; `note` is what follows it, quieter."""
 
     text: str
-    id: str = ""
     word: str = ""
     kind: str = ""
     note: str = ""

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from reports.comparison.comparison import GroupContext
+from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.page.figures.times import chart_name
-from reports.page.sections.comparison import judge_group
 from reports.page.sections.remarks import names
 from reports.results.result import Result
 from reports.text.formatting import plural
@@ -42,7 +41,8 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
     if len(timed) < 2:
         return ""
     fastest = min(timed, key=lambda entry: entry[0])[1]
-    against = judge_group(accepted, fastest, context)
+    others = [result for result in accepted if result is not fastest]
+    against = compare_results(fastest, others, context=context, is_described=False)
     alike = [each.new for each in against if each.refusal is None and each.verdict in _UNDECIDED]
     of_all = what_there_is(accepted) + ("" if len(accepted) == len(group) else " that the rules accept")
     if len(alike) == len(against):

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
-from reports.comparison.band import NO_REPEATS
 from reports.comparison.comparison import GroupContext
 from reports.comparison.records import Comparison
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, table_of
@@ -106,7 +105,7 @@ def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ..
     """Make the parts of the results of a sweep that measured, beside its own table and charts; none of no result."""
     if not results or results[0].is_logged:
         return ()  # sets of runs have groups of their own
-    group = Group(results, results[0], (), GroupContext(repeats=NO_REPEATS), id_, "files")
+    group = Group(results, results[0], (), GroupContext(), id_, "files")
     return _made(group, [section for section in SECTIONS if section.is_of_sweeps])
 
 
@@ -150,10 +149,10 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
             name=f"{chart_name(entry)}  {unit.text(entry.score.olympic_mean_s)}"
             + (f" → {unit.text(entry.score.score_s)}" if scores else ""),
             hue=hue_number(positions[entry.index], group),
-            dots=tuple(StripDot(label="", value=score_s / unit.seconds) for score_s in scores),
-            mean=(entry.score.olympic_mean_s or 0.0) / unit.seconds,
-            low=entry.interval.low / unit.seconds if entry.interval else None,
-            high=entry.interval.high / unit.seconds if entry.interval else None,
+            dots=tuple(StripDot(label="", value=unit.of(score_s)) for score_s in scores),
+            mean=unit.of(entry.score.olympic_mean_s),
+            low=unit.of(entry.interval.low if entry.interval else None),
+            high=unit.of(entry.interval.high if entry.interval else None),
         )
         for entry in scored
         for scores in ([entry.score.score_s] if _is_scaled(entry) and entry.score.score_s else [],)

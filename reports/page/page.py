@@ -7,7 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 from markupsafe import Markup
 
-from reports.comparison.band import NO_REPEATS
 from reports.comparison.comparison import GroupContext, context_of
 from reports.comparison.sweep import SweepFacts
 from reports.document.glossary import footnotes, page_glossary, registered, standing_line
@@ -204,7 +203,7 @@ def _group_view(groups: Sequence[Sequence[Result]], index: int, baseline: Result
     status_lines = (standing_line([result.standing for result in group]), *_why_apart(groups, index))
     wanted = (result for result in group if baseline is not None and result.index == baseline.index)
     base = next(wanted, groups[index][0])
-    context = context_of(group) if is_logged else GroupContext(repeats=NO_REPEATS)
+    context = context_of(group) if is_logged else GroupContext()
     comparisons = compare_group(group, base, context) if is_logged else ()
     return GroupView(
         id=id_,

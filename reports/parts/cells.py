@@ -8,9 +8,9 @@ from reports.statistics.intervals import Interval, LogSummary
 from reports.text.formatting import MISSING, interval, percent
 
 
-def sorted_cell(text: str, value: float | None, kind: str = "", sub: str = "") -> Cell:
+def sorted_cell(text: str, value: float | None, sub: str = "") -> Cell:
     """A number whose text does not sort by itself (its unit varies), with the value that sorts it."""
-    return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", kind=kind, sub=sub)
+    return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", sub=sub)
 
 
 def by_value(form: Callable[[float], str]) -> Callable[[float], Cell]:

@@ -16,9 +16,9 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 
 
-def verdicts_to_sarif(verdicts: Sequence[Verdict], base: Path | None = None) -> dict[str, Any]:
-    """One SARIF run of all verdicts. Places below `base` (the working directory) become relative URIs."""
-    root = (base or Path.cwd()).absolute()
+def verdicts_to_sarif(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """One SARIF run of all verdicts. Places below the working directory become relative URIs."""
+    root = Path.cwd()
     codes = sorted({outcome.code for verdict in verdicts for outcome in verdict.outcomes})
     rules = [_rule(code, verdicts) for code in codes]
     results = [

@@ -32,14 +32,13 @@ _MAX_LOG = 709.0
 class Interval:
     """An interval for a mean, in the unit of the values.
 
-    `confidence` is what it holds at least, and what is printed; `coverage` is what it holds exactly, None where that
-    depends on how the values are distributed.
+    `confidence` is what it holds at least, and what is printed; what it holds exactly depends on how the values are
+    distributed.
     """
 
     low: float
     high: float
     confidence: float
-    coverage: float | None
     method: str
 
 
@@ -108,9 +107,7 @@ def log_summary(
         reach = float(log_reach(logs, step, nominal))
         high = math.exp(mean + reach) if mean + reach < _MAX_LOG else math.inf
         method = "Student's t on the logarithms" + (f" at {nominal:.1%}" if nominal != NOMINAL else "")
-        interval = Interval(
-            low=math.exp(mean - reach), high=high, confidence=confidence, coverage=None, method=method
-        )
+        interval = Interval(low=math.exp(mean - reach), high=high, confidence=confidence, method=method)
     return LogSummary(
         num_values=len(known),
         geometric_mean=math.exp(mean),
@@ -119,14 +116,20 @@ def log_summary(
     )
 
 
-def mean_interval(values: Sequence[float] | NDArray[np.float64], *, confidence: float = 0.95) -> Interval | None:
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """The mean of those that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def mean_interval(values: Sequence[float] | NDArray[np.float64]) -> Interval | None:
     """Student's t for the mean of values as they are; None for fewer than two, or where one is not finite."""
     num, array = len(values), np.asarray(values, dtype=np.float64)
     if num < 2 or not np.isfinite(array).all():
         return None
     mean = float(array.mean())
-    reach = float(student_quantile(num - 1, (1 + confidence) / 2)) * float(array.std(ddof=1)) / math.sqrt(num)
-    return Interval(low=mean - reach, high=mean + reach, confidence=confidence, coverage=None, method="Student's t")
+    reach = float(student_quantile(num - 1, (1 + NOMINAL) / 2)) * float(array.std(ddof=1)) / math.sqrt(num)
+    return Interval(low=mean - reach, high=mean + reach, confidence=NOMINAL, method="Student's t")
 
 
 def spread_shares(totals: Sequence[float], factors: Sequence[Sequence[float]]) -> tuple[float, ...] | None:

@@ -89,7 +89,7 @@ def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], s
         ends = np.quantile(exponents, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
         low, high = min(float(ends[0]), float(exponent)), max(float(ends[1]), float(exponent))
         low = 0.0 if low <= MIN_EXPONENT else low
-        interval = Interval(low=low, high=high, confidence=CONFIDENCE, coverage=None, method=METHOD)
+        interval = Interval(low=low, high=high, confidence=CONFIDENCE, method=METHOD)
     return PowerLaw(
         exponent=float(exponent),
         interval=interval,

@@ -8,6 +8,7 @@ import msgspec
 from reports.facts.energy import measured_j
 from reports.results.grid import smoothed_samples
 from reports.results.result import Result, Run
+from reports.statistics.intervals import mean_of_known
 from reports.tables.columns import shared_members
 from reports.tables.records import EvaluationLists, ReportDocument, RunMember, RunRow, SetMember, SetRow
 from rules.records.run import RunRecord
@@ -38,15 +39,14 @@ def set_row(result: Result) -> SetRow:
         "outcome": result.outcome,
         "num_errors": result.verdict.count("error"),
         "num_warnings": result.verdict.count("warning"),
-        "final_quality": _mean(run.log.final_quality for run in converged),
+        "final_quality": mean_of_known(run.log.final_quality for run in converged),
         "peak_rss_bytes": _peak(run.record.peak_rss_bytes for run in result.runs if run.record),
         "peak_device_bytes": _peak(run.record.peak_device_bytes for run in result.runs if run.record),
     }
     if first is not None:
         members |= {name: getattr(first, name) for name in _OF_THE_FIRST_RUN}
     if interval is not None:
-        members |= {"low_s": interval.low, "high_s": interval.high}
-        members |= {"confidence": interval.confidence, "coverage": interval.coverage}
+        members |= {"low_s": interval.low, "high_s": interval.high, "confidence": interval.confidence}
     return SetRow(
         **members,
         configuration=result.label,
@@ -113,11 +113,6 @@ def _measured(record: RunRecord | None) -> dict[str, Any]:
         "peak_device_bytes": _peak((record.peak_device_bytes,)),
         "energy_j": measured_j(record.energy),
     }
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _peak(values: Iterable[float | None]) -> float | None:

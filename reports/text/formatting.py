@@ -25,9 +25,13 @@ class TimeUnit:
     seconds: float
     digits: int
 
+    def of(self, value_s: float | None) -> float | None:
+        """A time in this unit."""
+        return None if value_s is None else value_s / self.seconds
+
     def number(self, value_s: float | None) -> str:
         """The number alone, for a column whose heading has the unit."""
-        return _decimal(None if value_s is None else value_s / self.seconds, self.digits)
+        return _decimal(self.of(value_s), self.digits)
 
     def text(self, value_s: float | None) -> str:
         number = self.number(value_s)
@@ -164,6 +168,11 @@ def byte_unit(values: Iterable[float | None]) -> ByteUnit:
     while largest >= 1024 ** (step + 1) and step < len(_BINARY) - 1:
         step += 1
     return ByteUnit(name=_BINARY[step], num_bytes=1024**step)
+
+
+def capital(text: str) -> str:
+    """The text with a capital first."""
+    return text[:1].upper() + text[1:]
 
 
 def learning_rate(value: float | None) -> str:

@@ -3,55 +3,30 @@
 from collections.abc import Sequence
 
 from reports.comparison.records import PastSet
-from reports.document.blocks import Block, Column, Prose, numeric, text_table
+from reports.document.blocks import Block, Column, Prose, Shown, numeric, table_of
 from reports.parts.measured import in_unit
-from reports.text.formatting import MISSING, duration, epoch_ms, si, utc
-
-_COLUMNS = (
-    "when (UTC)",
-    "benchmark",
-    "name",
-    "config",
-    "outcome",
-    numeric("runs"),
-    numeric("score"),
-    numeric("samples/s"),
-    Column(name="folder", is_below=True),
-    Column(name="made by", is_below=True),
-)
+from reports.text.formatting import duration, epoch_ms, si, utc
 
 
 def history_blocks(past: Sequence[PastSet], num_found: int) -> tuple[Block, ...]:
     """One row per set, and how many more there are than are shown."""
     if not past:
         return (Prose(text="No run sets here."),)
-    table = text_table(_COLUMNS, [_row(entry) for entry in past], id_="history")
+    table = table_of(past, _COLUMNS, id_="history")
     if len(past) == num_found:
         return (table,)
     return (table, Prose(text=f"{len(past)} of {num_found} shown; --limit shows more."))
 
 
-def _row(past: PastSet) -> tuple[str, ...]:
-    done, total = ("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
+def _runs(past: PastSet) -> str:
+    """'5/5', and '-' for what is not known."""
+    return "/".join("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
+
+
+def _made_by(past: PastSet) -> str:
     code = " ".join(word for word in (past.harness_version, past.commit, past.code and f"({past.code})") if word)
-    made_by = (
-        _mean(past),
-        f"on {past.system}" if past.system else "",
-        f"by dlrmbench {code}" if code else "",
-        past.problem,
-    )
-    return (
-        utc(epoch_ms(past.created_utc)).removesuffix(" UTC").rpartition(":")[0] or MISSING,
-        past.benchmark or MISSING,
-        past.name or MISSING,
-        past.config_digest or MISSING,
-        (past.outcome if past.kind == "training" else past.kind) or MISSING,
-        f"{done}/{total}",
-        duration(past.score_s),
-        si(past.throughput_samples_per_s),
-        past.folder,
-        "; ".join(text for text in made_by if text),
-    )
+    on, by = (f"on {past.system}" if past.system else "", f"by dlrmbench {code}" if code else "")
+    return "; ".join(text for text in (_mean(past), on, by, past.problem) if text)
 
 
 def _mean(past: PastSet) -> str:
@@ -60,3 +35,17 @@ def _mean(past: PastSet) -> str:
         return ""
     text = in_unit(past.mean, past.unit)
     return text if text[-1].isalpha() else f"{past.quantity} {text}"
+
+
+_COLUMNS: tuple[Shown[PastSet], ...] = (
+    ("when (UTC)", lambda past: utc(epoch_ms(past.created_utc)).removesuffix(" UTC").rpartition(":")[0] or None),
+    ("benchmark", lambda past: past.benchmark or None),
+    ("name", lambda past: past.name or None),
+    ("config", lambda past: past.config_digest or None),
+    ("outcome", lambda past: (past.outcome if past.kind == "training" else past.kind) or None),
+    (numeric("runs"), _runs),
+    (numeric("score"), "score_s", duration),
+    (numeric("samples/s"), "throughput_samples_per_s", si),
+    (Column(name="folder", is_below=True), "folder"),
+    (Column(name="made by", is_below=True), _made_by),
+)

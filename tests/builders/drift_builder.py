@@ -11,7 +11,7 @@ from comparison_builder import GRID, make_side
 from numpy.typing import NDArray
 
 from reports.comparison.band import NO_REPEATS, Repeats
-from reports.comparison.comparison import compare_results
+from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.records import Comparison
 from reports.results.result import Result
 
@@ -100,7 +100,7 @@ def simulate(scene: Scene, num_pairs: int, seed: int) -> Iterator[Comparison]:
             for index in range(scene.num_repeats)
         )
         repeats = Repeats(groups=((*before, base),), is_given=True) if scene.num_repeats else NO_REPEATS
-        yield compare_results(base, [new], min_effect=scene.min_effect, repeats=repeats)[0]
+        yield compare_results(base, [new], min_effect=scene.min_effect, context=GroupContext(repeats=repeats))[0]
 
 
 def _side(

@@ -15,7 +15,7 @@ from report_builder import write_run_set
 from scipy.stats import t
 
 from reports.comparison.band import Band, Repeats, drifts, measure_band
-from reports.comparison.comparison import compare_all, compare_results
+from reports.comparison.comparison import GroupContext, compare_results, context_of
 from reports.comparison.export import circumstances
 from reports.comparison.records import Comparison
 from reports.comparison.repeats import find_repeats, given_repeats
@@ -52,7 +52,7 @@ def sides_at(root: Path) -> tuple[Result, ...]:
 
 def compare_at(base: Path, new: Path) -> Comparison:
     first, second = one_result(base), one_result(new)
-    return compare_results(first, [second], repeats=find_repeats([first, second]))[0]
+    return compare_results(first, [second], context=context_of([first, second]))[0]
 
 
 @pytest.fixture
@@ -109,7 +109,9 @@ def test_repeated_sets_beside_the_sides_are_found_and_named(results: Path) -> No
     assert "measured one after the other: differences of up to " in words
     assert "98 % prediction interval from 4 repeated sets: same-0, same-1, same-2, same-3" in words
     base, *_, slower = gather([results], second_opinion=False)
-    assert compare_all(base, [slower])[0].band_sets == comparison.band_sets, "the page says what compare says"
+    assert compare_results(base, [slower], context=context_of([base, slower]))[0].band_sets == comparison.band_sets, (
+        "the page says what compare says"
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_given_sets_serve_for_any_configuration(results: Path, tmp_path_factory:
     )
     sides = [one_result(base), one_result(new)]
     repeats = given_repeats([one_result(results / f"same-{hour}") for hour in range(4)])
-    (comparison,) = compare_results(sides[0], sides[1:], repeats=repeats)
+    (comparison,) = compare_results(sides[0], sides[1:], context=GroupContext(repeats=repeats))
     assert len(comparison.band_sets) == 4 and comparison.factor("throughput").verdict == "slower"  # type: ignore[union-attr]
     assert compare_at(base, new).band_sets == ()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from log_builder import make_records, usual_evals, write_set
 from msgspec.structs import astuple, replace
 
-from reports.comparison.comparison import compare_all, compare_results
+from reports.comparison.comparison import compare_results, context_of
 from reports.comparison.factor import FACTORS
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
@@ -377,14 +377,16 @@ def test_gathered_sets_are_compared_by_what_their_logs_say(tmp_path: Path) -> No
     write_tiny(tmp_path / "a", throughput=20_000.0)
     write_tiny(tmp_path / "b", throughput=10_000.0, start=50)
     a, b = gather([tmp_path])
-    (comparison,) = compare_all(a, [b])
+    (comparison,) = compare_results(a, [b], context=context_of([a, b]))
     assert comparison.refusal is None and not comparison.is_cross_system
     assert comparison.factor("throughput").ratio == pytest.approx(0.5, rel=1e-3)  # type: ignore[union-attr]
     assert comparison.olympic_ratio == pytest.approx(b.score.olympic_mean_s / a.score.olympic_mean_s)  # type: ignore[operator]
     assert comparison.verdict == "slower"
     assert sentence(comparison).startswith("2.00x slower: 2.00x from throughput")
-    assert compare_all(a, [b, b])[1].factors[0].ratio == comparison.factors[0].ratio
-    assert compare_all(a, [a])[0].refusal is not None
+    assert (
+        compare_results(a, [b, b], context=context_of([a, b, b]))[1].factors[0].ratio == comparison.factors[0].ratio
+    )
+    assert compare_results(a, [a], context=context_of([a, a]))[0].refusal is not None
 
 
 def test_the_grid_of_evaluations_comes_from_the_log(tmp_path: Path) -> None:
@@ -393,7 +395,7 @@ def test_the_grid_of_evaluations_comes_from_the_log(tmp_path: Path) -> None:
         alike = [make_records(TINY, num_evals=10, seed=start + i, start_ms=(start + i) * 100_000) for i in range(5)]
         write_set(tmp_path / name, TINY, alike)
     a, b = gather([tmp_path])
-    convergence = compare_all(a, [b])[0].factor("samples_to_converge")
+    convergence = compare_results(a, [b], context=context_of([a, b]))[0].factor("samples_to_converge")
     assert convergence is not None and convergence.interval is not None
     assert (convergence.ratio, convergence.verdict) == (1.0, "inconclusive")
     assert convergence.interval.high > 1.03

@@ -12,7 +12,7 @@ from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
 from harness.cli import main
-from reports.comparison.comparison import compare_all, compare_results
+from reports.comparison.comparison import compare_results, context_of
 from reports.comparison.noise import describe_sets
 from reports.comparison.sources import one_result, read_results
 from reports.page.exports import read_documents
@@ -94,7 +94,7 @@ def test_json_is_compared_as_the_directories_are(num_removed: int, folder: Path,
     for log in sorted((folder / "a").rglob("result_*.txt"))[5 - num_removed :]:
         log.unlink()
     a, b, _ = gather([folder])
-    (from_folders,) = compare_all(a, [b])
+    (from_folders,) = compare_results(a, [b], context=context_of([a, b]))
     one, other, _ = read_results(export(folder, tmp_path / "export.json"))
     (from_json,) = compare_results(one, [other])
     assert from_json.refusal == from_folders.refusal

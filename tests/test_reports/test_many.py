@@ -8,12 +8,12 @@ from log_builder import START_MS, make_runs, with_record
 from msgspec.structs import replace
 from report_builder import Page, write_run_set
 
-from reports.comparison.comparison import context_of
+from reports.comparison.comparison import compare_results, context_of
 from reports.page.exports import export_json
 from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE, detail_words, detailed, detailed_parts
 from reports.page.gathered import Gathered
 from reports.page.report import page_data, render_report
-from reports.page.sections.comparison import compare_group, judge_group
+from reports.page.sections.comparison import compare_group
 from reports.results.logs import gather
 from reports.results.result import Result
 from rules.benchmarks.loader import load_benchmark
@@ -109,7 +109,7 @@ def test_verdicts_do_not_depend_on_what_is_explained(sets: tuple[Result, ...]) -
             for factor in explained.factors
         )
         assert short == replace(explained, factors=stripped)
-    judged = judge_group(sets, sets[0], sides)
+    judged = compare_results(sets[0], sets[1:], context=sides, is_described=False)
     assert [(each.new, each.refusal, each.verdict) for each in judged] == [
         (each.new, each.refusal, each.verdict) for each in long
     ]

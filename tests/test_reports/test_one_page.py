@@ -18,7 +18,7 @@ from records_builder import (
 from report_builder import write_run_set
 
 from reports.charts import svg
-from reports.comparison.comparison import compare_all
+from reports.comparison.comparison import compare_results
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.page.gathered import Gathered, gather_everything
 from reports.page.report import render_report
@@ -111,5 +111,5 @@ def test_rates_further_apart_than_floats_are_shown_and_compared(tmp_path: Path) 
     far = measure(tmp_path / "far", "throughput", [1e-305, 1e3, 1e3, 1e3, 1e3])
     assert "Throughput alone" in page_at(near, far)
     for base, new in ((near, far), (far, near)):
-        (comparison,) = compare_all(read_measured(base, "throughput"), [read_measured(new, "throughput")])
+        (comparison,) = compare_results(read_measured(base, "throughput"), [read_measured(new, "throughput")])
         assert comparison.verdict in ("inconclusive", "no difference shown")

@@ -15,6 +15,7 @@ from log_builder import make_runs, with_record, write_set
 from mlperf_fixtures import CISCO, FOLDER, NVIDIA, needs_published_results
 from report_builder import Page, write_run_set
 
+from reports.comparison.comparison import context_of
 from reports.page.gathered import Gathered
 from reports.page.page import comparable_groups
 from reports.page.report import render_report, write_report
@@ -178,7 +179,7 @@ def test_the_verdict_says_how_each_compares_with_the_baseline_and_what_a_set_wit
     for name, num_runs, throughput in (("a", 5, 9000.0), ("b", 5, 4000.0), ("c", 2, 3000.0)):
         write_run_set(tmp_path / name, runs=make_runs(tiny, num_runs=num_runs, throughput=throughput))
     sets = gather([tmp_path], second_opinion=False)
-    table = verdict_table(sets, "v", compare_group(sets, sets[0]))
+    table = verdict_table(sets, "v", compare_group(sets, sets[0], context_of(sets)))
     heads = [column.name for column in table.columns]
     times, against = ([row[heads.index(name)] for row in table.rows] for name in ("Time to train", "Against"))
     assert [one.sub == "no score" for one in times] == [False, False, True]

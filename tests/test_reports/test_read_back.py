@@ -19,7 +19,7 @@ from reports.charts.factors import FactorBar, FactorPanel, factors_figure
 from reports.charts.reference import Point, reference_figure
 from reports.charts.reference import Result as Mark
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
-from reports.comparison.comparison import compare_all
+from reports.comparison.comparison import compare_results, context_of
 from reports.document.blocks import Chart, Table
 from reports.page.figures.times import column_unit, runs_chart, time_chart
 from reports.page.sections.comparison import comparison_section, why_section
@@ -150,7 +150,7 @@ def test_parts_of_the_time_are_as_long_as_the_table_says(tmp_path: Path) -> None
 
 def test_bars_of_factors_add_up_to_the_bar_of_the_whole_and_are_the_tables(tmp_path: Path) -> None:
     base, new = gathered(tmp_path, make_runs(TINY), make_runs(TINY, throughput=15_000.0, num_evals=15))
-    (comparison,) = compare_all(base, [new])
+    (comparison,) = compare_results(base, [new], context=context_of([base, new]))
     why, table_section = (make(base, (comparison,), "g") for make in (why_section, comparison_section))
     (chart,) = [block for block in why.blocks if isinstance(block, Chart)]
     (table,) = [block for block in table_section.blocks if isinstance(block, Table)]

@@ -70,16 +70,16 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
             dots=tuple(
                 StripDot(
                     label=run.label,
-                    value=_in(unit, run.time_s),
+                    value=unit.of(run.time_s),
                     fate=run.fate,
                     hint=f"run {run.label}: {unit.text(run.time_s)}, {fate_words(run, result)}",
                 )
                 for run in result.drawn
             ),
-            mean=_in(unit, mean_s),
+            mean=unit.of(mean_s),
             mean_label=(name if len(sets) == 1 else "") + unit.text(mean_s),
-            low=_in(unit, result.interval.low if result.interval else None),
-            high=_in(unit, result.interval.high if result.interval else None),
+            low=unit.of(result.interval.low if result.interval else None),
+            high=unit.of(result.interval.high if result.interval else None),
         )
         for position, result in enumerate(sets)
         if not result.is_repeat
@@ -99,10 +99,6 @@ def runs_chart(sets: Sequence[Result], id_: str) -> Chart | None:
         table=text_table(columns, rows, id_=f"{id_}-table", caption=title) if len(sets) == 1 else None,
         table_note="" if len(sets) == 1 else "The table of all runs has the numbers.",
     )
-
-
-def _in(unit: TimeUnit, value_s: float | None) -> float | None:
-    return value_s / unit.seconds if value_s is not None else None
 
 
 def _mark_words(sets: Sequence[Result]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
-from reports.comparison.comparison import GroupContext, compare_all
+from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.export import circumstances, method_line, olympic_words, p_text, permutation_note
 from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison, FactorComparison
@@ -17,7 +17,17 @@ from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE
 from reports.page.sections.remarks import names
 from reports.parts.cells import bounds_text, sorted_cell
 from reports.results.result import Result
-from reports.text.formatting import MINUTES, TimeUnit, count, percent, printable, ratio, throughput, time_unit
+from reports.text.formatting import (
+    MINUTES,
+    TimeUnit,
+    capital,
+    count,
+    percent,
+    printable,
+    ratio,
+    throughput,
+    time_unit,
+)
 
 MAX_PANELS = 8
 MAX_BARS = 50
@@ -40,23 +50,16 @@ class _ComparedFactor(NamedTuple):
 
 
 def compare_group(
-    group: Sequence[Result], baseline: Result, context: GroupContext | None = None, *, is_brief: bool = False
+    group: Sequence[Result], baseline: Result, context: GroupContext, *, is_brief: bool = False
 ) -> tuple[Comparison, ...]:
-    """All others of the group against `baseline`, in their order; `context` as in `compare_all`.
+    """All others of the group against `baseline`, in their order; `context` is the group's.
 
     What an inconclusive one would take is known of those that `_explained` chooses, of none where `is_brief`.
     """
     others = [result for result in group if result is not baseline]
     rejected = [result.outcome == "invalid" for result in others]
-    return compare_all(baseline, others, context, () if is_brief else _explained(rejected)) if others else ()
-
-
-def judge_group(
-    group: Sequence[Result], baseline: Result, context: GroupContext | None = None
-) -> tuple[Comparison, ...]:
-    """As `compare_group`, for the verdicts alone."""
-    others = [result for result in group if result is not baseline]
-    return compare_all(baseline, others, context, (), is_described=False) if others else ()
+    explained = () if is_brief else _explained(rejected)
+    return compare_results(baseline, others, context=context, explained=explained)
 
 
 def _explained(rejected: Sequence[bool]) -> set[int]:
@@ -160,10 +163,6 @@ def _rejected(comparison: Comparison) -> str:
     return "INVALID by the rules" + (f", as is {comparison.base}" if "base" in comparison.invalid_sides else "")
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _bar(comparison: Comparison, factor: FactorComparison) -> FactorBar:
     on_time = factor.time_interval
     return FactorBar(
@@ -216,7 +215,7 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
         is_of_new = note.startswith("new: ")
         is_of_all = len(labels) == len(comparisons) and not is_of_new
         words = note.removeprefix("new: ")
-        found.append(printable(_capital(words) if is_of_all else f"{names(labels)}: {words}", 400))
+        found.append(printable(capital(words) if is_of_all else f"{names(labels)}: {words}", 400))
     return tuple(note for note in found if note)
 
 

@@ -121,7 +121,7 @@ def _scaling_blocks(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> l
     quantities: tuple[tuple[str, _Value, Callable[[float], str]], ...] = (
         ("Samples/s", lambda point: point.ranked.samples_per_s, si),
         ("Efficiency", lambda point: point.efficiency, lambda value: percent(value, 0)),
-        (f"Time to train, {unit.name}", lambda point: _in(unit, point.ranked.time_to_train_s), "{:g}".format),
+        (f"Time to train, {unit.name}", lambda point: unit.of(point.ranked.time_to_train_s), "{:g}".format),
         ("Samples to converge", lambda point: point.ranked.samples_to_converge, si),
     )
     drawings: list[Markup] = []
@@ -142,10 +142,6 @@ def _scaling_blocks(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> l
         Multiples(drawings=tuple(drawings)),
         _scaling_table(lines, unit, f"{id_}-table"),
     ]
-
-
-def _in(unit: TimeUnit, value_s: float | None) -> float | None:
-    return value_s / unit.seconds if value_s is not None else None
 
 
 def _series(line: ScalingLine, hue: int, value: _Value, what: str, words: Callable[[float], str]) -> Series:

@@ -1,7 +1,7 @@
 """Traffic between ranks in a step, and the placement of tables: of runs to the target and of throughput alone."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from reports.document.blocks import Block, Cell, Fold, Prose, Shown, Table, numeric, table_of, text_table
 from reports.document.page import PageSection
@@ -9,6 +9,7 @@ from reports.facts.rank_counts import RankedSet, ranked_set
 from reports.facts.traffic import KINDS, bandwidth_bytes_per_s, bytes_of, computing_s, total_bytes, traffic_of
 from reports.page.figures.detail import detailed
 from reports.results.result import Result
+from reports.statistics.intervals import mean_of_known
 from reports.text.formatting import MILLISECONDS, MISSING, byte_unit, count, num_bytes, percent, plural, printable, si
 from rules.records.run import PlacementRecord, RankRecord, TrafficRecord
 
@@ -113,8 +114,8 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
 
 def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str | None, ...]:
     """One training step, mean over runs: bytes, time and its parts, the link."""
-    step_s = _mean(run.step_s or None for run in runs)
-    waited = (_mean(run.all_to_all_s for run in runs), _mean(run.all_reduce_s for run in runs))
+    step_s = mean_of_known(run.step_s or None for run in runs)
+    waited = (mean_of_known(run.all_to_all_s for run in runs), mean_of_known(run.all_reduce_s for run in runs))
     compute_s = computing_s(step_s, *waited)
     whole_s = step_s if compute_s is not None else None
     computing = (
@@ -124,18 +125,13 @@ def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str | None, ...]:
     )
     link = bandwidth_bytes_per_s(runs)
     return (
-        count(_mean(total_bytes(run.bytes_per_step) for run in runs)),
-        count(_mean(max(run.sent_bytes_per_step_by_rank) for run in runs)),
+        count(mean_of_known(total_bytes(run.bytes_per_step) for run in runs)),
+        count(mean_of_known(max(run.sent_bytes_per_step_by_rank) for run in runs)),
         MILLISECONDS.number(step_s),
         computing,
         *(_part(part, whole_s) for part in waited),
         None if link is None else f"{si(link)}B/s",
     )
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _part(part_s: float | None, whole_s: float | None) -> Cell:
@@ -144,7 +140,7 @@ def _part(part_s: float | None, whole_s: float | None) -> Cell:
 
 def _bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
     def mean(kind: str, member: str) -> float | None:
-        return _mean(bytes_of(getattr(run, member), kind) for run in runs)
+        return mean_of_known(bytes_of(getattr(run, member), kind) for run in runs)
 
     columns: tuple[Shown[str], ...] = (
         ("Kind", lambda kind: Cell(text=kind.replace("_", " "), sub=KINDS[kind])),

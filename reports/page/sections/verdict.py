@@ -20,7 +20,7 @@ from reports.parts.cost import cost_columns, cost_numbers
 from reports.results.growth import growth_words
 from reports.results.logs import Order
 from reports.results.result import Result
-from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS
+from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS, mean_of_known
 from reports.text.formatting import (
     MISSING,
     TimeUnit,
@@ -260,8 +260,7 @@ def _batch_cell(run: RunResult) -> Cell:
 
 def _final_quality(result: Result) -> float | None:
     """Return the mean over the runs that converged."""
-    finals = [run.log.final_quality for run in result.converged if run.log.final_quality is not None]
-    return sum(finals) / len(finals) if finals else None
+    return mean_of_known(run.log.final_quality for run in result.converged)
 
 
 def _peak_bytes(result: Result) -> float | None:
