@@ -54,8 +54,13 @@ class TrainingLoop(ABC):
     reads_ahead = False
     """Whether a thread reads the next batches while this one is trained on."""
 
-    def __init__(self, spec: WorkloadSpec, world: World) -> None:
+    model_class: type[Any]
+    """What `build_model` builds, where several models are built alike; the constructor may replace it."""
+
+    def __init__(self, spec: WorkloadSpec, world: World, model_class: type[Any] | None = None) -> None:
         self.spec, self.world = spec, world
+        if model_class is not None:
+            self.model_class = model_class
         self.data: OpenedDataset
         self.device: torch.device
         self._autocast_bf16: bool
