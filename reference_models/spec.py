@@ -28,15 +28,22 @@ Loader = Callable[[WorkloadSpec, World], Workload]
 """Makes a workload that is not built yet; imports what it needs when it is called."""
 
 
-def load_class(place: str) -> Loader:
-    """Make the loader of a workload's class, 'module:Class', which is imported when the loader is called."""
-    module, _, name = place.partition(":")
+def load_class(place: str, **parts: str) -> Loader:
+    """Make the loader of a workload's class, 'module:Class', and of the classes that it takes as arguments, likewise.
+
+    They are imported when the loader is called.
+    """
 
     def load(spec: WorkloadSpec, world: World) -> Workload:
-        workload: Workload = getattr(import_with_torch(module), name)(spec, world)
+        workload: Workload = _import(place)(spec, world, **{name: _import(part) for name, part in parts.items()})
         return workload
 
     return load
+
+
+def _import(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_with_torch(module), name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

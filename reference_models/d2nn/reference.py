@@ -1,7 +1,6 @@
 """The reference implementation: stock PyTorch, one process; the code to learn the model from."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from reference_models.data.store.dataset import Batch, ClickDataset, ImageBatch
 from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.metrics import accuracy
 from reference_models.training.optimizers import build_dense_optimizer
-from reference_models.training.phases import Enter, ignore_phase
 
 T = TypeVar("T")
 SLICE = 64
@@ -91,12 +89,3 @@ class ReferenceWorkload(TrainingLoop):
         finally:
             self.model.noise = None
         return np.concatenate(classes).astype(np.int64), torch.cat(logits).cpu().numpy()
-
-    @contextmanager
-    def report_phases(self, enter: Enter) -> Iterator[None]:
-        self.model.enter = enter
-        try:
-            with super().report_phases(enter):
-                yield
-        finally:
-            self.model.enter = ignore_phase

@@ -6,22 +6,22 @@ from typing import Any
 
 import torch
 
-from reference_models.data.store.dataset import Batch, ClickDataset
+from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.choice import MatmulChoice, Precision
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.timing import choose
 from reference_models.process.errors import ConfigError
-from reference_models.training.loop import Built
-from reference_models.training.phases import Enter, Phase, ignore_phase
-from reference_models.training.read_ahead import read_ahead
+from reference_models.training.loop import Built, TrainingLoop
+from reference_models.training.phases import Enter
 
 
 class OptimizedWorkload(ReferenceWorkload):
     """Trains one `FusedDLRM`: merged tables, hand-written passes, products by choice, batches read ahead."""
 
     name = "optimized"
+    reads_ahead = True
     model_class = FusedDLRM
     model: FusedDLRM
 
@@ -65,23 +65,10 @@ class OptimizedWorkload(ReferenceWorkload):
     def compute_logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
         return model.logits(batch)
 
-    def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
-        def read(start: int) -> Batch:
-            batch: Batch = self.read_batch(split, name, start, min(start + batch_size, split.num_samples))
-            return batch
-
-        batches = read_ahead(read, starts)
-        for _ in starts:
-            self.enter(Phase.DATA)
-            yield next(batches)
-
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        self.enter = self.model.enter = enter
-        try:
+        with TrainingLoop.report_phases(self, enter):  # the model enters its phases itself, without hooks
             yield
-        finally:
-            self.enter = self.model.enter = ignore_phase
 
     def state(self) -> dict[str, Any]:
         self.model.count_steps()

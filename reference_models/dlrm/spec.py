@@ -12,7 +12,7 @@ from reference_models.dlrm.costs import declare_step, forward_costs, graph_step_
 from reference_models.dlrm.phases import LABELS
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.spec import Costs, Implementation, ModelSpec, load_class
+from reference_models.spec import Costs, Implementation, Loader, ModelSpec, load_class
 from reference_models.training.workload import Workload, WorkloadSpec
 
 _MLPS = ("bottom_mlp", "top_mlp")
@@ -44,10 +44,15 @@ def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
     return ("embeddings", *(f"{part}_dense{n}" for part, num in layers for n in range(1, num + 1)))
 
 
-def _load_optimized(spec: WorkloadSpec, world: World) -> Workload:
-    on_cuda = spec.runtime.device.startswith("cuda")
-    name = "cuda_graph:CUDAGraphWorkload" if on_cuda else "optimized:OptimizedWorkload"
-    return load_class(f"reference_models.dlrm.{name}")(spec, world)
+def load_optimized(**parts: str) -> Loader:
+    """Make the loader of the optimized implementation, which is another on a GPU; `parts` as of `load_class`."""
+
+    def load(spec: WorkloadSpec, world: World) -> Workload:
+        on_cuda = spec.runtime.device.startswith("cuda")
+        name = "cuda_graph:CUDAGraphWorkload" if on_cuda else "optimized:OptimizedWorkload"
+        return load_class(f"reference_models.dlrm.{name}", **parts)(spec, world)
+
+    return load
 
 
 def _import_with_torchrec(name: str) -> Any:
@@ -76,7 +81,7 @@ SPEC = ModelSpec(
     scaling_axis="model.mlp=8,64,512,2048",
     implementations={
         "reference": Implementation(load=load_class("reference_models.dlrm.reference:ReferenceWorkload")),
-        "optimized": Implementation(load=_load_optimized, chooses_matmul=True, gpu_step_bytes=graph_step_bytes),
+        "optimized": Implementation(load=load_optimized(), chooses_matmul=True, gpu_step_bytes=graph_step_bytes),
         "torchrec": _TORCHREC,
     },
     costs=Costs(step=declare_step, forward=forward_costs),

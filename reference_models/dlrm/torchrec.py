@@ -57,7 +57,6 @@ from reference_models.dlrm.sharding import (
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.training.devices import count_local_ranks
 from reference_models.training.loop import WARM_UP_ROWS, WARM_UP_STEPS, TrainingLoop
-from reference_models.training.metrics import roc_auc
 from reference_models.training.optimizers import build_dense_optimizer
 from reference_models.training.phases import Enter
 from reference_models.training.read_ahead import read_ahead
@@ -237,9 +236,6 @@ class TorchRecWorkload(TrainingLoop):
         batches = read_ahead(read, starts)
         # One batch alone is a measurement's, which looks at the exchanges of a step by themselves.
         yield from with_following(batches) if self._ahead and name == "train" and len(starts) > 1 else batches
-
-    def evaluate(self) -> float:
-        return self.evaluate_with(roc_auc)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` over the whole split: rank 0 gets all scores and broadcasts it."""

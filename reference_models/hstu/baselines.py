@@ -7,7 +7,6 @@ from torch import nn
 
 from reference_models.hstu.config import HSTUConfig
 from reference_models.hstu.model import HSTU, NORM_EPSILON
-from reference_models.hstu.reference import ReferenceWorkload
 from reference_models.hstu.sequences import Sequences
 
 
@@ -48,17 +47,3 @@ def sequence_of_candidates(batch: Sequences, device: torch.device) -> torch.Tens
     """Return the sequence of each candidate: int64 [B]."""
     lengths = torch.tensor(batch.lengths, device=device)
     return torch.arange(len(lengths), device=device).repeat_interleave(lengths)
-
-
-class NoHistoryWorkload(ReferenceWorkload):
-    """Trains the model without its histories."""
-
-    name = "no_history"
-    model_class = NoHistory
-
-
-class MeanHistoryWorkload(ReferenceWorkload):
-    """Trains the model with the mean of each history."""
-
-    name = "mean_history"
-    model_class = MeanHistory

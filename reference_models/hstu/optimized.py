@@ -1,22 +1,17 @@
 """The optimized implementation: the reference's mathematics as fast as one device allows."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 
-from reference_models.data.store.dataset import ClickDataset
 from reference_models.hstu.fused_layers import FusedHSTU
 from reference_models.hstu.reference import ReferenceWorkload
 from reference_models.training.loop import Built
-from reference_models.training.phases import Phase
-from reference_models.training.read_ahead import read_ahead
 
 
 class OptimizedWorkload(ReferenceWorkload):
     """Trains one `FusedHSTU`: jagged sequences, attention in place, Adam in one call, batches read ahead."""
 
     name = "optimized"
+    reads_ahead = True
     model_class = FusedHSTU
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
@@ -26,15 +21,6 @@ class OptimizedWorkload(ReferenceWorkload):
         for weight in model.embedding_parameters():  # the backward pass adds up rows; autograd forgets that it did
             weight.register_post_accumulate_grad_hook(mark_coalesced)
         return model, optimizers
-
-    def read_batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
-        def read(start: int) -> Any:
-            return self.read_batch(split, name, start, min(start + batch_size, split.num_samples))
-
-        batches = read_ahead(read, starts)
-        for _ in starts:
-            self.enter(Phase.DATA)
-            yield next(batches)
 
 
 def mark_coalesced(weight: torch.Tensor) -> None:

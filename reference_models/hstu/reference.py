@@ -1,7 +1,6 @@
 """The reference implementation: stock PyTorch, one process, padded sequences; the code to learn the model from."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from reference_models.hstu.phases import Phase
 from reference_models.hstu.sequences import SequenceLog, synthetic_sequences
 from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_optimizers
-from reference_models.training.phases import Enter, ignore_phase
 
 _PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bfloat16"}
 """Of what MLPerf's logs must disclose from round 6.1 on."""
@@ -105,12 +103,3 @@ class ReferenceWorkload(TrainingLoop):
         if (clip_norm := self.spec.train.optimizer.get("opt_gradient_clip_norm")) is not None:
             nn.utils.clip_grad_norm_(model.dense_parameters(), clip_norm)
         dense.step()
-
-    @contextmanager
-    def report_phases(self, enter: Enter) -> Iterator[None]:
-        self.model.enter = enter
-        try:
-            with super().report_phases(enter):
-                yield
-        finally:
-            self.model.enter = ignore_phase

@@ -5,6 +5,7 @@ from reference_models.hstu.costs import declare_step, estimate_memory
 from reference_models.hstu.phases import LABELS
 from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 
+_REFERENCE = "reference_models.hstu.reference:ReferenceWorkload"
 SPEC = ModelSpec(
     section=HSTUConfig,
     parse=parse_model,
@@ -12,7 +13,7 @@ SPEC = ModelSpec(
     optimizers=("Adam",),
     scaling_axis="model.num_layers=1,2,4,16",
     implementations={
-        "reference": Implementation(load=load_class("reference_models.hstu.reference:ReferenceWorkload")),
+        "reference": Implementation(load=load_class(_REFERENCE)),
         "optimized": Implementation(load=load_class("reference_models.hstu.optimized:OptimizedWorkload")),
     },
     costs=Costs(
@@ -22,7 +23,7 @@ SPEC = ModelSpec(
     ),
     phases=LABELS,
     baselines={
-        "no_history": load_class("reference_models.hstu.baselines:NoHistoryWorkload"),
-        "mean_history": load_class("reference_models.hstu.baselines:MeanHistoryWorkload"),
+        "no_history": load_class(_REFERENCE, model_class="reference_models.hstu.baselines:NoHistory"),
+        "mean_history": load_class(_REFERENCE, model_class="reference_models.hstu.baselines:MeanHistory"),
     },
 )

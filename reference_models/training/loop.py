@@ -27,6 +27,7 @@ from reference_models.training.optimizers import (
     set_learning_rate,
 )
 from reference_models.training.phases import Enter, Phase, ignore_phase
+from reference_models.training.read_ahead import read_ahead
 from reference_models.training.workload import TrainCounts, WorkloadSpec
 
 T = TypeVar("T")
@@ -50,9 +51,16 @@ class TrainingLoop(ABC):
 
     name: str
     """The name that messages give the implementation."""
+    reads_ahead = False
+    """Whether a thread reads the next batches while this one is trained on."""
 
-    def __init__(self, spec: WorkloadSpec, world: World) -> None:
+    model_class: type[Any]
+    """What `build_model` builds, where several models are built alike; the constructor may replace it."""
+
+    def __init__(self, spec: WorkloadSpec, world: World, model_class: type[Any] | None = None) -> None:
         self.spec, self.world = spec, world
+        if model_class is not None:
+            self.model_class = model_class
         self.data: OpenedDataset
         self.device: torch.device
         self._autocast_bf16: bool
@@ -246,9 +254,14 @@ class TrainingLoop(ABC):
 
         `name` is "train" or "eval". What trains and scores takes batches from nowhere else.
         """
-        for start in starts:
+
+        def read(start: int) -> Any:
+            return self.read_batch(split, name, start, min(start + batch_size, split.num_samples))
+
+        batches = read_ahead(read, starts) if self.reads_ahead else map(read, starts)
+        for _ in starts:
             self.enter(Phase.DATA)
-            yield self.read_batch(split, name, start, min(start + batch_size, split.num_samples))
+            yield next(batches)
 
     def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
         """Read samples `start` to `stop` - 1. Raises DatasetError where they are damaged."""
@@ -260,11 +273,12 @@ class TrainingLoop(ABC):
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        self.enter = enter
+        """While inside, give `enter` to the loop and to the model, which calls it where it has phases of its own."""
+        self.enter = self.model.enter = enter
         try:
             yield
         finally:
-            self.enter = ignore_phase
+            self.enter = self.model.enter = ignore_phase
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":

@@ -11,10 +11,12 @@ from functools import partial
 import torch
 from torch import nn
 
+from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt, adopt_stacked
 from reference_models.fused.interaction import FusedInteraction
 from reference_models.fused.layers import FusedLinear, fuse_mlp, passes
 from reference_models.fused.matmul import Affine, Matmuls, WeightGradient
+from reference_models.wukong.model import Wukong
 from reference_models.wukong.stack import VectorMap, WukongLayer, WukongStack
 
 
@@ -175,3 +177,10 @@ class _LayerPass:
         """How many of the maps' results are projections, linear compressions and residuals."""
         layer = self._layer
         return [layer.rank, layer.num_lcb, num_maps - layer.rank - layer.num_lcb]
+
+
+class FusedWukong(FusedDLRM, Wukong):
+    """Wukong with its weights where hand-written passes are fast; to everybody else the plain module."""
+
+    def _fuse_interaction(self, like: torch.Tensor, optimizer: torch.optim.Optimizer) -> FusedInteraction:
+        return fuse_stack(self.interaction, self.merged_weight, optimizer, self.matmuls)

@@ -9,18 +9,13 @@ class Wukong(DLRM):
     """DLRM whose interaction is a `WukongStack`; tables, bottom and top MLP are what they are there."""
 
     def _build_interaction(self, config: WukongConfig, num_features: int) -> WukongStack:
-        return build_stack(config, num_features)
-
-
-def build_stack(config: WukongConfig, num_features: int) -> WukongStack:
-    """Build the stack over the dense features' vector and one per sparse feature."""
-    return WukongStack(
-        num_features,
-        config.embedding_dim,
-        config.num_layers,
-        num_fmb=config.num_fmb,
-        num_lcb=config.num_lcb,
-        rank=config.rank,
-        mlp=config.fmb_mlp,
-        init=INITS[config.init],
-    )
+        return WukongStack(
+            num_features,
+            config.embedding_dim,
+            config.num_layers,
+            num_fmb=config.num_fmb,
+            num_lcb=config.num_lcb,
+            rank=config.rank,
+            mlp=config.fmb_mlp,
+            init=INITS[config.init],
+        )

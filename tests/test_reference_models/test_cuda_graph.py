@@ -272,7 +272,7 @@ def test_batches_read_ahead_of_one_call_are_there_for_the_next(
         readers.append(places)
         return read_ahead(read, places)
 
-    monkeypatch.setattr("reference_models.dlrm.optimized.read_ahead", noting)
+    monkeypatch.setattr("reference_models.training.loop.read_ahead", noting)
     workload = build_graph(make_spec(runtime={"device": "cuda"}))
     for _ in range(5):
         workload.train(10)

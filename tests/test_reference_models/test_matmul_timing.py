@@ -16,7 +16,7 @@ from reference_models.fused.timing import Call, choose, make_calls, num_samples_
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
 from reference_models.wukong.config import WukongConfig
-from reference_models.wukong.optimized import OptimizedWukongWorkload
+from reference_models.wukong.fused_stack import FusedWukong
 
 WUKONG = WukongConfig(
     embedding_dim=4, bottom_mlp=(8, 4), num_layers=2, num_fmb=3, num_lcb=2, rank=2, fmb_mlp=(8,), top_mlp=(16, 1)
@@ -178,7 +178,7 @@ def test_a_choice_taken_up_later_is_that_of_every_product_of_a_step(interaction:
     spec = make_spec(model=dcn) if interaction == "dcn" else make_spec()
     if interaction == "wukong":
         spec = replace(spec, model=WUKONG)
-        workload: OptimizedWorkload = OptimizedWukongWorkload(spec, SingleProcess())
+        workload = OptimizedWorkload(spec, SingleProcess(), FusedWukong)
         workload.build()
     else:
         workload = build(spec)

@@ -23,8 +23,8 @@ from reference_models.registry import find_implementation, find_model
 from reference_models.training.optimizers import build_optimizers
 from reference_models.training.workload import WorkloadSpec
 from reference_models.wukong.config import WukongConfig, follow, parse_model
+from reference_models.wukong.fused_stack import FusedWukong
 from reference_models.wukong.model import Wukong
-from reference_models.wukong.optimized import FusedWukong
 from reference_models.wukong.spec import SPEC
 from reference_models.wukong.stack import FactorizationMachineBlock, WukongLayer, WukongStack
 
