@@ -30,8 +30,9 @@ def tree(tmp_path: Path) -> Tree:
 def test_the_document_is_short_and_has_a_recipe_for_each_thing_to_add() -> None:
     assert len(TEXT.split()) < 2300
     assert list(RECIPES) == [
-        "A rule", "A benchmark", "A kind of data", "A model", "An implementation", "A kind of measurement",
-        "What a kind shows of its own", "A study", "A verb", "A section of the page", "An output format",
+        "A rule", "A benchmark", "A kind of data", "A metric", "A model", "An implementation",
+        "A kind of measurement", "What a kind shows of its own", "A study", "A verb", "A section of the page",
+        "An output format",
     ]  # fmt: skip
 
 
@@ -135,6 +136,28 @@ parameters = { agreement = 0.9 }
     assert verified.returncode == 0 and "as the definition asks" in verified.stdout, verified.stderr
     done = tree.run(run, "--data", data_root, "--seed", 1, "-q")
     assert done.returncode == 0 and "1 of 1 reached the target" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_metric(tree: Tree) -> None:
+    recipe = RECIPES["A metric"]
+    tree.follow(recipe)
+    assert tree.touched() == {*recipe.shown, *recipe.changes} and len(recipe.changes) == 3
+    source = (ROOT / "tests" / "builders" / "dense_logistic.py").read_text()
+    source = source.replace('name = "plain"\n', 'name = "plain"\n        metric = "average_precision"\n')
+    (tree.folder / "mine.py").write_text(
+        source.replace("parse=parse_model,", 'parse=parse_model, metric="average_precision",')
+    )
+    tree.environment["PYTHONPATH"] += f":{tree.folder / 'tests' / 'builders'}"
+    definition = write_definition(tree.folder, target=0.5)
+    text = definition.read_text().replace('model = "dense_logistic"', 'model = "mine"')
+    definition.write_text(text.replace('metric = "roc_auc"', 'metric = "average_precision"'))
+    words = ("--model", "mine.py:SPEC", "--seed", 1, "-q")
+    done = tree.run("dlrmbench run", definition, "-n", 1, *words)
+    assert done.returncode == 0 and "1 of 1 reached the target" in done.stdout, done.stdout + done.stderr
+    (page,) = (tree.folder / "results").glob("logistic_tiny-*/report.html")
+    assert "Average precision on the held-out split" in page.read_text()
+    measured = tree.run("dlrmbench run", definition, "--quality", 2048, *words)
+    assert measured.returncode == 0 and "average_precision" in measured.stdout, measured.stdout + measured.stderr
 
 
 def test_a_model(tree: Tree) -> None:

@@ -198,10 +198,10 @@ def measure_oracle(entry: Entry) -> float | None:
     data = entry.workload.data
     if (oracle := find_data(data.kind).oracle) is None:
         return None
-    from reference_models.training.metrics import METRICS
+    from reference_models.training.metrics import find_metric
 
     scores, labels = oracle(data, "eval")
-    return METRICS[entry.benchmark.quality.metric].value(labels, scores.astype(np.float32))
+    return find_metric(entry.benchmark.quality.metric).value(labels, scores.astype(np.float32))
 
 
 def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord) -> tuple[Path, Path, Path]:

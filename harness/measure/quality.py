@@ -17,7 +17,7 @@ from harness.system.energy import EnergyMeter, join_ranks
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.training.metrics import METRICS
+from reference_models.training.metrics import find_metric
 from reference_models.training.workload import EvaluatesMetrics
 from rules.records.codec import VERSION, convert
 from rules.records.measured.quality import QualityRecord
@@ -48,7 +48,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
     workload.build()
     clock = Clock(workload.synchronize)
     num_steps = job.num_samples // workload.global_batch_size
-    metric, member = METRICS[config.model_spec.metric], metric_of(config.model_spec.metric).member
+    metric, member = find_metric(config.model_spec.metric), metric_of(config.model_spec.metric).member
     meter.start()
     done, num_samples, train_s = 0, 0, 0.0
     evaluations: list[dict[str, Any]] = []

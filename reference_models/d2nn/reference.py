@@ -13,7 +13,6 @@ from reference_models.d2nn.model import D2NN
 from reference_models.d2nn.phases import Phase
 from reference_models.data.store.dataset import Batch, ClickDataset, ImageBatch
 from reference_models.training.loop import Built, TrainingLoop
-from reference_models.training.metrics import accuracy
 from reference_models.training.optimizers import build_dense_optimizer
 
 T = TypeVar("T")
@@ -27,6 +26,7 @@ class ReferenceWorkload(TrainingLoop):
     """Trains the masks of all tasks together: the loss is the mean of the tasks' cross-entropies."""
 
     name = "reference"
+    metric = "accuracy"
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         with self.device:
@@ -66,10 +66,6 @@ class ReferenceWorkload(TrainingLoop):
         self.enter(Phase.DENSE_OPTIMIZER)
         optimizer.step()
         return total_loss
-
-    def evaluate(self) -> float:
-        """Compute the accuracy over the whole evaluation split, the mean over tasks."""
-        return self.evaluate_with(accuracy)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` of the classes [N, T] and logits [N, T, K] of the whole evaluation split."""

@@ -19,7 +19,7 @@ from reference_models.data.store.dataset import Batch, ClickDataset, OpenedDatas
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import World
 from reference_models.training.devices import local_device, set_precision, use_device
-from reference_models.training.metrics import roc_auc
+from reference_models.training.metrics import find_metric
 from reference_models.training.optimizers import (
     LearningRatePolicy,
     build_learning_rate_policy,
@@ -51,6 +51,8 @@ class TrainingLoop(ABC):
 
     name: str
     """The name that messages give the implementation."""
+    metric = "roc_auc"
+    """What `evaluate` computes, one of `metrics.METRICS`: the same as its model's `ModelSpec.metric`."""
     reads_ahead = False
     """Whether a thread reads the next batches while this one is trained on."""
 
@@ -215,7 +217,7 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
-        return self.evaluate_with(roc_auc)
+        return self.evaluate_with(find_metric(self.metric).value)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` of the labels and logits of the whole evaluation split."""

@@ -4,6 +4,7 @@ entropy. `METRICS` has a line per metric that a definition may name."""
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NoReturn
 
 import numpy as np
@@ -151,12 +152,22 @@ class Metric:
     """How a metric is computed of the labels and logits of the whole evaluation split."""
 
     value: Callable[[NDArray[Any], NDArray[np.float32]], float]
-    measure: Callable[[NDArray[Any], NDArray[np.float32]], QualityMetrics | ClassMetrics]
-    """The value, and what is recorded beside it."""
+    measure: Callable[[NDArray[Any], NDArray[np.float32]], Any]
+    """A dataclass of the value, log loss and normalised entropy, as extra/quality.json has them."""
 
 
-METRICS: Mapping[str, Metric] = {
-    "roc_auc": Metric(value=roc_auc, measure=measure_quality),
-    "accuracy": Metric(value=accuracy, measure=measure_classes),
+ROC_AUC = Metric(value=roc_auc, measure=measure_quality)
+ACCURACY = Metric(value=accuracy, measure=measure_classes)
+METRICS: Mapping[str, str] = {
+    "roc_auc": "reference_models.training.metrics:ROC_AUC",
+    "accuracy": "reference_models.training.metrics:ACCURACY",
 }
-"""By the name that a definition gives as quality.metric."""
+"""Where a `Metric` is, by the name that a definition gives as quality.metric."""
+
+
+def find_metric(name: str) -> Metric:
+    """Return the metric that a definition names. Raises KeyError for one that `METRICS` lacks."""
+    module, _, attribute = METRICS[name].partition(":")
+    metric = getattr(import_module(module), attribute)
+    assert isinstance(metric, Metric)
+    return metric

@@ -8,7 +8,7 @@ from msgspec import Meta
 from rules.records.codec import Amount, Count, PositiveCount, Record, Share
 from rules.records.measure import Column, Measure, ProcessMeasurement
 from rules.records.measured.throughput import ModelCosts
-from rules.records.metrics import METRICS, ROC_AUC, Metric
+from rules.records.metrics import METRICS, ROC_AUC, Metric, metric_of_member
 from rules.records.run import EnergyRecord, RankRecord
 
 
@@ -43,15 +43,11 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     """By the system's clock, so that it is seen whether two measurements took turns. None in files of old."""
     ended_utc: str | None = None
 
-    @property
-    def auc(self) -> float | None:
-        """After all samples; None where another metric was measured."""
-        return self.evaluations[-1].auc
-
-    @property
-    def accuracy(self) -> float | None:
-        """After all samples, the mean over tasks; None where another metric was measured."""
-        return self.evaluations[-1].accuracy
+    def __getattr__(self, name: str) -> Any:
+        """Return the metric of that member after all samples; None where another metric was measured."""
+        if metric_of_member(name) is None:
+            raise AttributeError(name)
+        return getattr(self.evaluations[-1], name)
 
     @property
     def log_loss(self) -> float:
