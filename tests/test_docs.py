@@ -29,7 +29,8 @@ def console_commands() -> list[str]:
 
 
 def dlrmbench_commands() -> list[str]:
-    inline = re.findall(r"`(dlrmbench [^`]*--[^`]*)`", README)
+    prose = re.sub(r"```.*?```", "", "".join(TEXTS.values()), flags=re.DOTALL)
+    inline = re.findall(r"`(dlrmbench [^`]*--[^`]*)`", prose)
     return [command for command in [*console_commands(), *inline] if command.startswith("dlrmbench ")]
 
 
