@@ -1,7 +1,7 @@
 """The folder of a new experiment: a run set for each configuration, and, of several, experiment.json beside them."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -12,7 +12,8 @@ import msgspec
 import tomli_w
 from msgspec import structs
 
-from harness.config.run_config import RunConfig, default_division
+from harness.config.catalog import WorkloadConfig
+from harness.config.run_config import default_division
 from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.experiment.expand import Configuration, Experiment
 from harness.foundation.errors import ExitCode, HarnessError
@@ -192,8 +193,11 @@ def refuse_small_disk(experiment: Experiment) -> None:
     request = experiment.request
     if not request.keep_weights:
         return
-    sets = [(each.config, each.prepared.data_dir) for each in experiment.configurations if each.prepared is not None]
-    sizes = _weights_bytes(sets)
+    sizes = [
+        _weights_bytes(each.config.workload, each.prepared.data_dir)
+        for each in experiment.configurations
+        if each.prepared is not None
+    ]
     needed, free = experiment.repetitions * sum(sizes), free_disk_bytes(request.output)
     if needed > free:
         raise HarnessError(
@@ -204,10 +208,7 @@ def refuse_small_disk(experiment: Experiment) -> None:
         )
 
 
-def _weights_bytes(sets: Sequence[tuple[RunConfig, Path]]) -> list[int]:
-    """Return the computed size of the weights of one run of each configuration, whose data is at the path."""
-    return [
-        config.workload.costs(open_dataset(data_dir, config.workload.data).train.num_embeddings).num_parameters
-        * FLOAT_BYTES
-        for config, data_dir in sets
-    ]
+def _weights_bytes(workload: WorkloadConfig, data_dir: Path) -> int:
+    """Return the computed size of the weights of one run."""
+    num_embeddings = open_dataset(data_dir, workload.data).train.num_embeddings
+    return workload.costs(num_embeddings).num_parameters * FLOAT_BYTES

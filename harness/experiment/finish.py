@@ -27,7 +27,6 @@ _WORST_FIRST = (
 class FinishedSides:
     """Two sides that were just completed: either sets of runs or measurements, and the second against the first."""
 
-    folder: Path
     page: Path
     comparisons: tuple[Comparison, ...]
     sets: tuple[Result, ...] = ()
@@ -78,10 +77,10 @@ def finish_sides(folder: Path) -> FinishedSides:
             assert result.place is not None
             write_page(Gathered(results=(replace(result, index=0),)), result.place)
         compared = compare_results(base, [new])
-        return FinishedSides(folder=folder, page=page, comparisons=compared, sets=(base, new))
+        return FinishedSides(page=page, comparisons=compared, sets=(base, new))
     measured = tuple(read_measured(side, kind.name) for side in sides)
     compared = compare_results(measured[0], [measured[1]])
-    return FinishedSides(folder=folder, page=page, comparisons=compared, measured=measured)
+    return FinishedSides(page=page, comparisons=compared, measured=measured)
 
 
 def _only(gathered: Gathered, folder: Path) -> Result:

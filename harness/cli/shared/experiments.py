@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -106,33 +106,21 @@ def complete_and_show(
     from reports.text.formatting import printable
 
     record = read(folder)
-    keeper = find_kind(record.kind).keeper
     watcher = Watcher(quiet=True)
     if not quiet:
         watcher = Watcher(on_step=_say_step, on_done=_say_measured, on_growth=_say_growth)
-        if keeper == "records":  # of runs, progress says each
+        if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
     try:
         record = complete(folder, granted, num_runs=num_runs, watcher=watcher)
     except BaseException as error:
         if not isinstance(error, HarnessError):
-            what, whole = _NAMES[record.relation, keeper]
+            view = _find_view(record)
             command = printable(resume_command(folder, record.python))
-            click.echo(f"Finished {what} are kept. Complete the {whole} with: {command}", err=True)
+            click.echo(f"Finished {view.parts} are kept. Complete the {view.whole} with: {command}", err=True)
         raise
-    code = _VIEWS[record.relation, keeper](folder, record, form)
+    code = _find_view(record).show(folder, record, form)
     click.get_current_context().exit(int(code))
-
-
-_NAMES = {
-    ("one", "logs"): ("runs", "set"),
-    ("one", "records"): ("processes", "measurement"),
-    ("sides", "logs"): ("runs", "pair"),
-    ("sides", "records"): ("runs", "pair"),
-    ("matrix", "logs"): ("runs", "sweep"),
-    ("matrix", "records"): ("runs", "sweep"),
-}
-"""What repetitions and the whole are called, by how configurations belong together and how repetitions are kept."""
 
 
 def _say_kept(kept: int, planned: int) -> None:
@@ -228,15 +216,16 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     facts = read_sweep_facts(folder)
     rows = rows_as_records(facts)
     if form == "json":
-        document: dict[str, Any] = {
-            "schema_version": 2,
-            "name": facts.name,
-            "kind": facts.kind,
-            "configurations": rows,
-            "closing": facts.closing,
-            **law_record(facts.law),
-        }
-        show_json(document)
+        show_json(
+            {
+                "schema_version": 2,
+                "name": facts.name,
+                "kind": facts.kind,
+                "configurations": rows,
+                "closing": facts.closing,
+                **law_record(facts.law),
+            }
+        )
     elif form == "csv":
         click.echo(render_csv(list(rows[0]), [row.values() for row in rows]), nl=False)
     else:
@@ -250,12 +239,24 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     return exit_code_of_matrix(record, facts)
 
 
-_VIEWS: Mapping[tuple[str, str], Callable[[Path, "ExperimentRecord", str], ExitCode]] = {
-    ("one", "logs"): _show_set,
-    ("one", "records"): _show_measurement,
-    ("sides", "logs"): _show_sides,
-    ("sides", "records"): _show_sides,
-    ("matrix", "logs"): _show_matrix,
-    ("matrix", "records"): _show_matrix,
+class _View(NamedTuple):
+    """How a complete experiment is shown, and what its repetitions and the whole are called."""
+
+    show: Callable[[Path, "ExperimentRecord", str], ExitCode]
+    parts: str
+    whole: str
+
+
+_VIEWS: Mapping[str, _View] = {
+    "logs": _View(_show_set, "runs", "set"),
+    "records": _View(_show_measurement, "processes", "measurement"),
+    "sides": _View(_show_sides, "runs", "pair"),
+    "matrix": _View(_show_matrix, "runs", "sweep"),
 }
-"""What shows a complete experiment, by how configurations belong together and how repetitions are kept."""
+"""By how configurations belong together, and of one alone by how its repetitions are kept."""
+
+
+def _find_view(record: "ExperimentRecord") -> _View:
+    from harness.measure.kinds import find_kind
+
+    return _VIEWS[find_kind(record.kind).keeper if record.relation == "one" else record.relation]
