@@ -127,7 +127,6 @@ def resume(
     run only where they are given again, as does `python`, the interpreter of a pair's base. A set that other code
     began is gone on with, after a warning of Python's.
     """
-    from harness.experiment.executors import Granted
     from harness.experiment.finish import write_pages
     from harness.experiment.loop import Watcher, complete, look_again
 
@@ -136,7 +135,7 @@ def resume(
     _, other = look_again(folder, **code, is_python_given=python is not None)
     if other is not None:
         warnings.warn(other, stacklevel=2)
-    complete(folder, Granted(python=program_path(python)), num_runs=runs, watcher=Watcher(quiet=quiet))
+    complete(folder, python=program_path(python), num_runs=runs, watcher=Watcher(quiet=quiet))
     write_pages(folder)
     return folder
 
@@ -186,13 +185,12 @@ def _request(verb: str, arguments: Mapping[str, Any]) -> "Request":
 def _start(request: "Request") -> Path:
     """Make a new experiment, complete it and write its page; returns its folder."""
     from harness.experiment.create import create
-    from harness.experiment.executors import Granted
     from harness.experiment.expand import expand
     from harness.experiment.finish import write_pages
     from harness.experiment.loop import Watcher, complete
     from harness.experiment.prepare import prepare
 
     folder = create(prepare(expand(request)))
-    complete(folder, Granted(python=request.python), watcher=Watcher(quiet=request.quiet))
+    complete(folder, python=request.python, watcher=Watcher(quiet=request.quiet))
     write_pages(folder)
     return folder

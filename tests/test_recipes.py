@@ -253,9 +253,9 @@ _STOP_RULE = '''\
 +    def __init__(self, values: Mapping[str, float]) -> None:
 +        self._repetitions = int(values["repetitions"])
 +
-+    def extend(self, state: State) -> Extension | None:
++    def extend(self, state: State) -> int | None:
 +        is_done = state.record.num_runs >= self._repetitions
-+        return None if is_done else Extension(repetitions=self._repetitions)
++        return None if is_done else self._repetitions
 +
 +
  STOP_RULES: Mapping[str, type[StopRule]] = {

@@ -66,7 +66,6 @@ def resume(
     score of a benchmark of your own stays that of its first runs; comparisons and intervals use all. A set of 'run
     --until' then ends there. The environment is checked again: it warns, or refuses a set of --strict-env.
     """
-    from harness.experiment.executors import Granted
     from harness.experiment.loop import look_again
     from reports.text.formatting import printable
 
@@ -77,4 +76,4 @@ def resume(
     if other is not None:
         click.echo(f"warning: {printable(other)} What is resumed will hold runs of both.", err=True)
     warn_of_system([] if quiet else checks)
-    complete_and_show(folder, Granted(python=python), num_runs=num_runs, form=form, quiet=quiet)
+    complete_and_show(folder, python=python, num_runs=num_runs, form=form, quiet=quiet)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -25,13 +25,6 @@ from rules.records.run_set import RunSetRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Granted:
-    """What the command line permits to be started. Nothing is started for being named in a folder."""
-
-    python: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Repetition:
     """One repetition that is about to be made."""
 
@@ -46,19 +39,6 @@ class Repetition:
     """The command that completes what is left where it is interrupted."""
 
 
-class Executor(Protocol):
-    """Does the jobs of a configuration in fresh processes."""
-
-    def run(self, repetition: Repetition, folder: Path, on_event: OnEvent) -> WorkerEnd:
-        """Do a repetition in `folder`; how many processes do it together is its kind's matter."""
-
-    def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
-        """Raise HarnessError (exit 2) where the set began on another system than this does its jobs on."""
-
-    def refuse_other_code(self, folder: Path, record: RunSetRecord) -> None:
-        """Raise HarnessError (exit 2) where the set began with other code than this has."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerExecutor:
     """Starts a worker for each job, of this installation or of another one's interpreter."""
@@ -66,6 +46,7 @@ class WorkerExecutor:
     installation: Installation | None = None
 
     def run(self, repetition: Repetition, folder: Path, on_event: OnEvent) -> WorkerEnd:
+        """Do a repetition in `folder`; how many processes do it together is its kind's matter."""
         kind, record, index = repetition.kind, repetition.record, repetition.index
         members = job_members(repetition.run_set, record, index, folder)
         job = kind.make_job(record, index, members, repetition.more)
@@ -79,6 +60,7 @@ class WorkerExecutor:
         )
 
     def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:
+        """Raise HarnessError (exit 2) where the set began on another system than this does its jobs on."""
         if self.installation is None:
             found = describe_system(given_fields(record), device=record.config["runtime.device"].value)
             name, framework = system_slug(found), found.fields["framework"]
@@ -92,7 +74,10 @@ class WorkerExecutor:
                 raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
     def refuse_other_code(self, folder: Path, record: RunSetRecord) -> None:
-        """The code is what may be compared, and half a side would be of each."""
+        """Raise HarnessError (exit 2) where the set began with other code than this has.
+
+        The code is what may be compared, and half a side would be of each.
+        """
         here = code_sha256() if self.installation is None else self.installation.about.code_sha256
         if record.code_sha256 != here:
             who = "this dlrmbench" if self.installation is None else f"the dlrmbench of {self.installation.python}"
@@ -122,13 +107,13 @@ def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path)
     }
 
 
-def find_executors(store: Store, granted: Granted) -> dict[int, Executor]:
+def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecutor]:
     """Find who does the jobs of each configuration, by its place.
 
-    A group may be anyone's, so no interpreter is started for being named in it: it must be granted. Raises
-    HarnessError (exit 2) where one is missing, or granted for nothing.
+    A group may be anyone's, so no interpreter is started for being named in it: `python` must be given on the command
+    line. Raises HarnessError (exit 2) where it is missing, or given for nothing.
     """
-    folder, record, python = store.folder, store.record, granted.python
+    folder, record = store.folder, store.record
     if record.python is None and python is not None:
         if record.relation == "sides":
             raise HarnessError(f"{folder}: both of its sides are measured by this interpreter. Leave --python out.")
@@ -136,7 +121,7 @@ def find_executors(store: Store, granted: Granted) -> dict[int, Executor]:
     if record.python is not None and python is None:
         command = resume_command(folder, record.python)
         raise HarnessError(f"{folder}: its base was measured by another interpreter. Give it to run it: {command}")
-    found: dict[int, Executor] = {}
+    found: dict[int, WorkerExecutor] = {}
     for place, (run_set, set_record) in store.sets.items():
         installation = None
         if python is not None and record.configurations[place].python is not None:
@@ -156,7 +141,7 @@ def refuse_other_definition(run_set: RunSet, record: RunSetRecord) -> None:
         )
 
 
-def refuse_changed(store: Store, executors: Mapping[int, Executor]) -> None:
+def refuse_changed(store: Store, executors: Mapping[int, WorkerExecutor]) -> None:
     """Refuse to go on where a definition, a system, or, of a group that says so, the code is another than it began
     with. Raises HarnessError: exit 2, or 8 for a definition.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.run_config import WORLD_SOURCE
-from harness.experiment.executors import Executor, Granted, Repetition, find_executors, refuse_changed
+from harness.experiment.executors import Repetition, WorkerExecutor, find_executors, refuse_changed
 from harness.experiment.orders import Step
 from harness.experiment.request import RequestError
 from harness.experiment.stopping import State, find_stop_rule
@@ -85,8 +85,8 @@ def _refuse_side(folder: Path) -> None:
 
 def complete(
     folder: Path,
-    granted: Granted | None = None,
     *,
+    python: Path | None = None,
     num_runs: int | None = None,
     watcher: Watcher | None = None,
 ) -> ExperimentRecord:
@@ -94,12 +94,12 @@ def complete(
 
     With `num_runs` it first grows to so many repetitions of each configuration. A failure does what its stage says.
     Raises HarnessError where the experiment cannot go on, before anything is run where it may not: by another
-    interpreter than is granted, on another system, or, where its record says so, with other code.
+    interpreter than `python`, on another system, or, where its record says so, with other code.
     """
     watcher = watcher or Watcher()
     with hold(folder) as store:
         _refuse_single(store)
-        executors = find_executors(store, granted or Granted())
+        executors = find_executors(store, python)
         refuse_changed(store, executors)
         if num_runs is not None:
             store.grow(num_runs, is_asked=True)
@@ -112,11 +112,11 @@ def complete(
         while True:
             for stage in store.record.stages:
                 _complete_stage(store, stage, executors, watcher)
-            more = None if rule is None else rule.extend(_state_of(store))
-            if more is None:
+            num_grown = None if rule is None else rule.extend(_state_of(store))
+            if num_grown is None:
                 break
-            watcher.on_growth(more.repetitions)
-            store.grow(more.repetitions, is_asked=False)
+            watcher.on_growth(num_grown)
+            store.grow(num_grown, is_asked=False)
         store.gather()
         return store.record
 
@@ -137,7 +137,9 @@ def _refuse_single(store: Store) -> None:
         )
 
 
-def _complete_stage(store: Store, stage: StageRecord, executors: Mapping[int, Executor], watcher: Watcher) -> None:
+def _complete_stage(
+    store: Store, stage: StageRecord, executors: Mapping[int, WorkerExecutor], watcher: Watcher
+) -> None:
     steps, took_s = store.steps(stage), dict[int, list[float]]()
     total = stage.repetitions * sum(each.failure is None for each in _members(store))
     for position, (number, step) in enumerate(steps):
@@ -184,7 +186,7 @@ def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) 
     return sum(means.get(position, usual) for position in left)
 
 
-def _make(store: Store, stage: StageRecord, step: Step, executor: Executor, *, quiet: bool) -> Outcome | None:
+def _make(store: Store, stage: StageRecord, step: Step, executor: WorkerExecutor, *, quiet: bool) -> Outcome | None:
     """Make one repetition, under the lock of its set; None where what a crash had left was whole."""
     with store.holding(step.configuration):
         run_set, record = store.sets[step.configuration]
@@ -205,7 +207,7 @@ def _make(store: Store, stage: StageRecord, step: Step, executor: Executor, *, q
         return perform(repetition, executor, keeper.progress(step.repetition, quiet=quiet))
 
 
-def perform(repetition: Repetition, executor: Executor, progress: ShownProgress) -> Outcome:
+def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownProgress) -> Outcome:
     """Make one repetition and keep it, under the lock of its set.
 
     Raises HarnessError where it is no result; what was interrupted is kept as its kind keeps it.

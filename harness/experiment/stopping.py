@@ -30,21 +30,16 @@ class State:
     """The run sets of all configurations that are not left out."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Extension:
-    """What is added to an experiment; it is on disk before it is run."""
-
-    repetitions: int
-    """How many repetitions each configuration then has in all."""
-
-
 class StopRule(Protocol):
     """Decides from what is measured; made from the numbers that the record holds under the rule's name."""
 
     def __init__(self, values: Mapping[str, float]) -> None: ...
 
-    def extend(self, state: State) -> Extension | None:
-        """Return what to add, or None at the end."""
+    def extend(self, state: State) -> int | None:
+        """Return how many repetitions each configuration then has in all, or None at the end.
+
+        They are on disk before they are made.
+        """
 
 
 class Until:
@@ -56,11 +51,11 @@ class Until:
     def __init__(self, values: Mapping[str, float]) -> None:
         self._width, self._min_runs, self._max_runs = (values[key] for key in ("width", "min_runs", "max_runs"))
 
-    def extend(self, state: State) -> Extension | None:
+    def extend(self, state: State) -> int | None:
         num_runs = state.record.num_runs
         if num_runs >= self._max_runs or all(self._is_settled(run_set, num_runs) for run_set in state.sets):
             return None
-        return Extension(repetitions=num_runs + 1)
+        return num_runs + 1
 
     def _is_settled(self, run_set: RunSet, num_runs: int) -> bool:
         benchmark = load_benchmark(run_set.definition)

@@ -28,7 +28,7 @@ from harness.experiment.loop import Watcher, complete, look_again
 from harness.experiment.orders import ORDERS, Step, find_order
 from harness.experiment.prepare import prepare
 from harness.experiment.request import OPTIONS, Request, RequestError, flags_of
-from harness.experiment.stopping import Extension, State, find_stop_rule
+from harness.experiment.stopping import State, find_stop_rule
 from harness.experiment.store import parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
 from rules.records.experiment import StopRecord
@@ -158,9 +158,9 @@ class AtLeast:
     def __init__(self, values: Mapping[str, float]) -> None:
         self._repetitions = values["repetitions"]
 
-    def extend(self, state: State) -> Extension | None:
+    def extend(self, state: State) -> int | None:
         num_runs = state.record.num_runs
-        return Extension(repetitions=num_runs + 1) if num_runs < self._repetitions else None
+        return num_runs + 1 if num_runs < self._repetitions else None
 
 
 @pytest.fixture(params=["matrix", "sides"])

@@ -13,7 +13,6 @@ from harness.cli.shared.output import show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
-    from harness.experiment.executors import Granted
     from harness.experiment.expand import Experiment
     from harness.experiment.loop import Progress
     from harness.experiment.request import Request
@@ -35,7 +34,6 @@ def usage_errors() -> Iterator[None]:
 def start_and_show(request: "Request", *, form: str) -> None:
     """Make a new experiment, complete it and show what came of it; exits with its code."""
     from harness.experiment.create import create
-    from harness.experiment.executors import Granted
     from harness.experiment.expand import expand
     from harness.experiment.launched import run_in_world
     from harness.experiment.prepare import prepare
@@ -50,7 +48,7 @@ def start_and_show(request: "Request", *, form: str) -> None:
     folder = create(experiment)
     if not request.quiet:
         _announce(experiment, folder)
-    complete_and_show(folder, Granted(python=request.python), form=form, quiet=request.quiet)
+    complete_and_show(folder, python=request.python, form=form, quiet=request.quiet)
 
 
 def _announce(experiment: "Experiment", folder: Path) -> None:
@@ -96,7 +94,7 @@ def _describe_set(experiment: "Experiment", folder: Path) -> str:
 
 
 def complete_and_show(
-    folder: Path, granted: "Granted", *, num_runs: int | None = None, form: str = "table", quiet: bool
+    folder: Path, *, python: Path | None, num_runs: int | None = None, form: str = "table", quiet: bool
 ) -> None:
     """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code."""
     from harness.experiment.loop import Watcher, complete
@@ -112,7 +110,7 @@ def complete_and_show(
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
     try:
-        record = complete(folder, granted, num_runs=num_runs, watcher=watcher)
+        record = complete(folder, python=python, num_runs=num_runs, watcher=watcher)
     except BaseException as error:
         if not isinstance(error, HarnessError):
             view = _find_view(record)
