@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.options import ResultPath, distinct
+from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, ResultPath, distinct
 from harness.cli.shared.output import echo_others, form_option, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
@@ -19,13 +19,6 @@ from rules.tree.inventory import MAX_MENTIONED, Skipped, find_skipped, result_se
 
 STANDARD_INPUT = Path("-")
 
-_BENCHMARK = click.option(
-    "--benchmark",
-    "benchmark_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="TOML definition of a benchmark of your own; needed only where no extra/definition.toml is beside the logs.",
-)
 _RULESET = click.option(
     "--ruleset", metavar="ROUND", help="Official round whose rules judge, such as 5.1.  [default: inferred]"
 )
@@ -33,13 +26,13 @@ _RULESET = click.option(
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, type=ResultPath())
-@_BENCHMARK
+@DEFINITION
 @_RULESET
 @form_option(
     "table", "json", "csv", "md", "sarif", "junit",
     text="Output form; sarif and junit are what code hosts and build servers read.",
 )  # fmt: skip
-@click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
+@NO_SECOND_OPINION
 @click.option(
     "--explain", metavar="CODE",
     help="Explain one rule instead, such as QU102; or list those of a family, such as QU, or all.",
@@ -125,7 +118,7 @@ def check(
 
 @click.command()
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=ResultPath())
-@_BENCHMARK
+@DEFINITION
 @_RULESET
 @form_option("table", "json", "csv", "md")
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")

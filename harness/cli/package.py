@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from harness.cli.shared.options import ResultPath, distinct
+from harness.cli.shared.options import NO_SECOND_OPINION, ResultPath, distinct
 from harness.cli.shared.output import echo_others, show
 from harness.foundation.errors import ExitCode
 
@@ -24,7 +24,7 @@ from harness.foundation.errors import ExitCode
     help="Package also the weights that 'run --keep-weights' kept; their size is said.",
 )  # fmt: skip
 @click.option("--allow-non-compliant", is_flag=True, help="Package also what breaks rules or is incomplete.")
-@click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
+@NO_SECOND_OPINION
 def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) -> int:
     """Build the submission tree of ORG from RESULTS: run sets or their names, or anyone's result trees.
 

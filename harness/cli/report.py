@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from harness.cli.shared.options import ResultPath, distinct
+from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, ResultPath, distinct
 from harness.cli.shared.output import echo_others, show_opinions
 from harness.foundation.status_line import StatusLine
 
@@ -25,10 +25,7 @@ _DEFAULT_PAGE = Path("report.html")
     "--baseline", metavar="NAME",
     help="Configuration with which the others are compared, by its name or a part of it.  [default: the first]",
 )  # fmt: skip
-@click.option(
-    "--benchmark", "benchmark_file", type=click.Path(path_type=Path), metavar="FILE",
-    help="TOML definition of a benchmark of your own; needed only where no extra/definition.toml is beside the logs.",
-)  # fmt: skip
+@DEFINITION
 @click.option(
     "--format", "output_format", type=click.Choice(["html", "json", "csv", "md", "parquet"]), default="html",
     show_default=True,
@@ -44,7 +41,7 @@ _DEFAULT_PAGE = Path("report.html")
     "--sort", "order", type=click.Choice(["files", "score"]), default="files", show_default=True,
     help="Order of the configurations [html, md]: that of the files, or the fastest first. No ranking.",
 )  # fmt: skip
-@click.option("--no-second-opinion", is_flag=True, help="Do not ask the official compliance checker.")
+@NO_SECOND_OPINION
 def report(
     paths: tuple[Path, ...],
     output: Path | None,

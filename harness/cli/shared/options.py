@@ -98,6 +98,11 @@ MODEL = click.option(
     "--model", metavar="FILE.py:OBJECT",
     help="Your own model, for a definition whose benchmark.model is no name of ours or of an installed package.",
 )  # fmt: skip
+DEFINITION = click.option(
+    "--benchmark", "benchmark_file", type=click.Path(path_type=Path), metavar="FILE",
+    help="TOML definition of a benchmark of your own; needed only where no extra/definition.toml is beside the logs.",
+)  # fmt: skip
+NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress.")
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}

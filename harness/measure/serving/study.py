@@ -6,7 +6,7 @@ from harness.config.serving import ServeConfig
 from harness.foundation.study import make_check, make_study, make_table
 from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, answer_alone, percentile_of, simulate
 from rules.benchmarks.loader import Benchmark
-from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord
+from rules.records.study import Origin, Parameter, Scalar, Source, StudyCheck, StudyRecord
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
@@ -47,14 +47,7 @@ def make_queue_study(
         f"Latency of {benchmark.name} against load, on a virtual clock",
         benchmark,
         seed=seed,
-        parameters=(
-            Parameter(name="mean service time", value=mean_s, unit="s", source="measured", note="of a query alone"),
-            *_limit_parameters(serve, overhead_s),
-            Parameter(name="workers", value=workers.count, unit=None, source="given", note="serve.threads"),
-            *_batch_parameters(workers),
-            Parameter(name="queries", value=serve.queries, unit=None, source="given", note="items of each"),
-            Parameter(name="simulated queries", value=len(traffic.items), unit=None, source="default", note=None),
-        ),
+        parameters=_list_parameters(serve, mean_s, overhead_s, workers, len(traffic.items)),
         tables=(make_table("Equal traffic at every rate", columns, rows),),
         findings=_say_most(benchmark, serve, most),
         checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
@@ -70,26 +63,27 @@ def _say_most(benchmark: Benchmark, serve: ServeConfig, most: float | None) -> t
     return (f"{benchmark.name}: {most:,.4g} queries/s is the highest of these rates {promise}, simulated.",)
 
 
-def _limit_parameters(serve: ServeConfig, overhead_s: float | None) -> tuple[Parameter, ...]:
-    found: tuple[Parameter, ...] = ()
-    if overhead_s is not None:
-        found += (
-            Parameter(name="overhead", value=overhead_s, unit="s", source="measured", note="of LoadGen, the median"),
-        )
-    if serve.limit_s is not None:
-        note = f"at p{serve.percentile:g}"
-        found += (Parameter(name="limit", value=serve.limit_s, unit="s", source="given", note=note),)
-    return found
-
-
-def _batch_parameters(workers: Workers) -> tuple[Parameter, ...]:
-    if workers.max_items is None:
-        return (Parameter(name="items a call", value="one query's", unit=None, source="default", note="serve.batch"),)
-    return (
-        Parameter(
-            name="items a call", value=workers.max_items, unit=None, source="given", note="serve.batch, the most"
-        ),
-        Parameter(name="wait of a batch", value=workers.wait_s, unit="s", source="given", note="serve.batch_wait_ms"),
+def _list_parameters(
+    serve: ServeConfig, mean_s: float, overhead_s: float | None, workers: Workers, num_simulated: int
+) -> tuple[Parameter, ...]:
+    """List what the simulation rests on; what was not measured, or has no limit, is left out."""
+    merges = workers.max_items is not None
+    rows: tuple[tuple[str, Scalar, str | None, Source, str | None], ...] = (
+        ("mean service time", mean_s, "s", "measured", "of a query alone"),
+        ("overhead", overhead_s, "s", "measured", "of LoadGen, the median"),
+        ("limit", serve.limit_s, "s", "given", f"at p{serve.percentile:g}"),
+        ("workers", workers.count, None, "given", "serve.threads"),
+        ("items a call", workers.max_items, None, "given", "serve.batch, the most")
+        if merges
+        else ("items a call", "one query's", None, "default", "serve.batch"),
+        ("wait of a batch", workers.wait_s if merges else None, "s", "given", "serve.batch_wait_ms"),
+        ("queries", serve.queries, None, "given", "items of each"),
+        ("simulated queries", num_simulated, None, "default", None),
+    )
+    return tuple(
+        Parameter(name=name, value=value, unit=unit, source=source, note=note)
+        for name, value, unit, source, note in rows
+        if value is not None
     )
 
 

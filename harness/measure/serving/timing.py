@@ -1,8 +1,8 @@
 """Service times: how long calls take while no query waits, which is all that the virtual clock needs to know."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import gcd
 
@@ -75,29 +75,21 @@ def time_calls(
     """
     calls = choose_calls(sizes, workers.max_items)
     took: list[list[float]] = [[] for _ in calls]
-    failures: list[BaseException] = []
 
     def work() -> None:
-        try:
-            for call in calls:
+        for call in calls:
+            answer(call)
+        started_s, rounds = now_s(), 0
+        while rounds < MIN_CALLS or now_s() - started_s < duration_s:
+            rounds += 1
+            for call, seconds in zip(calls, took, strict=True):
+                begin_s = now_s()
                 answer(call)
-            started_s, rounds = now_s(), 0
-            while rounds < MIN_CALLS or now_s() - started_s < duration_s:
-                rounds += 1
-                for call, seconds in zip(calls, took, strict=True):
-                    begin_s = now_s()
-                    answer(call)
-                    seconds.append(now_s() - begin_s)
-        except BaseException as error:
-            failures.append(error)
+                seconds.append(now_s() - begin_s)
 
-    crew = [threading.Thread(target=work, daemon=True) for _ in range(workers.count)]
-    for worker in crew:
-        worker.start()
-    for worker in crew:
-        worker.join()
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(workers.count) as crew:
+        for done in [crew.submit(work) for _ in range(workers.count)]:
+            done.result()
     return [
         TimedSize(items=sum(part.items for part in call), num_queries=len(call), seconds=tuple(seconds))
         for call, seconds in zip(calls, took, strict=True)
