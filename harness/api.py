@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.config.settings import read_settings
+from harness.config.run_config import read_settings
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import program_path
 from reports.frames import Frames, compare

@@ -23,18 +23,12 @@ MAX_BATCH = 1 << 20
 """Samples of a batch of --forward."""
 
 
-class CountList(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Whole numbers of at least 1, with commas between them."""
-
-    name = "numbers"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = [word.strip() for word in str(value).split(",")]
-        if not all(word.isascii() and word.isdigit() and 0 < int(word) <= MAX_BATCH for word in words):
-            self.fail(f"{value!r}: expected whole numbers of 1 to {MAX_BATCH:,}, such as 1,64,1024.", param, ctx)
-        return tuple(map(int, words))
+def count_list(text: str) -> tuple[int, ...]:
+    """Read whole numbers of at least 1, with commas between them. Raises BadParameter."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and 0 < int(word) <= MAX_BATCH for word in words):
+        raise click.BadParameter(f"{text!r}: expected whole numbers of 1 to {MAX_BATCH:,}, such as 1,64,1024.")
+    return tuple(map(int, words))
 
 
 @click.command()
@@ -53,7 +47,7 @@ class CountList(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     help="Profile answering batches instead, in what runtime.precision and runtime.table_precision say.",
 )  # fmt: skip
 @click.option(
-    "--batch-sizes", type=CountList(), metavar="N,N…",
+    "--batch-sizes", type=count_list, metavar="N,N…",
     help="Samples of the batches of --forward.  [default: 1,16,64,256,1024]",
 )  # fmt: skip
 @click.option(

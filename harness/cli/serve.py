@@ -14,21 +14,15 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s)")
 _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
-class Milliseconds(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A duration as people write it: 25ms, 0.1s. A number alone is refused."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        match = _DURATION.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is not a duration with a unit above 0. Write it like 25ms or 0.1s.", param, ctx)
-        milliseconds = float(match[1]) * _MILLISECONDS[match[2]]
-        if milliseconds <= 0:
-            self.fail(f"{value!r} must be more than nothing.", param, ctx)
-        return milliseconds
+def duration(text: str) -> float:
+    """Read the milliseconds of 25ms or 0.1s. Raises BadParameter; for a number alone, too."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is not a duration with a unit above 0. Write it like 25ms or 0.1s.")
+    milliseconds = float(match[1]) * _MILLISECONDS[match[2]]
+    if milliseconds <= 0:
+        raise click.BadParameter(f"{text!r} must be more than nothing.")
+    return milliseconds
 
 
 _ASKED = {
@@ -41,7 +35,7 @@ _ASKED = {
 @click.command()
 @click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))
 @configuration
-@click.option("--target-latency", "target_latency_ms", type=Milliseconds(), help="The limit, such as 25ms.")
+@click.option("--target-latency", "target_latency_ms", type=duration, help="The limit, such as 25ms.")
 @click.option(
     "--percentile", type=click.FloatRange(50, 99.9), help="Of the queries that stay within the limit, in percent."
 )

@@ -15,6 +15,7 @@ from typing import Any
 from harness.config.catalog import GIVEN_BY_USER, MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
 from harness.config.serving import ServeConfig, parse_serve
 from harness.config.synthetic import use_synthetic_data
+from harness.foundation.errors import HarnessError
 from harness.system.submission import Given, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
@@ -42,6 +43,8 @@ DERIVED = "Derived from "
 WORLD_SOURCE = "the world's size"
 """Where the number of ranks comes from when others have started them."""
 SUBMISSION = "submission"
+_SECTIONS = (*OVERRIDABLE, SUBMISSION)
+"""Those that a value may be given of."""
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
@@ -265,9 +268,8 @@ def read_config_file(path: Path) -> list[Override]:
     """Read overrides from a TOML file with the definition's section names and [submission]."""
     overrides = []
     for section, table in read_toml(path).items():
-        known = [*OVERRIDABLE, SUBMISSION]
-        if section not in known or not isinstance(table, Mapping):
-            raise ConfigError(f"{path}: unknown section [{section}].{did_you_mean(section, known)}")
+        if section not in _SECTIONS or not isinstance(table, Mapping):
+            raise ConfigError(f"{path}: unknown section [{section}].{did_you_mean(section, [*_SECTIONS])}")
         _refuse_code(path, table if section == "runtime" else {})
         overrides += [Override(key=f"{section}.{k}", value=v, source=f"file {path}") for k, v in table.items()]
     return overrides
@@ -280,6 +282,18 @@ def _refuse_code(path: Path, runtime: Mapping[str, Any]) -> None:
             raise ConfigError(f"{path}: runtime.{key} is {runtime[key]!r}. {GIVEN_BY_USER}, as --{key}.")
 
 
+def read_settings(settings: Mapping[str, Any] | None) -> list[Override]:
+    """List what a caller sets. Raises HarnessError for a key without a known section."""
+    overrides = []
+    for key, value in (settings or {}).items():
+        section, _, name = key.partition(".")
+        if section not in _SECTIONS or not name:
+            raise HarnessError(f"settings: {key!r}, expected section.key with a section of {', '.join(_SECTIONS)}.")
+        listed = list(value) if isinstance(value, tuple) else value
+        overrides.append(Override(key=key, value=listed, source="settings"))
+    return overrides
+
+
 def read_environment(environ: Mapping[str, str]) -> list[Override]:
     """Read overrides from DLRMBENCH_<SECTION>_<KEY>; an unknown variable with the prefix is an error."""
     overrides = []
@@ -287,10 +301,10 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
         if not variable.startswith(ENV_PREFIX) or variable.removeprefix(ENV_PREFIX) in OWN_VARIABLES:
             continue
         section, _, key = variable.removeprefix(ENV_PREFIX).lower().partition("_")
-        if section not in (*OVERRIDABLE, SUBMISSION) or not key:
+        if section not in _SECTIONS or not key:
             raise ConfigError(
                 f"environment variable {variable}: unknown. Known: {ENV_PREFIX}DATA, {ENV_PREFIX}OUTPUT, "
-                f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join((*OVERRIDABLE, SUBMISSION))}."
+                f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join(_SECTIONS)}."
             )
         is_text = section == SUBMISSION
         value = environ[variable] if is_text else parse_value(environ[variable])
@@ -304,7 +318,7 @@ def read_set_option(text: str) -> Override:
     section, _, name = key.strip().partition(".")
     if not equals or not name:
         raise ConfigError(f"--set {text!r}: expected section.key=value, for example train.global_batch_size=4096.")
-    if section not in (*OVERRIDABLE, SUBMISSION):
+    if section not in _SECTIONS:
         raise ConfigError(f"--set {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
     parsed = value if section == SUBMISSION else parse_value(value)
     return Override(key=f"{section}.{name}", value=parsed, source=f"--set {key.strip()}")

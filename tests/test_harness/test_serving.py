@@ -19,7 +19,7 @@ from harness.measure.serving.model import Served
 from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, draw_traffic, simulate
 from harness.measure.serving.rule import most_late, passing_share
 from harness.measure.serving.schedule import choose_schedule, draw_arrivals
-from harness.measure.serving.search import RESOLUTION, Tried, search_highest
+from harness.measure.serving.search import RESOLUTION, search_highest
 from harness.measure.serving.timing import TimedSize, choose_calls, fit_service, time_calls
 from reference_models.data.store.dataset import Batch
 from reference_models.process.errors import ConfigError
@@ -200,33 +200,33 @@ def test_so_many_may_be_late_that_chance_would_do_as_well_in_less_than_a_hundred
 
 
 def valid_below(bound: float) -> Any:
-    return lambda rate: Tried(rate=rate, is_valid=rate <= bound, found=None)
+    return lambda rate: rate <= bound
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.floats(1e-2, 1e5), st.floats(0.3, 3))
 def test_the_search_finds_the_bound_wherever_it_starts(bound: float, off: float) -> None:
     tried = search_highest(valid_below(bound), bound * off, max_attempts=20)
-    best = max(attempt.rate for attempt in tried if attempt.is_valid)
+    best = max(rate for rate, is_valid in tried if is_valid)
     assert bound / (RESOLUTION * 1.0001) <= best <= bound
 
 
 @pytest.mark.parametrize(("off", "most"), ((1.0, 2), (0.99, 2), (1.01, 2), (0.95, 5), (1.05, 5), (0.8, 8), (1.25, 8)))
 def test_a_start_that_is_nearly_right_takes_few_attempts(off: float, most: int) -> None:
     tried = search_highest(valid_below(100), 100 * off)
-    best = max(attempt.rate for attempt in tried if attempt.is_valid)
+    best = max(rate for rate, is_valid in tried if is_valid)
     assert len(tried) <= most and best >= 100 / (RESOLUTION * 1.0001)
 
 
 def test_the_search_ends_after_so_many_attempts() -> None:
-    rates = [attempt.rate for attempt in search_highest(valid_below(0), 100.0)]
+    rates = [rate for rate, _ in search_highest(valid_below(0), 100.0)]
     assert len(rates) == 8
     assert rates == sorted(rates, reverse=True) and rates[0] == 100 and 5 < rates[-1] < 10
 
 
 @pytest.mark.parametrize("least", (60.0, 99.0, 100.0))
 def test_the_search_tries_nothing_below_the_least_rate_and_that_once(least: float) -> None:
-    rates = [attempt.rate for attempt in search_highest(valid_below(0), 100.0, least=least)]
+    rates = [rate for rate, _ in search_highest(valid_below(0), 100.0, least=least)]
     assert rates[-1] == least and len(set(rates)) == len(rates)
 
 
@@ -246,10 +246,10 @@ def test_a_constant_service_time_is_bounded_within_five_percent_by_the_rule_of_l
         drawn = draw_traffic(num_queries, (1,), service, seed)
         asked = replace(drawn, arrivals_s=draw_arrivals(chosen, num_queries))
 
-        def attempt(rate: float, asked: Traffic = asked) -> Tried[None]:
+        def attempt(rate: float, asked: Traffic = asked) -> bool:
             late = int((simulate(asked, rate, service, workers) > limit_s).sum())
-            return Tried(rate=rate, is_valid=late <= (most_late(num_queries, 0.95) or 0), found=None)
+            return late <= (most_late(num_queries, 0.95) or 0)
 
         tried = search_highest(attempt, modelled)
-        ratios.append(max(each.rate for each in tried if each.is_valid) / truth)
+        ratios.append(max(rate for rate, is_valid in tried if is_valid) / truth)
     assert min(ratios) >= 0.95 and max(ratios) <= 1.05, ratios

@@ -22,7 +22,7 @@ from harness.measure.serving.queue import (
     percentile_of,
 )
 from harness.measure.serving.schedule import choose_schedule
-from harness.measure.serving.search import Tried, search_highest
+from harness.measure.serving.search import search_highest
 from harness.measure.serving.timing import TimedSize, fit_service, time_calls
 from reference_models.process.world import SingleProcess, World
 from rules.records.measured.serve import LoadGenRun, ServiceTime
@@ -110,7 +110,7 @@ class Bench:
 
         schedule_seed = self._choose_schedule(traffic, service, slowest, overhead_s)
 
-        def attempt(rate: float) -> Tried[LoadGenRun]:
+        def attempt(rate: float) -> bool:
             number = f"{name}_{len(done) + 1}"
             self._say(f"LoadGen asks {rate:,.4g} queries/s{self._say_found(done[-1]) if done else ''}")
             world.barrier()
@@ -121,7 +121,7 @@ class Bench:
             run = world.broadcast(None if whole is None else self._describe_run(whole, number, rate))
             assert run is not None
             done.append(run)
-            return Tried(rate=rate, is_valid=run.is_valid, found=run)
+            return run.is_valid
 
         done: list[LoadGenRun] = []
         if self.serve.scenario == "server":
