@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from reference_models.config.records import Count, Counts, PositiveCount, read_section, refuse
 from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE, DataConfig
 from reference_models.data.store.dataset import OpenedDataset
-from reference_models.data.synthetic.config import SYNTHETIC_KINDS, SyntheticSection, parse_synthetic
+from reference_models.data.synthetic.config import SYNTHETIC_KINDS, parse_synthetic
 from reference_models.process.errors import ConfigError, did_you_mean
 
 GENERATED: Mapping[str, str] = {
@@ -68,10 +68,6 @@ def find_generator(kind: str) -> Generator:
     """Import what makes this kind of data, one of `GENERATED`."""
     module: Any = import_module(GENERATED[kind])
     return module  # type: ignore[no-any-return]
-
-
-DATA_SECTIONS = (DataSection, SyntheticSection)
-"""What [data] may be."""
 
 
 def parse_data(table: Mapping[str, Any]) -> DataConfig:
