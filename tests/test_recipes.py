@@ -157,7 +157,7 @@ def test_a_metric(tree: Tree) -> None:
     (page,) = (tree.folder / "results").glob("logistic_tiny-*/report.html")
     assert "Average precision on the held-out split" in page.read_text()
     measured = tree.run("dlrmbench run", definition, "--quality", 2048, *words)
-    assert measured.returncode == 0 and "average_precision" in measured.stdout, measured.stdout + measured.stderr
+    assert measured.returncode == 0 and "Average precision" in measured.stdout, measured.stdout + measured.stderr
 
 
 def test_a_model(tree: Tree) -> None:

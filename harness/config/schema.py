@@ -5,12 +5,9 @@ from typing import Any
 
 import msgspec
 
-from harness.config.reference import read_meanings
-from harness.config.serving import ServeConfig
-from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
-from reference_models.data.registry import DATA_KINDS, find_data
+from harness.config.reference import SECTIONS, read_meanings
 from reference_models.registry import find_model
-from rules.benchmarks.loader import SCHEMA_VERSION, FirstEval, Head, Quality, Score
+from rules.benchmarks.loader import SCHEMA_VERSION, FirstEval
 from rules.records.codec import in_order
 
 _RULES = {"type": "object", "description": 'By mllog key: "free", a value, or a table of values or bounds.'}
@@ -18,16 +15,11 @@ _RULES = {"type": "object", "description": 'By mllog key: "free", a value, or a 
 
 def definition_schema(model: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of one model's definitions. Raises ConfigError for an unknown name."""
-    sections: dict[str, tuple[type[Any], ...]] = {
-        "benchmark": (Head,),
-        "quality": (Quality,),
-        "score": (Score,),
-        "model": (find_model(model).section,),
-        "data": tuple(dict.fromkeys(find_data(kind).section for kind in DATA_KINDS)),
-        "train": tuple(dict.fromkeys(TRAIN_SECTIONS.values())),
-        "runtime": (RuntimeConfig,),
-        "serve": (ServeConfig,),
-    }
+    sections: dict[str, list[type[Any]]] = {}
+    for name, _, record in SECTIONS:
+        if "." not in name:
+            sections.setdefault(name, []).append(record)
+    sections["model"] = [find_model(model).section]
     kinds = [kind for each in sections.values() for kind in each]
     schemas, records = in_order(msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}"))
     by_kind = dict(zip(kinds, schemas, strict=True))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from harness.cli.shared.options import warn_of_system
-from harness.cli.shared.output import show, show_json
+from harness.cli.shared.output import show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
@@ -104,21 +104,20 @@ def complete_and_show(
     from reports.text.formatting import printable
 
     record = read(folder)
-    keeper = find_kind(record.kind).keeper
-    view = _VIEWS[keeper if record.relation == "one" else record.relation]
     watcher = Watcher(quiet=True)
     if not quiet:
         watcher = Watcher(on_step=_say_step, on_done=_say_measured, on_growth=_say_growth)
-        if keeper == "records":  # of runs, progress says each
+        if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
     try:
         record = complete(folder, python=python, num_runs=num_runs, watcher=watcher)
     except BaseException as error:
         if not isinstance(error, HarnessError):
+            view = _find_view(record)
             command = printable(resume_command(folder, record.python))
             click.echo(f"Finished {view.parts} are kept. Complete the {view.whole} with: {command}", err=True)
         raise
-    code = view.show(folder, record, form)
+    code = _find_view(record).show(folder, record, form)
     click.get_current_context().exit(int(code))
 
 
@@ -163,10 +162,8 @@ def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
 
     result, page = finish_set(folder)
     system = open_run_set(folder)[0].system
-    if form == "json":
-        show_json(finished_document(result, system, folder, page))
-    else:
-        show(finished_blocks(result, system, folder, page))
+    found = (result, system, folder, page)
+    show_as(form, finished_document(*found), finished_blocks(*found))
     return exit_code_of_set(result)
 
 
@@ -181,10 +178,8 @@ def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> Ex
         measured = read_measured(folder, record.kind)
     except InputError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
-    if form == "json":
-        show_json(measurement_document(measured, record.options, path))
-    else:
-        show(measured_blocks(measured, record.options, path))
+    found = (measured, record.options, path)
+    show_as(form, measurement_document(*found), measured_blocks(*found))
     return ExitCode.DONE
 
 
@@ -249,8 +244,13 @@ class _View(NamedTuple):
 _VIEWS: Mapping[str, _View] = {
     "logs": _View(_show_set, "runs", "set"),
     "records": _View(_show_measurement, "processes", "measurement"),
-    "record": _View(_show_measurement, "processes", "measurement"),
     "sides": _View(_show_sides, "runs", "pair"),
     "matrix": _View(_show_matrix, "runs", "sweep"),
 }
 """By how configurations belong together, and of one alone by how its repetitions are kept."""
+
+
+def _find_view(record: "ExperimentRecord") -> _View:
+    from harness.measure.kinds import find_kind
+
+    return _VIEWS[find_kind(record.kind).keeper if record.relation == "one" else record.relation]

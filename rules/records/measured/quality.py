@@ -104,5 +104,6 @@ class QualityRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     @property
     def measure(self) -> Measure:
-        """Return the measure of the metric that its first process has, ROC AUC where it has both."""
-        return _MEASURES["accuracy"] if self.processes[0].auc is None else self.MEASURE
+        """Return the measure of the metric that its first process has, the first where it has several."""
+        found = (measure for member, measure in _MEASURES.items() if getattr(self.processes[0], member) is not None)
+        return next(found, _MEASURES["accuracy"])
