@@ -24,7 +24,6 @@ from reports.page.sections.comparison import comparison_section, why_section
 from reports.page.sections.convergence import convergence_section
 from reports.page.sections.measured import measured_section, processes_section
 from reports.page.sections.reference import reference_section
-from reports.page.sections.remarks import names
 from reports.page.sections.reproduce import reproduce_section
 from reports.page.sections.rules import rules_section
 from reports.page.sections.runs import runs_section
@@ -37,7 +36,7 @@ from reports.parts.cells import bounds_text
 from reports.results.logs import Order
 from reports.results.result import Result
 from reports.statistics.intervals import AT_LEAST_NAME
-from reports.text.formatting import plural
+from reports.text.formatting import names, plural
 from rules.records.kinds import EXTRA_KINDS
 
 MAX_SCORES = 24

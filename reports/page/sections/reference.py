@@ -10,9 +10,8 @@ from reports.document.page import PageSection
 from reports.facts.reference_points import find_points
 from reports.page.figures.detail import detailed
 from reports.page.figures.times import hue_number
-from reports.page.sections.remarks import names
 from reports.results.result import Result
-from reports.text.formatting import converged, count, printable
+from reports.text.formatting import converged, count, names, printable
 from rules.logs import keys
 from rules.scoring.good_sets import failing_share, failing_words
 from rules.scoring.rcp import Convergence, ReferencePoint, Unit
