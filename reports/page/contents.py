@@ -154,7 +154,7 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
             high=unit.of(entry.interval.high if entry.interval else None),
         )
         for entry in scored
-        for scores in ([entry.score.score_s] if _is_scaled(entry) and entry.score.score_s else [],)
+        for scores in ([entry.score.score_s] if entry.is_scaled and entry.score.score_s else [],)
     ]
     pairs = [(a, b) for i, a in enumerate(scored) for b in scored[:i] if a.interval and b.interval]
     together = sum(_do_overlap(a, b) for a, b in pairs)
@@ -194,10 +194,6 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
     )
     text = "Overlapping intervals do not show equality, and intervals apart are no test; the comparison is one."
     return (chart, Prose(text=text, kind="note"))
-
-
-def _is_scaled(result: Result) -> bool:
-    return result.score.rcp_factor not in (None, 1.0)
 
 
 def _overlapping(result: Result, scored: Sequence[Result]) -> str | None:
