@@ -4,10 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument
+from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument, PairDocument
 from reports.tables.records import ReportDocument
 from reports.tables.scores import MeasurementDocument, RunDocument, ScoreDocument
-from reports.views.records import PairDocument
 from rules.judge.document import VerdictDocument
 from rules.records.run_set import SystemChecks
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import RunSet
 from reports.results.grid import time_step
-from reports.statistics.growth import is_narrow
+from reports.statistics.growth import narrow_after
 from reports.statistics.intervals import MIN_RUNS
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs.log import read_log
@@ -61,9 +61,9 @@ class Until:
         benchmark = load_benchmark(run_set.definition)
         runs = [read_run_result(read_log(run_set.result(index)), benchmark) for index in range(num_runs)]
         times_s = [run.time_to_train_s for run in runs if run.converged and run.time_to_train_s]
-        return len(times_s) < len(runs) or is_narrow(
-            times_s, [time_step(run) for run in runs], self._width, int(self._min_runs)
-        )
+        steps = [time_step(run) for run in runs]
+        has_failed = len(times_s) < len(runs)
+        return has_failed or narrow_after(times_s, steps, self._width, int(self._min_runs)) is not None
 
 
 STOP_RULES: Mapping[str, type[StopRule]] = {

@@ -18,7 +18,7 @@ from reports.facts.noise import DRIFT_BAND
 from reports.results.result import Repetition, Result
 from reports.statistics.distributions import student_quantile
 from reports.statistics.ratios import fraction_from
-from reports.text.formatting import percent, plural
+from reports.text.formatting import names, percent, plural
 
 MIN_SETS = 3
 CONFIDENCE = 0.98
@@ -138,5 +138,5 @@ def band_source(sets: Sequence[str]) -> str:
     """How far drift may go is known from what: '98 % prediction interval from 4 repeated sets: a, b, c, d'."""
     if not sets:
         return f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"
-    shown = ", ".join(sets[:6]) + (f" and {len(sets) - 6} more" if len(sets) > 6 else "")
-    return f"{percent(CONFIDENCE, 0)} prediction interval from {plural(len(sets), 'repeated set')}: {shown}"
+    from_sets = f"{plural(len(sets), 'repeated set')}: {names(sets, 6)}"
+    return f"{percent(CONFIDENCE, 0)} prediction interval from {from_sets}"

@@ -10,7 +10,7 @@ from reports.results.measured import read_measured
 from reports.results.records import SURROUNDINGS, config_texts, environment_texts, read_set_records
 from reports.results.result import Result
 from reports.tables.documents import is_document, read_document
-from reports.text.formatting import printable
+from reports.text.formatting import names, printable
 from rules.errors import InputError
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
@@ -128,12 +128,11 @@ def _logged(logs: Sequence[RunLog]) -> dict[str, Setting]:
 
 
 def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
-    shown = list(values)[:MAX_VALUES]
-    more = f" and {len(values) - len(shown)} more" if len(values) > len(shown) else ""
-    every = f" and {num_logs - 1} more" if num_logs > 1 and len(values) == 1 else ""
     if len(values) == 1:
-        return Setting(value=shown[0], source=f"{values[shown[0]]}{every}")
-    return Setting(value=f"varies: {', '.join(shown)}{more}", source=", ".join(values[value] for value in shown))
+        ((value, place),) = values.items()
+        return Setting(value=value, source=f"{place} and {num_logs - 1} more" if num_logs > 1 else place)
+    places = list(values.values())[:MAX_VALUES]
+    return Setting(value=f"varies: {names(list(values), MAX_VALUES)}", source=", ".join(places))
 
 
 def _of_measurement(measured: Result) -> Described:

@@ -19,8 +19,6 @@ from reports.tables.records import ReportDocument
 from reports.tables.rows import document_of
 
 MIN_EFFECT = FACTORS["time_to_train"].min_effect
-ASSUMED = Band()
-"""Where no sets are known that repeat one another."""
 
 
 def find_bands(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[Band, ...]:
@@ -30,7 +28,7 @@ def find_bands(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple
     return tuple(bands.of(side, side, known) for side in sides)
 
 
-def noise_of_runs(result: Result, band: Band = ASSUMED) -> Noise:
+def noise_of_runs(result: Result, band: Band) -> Noise:
     """What a result's runs to the target are worth in a comparison with as many like them.
 
     A set whose speed varies inside may as a whole be off by more than `band`.
@@ -44,7 +42,7 @@ def _own_reach(logs: NDArray[np.float64] | None) -> float:
     return DRIFT_REACH * float(logs.std(ddof=1)) if logs is not None and len(logs) > 1 else 0.0
 
 
-def noise_of_processes(result: Result, band: Band = ASSUMED) -> Smallest | None:
+def noise_of_processes(result: Result, band: Band) -> Smallest | None:
     """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
     (name,) = result.quantities
     min_effect, values = factor_of(name).min_effect, [sample.values[name] for sample in result.samples]

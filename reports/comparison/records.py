@@ -1,4 +1,4 @@
-"""What compare, diff and history write as JSON and CSV, member by member and column by column."""
+"""What compare, diff, history and `run --beside` write as JSON and CSV, member by member and column by column."""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -7,6 +7,7 @@ from msgspec import Meta, field
 
 from reports.statistics.intervals import Interval
 from reports.statistics.ratios import Verdict
+from reports.tables.scores import MeasurementDocument, RunDocument
 from rules.checks.verdict import VerdictOutcome
 from rules.records.codec import Count
 from rules.records.rows import Amount, Number, Row, Share, Text, Whole, meaning
@@ -282,3 +283,15 @@ class HistoryDocument(Row, kw_only=True, frozen=True):
     schema_version: Literal[2] = 2
     num_found: Count
     run_sets: tuple[PastSet, ...]
+
+
+class PairDocument(Row, kw_only=True, frozen=True):
+    """What `run --beside --format json` prints of two sides: each by itself, and new against base."""
+
+    schema_version: Literal[2] = 2
+    kind: Literal["pair"] = "pair"
+    folder: str
+    report: Annotated[str, meaning("the page of both")]
+    scores: Annotated[tuple[RunDocument, ...], meaning("base and new, where they are sets of runs")]
+    measurements: Annotated[tuple[MeasurementDocument, ...], meaning("base and new, of another kind of measurement")]
+    comparisons: tuple[ComparisonMember, ...]

@@ -6,9 +6,8 @@ from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.page.figures.times import chart_name
-from reports.page.sections.remarks import names
 from reports.results.result import Result
-from reports.text.formatting import plural
+from reports.text.formatting import names, plural
 
 
 def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: GroupContext) -> str:

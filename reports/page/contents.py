@@ -24,7 +24,6 @@ from reports.page.sections.comparison import comparison_section, why_section
 from reports.page.sections.convergence import convergence_section
 from reports.page.sections.measured import measured_section, processes_section
 from reports.page.sections.reference import reference_section
-from reports.page.sections.remarks import names
 from reports.page.sections.reproduce import reproduce_section
 from reports.page.sections.rules import rules_section
 from reports.page.sections.runs import runs_section
@@ -37,7 +36,7 @@ from reports.parts.cells import bounds_text
 from reports.results.logs import Order
 from reports.results.result import Result
 from reports.statistics.intervals import AT_LEAST_NAME
-from reports.text.formatting import plural
+from reports.text.formatting import names, plural
 from rules.records.kinds import EXTRA_KINDS
 
 MAX_SCORES = 24
@@ -155,7 +154,7 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
             high=unit.of(entry.interval.high if entry.interval else None),
         )
         for entry in scored
-        for scores in ([entry.score.score_s] if _is_scaled(entry) and entry.score.score_s else [],)
+        for scores in ([entry.score.score_s] if entry.is_scaled and entry.score.score_s else [],)
     ]
     pairs = [(a, b) for i, a in enumerate(scored) for b in scored[:i] if a.interval and b.interval]
     together = sum(_do_overlap(a, b) for a, b in pairs)
@@ -195,10 +194,6 @@ def _overlaps(scored: Sequence[Result], group: Sequence[Result], id_: str) -> tu
     )
     text = "Overlapping intervals do not show equality, and intervals apart are no test; the comparison is one."
     return (chart, Prose(text=text, kind="note"))
-
-
-def _is_scaled(result: Result) -> bool:
-    return result.score.rcp_factor not in (None, 1.0)
 
 
 def _overlapping(result: Result, scored: Sequence[Result]) -> str | None:

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from reports.page.exports import export_csv, export_json, result_blocks
 from reports.page.figures.detail import detailed
-from reports.page.gathered import Gathered, gather_everything
+from reports.page.gathered import Gathered
 from reports.page.page import build_page, comparable_groups, other_sections
 from reports.page.sections.measured import measured_section
 from reports.render.forms import FORMS as BLOCK_FORMS
@@ -38,15 +38,6 @@ _EXPORTS: Mapping[str, Callable[[Sequence[Result], Sequence[Result]], str]] = {
     "csv": export_csv,
 }
 FORMATS = ("html", *_EXPORTS, *BLOCK_FORMS)
-
-
-def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
-    """Render all result sets at or below `paths` as one HTML page at `output`; returns `output`.
-
-    Nothing else is written, also not into the inputs. Raises InputError where there is nothing to read, OSError where
-    `output` cannot be written.
-    """
-    return write_whole(output, render_report(gather_everything(paths), title=title))
 
 
 def write_page(gathered: Gathered, folder: Path) -> Path:

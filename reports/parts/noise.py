@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from reports.comparison.band import Band, band_source
 from reports.comparison.factor import factor_of
-from reports.comparison.noise import ASSUMED, MIN_EFFECT
+from reports.comparison.noise import MIN_EFFECT
 from reports.facts.noise import DRIFT_BAND, Shares, Smallest, spread_reach
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS
@@ -41,7 +41,7 @@ def assumptions(num_runs: int, bands: Sequence[Band]) -> str:
     )
 
 
-def measured_assumptions(measured: Result, band: Band = ASSUMED) -> str:
+def measured_assumptions(measured: Result, band: Band) -> str:
     """As `assumptions`, of the processes of a measurement; also where they are too few."""
     number, factor = measured.num_runs, factor_of(measured.quantities[0])
     if number < MIN_RUNS:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from reports.results.result import Result
-from reports.text.formatting import printable
+from reports.text.formatting import names, printable
 from rules.errors import InputError
 
 _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
@@ -28,13 +28,13 @@ def find_by_label(sets: Sequence[Result], name: str, option: str) -> Result:
     return sets[find_index([result.label for result in sets], [brief_name(result) for result in sets], name, option)]
 
 
-def find_index(labels: Sequence[str], names: Sequence[str], name: str, option: str) -> int:
+def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: str) -> int:
     """The position of a label or of its chosen name, or of the only label that holds it, in upper or lower case.
 
     Raises InputError, which names the `option`, where none or several are meant.
     """
     wanted = name.casefold()
-    both = list(enumerate(zip(labels, names, strict=True)))
+    both = list(enumerate(zip(labels, briefs, strict=True)))
     found = (
         [index for index, (label, _) in both if label == name]
         or [index for index, (_, brief) in both if brief == name]
@@ -44,17 +44,13 @@ def find_index(labels: Sequence[str], names: Sequence[str], name: str, option: s
     if len(found) == 1:
         return found[0]
     if found:
-        fitting = _listed([labels[index] for index in found])
+        fitting = names([labels[index] for index in found], 8)
         raise InputError(
             f"{option} {printable(name)}: fits {len(found)} configurations: {fitting}. Give one of them."
         )
     close = get_close_matches(name, labels, n=1)
     meant = f" Did you mean {close[0]!r}?" if close else ""
-    raise InputError(f"{option} {printable(name)}: is no configuration here.{meant} There are: {_listed(labels)}.")
-
-
-def _listed(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+    raise InputError(f"{option} {printable(name)}: is no configuration here.{meant} There are: {names(labels, 8)}.")
 
 
 def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, ...]:

@@ -4,10 +4,8 @@ time."""
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from reports.results.grid import time_step
-from reports.statistics.growth import end_of_growth
+from reports.statistics.growth import narrow_after
 from reports.text.formatting import percent, plural
 from rules.records.run_set import UntilRecord
 from rules.scoring.results import BenchmarkResult
@@ -29,13 +27,9 @@ def growth_of(result: BenchmarkResult, until: UntilRecord | None) -> Growth | No
     """Return how the set's growth ended; None of a set whose number of runs was given."""
     if until is None:
         return None
-    times_s = [run.time_to_train_s for run in result.runs if run.converged and run.time_to_train_s]
-    after = 0
-    if len(times_s) == len(result.runs) > 0 and all(math.isfinite(time_s) for time_s in times_s):
-        steps = np.asarray([[time_step(run) for run in result.runs]], dtype=np.float64)
-        logs = np.log(np.asarray([times_s], dtype=np.float64))
-        after = int(end_of_growth(logs, steps, until.width, until.min_runs)[0])
-    return Growth(width=until.width, num_runs=len(result.runs), after=after or None)
+    times_s = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
+    after = narrow_after(times_s, [time_step(run) for run in result.runs], until.width, until.min_runs)
+    return Growth(width=until.width, num_runs=len(result.runs), after=after)
 
 
 def growth_words(growth: Growth) -> str:

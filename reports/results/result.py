@@ -200,6 +200,11 @@ class Result:
         return self.score.runs[0] if self.score.runs else None
 
     @property
+    def is_scaled(self) -> bool:
+        """Whether a factor of its reference convergence points changes the score."""
+        return self.score.rcp_factor not in (None, 1.0)
+
+    @property
     def num_tolerated(self) -> int:
         """How many runs may fail to converge: Olympic scoring drops as many."""
         return self.score.num_runs_dropped

@@ -34,12 +34,12 @@ def end_of_growth(logs: Floats, steps: Floats | float, width: float, min_runs: i
     return np.where(is_narrow.any(axis=1), is_narrow.argmax(axis=1) + 1, 0)
 
 
-def is_narrow(times_s: Sequence[float], steps: Sequence[float], width: float, min_runs: int) -> bool:
-    """Decide whether a set may stop growing; never while a run has no time, which leaves no mean."""
-    if not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
-        return False
+def narrow_after(times_s: Sequence[float], steps: Sequence[float], width: float, min_runs: int) -> int | None:
+    """Return after how many runs a set may stop growing; None while a run has no time, which leaves no mean."""
+    if not times_s or not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
+        return None
     logs = np.log(np.asarray([times_s], dtype=np.float64))
-    return bool(end_of_growth(logs, np.asarray([steps], dtype=np.float64), width, min_runs)[0])
+    return int(end_of_growth(logs, np.asarray([steps], dtype=np.float64), width, min_runs)[0]) or None
 
 
 def growth_interval(times_s: Sequence[float], step: float) -> Interval | None:

@@ -4,7 +4,7 @@ Every function takes None for "not known" and returns MISSING for it; what is mi
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -224,6 +224,12 @@ def distinct_labels(labels: Iterable[str]) -> tuple[str, ...]:
             distinct = f"{label} ({number})"
         found[distinct] = None
     return tuple(found)
+
+
+def names(labels: Sequence[str], most: int = 3) -> str:
+    """'a', 'a, b', or 'a, b, c and 4 more'."""
+    shown = ", ".join(labels[:most])
+    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
 
 
 def printable(value: object, max_chars: int = MAX_TEXT) -> str:

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reports.comparison.export import comparison_document
-from reports.comparison.records import Comparison
+from reports.comparison.records import Comparison, PairDocument
 from reports.document.blocks import Block
 from reports.results.result import Result
 from reports.views.comparison import comparison_blocks
 from reports.views.measurement import measured_blocks, measurement_document
-from reports.views.records import PairDocument
 from reports.views.score import finished_blocks, finished_document
 
 

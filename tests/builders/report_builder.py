@@ -10,7 +10,15 @@ from typing import Any
 from log_builder import Record, make_runs, write_set
 from records_builder import read_data, run_content, run_set_content, system_part
 
+from reports.page.gathered import gather_everything
+from reports.page.report import render_report, write_whole
 from rules.benchmarks.loader import load_benchmark
+
+
+def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
+    """The page of everything at or below `paths`, as `dlrmbench report` writes it."""
+    return write_whole(output, render_report(gather_everything(paths), title=title))
+
 
 VOID = {"meta", "link", "input", "br"}
 OPTIONAL_END = {"td", "th", "tr", "tbody", "thead", "li"}

@@ -12,6 +12,7 @@ import pytest
 from command import Command
 from ranks_builder import needs_torchrec, started_world
 from records_builder import run_set_content
+from report_builder import write_report
 from run_record_cases import write_recorded
 from waiting import HANG_S
 
@@ -25,7 +26,6 @@ from harness.run_sets.folder import open_run_set
 from harness.system.code import PACKAGES, code_sha256, describe_commit, safe_path_variables
 from reports.comparison.comparability import list_changes
 from reports.comparison.difference import describe
-from reports.page.report import write_report
 from reports.results.logs import gather
 
 OWN_FILES = ("rules.py", "numpy.py", "torch.py", "json.py", "signal.py", "mlperf_logging.py", "harness/__init__.py")

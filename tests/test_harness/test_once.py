@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from package_builder import make_set, package
-from report_builder import write_run_set
+from report_builder import write_report, write_run_set
 
 from harness.experiment.finish import finish_set
 from reports.comparison.history import read_history
-from reports.page.report import write_report
 from rules.benchmarks.loader import load_benchmark
 from rules.judge import second_opinion
 from rules.judge.checker import check_paths

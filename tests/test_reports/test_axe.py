@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from browser import Browser, find_browser
 from log_builder import make_runs, write_set
-from report_builder import write_run_set
+from report_builder import write_report, write_run_set
 
-from reports.page.report import write_report
 from rules.benchmarks.loader import load_benchmark
 
 # Packages that carry axe.min.js, the one with the newer axe-core first. Nothing of them is imported.

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from browser import Browser, find_browser
 from log_builder import make_records, make_runs
-from report_builder import Page, write_run_set
+from report_builder import Page, write_report, write_run_set
 
-from reports.page.report import write_report
 from rules.benchmarks.loader import load_benchmark
 
 pytestmark = pytest.mark.skipif(

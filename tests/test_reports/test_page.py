@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import make_runs, with_record, write_set
 from mlperf_fixtures import CISCO, FOLDER, NVIDIA, needs_published_results
-from report_builder import Page, write_run_set
+from report_builder import Page, write_report, write_run_set
 
 from reports.comparison.comparison import context_of
 from reports.page.gathered import Gathered
 from reports.page.page import comparable_groups
-from reports.page.report import render_report, write_report
+from reports.page.report import render_report
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.verdict import verdict_table
 from reports.results.logs import gather

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_builder import Page, write_run_set
+from report_builder import Page, write_report, write_run_set
 
 from reports.charts.bars import Bar, phases_figure
 from reports.charts.figure import Figure
@@ -19,7 +19,6 @@ from reports.charts.roofline import RooflineDot, roofline_figure
 from reports.document.blocks import Chart
 from reports.document.page import PageSection
 from reports.facts.profile import read_profiles
-from reports.page.report import write_report
 from reports.page.studies.profile import profile_section
 from reports.parts.profile import ceilings_table, headline, limits_table, phases_table
 from rules.errors import InputError

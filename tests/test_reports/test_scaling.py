@@ -9,12 +9,11 @@ import pytest
 from drawing import Drawing, number
 from log_builder import make_runs
 from records_builder import process_content, throughput_content
-from report_builder import write_attempt, write_run_set
+from report_builder import write_attempt, write_report, write_run_set
 
 from reports.document.blocks import Chart, Fold, Multiples, Table
 from reports.document.page import PageSection
 from reports.facts.traffic import KINDS
-from reports.page.report import write_report
 from reports.page.sections.measured import measured_section
 from reports.page.sections.scaling import scaling_section
 from reports.page.sections.traffic import exchange_section

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from browser import Browser, find_browser
 from records_builder import run_set_content, serve_content, serve_process
+from report_builder import write_report
 
-from reports.page.report import write_report
 from rules.records.codec import encode
 from rules.records.study import Parameter, StudyColumn, StudyRecord, StudyTable
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 
 import rules.benchmarks
-from reports.statistics.growth import STOPPING, end_of_growth, growth_interval, is_narrow
+from reports.statistics.growth import STOPPING, end_of_growth, growth_interval, narrow_after
 from reports.statistics.intervals import (
     AT_LEAST,
     NOMINAL,
@@ -211,13 +211,17 @@ def test_growth_decides_and_shows_by_one_interval() -> None:
     interval = growth_interval(times_s, step)
     assert interval is not None
     far = math.expm1(math.log(interval.high) - float(np.log(times_s).mean()))
-    assert is_narrow(times_s, [step] * 6, far * 1.0001, 6) and not is_narrow(times_s, [step] * 6, far * 0.9999, 6)
+    assert narrow_after(times_s, [step] * 6, far * 1.0001, 6) and not narrow_after(
+        times_s, [step] * 6, far * 0.9999, 6
+    )
 
 
 def test_growth_waits_for_the_least_runs_and_for_every_time() -> None:
     fine = [1e-4] * 10
-    assert not is_narrow([1.0] * 4, fine[:4], 0.03, 5) and is_narrow([1.0] * 5, fine[:5], 0.03, 5)
-    assert not is_narrow([1.0] * 9 + [math.inf], fine, 0.03, 5)
-    assert not is_narrow([1.0] * 5, [0.07] * 5, 0.03, 5)  # an evaluation is a coarse step, and 5 equal times are luck
+    assert not narrow_after([1.0] * 4, fine[:4], 0.03, 5) and narrow_after([1.0] * 5, fine[:5], 0.03, 5)
+    assert not narrow_after([1.0] * 9 + [math.inf], fine, 0.03, 5)
+    assert not narrow_after(
+        [1.0] * 5, [0.07] * 5, 0.03, 5
+    )  # an evaluation is a coarse step, and 5 equal times are luck
     assert growth_interval([1.0, math.inf], 1e-4) is None and growth_interval([1.0], 1e-4) is None
     assert end_of_growth(np.log([[1.0, 2.0] * 10, [1.0, 1.001] * 10]), 1e-4, 0.03, 5).tolist() == [0, 5]

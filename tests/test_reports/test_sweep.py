@@ -18,14 +18,13 @@ from records_builder import (
     throughput_content,
     write_group,
 )
-from report_builder import write_run_set
+from report_builder import write_report, write_run_set
 
 from reports.charts.sweep import places, position_scale
 from reports.comparison.sweep import read_sweep_facts
 from reports.document.blocks import Chart, Prose, Table
 from reports.document.page import PageSection
 from reports.page.gathered import gather_everything
-from reports.page.report import write_report
 from reports.page.studies.sweep import sweep_section
 from reports.parts.sweep import against_first, brief_verdict, rows_as_records, sweep_table
 from rules.benchmarks.loader import load_benchmark

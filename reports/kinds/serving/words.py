@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from reports.parts.cells import bounds_text
 from reports.results.result import Result
-from reports.statistics.intervals import MIN_RUNS, LogSummary, log_summary
+from reports.statistics.intervals import MIN_RUNS, LogSummary, log_summary, mean_of_known
 from reports.text.formatting import duration, plural, printable, si
 from rules.records.measured.serve import LoadGenRun, ServeProcess, ServeRecord
 
@@ -37,13 +37,12 @@ class ServedResult(NamedTuple):
     @property
     def of_modelled(self) -> float | None:
         """The mean share of what the virtual clock said; None where it found no rate."""
-        known = [each.queries_per_s / each.modelled_per_s for each in self.record.processes if each.modelled_per_s]
-        return sum(known) / len(known) if known else None
+        found = (each.queries_per_s / each.modelled_per_s for each in self.record.processes if each.modelled_per_s)
+        return mean_of_known(found)
 
     def mean(self, member: str) -> float | None:
         """Return the arithmetic mean of the processes that have a value of `member`; None where none has."""
-        known = [value for each in self.record.processes if (value := getattr(each, member)) is not None]
-        return sum(known) / len(known) if known else None
+        return mean_of_known(getattr(each, member) for each in self.record.processes)
 
 
 def served_answer(measured: Sequence[Result]) -> str:

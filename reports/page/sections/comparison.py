@@ -14,7 +14,6 @@ from reports.comparison.wording import could_show, needs, plain_sentence, reject
 from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, table_of
 from reports.document.page import PageSection
 from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE
-from reports.page.sections.remarks import names
 from reports.parts.cells import bounds_text, sorted_cell
 from reports.results.result import Result
 from reports.text.formatting import (
@@ -22,6 +21,7 @@ from reports.text.formatting import (
     TimeUnit,
     capital,
     count,
+    names,
     percent,
     printable,
     ratio,

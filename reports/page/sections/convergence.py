@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from reports.charts import svg
 from reports.charts.convergence import convergence_figure, small_convergence
@@ -19,6 +20,7 @@ MAX_MULTIPLES = 12
 MAX_ROWS = 200
 
 _X = Callable[[Evaluation], float | None]
+_epoch, _samples = attrgetter("epoch_num"), attrgetter("samples_count")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,14 +34,6 @@ class _RunCurve:
     def line(self, x: _X, hint: str = "") -> Curve:
         points = tuple((at, e.quality) for e in self.run.log.evaluations if (at := x(e)) is not None)
         return Curve(hue=self.hue, points=points, fate=self.run.fate, hint=hint)
-
-
-def _epoch(evaluation: Evaluation) -> float | None:
-    return evaluation.epoch_num
-
-
-def _samples(evaluation: Evaluation) -> float | None:
-    return evaluation.samples_count
 
 
 def _epoch_sizes(drawn: Sequence[_RunCurve]) -> list[float]:
@@ -188,9 +182,8 @@ def _multiples(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     blocks: list[Block] = [Prose(text=lead), Multiples(drawings=tuple(drawings[:MAX_MULTIPLES]))]
     if rest := tuple(drawings[MAX_MULTIPLES:]):
         blocks.append(Fold(summary=plural(len(rest), "more configuration"), blocks=(Multiples(drawings=rest),)))
-    tables = [
-        (result.label, evaluations_table(curves[result.index], [result], f"{id_}-quality-{result.index}-table"))
-        for result in shown
-    ]
-    folds = tuple(Fold(summary=label, blocks=(table,)) for label, table in tables)
+    tables = (
+        evaluations_table(curves[result.index], [result], f"{id_}-quality-{result.index}-table") for result in shown
+    )
+    folds = tuple(Fold(summary=result.label, blocks=(table,)) for result, table in zip(shown, tables, strict=True))
     return (*blocks, Fold(summary="The numbers of these charts", blocks=folds))

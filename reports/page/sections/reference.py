@@ -10,9 +10,8 @@ from reports.document.page import PageSection
 from reports.facts.reference_points import find_points
 from reports.page.figures.detail import detailed
 from reports.page.figures.times import hue_number
-from reports.page.sections.remarks import names
 from reports.results.result import Result
-from reports.text.formatting import converged, count, printable
+from reports.text.formatting import converged, count, names, printable
 from rules.logs import keys
 from rules.scoring.good_sets import failing_share, failing_words
 from rules.scoring.rcp import Convergence, ReferencePoint, Unit
@@ -127,11 +126,10 @@ def _first_epoch(result: Result) -> str:
 
 
 def _result_row(result: Result, found: Convergence | None) -> tuple[Cell | str, ...]:
-    factor = result.score.rcp_factor
     if found is None:
         reason = result.score.no_score_reason or ""
-    elif factor is not None and factor != 1.0:
-        reason = f"score × {factor:.4f}"
+    elif result.is_scaled:
+        reason = f"score × {result.score.rcp_factor:.4f}"
     else:
         reason = found.reason if found.status in ("missing", "none", "failed") else ""
     return (
@@ -159,11 +157,10 @@ def _lead(judged: Sequence[tuple[Result, Convergence | None]]) -> str:
         )
         if found.failing_share is not None:
             text += f" By chance, {failing_words(found.failing_share)}: sets of the reference's own runs."
-        factor = member.score.rcp_factor
-        return text + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
+        return text + (f" The score is scaled by {member.score.rcp_factor:.4f} for it." if member.is_scaled else "")
     tested = [(result, found) for result, found in judged if found is not None and found.point is not None]
     passed = sum(found.status == "passed" for _, found in tested)
-    scaled = sum(result.score.rcp_factor not in (None, 1.0) for result, _ in judged)
+    scaled = sum(result.is_scaled for result, _ in judged)
     text = f"{passed} of {len(tested)} tested converge no faster than the reference allows." if tested else ""
     verb = "is" if scaled == 1 else "are"
     text += f" {scaled} of them {verb} scaled for being faster than its mean." if scaled else ""

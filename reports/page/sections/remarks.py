@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from reports.results.result import Result
-from reports.text.formatting import percent, plural, printable
+from reports.text.formatting import names, percent, plural, printable
 from rules.checks.rule import SEVERITIES, Finding
 from rules.checks.verdict import Verdict
 
@@ -50,12 +50,6 @@ def _errors(findings: Sequence[Finding]) -> str:
 def level_name(verdict: Verdict) -> str:
     """The name of a submission's or a round's directory."""
     return printable(PurePath(verdict.subject).name or verdict.subject, 80)
-
-
-def names(labels: Sequence[str], most: int = 3) -> str:
-    """'a', 'a, b', or 'a, b, c and 4 more'."""
-    shown = ", ".join(labels[:most])
-    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
 
 
 def _warnings(result: Result) -> tuple[str, ...]:

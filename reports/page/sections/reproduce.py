@@ -12,11 +12,10 @@ from reports.document.page import PageSection
 from reports.facts.energy import explain_missing, explain_ranks
 from reports.facts.reference_points import own_definition
 from reports.page.figures.detail import detail_words, detailed
-from reports.page.sections.remarks import names
 from reports.parts.cost import energy_records
 from reports.results.records import commit_of
 from reports.results.result import Result
-from reports.text.formatting import MISSING, count, plural, printable
+from reports.text.formatting import MISSING, count, names, plural, printable
 from rules.logs.text import printable as escape_controls
 from rules.records.codec import encode
 from rules.records.run_set import MATMUL_FILE, RunSetRecord
@@ -159,9 +158,8 @@ def _dataset_digests(member: Result, of_manifest: str | None) -> Iterator[Fact]:
         scope: tuple(dict.fromkeys(copy.sha256 for copy in copies if copy.scope == scope)) for scope in _SCOPES
     }
     for scope, digests in of_scope.items():
-        more = f" and {len(digests) - MAX_OPEN} more" if len(digests) > MAX_OPEN else ""
         if digests:
-            yield Fact(name=_SCOPES[scope], value=f"{', '.join(digests[:MAX_OPEN])}{more}", is_code=True)
+            yield Fact(name=_SCOPES[scope], value=names(digests, MAX_OPEN), is_code=True)
     if not copies:
         yield Fact(name="Dataset: sha256, of its manifest, not measured", value=of_manifest or MISSING, is_code=True)
     elif of_manifest is not None and of_scope["whole"] not in ((), (of_manifest,)):

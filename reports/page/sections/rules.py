@@ -24,9 +24,9 @@ from reports.document.blocks import (
 from reports.document.findings import Placed, group_findings
 from reports.document.glossary import registered
 from reports.document.page import PageSection
-from reports.page.sections.remarks import count_words, level_name, names
+from reports.page.sections.remarks import count_words, level_name
 from reports.results.result import Result
-from reports.text.formatting import MISSING, count, plural, printable
+from reports.text.formatting import MISSING, count, names, plural, printable
 from rules.checks.rule import SEVERITIES, Finding, Outcome
 from rules.checks.verdict import Verdict
 from rules.official.opinion import OfficialOpinion

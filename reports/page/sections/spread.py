@@ -14,7 +14,7 @@ from reports.page.figures.detail import detail_words, detailed
 from reports.parts.noise import _FOUND, _UNSEEN, assumptions, shares_words, size_text
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, LogSummary
-from reports.text.formatting import percent, plural
+from reports.text.formatting import names, percent, plural
 
 _MAX_NAMES = 12
 _whole_percent = partial(percent, digits=0)
@@ -117,8 +117,7 @@ def _notes(found: Sequence[_Found], bands: Sequence[Band]) -> list[str]:
     few = [f"{result.label} ({noise.num_runs})" for result, noise in found if noise.num_runs < MIN_RUNS]
     if few and len(found) > 1:
         text = f"A verdict takes at least {MIN_RUNS} runs that reached the target on each side. Fewer have"
-        more = f" and {len(few) - _MAX_NAMES} more" if len(few) > _MAX_NAMES else ""
-        notes.append(f"{text} {', '.join(few[:_MAX_NAMES])}{more}.")
+        notes.append(f"{text} {names(few, _MAX_NAMES)}.")
     parts = [(shares.convergence, shares.speed, shares.overhead) for _, noise in found if (shares := noise.shares)]
     if len(found) > 1 and any(share < -_UNSEEN for shares in parts for share in shares):
         notes.append("A negative share works against the others.")

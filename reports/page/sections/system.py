@@ -5,10 +5,9 @@ from operator import itemgetter
 
 from reports.document.blocks import Block, Cell, Fold, Prose, Table, table_of, text_table
 from reports.document.page import PageSection
-from reports.page.sections.remarks import names
 from reports.results.records import config_texts, environment_texts
 from reports.results.result import Result
-from reports.text.formatting import MISSING, plural, printable
+from reports.text.formatting import MISSING, names, plural, printable
 from rules.records.run_set import PreflightCheck
 
 MAX_COLUMNS = 4

@@ -160,7 +160,7 @@ def _score_number(result: Result) -> Fact:
         note += f", the first of {len(result.runs)}"
     if result.interval is not None:
         note += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)}"
-    if result.score.rcp_factor is not None and result.score.rcp_factor != 1.0:
+    if result.is_scaled:
         factor = ratio(result.score.rcp_factor).rstrip("×")
         note += f"; {unit.text(result.score.olympic_mean_s)} × {factor} for its RCP"
     return Fact(name="Time to train", value=unit.number(score_s), unit=words, note=note)
@@ -180,7 +180,7 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
     against = {comparison.new: comparison for comparison in comparisons}
     linked = {result.index for result in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
-    is_scaled = any(result.score.rcp_factor not in (None, 1.0) for result in group)
+    is_scaled = any(result.is_scaled for result in group)
     base = Column(name="Against", help=fit_names([comparisons[0].base], 280)[0]) if comparisons else None
     published = f"; {MARKS['published']}" if any(result.standing == "published" for result in group) else ""
     what = "epochs and samples/s are geometric means over converged runs"
@@ -244,8 +244,7 @@ def _rcp_cell(result: Result) -> Cell:
 
 def _factor(result: Result) -> str:
     """The factor that scales the score; empty where none does."""
-    factor = result.score.rcp_factor
-    return "" if factor in (None, 1.0) else f"× {factor:.4f}"
+    return f"× {result.score.rcp_factor:.4f}" if result.is_scaled else ""
 
 
 def _runs_cell(result: Result) -> Cell:

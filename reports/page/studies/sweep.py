@@ -17,7 +17,6 @@ from reports.parts.sweep import sweep_notes, sweep_table, times_unit
 from reports.results.measured import centre_of
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import MISSING, percent, plural, printable, si
-from rules.records.measure import Measure
 
 _Estimate = tuple[float, tuple[float, float] | None]
 """A value and the ends of its interval."""
@@ -86,8 +85,7 @@ def _for_page(table: Table, num_axes: int) -> Table:
 def _quantities(sweep: SweepFacts) -> list[_Quantity]:
     if (measure := measure_of(sweep)) is not None:
         words = partial(in_unit, unit=measure.unit)
-        estimate = partial(_of_processes, measure=measure)
-        return [_Quantity(sweep.kind, measure.title, measure.name, words, estimate, measure.scale == "ratio")]
+        return [_Quantity(sweep.kind, measure.title, measure.name, words, _of_processes, measure.scale == "ratio")]
     speed = _Quantity("throughput", "Throughput", "samples/s", si, lambda row: _of_mean(row.throughput))
     if not sweep.is_of_runs:
         return [speed, _Quantity("memory", "Peak memory", "GiB", "{:.3g}".format, _peak_gib)]
@@ -113,7 +111,7 @@ def _of_mean(summary: LogSummary | None, scale: float = 1.0) -> _Estimate | None
     return summary.geometric_mean / scale, (bounds.low / scale, bounds.high / scale) if bounds else None
 
 
-def _of_processes(row: SweepRow, measure: Measure) -> _Estimate | None:
+def _of_processes(row: SweepRow) -> _Estimate | None:
     mean, bounds = centre_of(row.result) if row.result else (None, None)
     return None if mean is None else (mean, (bounds.low, bounds.high) if bounds else None)
 
@@ -137,12 +135,7 @@ def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
         panels, (printable(key), positions), (f"{quantity.title}, {quantity.unit}", quantity.words),
         is_ratio=quantity.is_ratio, id_=id_, title=title, description=f"{title}. {lead}",
     )  # fmt: skip
-    return Chart(
-        figure=figure,
-        heading=title,
-        lead=lead,
-        table_note="The table of this sweep has the numbers.",
-    )
+    return Chart(figure=figure, heading=title, lead=lead, table_note="The table of this sweep has the numbers.")
 
 
 def _point(x: float, row: SweepRow | None, quantity: _Quantity) -> Dot:
