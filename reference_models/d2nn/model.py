@@ -14,7 +14,7 @@ from torch import nn
 from reference_models.d2nn.config import D2NNConfig, columns
 from reference_models.d2nn.phases import Phase
 from reference_models.data.patterns.teacher import PatternShape
-from reference_models.training.phases import Enter, ignore_phase
+from reference_models.training.phases import Enter, enter_before_backward, ignore_phase
 
 INITIAL_PHASE = 0.1
 """Standard deviation of the masks' phases before training, in radians: nearly free space, from which all seeds rise
@@ -91,9 +91,7 @@ class D2NN(nn.Module):
         self.enter(Phase.DETECTION_FORWARD)
         light = intensity @ self.detectors
         logits = light.float().clamp_min(LEAST_LIGHT).log()
-        for made, phase in ((intensity, Phase.PROPAGATION_BACKWARD), (logits, Phase.DETECTION_BACKWARD)):
-            if self.enter is not ignore_phase and made.requires_grad:
-                made.register_hook(lambda gradient, phase=phase: self.enter(phase))  # type: ignore[no-untyped-call]
+        enter_before_backward(self.enter, {Phase.PROPAGATION_BACKWARD: intensity, Phase.DETECTION_BACKWARD: logits})
         return logits
 
     def make_field(self, pixels: torch.Tensor) -> torch.Tensor:

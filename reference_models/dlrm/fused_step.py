@@ -14,7 +14,6 @@ from reference_models.fused.interaction import FusedInteraction, fuse_interactio
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, join_accumulators, split_tables
-from reference_models.training.phases import Enter, ignore_phase
 
 UpdateTables = Callable[[torch.Tensor, LookupPlan, torch.Tensor], None]
 """What a step does with the rows of its lookups, what depends on its size, and the gradient of the bags' sums."""
@@ -38,7 +37,6 @@ class FusedDLRM(DLRM):
             tables=split_tables(weight, num_embeddings),
         )
         self.merged_weight, self.num_embeddings, self.num_dense = weight, num_embeddings, num_dense
-        self.enter: Enter = ignore_phase
         self.num_steps = 0
         self._passes: dict[tuple[int, bool], FusedPass] = {}
 

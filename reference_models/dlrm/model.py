@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from reference_models.dlrm.config import DLRMConfig, MLPWidths
+from reference_models.dlrm.phases import Phase
 from reference_models.layers.interaction import CatInteraction, DotInteraction, LowRankCrossNet
 from reference_models.layers.mlp import (
     InitLinear,
@@ -20,6 +21,7 @@ from reference_models.layers.mlp import (
     init_linear_dlrm,
     init_linear_torchrec,
 )
+from reference_models.training.phases import Enter, enter_before_backward, ignore_phase
 
 INITS: dict[str, InitLinear] = {"dlrm": init_linear_dlrm, "torchrec": init_linear_torchrec}
 
@@ -43,6 +45,7 @@ class DLRM(nn.Module):
     ) -> None:
         super().__init__()
         self.multi_hot = list(multi_hot)
+        self.enter: Enter = ignore_phase
         init = INITS[config.init]
         self.embedding_bags = nn.ModuleList(
             [
@@ -61,9 +64,23 @@ class DLRM(nn.Module):
     def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         """Compute logits float [B] of dense float32 [B, num_dense] and ids int64 [B, sum(multi_hot)]."""
         bags = torch.split(indices, self.multi_hot, dim=1)
+        self.enter(Phase.BOTTOM_MLP_FORWARD)
         vectors = [self.bottom_mlp(dense)]
+        self.enter(Phase.EMBEDDING_FORWARD)
         vectors += [bag(ids) for bag, ids in zip(self.embedding_bags, bags, strict=True)]
-        logits: torch.Tensor = self.top_mlp(self.interaction(torch.stack(vectors, dim=1)))
+        self.enter(Phase.INTERACTION_FORWARD)
+        joined = self.interaction(torch.stack(vectors, dim=1))
+        self.enter(Phase.TOP_MLP_FORWARD)
+        logits: torch.Tensor = self.top_mlp(joined)
+        self.enter(Phase.LOSS)
+        # The bags are differentiated in reverse order.
+        backward: dict[str, torch.Tensor] = {
+            Phase.BOTTOM_MLP_BACKWARD: vectors[0],
+            Phase.EMBEDDING_BACKWARD: vectors[-1],
+            Phase.INTERACTION_BACKWARD: joined,
+            Phase.TOP_MLP_BACKWARD: logits,
+        }
+        enter_before_backward(self.enter, backward)
         return logits.squeeze(1)
 
     def embedding_parameters(self) -> list[nn.Parameter]:

@@ -1,7 +1,5 @@
 """The optimized implementation: the reference's mathematics as fast as one device allows."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,8 +11,7 @@ from reference_models.fused.choice import MatmulChoice, Precision
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.timing import choose
 from reference_models.process.errors import ConfigError
-from reference_models.training.loop import Built, TrainingLoop
-from reference_models.training.phases import Enter
+from reference_models.training.loop import Built
 
 
 class OptimizedWorkload(ReferenceWorkload):
@@ -64,11 +61,6 @@ class OptimizedWorkload(ReferenceWorkload):
 
     def compute_logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
         return model.logits(batch)
-
-    @contextmanager
-    def report_phases(self, enter: Enter) -> Iterator[None]:
-        with TrainingLoop.report_phases(self, enter):  # the model enters its phases itself, without hooks
-            yield
 
     def state(self) -> dict[str, Any]:
         self.model.count_steps()

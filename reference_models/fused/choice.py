@@ -6,7 +6,6 @@ with the same choice a run repeats bit for bit. Products that a choice does not 
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -26,7 +25,6 @@ DEFAULT_FORM: Form = "mm"
 
 _Size = Annotated[int, Meta(ge=1, le=2**40)]
 _Name = Annotated[str, Meta(max_length=200)]
-_MAX_BYTES = 4 << 20
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,40 +107,12 @@ class ChoosesMatmul(Protocol):
         """Compute by this choice from the next step on, as if the spec had held it."""
 
 
-def encode_choice(choice: MatmulChoice) -> str:
-    """Write a choice as JSON text, which `decode_choice` reads."""
-    return msgspec.json.format(msgspec.json.encode(choice), indent=1).decode() + "\n"
-
-
-def decode_choice(content: bytes | str, place: str) -> MatmulChoice:
-    """Read a choice from anybody's JSON. Raises ConfigError naming `place`, the member and what was expected."""
-    if len(content) > _MAX_BYTES:
-        raise ConfigError(f"{place}: a choice of matrix products has at most {_MAX_BYTES >> 20} MiB.")
-    try:
-        choice = msgspec.json.decode(content, type=MatmulChoice)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(
-            f"{place} is no choice of matrix products: {error}. Expected what a run set records as its choice."
-        ) from None
-    return _check(choice, place)
-
-
 def convert_choice(content: Mapping[str, Any], place: str) -> MatmulChoice:
-    """Make a choice of a JSON object that was read already. Raises ConfigError as `decode_choice` does."""
+    """Make a choice of anybody's JSON object. Raises ConfigError naming `place`, the member and what was expected."""
     try:
         choice = msgspec.convert(content, MatmulChoice)
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
         raise ConfigError(f"{place} is no choice of matrix products: {error}.") from None
-    return _check(choice, place)
-
-
-def read_choice(path: Path) -> MatmulChoice:
-    """Read a file of `encode_choice`. Raises ConfigError for its content, OSError where it cannot be read."""
-    with path.open("rb") as file:
-        return decode_choice(file.read(_MAX_BYTES + 1), str(path))
-
-
-def _check(choice: MatmulChoice, place: str) -> MatmulChoice:
     seen: set[Product] = set()
     for index, chosen in enumerate(choice.products):
         if chosen.product in seen:

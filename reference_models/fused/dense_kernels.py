@@ -12,7 +12,6 @@ TILE = 8
 SAMPLES, COLUMNS = 64, 256
 """Samples and columns of one program of a cross layer's gradients. Chosen by thought, not measured."""
 _TYPES = (torch.float32, torch.bfloat16)
-_FLOAT_BYTES = 4
 
 
 def _launch_read(rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
@@ -99,11 +98,6 @@ def read_bags(
     return out
 
 
-def read_bytes(num_samples: int, num_bags: int, num_lookups: int, dim: int, *, key_bytes: int, out_bytes: int) -> int:
-    """Count the bytes that `read_bags` loads and stores, whatever a cache saves of them, of `num_lookups` in all."""
-    return num_lookups * (key_bytes + _FLOAT_BYTES * dim) + num_samples * num_bags * (8 + dim * out_bytes)
-
-
 def cross_gradients(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -124,12 +118,6 @@ def plain_cross_gradients(
     """Do `cross_gradients` by torch's operators; the sums are of rounded numbers where these are narrow."""
     dx_0 = dx_0.addcmul_(dy, z) if adds and dx_0 is not None else torch.mul(dy, z, out=dx_0)
     return dx_0, torch.mul(dy, x_0, out=z).sum(0)
-
-
-def cross_bytes(num_samples: int, num_columns: int, element_bytes: int, *, adds: bool) -> int:
-    """Count the bytes that `cross_gradients`'s kernel loads and stores."""
-    parts = _num_parts(num_samples) * num_columns * _FLOAT_BYTES
-    return num_samples * num_columns * element_bytes * (6 if adds else 5) + parts
 
 
 def _num_parts(num_samples: int) -> int:

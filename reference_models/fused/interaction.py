@@ -15,7 +15,7 @@ import torch
 from reference_models.fused.dense_kernels import cross_gradients, plain_cross_gradients
 from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt
 from reference_models.fused.layers import padded_input
-from reference_models.fused.matmul import Affine, Matmuls, WeightGradient
+from reference_models.fused.matmul import Matmuls
 from reference_models.layers.interaction import CatInteraction, DotInteraction, LowRankCrossNet
 
 Interaction = DotInteraction | CatInteraction | LowRankCrossNet
@@ -166,18 +166,15 @@ class _CrossLayer:
         trains: bool,
     ) -> None:  # fmt: skip
         self._v, self._w, self._bias, self._trains, self._has_kernels = v, w, bias, trains, matmuls.has_kernels
-        b, keeps = num_samples, matmuls.keeps_results
+        b = num_samples
         to_low, to_wide = v.operand, w.operand.t()
-        self._low = Affine(matmuls.form_of("forward", b, to_low), b, to_low, keeps=keeps)
-        form = matmuls.form_of("forward", b, to_wide, has_bias=True)
-        self._wide = Affine(form, b, to_wide, bias.operand, keeps=keeps)
+        self._low = matmuls.affine("forward", b, to_low)
+        self._wide = matmuls.affine("forward", b, to_wide, bias.operand)
         if trains:
-            form = matmuls.form_of("data_gradient", b, to_wide.t())
-            self._back_from_wide = Affine(form, b, to_wide.t(), keeps=keeps)
-            form = matmuls.form_of("data_gradient", b, to_low.t(), adds=True)
-            self._back_from_low = Affine(form, b, to_low.t(), keeps=False)
-            self._dv = WeightGradient(matmuls.form_of("weight_gradient", b, v.operand), b, v.operand, keeps=keeps)
-            self._dw = WeightGradient(matmuls.form_of("weight_gradient", b, w.operand), b, w.operand, keeps=keeps)
+            self._back_from_wide = matmuls.affine("data_gradient", b, to_wide.t())
+            self._back_from_low = matmuls.affine("data_gradient", b, to_low.t(), adds=True)
+            self._dv = matmuls.weight_gradient(b, v.operand)
+            self._dw = matmuls.weight_gradient(b, w.operand)
 
     def forward(self, x_0: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         u = self._low(x)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt_linear, padded
-from reference_models.fused.matmul import Affine, Matmuls, WeightGradient
+from reference_models.fused.matmul import Matmuls
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,12 @@ class LinearPass:
     def __init__(
         self, layer: FusedLinear, num_samples: int, matmuls: Matmuls, *, trains: bool, needs_dx: bool
     ) -> None:
-        self._layer, self._trains, keeps = layer, trains, matmuls.keeps_results
+        self._layer, self._trains = layer, trains
         weight, bias = layer.weight.operand, None if layer.bias is None else layer.bias.operand
-        form = matmuls.form_of("forward", num_samples, weight, has_bias=bias is not None, has_relu=layer.has_relu)
-        self._forward = Affine(form, num_samples, weight, bias, has_relu=layer.has_relu, keeps=keeps)
-        self._backward: Affine | None = None
-        self._weight_gradient: WeightGradient | None = None
-        if trains:
-            form = matmuls.form_of("weight_gradient", num_samples, weight)
-            self._weight_gradient = WeightGradient(form, num_samples, weight, keeps=keeps)
-        if trains and needs_dx:
-            form = matmuls.form_of("data_gradient", num_samples, weight.t())
-            self._backward = Affine(form, num_samples, weight.t(), keeps=keeps)
+        self._forward = matmuls.affine("forward", num_samples, weight, bias, has_relu=layer.has_relu)
+        self._weight_gradient = matmuls.weight_gradient(num_samples, weight) if trains else None
+        needs_dx = trains and needs_dx
+        self._backward = matmuls.affine("data_gradient", num_samples, weight.t()) if needs_dx else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Compute relu(x W' + b) [B, out] of x [B, in]; the result lives until the next call."""

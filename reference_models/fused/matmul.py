@@ -33,7 +33,20 @@ class Matmuls:
                 f"the choice of matrix products uses oneDNN, which torch {torch.__version__} lacks here. Choose anew."
             )
 
-    def form_of(self, kind: Kind, num_samples: int, weight: torch.Tensor, **details: bool) -> Form:
+    def affine(
+        self, kind: Kind, num_samples: int, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
+        has_relu: bool = False, adds: bool = False,
+    ) -> "Affine":  # fmt: skip
+        """Make the product with `weight` [out, in] of any strides; one that `adds` to a tensor has no memory."""
+        form = self._form_of(kind, num_samples, weight, has_bias=bias is not None, has_relu=has_relu, adds=adds)
+        return Affine(form, num_samples, weight, bias, has_relu=has_relu, keeps=self.keeps_results and not adds)
+
+    def weight_gradient(self, num_samples: int, weight: torch.Tensor) -> "WeightGradient":
+        """Make the product that is the gradient of `weight` [out, in]."""
+        form = self._form_of("weight_gradient", num_samples, weight)
+        return WeightGradient(form, num_samples, weight, keeps=self.keeps_results)
+
+    def _form_of(self, kind: Kind, num_samples: int, weight: torch.Tensor, **details: bool) -> Form:
         """Look up the form of a product with `weight` [num_out, num_in] of any strides, or of its gradient."""
         if weight.device.type != "cpu" or weight.dtype not in _PRECISIONS:
             return DEFAULT_FORM

@@ -41,6 +41,13 @@ def join_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.T
     return merged
 
 
+def find_run_starts(ordered: torch.Tensor) -> torch.Tensor:
+    """Return where each run of equal rows begins in sorted rows [n]: int64 [number of rows named]."""
+    is_first = torch.ones_like(ordered, dtype=torch.bool)
+    torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
+    return is_first.nonzero().squeeze(1)
+
+
 class MergedEmbedding:
     """Reads and updates `weight` [sum(rows), d].
 
@@ -100,9 +107,7 @@ class MergedEmbedding:
     def update(self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: float, eps: float) -> None:
         """Take one step from `gradients` [B, 1 + num_sparse, d] of what `read` returned."""
         ordered, order = torch.sort(rows, stable=True)
-        is_first = torch.ones_like(ordered, dtype=torch.bool)
-        torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
-        starts = is_first.nonzero().squeeze(1)
+        starts = find_run_starts(ordered)
         assert plan.bags is not None, "kernels update in tensors of fixed shapes"
         bags, touched = plan.bags.index_select(0, order), ordered.index_select(0, starts).long()
         # Piece by piece, so that a row's gradient is still in the cache when the row is updated.

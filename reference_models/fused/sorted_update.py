@@ -5,8 +5,6 @@ Adagrad or row-wise Adagrad. Its kernels are Triton's (`reference_models.fused.t
 `MergedEmbedding.update_static` without them is the plain form, which holds them to the same numbers.
 """
 
-from dataclasses import dataclass
-
 import torch
 
 BLOCK = 256
@@ -16,9 +14,6 @@ PIECES = 16
 """Pieces of a cut run that are added at a time. Chosen by thought, not measured."""
 _MAX_LOOKUPS = 1 << 30
 """Places of pieces beyond the last block are numbers of 32 bits, too."""
-_INDEX_BYTES = 8
-"""Of a place in the sort's result."""
-_BAG_BYTES = _FLOAT_BYTES = 4
 
 
 def _launch(
@@ -87,46 +82,3 @@ def update_sorted(
 def num_edges(num_lookups: int) -> int:
     """Count the pieces of runs that blocks may leave: one at each end."""
     return 2 * -(-num_lookups // BLOCK)
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """What the ids of a batch mean to the update: how many rows they name, and how blocks cut their runs."""
-
-    num_lookups: int
-    num_rows: int
-    cut: tuple[tuple[int, int], ...]
-    """Of each run that goes on beyond the block in which it begins: that block, and how many more it enters."""
-
-
-def find_runs(ordered: torch.Tensor) -> Runs:
-    """Find the runs of sorted rows [n]."""
-    firsts, lasts = ordered[::BLOCK].tolist(), ordered[BLOCK - 1 :: BLOCK].tolist()
-    cut: list[tuple[int, int]] = []
-    for block in range(1, len(firsts)):
-        if firsts[block] != lasts[block - 1]:
-            continue
-        if cut and sum(cut[-1]) == block - 1 and firsts[block] == firsts[block - 1]:
-            cut[-1] = cut[-1][0], cut[-1][1] + 1
-        else:
-            cut.append((block - 1, 1))
-    return Runs(len(ordered), 1 + int((ordered[1:] != ordered[:-1]).sum()), tuple(cut))
-
-
-def update_bytes(runs: Runs, dim: int, *, key_bytes: int, gradient_bytes: int, state_size: int) -> int:
-    """Count the bytes that the operator's kernels load and store, whatever a cache saves of them.
-
-    With n lookups, u rows, b blocks, and c cut runs of p pieces: n (key + place + bag + d gradients) +
-    2 u (d + state) floats + 2 p d floats + what each block looks up once, b (6 keys + rate), and what closing a cut
-    run looks up, c rates and a key of each block that is asked for a piece. `state_size` is 0, 1 or `dim`.
-    """
-    num_blocks = num_edges(runs.num_lookups) // 2
-    num_pieces = sum(1 + further for _, further in runs.cut)
-    asked = sum(min((further // PIECES + 1) * PIECES, num_blocks - block - 1) for block, further in runs.cut)
-    return (
-        runs.num_lookups * (key_bytes + _INDEX_BYTES + _BAG_BYTES + dim * gradient_bytes)
-        + 2 * _FLOAT_BYTES * (runs.num_rows * (dim + state_size) + num_pieces * dim)
-        + num_blocks * (6 * key_bytes + _FLOAT_BYTES)
-        + len(runs.cut) * _FLOAT_BYTES
-        + asked * key_bytes
-    )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from reference_models.fused.merged_embedding import find_run_starts
 from reference_models.hstu.config import UNKNOWN_ACTION
 from reference_models.hstu.model import HSTU, NORM_EPSILON, HSTULayer, refuse_long
 from reference_models.hstu.sequences import Sequences
@@ -158,9 +159,7 @@ class AddedRows(torch.autograd.Function):
 def sum_by_row(ids: torch.Tensor, gradient: torch.Tensor, size: torch.Size) -> torch.Tensor:
     """Sum the rows of a gradient [N, D] that belong to the same row of a table: a coalesced sparse tensor."""
     ordered, order = torch.sort(ids, stable=True)
-    is_first = torch.ones_like(ordered, dtype=torch.bool)
-    torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
-    starts = is_first.nonzero().squeeze(1)
+    starts = find_run_starts(ordered)
     values = torch.embedding_bag(gradient, order, starts, mode=0)[0]
     indices = ordered.index_select(0, starts).unsqueeze(0)
     # Sorted above; torch 2.11 warns where nobody says.

@@ -15,7 +15,7 @@ from torch import nn
 from reference_models.hstu.config import NUM_ACTIONS, UNKNOWN_ACTION, HSTUConfig
 from reference_models.hstu.phases import Phase
 from reference_models.hstu.sequences import Sequences
-from reference_models.training.phases import Enter, ignore_phase
+from reference_models.training.phases import Enter, enter_before_backward, ignore_phase
 
 NORM_EPSILON = 1e-6
 LOSS_WEIGHT = 0.2
@@ -109,10 +109,10 @@ class HSTU(nn.Module):
         users = self.encode(parts, batch)
         self.enter(Phase.HEAD_FORWARD)
         logits = self.judge(users, parts[1])
-        for made, phase in (
-            (rows, Phase.EMBEDDING_BACKWARD), (users, Phase.LAYERS_BACKWARD), (logits, Phase.HEAD_BACKWARD),
-        ):  # fmt: skip
-            enter_before_backward(made, self.enter, phase)
+        enter_before_backward(
+            self.enter,
+            {Phase.EMBEDDING_BACKWARD: rows, Phase.LAYERS_BACKWARD: users, Phase.HEAD_BACKWARD: logits},
+        )
         return logits
 
     def read_rows(self, batch: Sequences) -> torch.Tensor:
@@ -156,12 +156,6 @@ class HSTU(nn.Module):
 
     def dense_parameters(self) -> list[nn.Parameter]:
         return [parameter for name, parameter in self.named_parameters() if "_table." not in name]
-
-
-def enter_before_backward(made: torch.Tensor, enter: Enter, phase: Phase) -> None:
-    """Enter `phase` where what made a tensor is about to be differentiated; nothing while nobody measures."""
-    if enter is not ignore_phase and made.requires_grad:
-        made.register_hook(lambda gradient: enter(phase))  # type: ignore[no-untyped-call]
 
 
 def refuse_long(batch: Sequences, max_length: int) -> None:

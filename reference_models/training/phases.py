@@ -10,7 +10,10 @@ go to `ignore_phase`, which costs tens of nanoseconds. A model's `ModelSpec` lis
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Phase(StrEnum):
@@ -45,6 +48,13 @@ Enter = Callable[[str], None]
 
 def ignore_phase(phase: str) -> None:
     """Take phases while nobody measures them."""
+
+
+def enter_before_backward(enter: Enter, made: Mapping[str, "torch.Tensor"]) -> None:
+    """Enter each phase when what made its tensor is about to be differentiated; nothing while nobody measures."""
+    for phase, tensor in made.items():
+        if enter is not ignore_phase and tensor.requires_grad:
+            tensor.register_hook(lambda gradient, phase=phase: enter(phase))  # type: ignore[no-untyped-call]
 
 
 @runtime_checkable

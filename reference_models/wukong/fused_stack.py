@@ -15,7 +15,7 @@ from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt, adopt_stacked
 from reference_models.fused.interaction import FusedInteraction
 from reference_models.fused.layers import FusedLinear, fuse_mlp, passes
-from reference_models.fused.matmul import Affine, Matmuls, WeightGradient
+from reference_models.fused.matmul import Matmuls
 from reference_models.wukong.model import Wukong
 from reference_models.wukong.stack import VectorMap, WukongLayer, WukongStack
 
@@ -124,14 +124,14 @@ class _LayerPass:
 
     def __init__(self, layer: _Layer, matmuls: Matmuls, num_samples: int, *, trains: bool) -> None:
         self._layer = layer
-        maps, rows, keeps = layer.maps.operand, num_samples * layer.norm.width, matmuls.keeps_results
+        maps, rows = layer.maps.operand, num_samples * layer.norm.width
         self.dtype = maps.dtype
-        self._map = Affine(matmuls.form_of("forward", rows, maps), rows, maps, keeps=keeps)
+        self._map = matmuls.affine("forward", rows, maps)
         self._norm_products, self._norm = _NormPass(layer.norm_products), _NormPass(layer.norm)
         self._mlp = passes(layer.mlp, num_samples, matmuls, trains=trains, needs_dx=True)
         if trains:
-            self._back = Affine(matmuls.form_of("data_gradient", rows, maps.t()), rows, maps.t(), keeps=keeps)
-            self._dmaps = WeightGradient(matmuls.form_of("weight_gradient", rows, maps), rows, maps, keeps=keeps)
+            self._back = matmuls.affine("data_gradient", rows, maps.t())
+            self._dmaps = matmuls.weight_gradient(rows, maps)
             self._dmapped = maps.new_empty(num_samples, layer.norm.width, len(maps))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

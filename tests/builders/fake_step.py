@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from kernel_bytes import Runs
 from step_traffic import Traffic
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -20,7 +21,6 @@ from reference_models.dlrm.config import parse_model
 from reference_models.dlrm.cuda_graph import NUM_SLOTS
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.fused.matmul import Matmuls
-from reference_models.fused.sorted_update import Runs
 from reference_models.training.optimizers import build_optimizers
 
 

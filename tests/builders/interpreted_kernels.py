@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from kernel_bytes import cross_bytes, find_runs, read_bytes, update_bytes
 from triton.runtime import interpreter
 
 from reference_models.config.sections import parse_train
@@ -114,8 +115,8 @@ def hold_to_formula() -> Iterator[dict[str, Any]]:
         rows = kernels.merge_ids(indices)
         with counting() as traffic:
             kernels.update_static(rows, kernels.plan(24), gradients, torch.tensor(0.1), 1e-8)
-        stated = sorted_update.update_bytes(
-            sorted_update.find_runs(rows.sort()[0]), 6, key_bytes=rows.element_size(),
+        stated = update_bytes(
+            find_runs(rows.sort()[0]), 6, key_bytes=rows.element_size(),
             gradient_bytes=gradients.element_size(), state_size=STATES[optimizer](6),
         )  # fmt: skip
         name = f"{optimizer}, block {block}, {pieces} pieces, {gradients.dtype}"
@@ -129,14 +130,14 @@ def hold_others_to_formulas() -> Iterator[dict[str, Any]]:
         rows, plan = embedding.merge_ids(draw(generator, 24, 6)[0]), embedding.plan(24)
         with counting() as traffic:
             embedding.read(rows, plan, dtype)
-        stated = dense_kernels.read_bytes(24, 5, len(rows), 6, key_bytes=4, out_bytes=dtype.itemsize)
+        stated = read_bytes(24, 5, len(rows), 6, key_bytes=4, out_bytes=dtype.itemsize)
         yield {"case": f"read, {dtype}", "counted": traffic.num_bytes, "stated": stated}
         for adds in (True, False):
             dense_kernels.SAMPLES = 8
             operands = [torch.randn(20, 300).to(dtype) for _ in range(4)]
             with counting() as traffic:
                 dense_kernels.cross_gradients(*operands, adds=adds)
-            stated = dense_kernels.cross_bytes(20, 300, dtype.itemsize, adds=adds)
+            stated = cross_bytes(20, 300, dtype.itemsize, adds=adds)
             yield {"case": f"cross, {dtype}, adds {adds}", "counted": traffic.num_bytes, "stated": stated}
 
 

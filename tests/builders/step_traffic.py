@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from kernel_bytes import Runs, cross_bytes, find_runs, read_bytes, update_bytes
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from reference_models.data.synthetic.config import ZIPF_EXPONENT
 from reference_models.data.synthetic.dataset import zipf_ranks
-from reference_models.fused.dense_kernels import cross_bytes, read_bytes
-from reference_models.fused.sorted_update import Runs, find_runs, update_bytes
 
 BEFORE = {"fp32": 195_256_984_308, "bf16": 189_885_886_716}
 """Bytes by this count of the step of commit 5f93909, which its defects slowed: dlrm_dcnv2, row-wise Adagrad, batch

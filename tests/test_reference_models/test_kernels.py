@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from fake_step import trace
+from kernel_bytes import Runs, find_runs, update_bytes
 from step_traffic import BEFORE, Traffic, draw_runs, times
 from torch._subclasses.fake_tensor import FakeTensorMode
 from waiting import HANG_S
@@ -20,7 +21,7 @@ from reference_models.data.registry import parse_data
 from reference_models.fused import kernel_check
 from reference_models.fused.kernel_check import keep_compiled_kernels, kernel_problem
 from reference_models.fused.merged_embedding import MergedEmbedding
-from reference_models.fused.sorted_update import BLOCK, Runs, find_runs, num_edges, update_bytes, update_sorted
+from reference_models.fused.sorted_update import BLOCK, num_edges, update_sorted
 from rules.benchmarks.loader import load_benchmark
 
 BUILDERS = Path(__file__).parents[1] / "builders"

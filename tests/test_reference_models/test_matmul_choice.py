@@ -1,19 +1,11 @@
 """A choice of matrix products is read from anybody's file, and says what it chose in a digest."""
 
-from pathlib import Path
+import json
 
 import msgspec
 import pytest
 
-from reference_models.fused.choice import (
-    ChosenProduct,
-    MatmulChoice,
-    Product,
-    convert_choice,
-    decode_choice,
-    encode_choice,
-    read_choice,
-)
+from reference_models.fused.choice import ChosenProduct, MatmulChoice, Product, convert_choice
 from reference_models.process.errors import ConfigError
 
 FORWARD = Product(kind="forward", num_samples=2048, num_in=512, num_out=256, has_bias=True, has_relu=True)
@@ -30,12 +22,14 @@ BOTH = choice(
 )
 
 
-def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "matmul.json"
-    path.write_text(encode_choice(BOTH), encoding="utf-8")
-    assert read_choice(path) == BOTH
-    assert convert_choice(msgspec.to_builtins(BOTH), "record") == BOTH
-    assert read_choice(path).forms() == {FORWARD: "onednn", GRADIENT: "mm_transposed"}
+def encode(choice: MatmulChoice) -> str:
+    return msgspec.json.format(msgspec.json.encode(choice), indent=1).decode()
+
+
+def test_a_choice_is_read_as_it_was_written() -> None:
+    read = convert_choice(msgspec.json.decode(encode(BOTH)), "record")
+    assert read == BOTH == convert_choice(msgspec.to_builtins(BOTH), "record")
+    assert read.forms() == {FORWARD: "onednn", GRADIENT: "mm_transposed"}
 
 
 def test_the_digest_is_of_products_and_forms_alone() -> None:
@@ -52,28 +46,24 @@ def test_labels_are_short_sentences_of_what_differs() -> None:
     assert GRADIENT.flop == 2 * 2048 * 512 * 256
 
 
-TEXT = encode_choice(BOTH)
+TEXT = encode(BOTH)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "no choice of matrix products"),
         ("[]", "Expected `object`, got `array`"),
-        ("[" * 10_000, "no choice of matrix products"),
-        (b"\xff\xfe", "no choice of matrix products"),
         (TEXT.replace('"onednn"', '"fastest"', 1), r"Invalid enum value 'fastest'.*\$\.products"),
         (TEXT.replace('"num_threads": 2', '"num_threads": 0'), r"`int` >= 1.*num_threads"),
         (TEXT.replace('"num_threads"', '"threads"'), "unknown field `threads`"),
         (TEXT.replace('"num_in": 512', f'"num_in": {2**70}', 1), "num_in"),
         (TEXT.replace('"precision": "fp32"', '"precision": "int4"', 1), "int4"),
         (TEXT.replace("0.02", "-1", 1), "seconds"),
-        (encode_choice(choice(BOTH.products[0], BOTH.products[0])), r"products\[1\].*listed twice"),
-        (encode_choice(choice(ChosenProduct(product=msgspec.structs.replace(FORWARD, precision="bf16"), form="mm"))),
+        (encode(choice(BOTH.products[0], BOTH.products[0])), r"products\[1\].*listed twice"),
+        (encode(choice(ChosenProduct(product=msgspec.structs.replace(FORWARD, precision="bf16"), form="mm"))),
          r"products\[0\] is of bf16, expected fp32"),
-        (b" " * (5 << 20), "at most 4 MiB"),
     ],
 )  # fmt: skip
-def test_what_is_no_choice_is_refused_with_its_place(content: str | bytes, message: str) -> None:
+def test_what_is_no_choice_is_refused_with_its_place(content: str, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"(?s)a/file.*{message}"):
-        decode_choice(content, "a/file")
+        convert_choice(json.loads(content), "a/file")
