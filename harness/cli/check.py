@@ -198,7 +198,6 @@ def echo_skipped(skipped: Sequence[Skipped]) -> None:
 
 
 def show_judging(line: StatusLine, least: int, num_done: int, num_logs: int) -> None:
-    """Show how many logs are judged, where there are at least `least`; nothing is left on the line in the end."""
+    """Show how many logs are judged, where there are at least `least`."""
     if num_logs >= least:
-        bar = f"{line.bar(num_done / num_logs)}{num_done} of {num_logs} logs judged"
-        line.show("" if line.is_terminal and num_done >= num_logs else bar)
+        line.show_count(num_done, num_logs, "logs judged")

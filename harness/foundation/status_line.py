@@ -29,6 +29,11 @@ class StatusLine:
             self._printed_s = time.monotonic()
             self._write(f"{text}\n")
 
+    def show_count(self, num_done: int, num_total: int, what: str) -> None:
+        """Show how many of all are done; nothing is left on a terminal in the end."""
+        is_left = not (self.is_terminal and num_done >= num_total)
+        self.show(f"{self.bar(num_done / num_total)}{num_done} of {num_total} {what}" if is_left else "")
+
     def finish(self, text: str = "") -> None:
         """Leave `text` as the last line; without one, leave nothing on a terminal."""
         if text:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from harness.foundation.status_line import StatusLine
 from reference_models.config.sections import DataConfig
@@ -23,8 +23,8 @@ class Progress(Protocol):
 class RunProgress:
     """What one run prints while it trains; it ends at the latest after `quality.max_epochs`."""
 
-    def __init__(self, label: str, quality: Quality, *, quiet: bool = False, stream: TextIO | None = None) -> None:
-        self._line = StatusLine(quiet=quiet, stream=stream)
+    def __init__(self, label: str, quality: Quality, *, quiet: bool = False) -> None:
+        self._line = StatusLine(quiet=quiet)
         self._label, self._max_epochs, self._target = label, quality.max_epochs, quality.target
         self._metric = METRICS[quality.metric].label
         self._max_samples = 1
@@ -65,8 +65,8 @@ class RunProgress:
 class MeasuringProgress:
     """What one process that measures says of itself, where it does."""
 
-    def __init__(self, label: str, *, quiet: bool = False, stream: TextIO | None = None) -> None:
-        self._line, self._label = StatusLine(quiet=quiet, stream=stream), label
+    def __init__(self, label: str, *, quiet: bool = False) -> None:
+        self._line, self._label = StatusLine(quiet=quiet), label
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Show what the process sent."""

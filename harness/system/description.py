@@ -35,9 +35,7 @@ class SystemDescription:
     provenance: Mapping[str, str]
 
 
-def describe_system(
-    given: Mapping[str, Given | str], *, device: str = "any", num_nodes: int = 1, root: Path = ROOT
-) -> SystemDescription:
+def describe_system(given: Mapping[str, Given | str], *, device: str = "any", root: Path = ROOT) -> SystemDescription:
     """Detect what can be detected, and let what was given win over it.
 
     `given` comes from submission_fields; other keys than the 33 (platform) are the log's and are left out.
@@ -49,7 +47,7 @@ def describe_system(
         describe_hardware(root)
         | describe_accelerators(accelerators)
         | describe_software(accelerators, root)
-        | {"number_of_nodes": Found(str(num_nodes), "processes of the run")}
+        | {"number_of_nodes": Found("1", "processes of the run")}
     )
     values: dict[str, str] = {}
     provenance: dict[str, str] = {}

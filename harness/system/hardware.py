@@ -83,11 +83,11 @@ def read_processors(root: Path = ROOT) -> Processors:
         # core_id repeats across the dies of one package
         cores.add((package, read_text(topology / "die_id"), core))
     return Processors(
-        model_name=_cpuinfo(root, "model name") or (_model_name_elsewhere() if root == ROOT else None),
+        model_name=cpuinfo(root, "model name") or (_model_name_elsewhere() if root == ROOT else None),
         num_packages=len(packages),
         num_cores=len(cores),
         num_logical_cpus=num_logical,
-        is_virtual="hypervisor" in (_cpuinfo(root, "flags") or "").split(),
+        is_virtual="hypervisor" in (cpuinfo(root, "flags") or "").split(),
     )
 
 
@@ -156,7 +156,8 @@ def format_bytes(num_bytes: float) -> str:
     return f"{num_bytes / KIB:.4g} KiB"
 
 
-def _cpuinfo(root: Path, key: str) -> str | None:
+def cpuinfo(root: Path, key: str) -> str | None:
+    """Return what /proc/cpuinfo says of the first processor under a key; None where it does not."""
     match = re.search(rf"^{re.escape(key)}\s*:\s*(.+)$", read_text(root / "proc/cpuinfo") or "", re.MULTILINE)
     return match[1].strip() if match else None
 
@@ -178,7 +179,7 @@ def _frequency(root: Path) -> Found | None:
     ]
     if parts:
         return Found(", ".join(parts), "sysfs cpufreq")
-    match = re.fullmatch(r"(\d+)(\.\d+)?", _cpuinfo(root, "cpu MHz") or "")
+    match = re.fullmatch(r"(\d+)(\.\d+)?", cpuinfo(root, "cpu MHz") or "")
     return Found(f"{float(match[0]):.0f} MHz", "/proc/cpuinfo cpu MHz, now") if match else None
 
 

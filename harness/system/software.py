@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.system.accelerators import Accelerators
 from harness.system.code import describe_commit
-from harness.system.hardware import Found, virtualization
+from harness.system.hardware import Found, cpuinfo, virtualization
 from harness.system.resources import ROOT, read_resources, read_text
 
 PACKAGES = (
@@ -136,7 +136,5 @@ def _operating_system(root: Path) -> str | None:
 
 
 def _instruction_sets(root: Path) -> list[str]:
-    text = read_text(root / "proc/cpuinfo") or ""
-    match = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
-    flags = set(match[1].split()) if match else set()
+    flags = (cpuinfo(root, "flags") or cpuinfo(root, "Features") or "").split()
     return [name for name in _INSTRUCTION_SETS if name in flags]

@@ -74,6 +74,5 @@ def echo_others_at(paths: "Sequence[Path]") -> None:
 
 
 def show_opinions(line: "StatusLine", num_answered: int, num_questions: int) -> None:
-    """Show how many questions the official checkers have answered; nothing is left on the line in the end."""
-    bar = f"{line.bar(num_answered / num_questions)}{num_answered} of {num_questions} official answers"
-    line.show("" if line.is_terminal and num_answered >= num_questions else bar)
+    """Show how many questions the official checkers have answered."""
+    line.show_count(num_answered, num_questions, "official answers")
