@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.shared.options import ResultPath, distinct, fraction
-from harness.cli.shared.output import echo_others_at, form_option, show, show_json
+from harness.cli.shared.output import echo_others_at, form_option, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 from reports.render.forms import FORMS
 
@@ -204,10 +204,7 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
     refuse_missing((a, b))
     echo_others_at((a, b))
     difference = find_difference(describe(a), describe(b))
-    if form == "json":
-        show_json(difference)
-    else:
-        show(difference_blocks(difference, with_identical=verbose), form)
+    show_as(form, difference, difference_blocks(difference, with_identical=verbose))
     return ExitCode.DONE
 
 

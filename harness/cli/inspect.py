@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from harness.cli.shared.options import MODEL, benchmarks, completing
-from harness.cli.shared.output import form_option, show, show_json
+from harness.cli.shared.output import form_option, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.data.registry import examples
 
@@ -26,10 +26,8 @@ def list_(form: str) -> None:
     records, workloads = (
         [summarize_benchmark(name) for name in names()] for names in (shipped_names, workload_names)
     )
-    if form == "json":
-        show_json({"schema_version": 1, "benchmarks": records, "workloads": workloads})
-    else:
-        show(list_blocks((*records, *workloads)))
+    document = {"schema_version": 1, "benchmarks": records, "workloads": workloads}
+    show_as(form, document, list_blocks((*records, *workloads)))
 
 
 @click.command("show")
@@ -43,12 +41,10 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
     from reports.views.definition import definition_blocks
 
     content = describe_benchmark(benchmark, model)
-    if form == "json":
-        show_json({"schema_version": 1, **content})
-    elif form == "toml":
+    if form == "toml":
         click.echo(Path(content["path"]).read_text(encoding="utf-8"), nl=False)
     else:
-        show(definition_blocks(content))
+        show_as(form, {"schema_version": 1, **content}, definition_blocks(content))
 
 
 @click.command("init")
@@ -164,10 +160,7 @@ def doctor(form: str, strict: bool, data: Path | None, output: Path | None) -> N
 
     checks = [asdict(check) for check in run_checks(data, output)]
     warnings = [check["name"] for check in checks if check["status"] == "warning"]
-    if form == "json":
-        show_json({"schema_version": 1, "checks": checks})
-    else:
-        show(preflight_blocks(checks))
+    show_as(form, {"schema_version": 1, "checks": checks}, preflight_blocks(checks))
     if strict and warnings:
         raise HarnessError(
             f"{len(warnings)} of {len(checks)} checks warn: {', '.join(warnings)}. See above what to do.",

@@ -7,7 +7,7 @@ import click
 from click.core import ParameterSource
 
 from harness.cli.shared.options import BENCHMARK, Size, collect_overrides, configuration
-from harness.cli.shared.output import form_option, show, show_json
+from harness.cli.shared.output import form_option, show_as
 from harness.cli.shared.studies import show_study
 from reference_models.distributed.placement import Devices
 
@@ -93,10 +93,7 @@ def plan(
         division=given["division"] or default_division(config.benchmark),
         measure=measure,
     )
-    if form == "json":
-        show_json(plan_as_json(made))
-    else:
-        show(plan_blocks(made, runs))
+    show_as(form, plan_as_json(made), plan_blocks(made, runs))
     context.exit(int(made.exit_code))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from harness.cli.shared.options import warn_of_system
-from harness.cli.shared.output import show, show_json
+from harness.cli.shared.output import show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
@@ -163,10 +163,8 @@ def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
 
     result, page = finish_set(folder)
     system = open_run_set(folder)[0].system
-    if form == "json":
-        show_json(finished_document(result, system, folder, page))
-    else:
-        show(finished_blocks(result, system, folder, page))
+    found = (result, system, folder, page)
+    show_as(form, finished_document(*found), finished_blocks(*found))
     return exit_code_of_set(result)
 
 
@@ -181,10 +179,8 @@ def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> Ex
         measured = read_measured(folder, record.kind)
     except InputError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
-    if form == "json":
-        show_json(measurement_document(measured, record.options, path))
-    else:
-        show(measured_blocks(measured, record.options, path))
+    found = (measured, record.options, path)
+    show_as(form, measurement_document(*found), measured_blocks(*found))
     return ExitCode.DONE
 
 

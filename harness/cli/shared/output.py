@@ -49,6 +49,14 @@ def show_json(content: "Mapping[str, Any] | msgspec.Struct") -> None:
     click.echo(json.dumps(msgspec.to_builtins(content), indent=2))
 
 
+def show_as(form: str, document: "Mapping[str, Any] | msgspec.Struct", blocks: Sequence[Block]) -> None:
+    """Print a document where `form` is 'json', else the blocks that say the same."""
+    if form == "json":
+        show_json(document)
+    else:
+        show(blocks, form)
+
+
 def echo_others(inventories: "Sequence[Inventory]") -> None:
     """Name on standard error the result directories of MLPerf's other benchmarks that are beside what is shown."""
     from rules.tree.inventory import MAX_MENTIONED

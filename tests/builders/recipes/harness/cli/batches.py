@@ -3,7 +3,8 @@
 import click
 
 from harness.cli.shared.options import BENCHMARK
-from harness.cli.shared.output import form_option, show
+from harness.cli.shared.output import form_option
+from harness.cli.shared.studies import show_study
 
 
 @click.command()
@@ -16,11 +17,5 @@ def batches(benchmark: str, sizes: tuple[int, ...], form: str) -> None:
     """Say how many steps an epoch of BENCHMARK has at each batch size."""
     from harness.config.run_config import resolve
     from harness.planning.batches import batches_study
-    from reports.parts.study import study_blocks
-    from rules.records.codec import encode
 
-    study = batches_study(resolve(benchmark, []), sizes)
-    if form == "json":
-        click.echo(encode(study), nl=False)
-    else:
-        show(study_blocks(study))
+    show_study(batches_study(resolve(benchmark, []), sizes), form)
