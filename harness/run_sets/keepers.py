@@ -80,12 +80,10 @@ class LogKeeper:
         if isinstance(end, BaseException):
             return Outcome(words="interrupted")
         ended = read_record(folder / "run.json", RunRecord)
-        lost = explain_lost_weights(ended)
-        said = f"{self._label(index)} {lost} Complete the set with: {resume}"
         return Outcome(
             words=_describe_end(ended, self._benchmark.metric),
             record=ended,
-            error=None if lost is None else HarnessError(said, lost_code(ended)),
+            error=find_lost_weights(ended, self._label(index), f" Complete the set with: {resume}"),
         )
 
     def _interrupted(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> Outcome:
@@ -112,18 +110,13 @@ class LogKeeper:
         return f"run {index + 1} of {self._record.num_runs}"
 
 
-def explain_lost_weights(ended: RunRecord) -> str | None:
-    """Say why a run that is complete has no weights; None where it has them, or nobody asked."""
+def find_lost_weights(ended: RunRecord, label: str, remedy: str = "") -> HarnessError | None:
+    """Return the error of a run that is complete and without weights; None where it has them, or nobody asked."""
     kept = ended.weights
     if kept is None or kept.error is None:
         return None
-    return f"is complete and kept, its weights are not: {kept.error}"
-
-
-def lost_code(ended: RunRecord) -> ExitCode:
-    """Return the exit code of what kept the weights from being written."""
-    code = 0 if ended.weights is None else ended.weights.exit_code
-    return ExitCode(code) if code in set(ExitCode) else ExitCode.RESOURCES
+    code = ExitCode(kept.exit_code) if kept.exit_code in set(ExitCode) else ExitCode.RESOURCES
+    return HarnessError(f"{label} is complete and kept, its weights are not: {kept.error}{remedy}", code)
 
 
 def _describe_end(record: RunRecord, metric: Metric) -> str:
