@@ -88,11 +88,13 @@ def calibrate(benchmark: str, data_root: Path | None, model: str | None, output:
         nonlocal num_done
         num_done += 1
         left_s = (time.monotonic() - started_s) / num_done * left
-        _show_result(
-            part,
-            result,
-            entry.benchmark.metric.label,
-            f"at most {left} left" + (f", about {duration(60 * math.ceil(left_s / 60))}" if left else ""),
+        about = f", about {duration(60 * math.ceil(left_s / 60))}" if left else ""
+        run = result.run
+        click.echo(
+            f"{part}: {run.model}, batch size {run.global_batch_size}, learning rate "
+            f"{run.opt_base_learning_rate:g}, seed {run.seed}: {entry.benchmark.metric.label} "
+            f"{result.final_quality:.4f} after {result.train_s + result.eval_s:.1f} s; at most {left} left{about}",
+            err=True,
         )
 
     try:
@@ -104,12 +106,3 @@ def calibrate(benchmark: str, data_root: Path | None, model: str | None, output:
     write_calibration(output, entry, calibration)
     show(calibration_blocks(calibration))
     click.echo(f"written to {output}", err=True)
-
-
-def _show_result(part: str, result: "CalibrationResult", metric: str, left: str) -> None:
-    run = result.run
-    click.echo(
-        f"{part}: {run.model}, batch size {run.global_batch_size}, learning rate {run.opt_base_learning_rate:g}, "
-        f"seed {run.seed}: {metric} {result.final_quality:.4f} after {result.train_s + result.eval_s:.1f} s; {left}",
-        err=True,
-    )
