@@ -43,8 +43,9 @@ class TrainingLoop(ABC):
     """Trains one model in dataset order. See `reference_models.training.workload.Workload` for the protocol.
 
     An implementation of your own overrides `build_model`, and may override `train_step`, `compute_logits`,
-    `read_batches`, `read_batch`, `check_loss`, `check_world` and `warm_up`. It finds what `build` made in `spec`,
-    `world`, `device`, `data`, `model` and `optimizers`, and calls `enter(phase)` where a phase of a step begins.
+    `read_batches`, `read_batch`, `make_synthetic_batch`, `check_loss`, `check_world` and `warm_up`. It finds what
+    `build` made in `spec`, `world`, `device`, `data`, `model` and `optimizers`, and calls `enter(phase)` where a phase
+    of a step begins.
 
     B: samples of a batch; `dense` float32 [B, num_dense], `indices` [B, lookups], `labels` float32 [B].
     """
@@ -55,7 +56,6 @@ class TrainingLoop(ABC):
     """What `evaluate` computes, one of `metrics.METRICS`: the same as its model's `ModelSpec.metric`."""
     reads_ahead = False
     """Whether a thread reads the next batches while this one is trained on."""
-
     model_class: type[Any]
     """What `build_model` builds, where several models are built alike; the constructor may replace it."""
 
