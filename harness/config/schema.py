@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from harness.config.reference import SECTIONS, read_meanings
+from reference_models.data.registry import DATA_KINDS, find_data
 from reference_models.registry import find_model
 from rules.benchmarks.loader import SCHEMA_VERSION, FirstEval
 from rules.records.codec import in_order
@@ -20,6 +21,7 @@ def definition_schema(model: str) -> dict[str, Any]:
         if "." not in name:
             sections.setdefault(name, []).append(record)
     sections["model"] = [find_model(model).section]
+    sections["data"] = list(dict.fromkeys(find_data(kind).section for kind in DATA_KINDS))
     kinds = [kind for each in sections.values() for kind in each]
     schemas, records = in_order(msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}"))
     by_kind = dict(zip(kinds, schemas, strict=True))

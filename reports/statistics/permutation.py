@@ -89,9 +89,7 @@ def cliffs_delta(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
 
 
 def fisher_p(base_yes: int, num_base: int, new_yes: int, num_new: int) -> float:
-    """Fisher's exact test, two-sided: are as many of the one side's runs as of the other's of one kind?"""
-    total, yes = num_base + num_new, base_yes + new_yes
-    weights = {
-        k: comb(num_base, k) * comb(num_new, yes - k) for k in range(max(0, yes - num_new), min(num_base, yes) + 1)
-    }
-    return sum(weight for weight in weights.values() if weight <= weights[base_yes]) / comb(total, yes)
+    """Return the p-value of Fisher's exact test, two-sided: do equal shares of both sides' runs belong to one kind?"""
+    from scipy.stats import fisher_exact  # which takes long to import
+
+    return float(fisher_exact([[base_yes, num_base - base_yes], [new_yes, num_new - new_yes]]).pvalue)
