@@ -44,8 +44,8 @@ class TrainingLoop(ABC):
 
     An implementation of your own overrides `build_model`, and may override `train_step`, `compute_logits`,
     `read_batches`, `read_batch`, `make_synthetic_batch`, `check_loss`, `check_world` and `warm_up`. It finds what
-    `build` made in `spec`, `world`, `device`, `data`, `model` and `optimizers`, and calls `enter(phase)` where a phase
-    of a step begins.
+    `build` made in `spec`, `world`, `device`, `data`, `model` and `optimizers`, and calls `enter(phase)` where a
+    phase of a step begins.
 
     B: samples of a batch; `dense` float32 [B, num_dense], `indices` [B, lookups], `labels` float32 [B].
     """

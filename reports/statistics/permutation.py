@@ -89,7 +89,7 @@ def cliffs_delta(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
 
 
 def fisher_p(base_yes: int, num_base: int, new_yes: int, num_new: int) -> float:
-    """Return the p-value of Fisher's exact test, two-sided: do equal shares of both sides' runs belong to one kind?"""
+    """Return the two-sided p-value of Fisher's exact test: do equal shares of both sides' runs belong to one kind?"""
     from scipy.stats import fisher_exact  # which takes long to import
 
-    return float(fisher_exact([[base_yes, num_base - base_yes], [new_yes, num_new - new_yes]]).pvalue)
+    return float(fisher_exact(np.array([[base_yes, num_base - base_yes], [new_yes, num_new - new_yes]])).pvalue)
