@@ -147,7 +147,7 @@ def render(
 
     Returns `output`, which appears whole or not at all. Raises InputError where a path holds nothing.
     """
-    from reports.page.gathered import gather_everything
+    from reports.page.content import gather_everything
     from reports.page.report import FORMATS, render_report, write_whole
 
     target = Path(output)

@@ -122,7 +122,7 @@ class PhaseCosts:
     matmul_flop: int = 0
     """As MLPerf and torch's FlopCounterMode count: two per multiply-add of matrix products."""
     elementwise_flop: int = 0
-    """Of phases without matrix products: adding rows up, and the optimizers' arithmetic."""
+    """FLOP of phases without matrix products: adding rows up, and the optimizers' arithmetic."""
     bytes: int = 0
     rows: int = 0
     """Rows of embedding tables and of their optimizer state that are accessed at random."""

@@ -142,7 +142,7 @@ class ModelSpec:
     baselines: Mapping[str, Loader] = field(default_factory=dict)
     """Simpler models that a calibrated target must be out of reach of."""
     weights: Callable[[Any], Sequence[str]] = lambda model: ()
-    """Of a configuration: the tensors whose initialisation the official log names."""
+    """(model): the tensors whose initialisation the official log names."""
     serve: Callable[[WorkloadSpec, Weights | None], Servable] | None = None
     """Builds what answers queries; None for a model that can only be trained. Raises ConfigError."""
     plan_devices: Callable[..., PlannerEstimate] | None = None

@@ -25,7 +25,7 @@ _MIN_ROUNDS, _ROUNDS, _MOST_ROUNDS = 2, 6, 16
 _ABOUT = 0.04
 _LOOK_S, _MAX_LOOKS = 0.5, 4
 _ROUND_S, _BUDGET_S = 0.08, 4.0
-"""Of steps in a row, and of all rounds; large models make at least two rounds of one step each."""
+"""Seconds of steps in a row, and of all rounds; large models make at least two rounds of one step each."""
 _HOPELESS, _SLOW = 1.6, 1.4
 """How many times slower than the best so far a count of threads is that ends the search for fewer threads, and one
 that is not timed further: other libraries' products make all counts faster, and hardly change their order."""
@@ -51,10 +51,10 @@ class TrialsRecord(Measurement, frozen=True, kw_only=True):
 
     tried: tuple[StepTimeRecord, ...]
     matmuls: tuple[MatmulRecord, ...]
-    """Of each count of threads that is near the best; empty where products are not chosen."""
+    """Ways to compute products for each count of threads near the best; empty where products are not chosen."""
 
 
-def plainest(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
+def fewest_changes(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
     """Return the way with the fewest threads, then the shortest spinning, that no other beats by `TIE`.
 
     In a tie the further threads gain nothing that could be shown: the cores that they would keep busy are left to

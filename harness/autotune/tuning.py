@@ -20,8 +20,8 @@ from typing import Any
 
 from msgspec.structs import replace as change
 
-from harness.autotune.job import plainest
-from harness.autotune.trials import Trial, time_ways
+from harness.autotune.candidates import Candidate, time_ways
+from harness.autotune.job import fewest_changes
 from harness.config.matmul import GivenMatmul, as_choice, can_choose
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import HarnessError
@@ -41,12 +41,12 @@ from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, StepTimeRecor
 
 FOLDER = "choices"
 SPIN_COUNTS = (1_000, 300_000)
-"""Of GOMP_SPINCOUNT: what a busy system needs, and GNU's own default, which is faster on a quiet one."""
+"""Values of GOMP_SPINCOUNT: what a busy system needs, and GNU's own default, which is faster on a quiet one."""
 _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_", "LD_PRELOAD")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Prepared:
+class Preparation:
     """What one configuration's processes find ready: their data and their threads."""
 
     data_dir: Path
@@ -175,14 +175,14 @@ def _powers(num_cores: int) -> tuple[int, ...]:
 
 def autotune(
     config: RunConfig,
-    prepared: Prepared,
+    prepared: Preparation,
     *,
     known: MutableMapping[str, ChoiceRecord],
     given: GivenMatmul | None = None,
     installation: Installation | None = None,
     quiet: bool = False,
     measure: Measure | None = None,
-) -> Prepared:
+) -> Preparation:
     """Return `prepared` with how its steps are computed: as `known` has it by its key, as kept, or as timed now.
 
     `known` gains what is chosen, so that all configurations of one command share it. Where timing fails nothing is
@@ -222,7 +222,7 @@ def autotune(
     return _with(prepared, timed)
 
 
-def _with(prepared: Prepared, choice: ChoiceRecord) -> Prepared:
+def _with(prepared: Preparation, choice: ChoiceRecord) -> Preparation:
     return replace(prepared, num_threads=choice.num_threads, choice=choice)
 
 
@@ -257,7 +257,7 @@ class _Timing:
         given = None if candidates.given is None else candidates.given.record
         if given is not None and len(candidates.thread_counts) == len(candidates.spin_counts) == 1:
             return self._answer(candidates, candidates.thread_counts[0], candidates.spin_counts[0], (), given)
-        trial = Trial(
+        trial = Candidate(
             tables=candidates.config.tables,
             definition_path=candidates.config.benchmark.path,
             data_dir=candidates.data_dir,
@@ -268,7 +268,7 @@ class _Timing:
         found = time_ways(trial, candidates.thread_counts, candidates.spin_counts)
         if isinstance(found, str):
             return found
-        best = plainest(found.tried)
+        best = fewest_changes(found.tried)
         matmul = given if given is not None else found.matmuls.get((best.num_threads, best.spin_count))
         return self._answer(candidates, best.num_threads, best.spin_count, found.tried, matmul)
 

@@ -24,7 +24,8 @@ from rules.records.metrics import METRICS
 MEAN_EPOCHS = (0.5, 0.85)
 MAX_VARIATION = 0.05
 MIN_SEEDS = 40
-"""Of condition (a): 20 seeds know a coefficient of variation to a sixth of itself only, 40 to a ninth."""
+"""Least number of seeds for condition (a): 20 seeds know a coefficient of variation to a sixth of itself only, 40 to
+a ninth."""
 MAX_EVAL_SHARE = 0.15
 MIN_MARGIN = 0.01
 """In the benchmark's metric, of the target above simpler models and of the oracle above the target."""

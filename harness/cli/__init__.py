@@ -102,7 +102,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-class Terminated(BaseException):
+class Termination(BaseException):
     """SIGTERM, raised in the main thread so that cleanup runs."""
 
 
@@ -124,7 +124,7 @@ def _stream_of(error: Exception) -> str:
 
 
 def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
-    raise Terminated
+    raise Termination
 
 
 def fill_closed_streams() -> None:
@@ -168,7 +168,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         leave(ExitCode.INTERRUPTED)
-    except Terminated:
+    except Termination:
         click.echo("terminated", err=True)
         leave(ExitCode.TERMINATED)
     except SystemExit:

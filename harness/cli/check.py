@@ -16,7 +16,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS
 from rules.logs.text import printable
-from rules.tree.inventory import MAX_MENTIONED, Skipped, find_skipped, result_sets_of, take_inventory
+from rules.tree.inventory import MAX_MENTIONED, SkippedFile, find_skipped, result_sets_of, take_inventory
 
 STANDARD_INPUT = Path("-")
 
@@ -189,7 +189,7 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
         yield tuple(place if path == STANDARD_INPUT else path for path in paths)
 
 
-def echo_skipped(skipped: Sequence[Skipped]) -> None:
+def echo_skipped(skipped: Sequence[SkippedFile]) -> None:
     """Name on standard error each thing that looks like a result and was passed over."""
     for item in skipped:
         click.echo(f"not judged: {printable(str(item.path))}: {item.reason}; {item.remedy}.", err=True)

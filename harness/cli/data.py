@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.shared.options import DATA, QUIET, Size, completing, trainable
+from harness.cli.shared.options import DATA, QUIET, SizeParam, completing, trainable
 from harness.foundation.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     help="Share of lines that may be malformed; they are left out.",
 )  # fmt: skip
 @click.option(
-    "--memory", "memory_bytes", type=Size(takes_bytes=True), default="1GiB", show_default=True, metavar="SIZE",
+    "--memory", "memory_bytes", type=SizeParam(takes_bytes=True), default="1GiB", show_default=True, metavar="SIZE",
     help="Upper bound of the memory used.",
 )  # fmt: skip
 @QUIET

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from harness.cli.shared.options import BENCHMARK, Size, collect_overrides, configuration
+from harness.cli.shared.options import BENCHMARK, SizeParam, collect_overrides, configuration
 from harness.cli.shared.output import form_option, show_as
 from harness.cli.shared.studies import show_study
 from reference_models.distributed.placement import Devices
@@ -17,11 +17,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _DEVICES = (
     ("--devices", "num_devices", click.IntRange(1, 4096), None, "Plan tables for that many devices."),
     ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "What they are."),
-    ("--device-memory", "memory_bytes", Size(), "80GB", "Memory of one device."),
-    ("--device-bandwidth", "memory_bandwidth", Size(is_rate=True), "2TB/s", "Of that memory."),
+    ("--device-memory", "memory_bytes", SizeParam(), "80GB", "Memory of one device."),
+    ("--device-bandwidth", "memory_bandwidth", SizeParam(is_rate=True), "2TB/s", "Of that memory."),
     ("--devices-per-host", "devices_per_host", click.IntRange(min=1), 8, "Devices in one machine."),
-    ("--intra-host-bandwidth", "intra_host_bandwidth", Size(is_rate=True), "450GB/s", "Between devices."),
-    ("--inter-host-bandwidth", "inter_host_bandwidth", Size(is_rate=True), "50GB/s", "Between hosts."),
+    ("--intra-host-bandwidth", "intra_host_bandwidth", SizeParam(is_rate=True), "450GB/s", "Between devices."),
+    ("--inter-host-bandwidth", "inter_host_bandwidth", SizeParam(is_rate=True), "50GB/s", "Between hosts."),
 )
 """Option, the member of Devices that it gives, its type, default and help."""
 

@@ -64,7 +64,7 @@ def report(
     if output_format == "parquet" or any(is_document(path) for path in paths):
         _write_tables(distinct(paths), output, output_format, second_opinion=not no_second_opinion)
         return
-    from reports.page.gathered import gather_everything
+    from reports.page.content import gather_everything
     from reports.page.report import render_report, write_whole
     from reports.results.find import find_by_label, with_prices
     from rules.errors import InputError

@@ -24,7 +24,7 @@ class Axis:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
+class AxisPoint:
     """One configuration of the matrix: by each axis' key its value, and that as the user wrote it."""
 
     values: dict[str, Any]
@@ -37,7 +37,7 @@ class Point:
 
     @property
     def folder_name(self) -> str:
-        """Of the run set: only characters that every file system takes."""
+        """Return the name of the run set's folder: only characters that every file system takes."""
         words = "-".join(f"{key.partition('.')[2]}-{text}" for key, text in self.texts.items())
         return "".join(char if char.isascii() and (char.isalnum() or char in "_.-^") else "-" for char in words)[:100]
 
@@ -82,7 +82,7 @@ def split_values(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def make_points(axes: Sequence[Axis]) -> tuple[Point, ...]:
+def make_points(axes: Sequence[Axis]) -> tuple[AxisPoint, ...]:
     """Combine all values, the last axis varying fastest. Raises ConfigError."""
     keys = [axis.key for axis in axes]
     if not axes:
@@ -94,7 +94,7 @@ def make_points(axes: Sequence[Axis]) -> tuple[Point, ...]:
         raise ConfigError(f"{num_points} configurations; a sweep takes at most {MAX_CONFIGURATIONS}.")
     values, texts = product(*(axis.values for axis in axes)), product(*(axis.texts for axis in axes))
     return tuple(
-        Point(values=dict(zip(keys, row, strict=True)), texts=dict(zip(keys, row_texts, strict=True)))
+        AxisPoint(values=dict(zip(keys, row, strict=True)), texts=dict(zip(keys, row_texts, strict=True)))
         for row, row_texts in zip(values, texts, strict=True)
     )
 
@@ -112,7 +112,7 @@ def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
             )
 
 
-def overrides_of(point: Point) -> list[Override]:
+def overrides_of(point: AxisPoint) -> list[Override]:
     """List what this configuration sets; what follows from it is the model's to say."""
     return [Override(key=key, value=value, source=f"--axis {key}") for key, value in point.values.items()]
 

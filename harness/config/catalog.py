@@ -25,7 +25,7 @@ from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
 from rules.errors import DefinitionError
 
 MODEL_KEY = "model"
-"""Of [runtime] in what a set keeps: the file that has the model."""
+"""The key of [runtime] in what a set keeps that names the file that has the model."""
 GIVEN_BY_USER = "Code in a file is given by its user"
 
 

@@ -26,7 +26,7 @@ from rules.benchmarks.loader import FirstEval, Head, Quality, Score
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Key:
+class DefinitionKey:
     """One key of a definition. `default` is None where it must be given, "" where leaving it out says nothing."""
 
     name: str
@@ -72,11 +72,11 @@ and `[closed]` must agree.
 """
 
 
-def list_keys(record: type[Any]) -> list[Key]:
+def list_keys(record: type[Any]) -> list[DefinitionKey]:
     """List the keys that a record reads, in its order."""
     hints, meanings = get_type_hints(record, include_extras=True), read_meanings(record)
     return [
-        Key(
+        DefinitionKey(
             name=entry.name,
             allowed=say_allowed(hints[entry.name]),
             default=_default(entry, hints[entry.name]),
@@ -160,5 +160,5 @@ def _render_section(name: str, which: str, record: type[Any]) -> str:
     return "\n".join([title, "", _one_line(inspect.getdoc(record)), "", *head, *rows, ""])
 
 
-def _say_default(key: Key) -> str:
+def _say_default(key: DefinitionKey) -> str:
     return "needed" if key.default is None else f"`{key.default}`" if key.default else "-"

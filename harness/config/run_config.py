@@ -16,7 +16,7 @@ from harness.config.catalog import GIVEN_BY_USER, MODEL_KEY, WorkloadConfig, par
 from harness.config.serving import ServeConfig, parse_serve
 from harness.config.synthetic import use_synthetic_data
 from harness.foundation.errors import HarnessError
-from harness.system.submission import Given, check_field
+from harness.system.submission import SubmissionValue, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import find_model, is_model, parse_place, pin_code, require_servable
@@ -80,7 +80,7 @@ class RunConfig:
     tables: Mapping[str, Any]
     sources: Mapping[str, str]
     label: str
-    submission: Mapping[str, Given]
+    submission: Mapping[str, SubmissionValue]
 
     def values(self) -> dict[str, dict[str, Any]]:
         """Return {"section.key": {"value", "source"}} of everything that shapes the run."""
@@ -126,7 +126,7 @@ def resolve(
     refuse_shipped_name(original)
     tables = deepcopy(read_toml(original.path))
     sources: dict[str, str] = {}
-    submission: dict[str, Given] = {}
+    submission: dict[str, SubmissionValue] = {}
     if not has_serve:
         tables.pop(SERVE, None)
     for given_override in overrides:

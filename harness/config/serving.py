@@ -14,7 +14,7 @@ from rules.benchmarks.loader import canonical_sha256
 
 PERCENTILES = (50.0, 90.0, 95.0, 97.0, 99.0, 99.9)
 MAX_ITEMS = 1024
-"""Of one query, as DeepRecSys caps them."""
+"""Most items of one query, as DeepRecSys caps them."""
 _DEEPRECSYS = NormalDist(165, 16)
 """Items of a query in DeepRecSys (run_DeepRecSys.sh)."""
 _NUM_DEEPRECSYS = 64
@@ -33,7 +33,7 @@ class ServeConfig:
     target_latency_ms: Annotated[float, Meta(ge=0.001)] | None = None
     """The limit that `percentile` of the queries stay within; of the server alone."""
     percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
-    """Of the queries' latencies, by which a service is judged: one that LoadGen reports."""
+    """Percentile of the queries' latencies by which a service is judged: one that LoadGen reports."""
     queries: str = "deeprecsys"
     """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (100 to 700, mean 270), or `fixed:N`."""
     batch: PositiveCount | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import tomli_w
 
 from harness.config.catalog import parse_workload
-from harness.config.reference import SECTIONS, Key, list_keys
+from harness.config.reference import SECTIONS, DefinitionKey, list_keys
 from harness.config.run_config import Override, check_known, fill_table, refuse_shipped_name
 from reference_models.data.registry import find_data
 from reference_models.process.errors import ConfigError, did_you_mean
@@ -144,7 +144,7 @@ def _assign(name: str, value: Any) -> str:
     return tomli_w.dumps({name: value}).rstrip()
 
 
-def _comment(key: Key) -> list[str]:
+def _comment(key: DefinitionKey) -> list[str]:
     allowed = "" if key.allowed == "a string" else f" Allowed: {key.allowed}."
     return wrap(f"{key.meaning}{allowed}".replace("`", ""), _WIDTH, initial_indent="# ", subsequent_indent="# ")
 

@@ -82,11 +82,11 @@ def attach_profile(
             more=options,
             resume=resume_command(folder),
         )
-        perform(repetition, WorkerExecutor(), _Saying(on_progress))
+        perform(repetition, WorkerExecutor(), _ProgressRelay(on_progress))
     return keeper.path
 
 
-class _Saying:
+class _ProgressRelay:
     """Hands on what a process says that it is doing."""
 
     def __init__(self, on_progress: Callable[[str], None]) -> None:

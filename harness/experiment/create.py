@@ -26,7 +26,7 @@ from harness.run_sets.output import unique_folder
 from harness.system.preflight import run_checks
 from harness.system.resources import free_disk_bytes
 from harness.system.software import spin_variables
-from harness.system.submission import Given
+from harness.system.submission import SubmissionValue
 from reference_models.costs import FLOAT_BYTES
 from reference_models.data.registry import open_dataset
 from reports.text.formatting import num_bytes, plural
@@ -135,7 +135,7 @@ def create_set(
     division = experiment.division or default_division(benchmark)
     given = {
         **config.submission,
-        "division": Given(division, "option --division" if experiment.division else "benchmark"),
+        "division": SubmissionValue(division, "option --division" if experiment.division else "benchmark"),
     }
     installation = configuration.installation
     if installation is None:

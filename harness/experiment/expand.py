@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from harness.autotune.tuning import Prepared
+from harness.autotune.tuning import Preparation
 from harness.config.axes import Axis, make_points, overrides_of, read_axis
 from harness.config.matmul import GivenMatmul, give_matmul
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig
@@ -39,7 +39,7 @@ class Configuration:
     """What is varied, as it was written, by key."""
     installation: Installation | None = None
     """The dlrmbench that measures it, where it is another than this one."""
-    prepared: Prepared | None = None
+    prepared: Preparation | None = None
     failure: FailureRecord | None = None
 
 

@@ -10,7 +10,7 @@ from harness.measure.kinds import find_kind
 from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import SweepFacts
-from reports.page.gathered import Gathered, gather_everything
+from reports.page.content import ReportContent, gather_everything
 from reports.page.report import write_page
 from reports.results.measured import read_measured
 from reports.results.result import Result
@@ -75,7 +75,7 @@ def finish_sides(folder: Path) -> FinishedSides:
         base, new = (_only(gathered, side) for side in sides)
         for result in (base, new):
             assert result.place is not None
-            write_page(Gathered(results=(replace(result, index=0),)), result.place)
+            write_page(ReportContent(results=(replace(result, index=0),)), result.place)
         compared = compare_results(base, [new])
         return FinishedSides(page=page, comparisons=compared, sets=(base, new))
     measured = tuple(read_measured(side, kind.name) for side in sides)
@@ -83,7 +83,7 @@ def finish_sides(folder: Path) -> FinishedSides:
     return FinishedSides(page=page, comparisons=compared, measured=measured)
 
 
-def _only(gathered: Gathered, folder: Path) -> Result:
+def _only(gathered: ReportContent, folder: Path) -> Result:
     """Return the one set of results in the folder of a side. Raises HarnessError (exit 8) where there is another."""
     found = [result for result in gathered.sets if result.place == folder]
     if len(found) != 1:

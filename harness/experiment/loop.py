@@ -17,7 +17,7 @@ from harness.measure.kinds import find_kind
 from harness.run_sets.commands import resume_command
 from harness.run_sets.environment import check_again
 from harness.run_sets.folder import RunSet, describe_other_code, open_run_set
-from harness.run_sets.keepers import Outcome, find_keeper
+from harness.run_sets.keepers import KeptOutcome, find_keeper
 from harness.run_sets.outside_code import refuse_outside_code
 from harness.run_sets.progress import Progress as ShownProgress
 from rules.records.codec import Damage
@@ -45,7 +45,7 @@ class Watcher:
     """Called with how many repetitions of a set alone are there already, and how many are planned."""
     on_step: Callable[[Progress], None] = lambda progress: None
     """Called before each repetition of a group."""
-    on_done: Callable[[int, Outcome], None] = lambda index, outcome: None
+    on_done: Callable[[int, KeptOutcome], None] = lambda index, outcome: None
     """Called after each repetition of a set alone."""
     on_growth: Callable[[int], None] = lambda num_runs: None
     """Called with the number of repetitions that a stop rule is about to ask for."""
@@ -186,7 +186,9 @@ def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) 
     return sum(means.get(position, usual) for position in left)
 
 
-def _make(store: Store, stage: StageRecord, step: Step, executor: WorkerExecutor, *, quiet: bool) -> Outcome | None:
+def _make(
+    store: Store, stage: StageRecord, step: Step, executor: WorkerExecutor, *, quiet: bool
+) -> KeptOutcome | None:
     """Make one repetition, under the lock of its set; None where what a crash had left was whole."""
     with store.holding(step.configuration):
         run_set, record = store.sets[step.configuration]
@@ -207,7 +209,7 @@ def _make(store: Store, stage: StageRecord, step: Step, executor: WorkerExecutor
         return perform(repetition, executor, keeper.progress(step.repetition, quiet=quiet))
 
 
-def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownProgress) -> Outcome:
+def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownProgress) -> KeptOutcome:
     """Make one repetition and keep it, under the lock of its set.
 
     Raises HarnessError where it is no result; what was interrupted is kept as its kind keeps it.

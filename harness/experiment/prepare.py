@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace as change
 
-from harness.autotune.tuning import Prepared, autotune, find_candidates
+from harness.autotune.tuning import Preparation, autotune, find_candidates
 from harness.config.matmul import GivenMatmul, as_choice
 from harness.config.run_config import RunConfig, command_name
 from harness.config.synthetic import hold_in_memory
@@ -46,7 +46,7 @@ def prepare(experiment: Experiment) -> Experiment:
     return replace(experiment, configurations=configurations, options=experiment.kind.fit(experiment.options, sizes))
 
 
-def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Prepared:
+def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Preparation:
     """Make the dataset where it can be made. Raises DatasetError; HarnessError where it holds not one batch."""
     workload = config.workload
     num_threads = workload.runtime.threads or max(1, read_resources().num_cores // kind.num_processes(config))
@@ -65,7 +65,7 @@ def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet
             f"train.global_batch_size is {batch_size}, but {folder} has only {num_samples} training samples. "
             "Use a smaller batch."
         )
-    return Prepared(data_dir=folder, num_threads=num_threads, size=(batch_size, num_samples))
+    return Preparation(data_dir=folder, num_threads=num_threads, size=(batch_size, num_samples))
 
 
 def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
@@ -104,7 +104,7 @@ def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuratio
     )
 
 
-def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> Prepared:
+def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> Preparation:
     """Make or find the data, by default what the set was measured on. Raises DatasetError where it is gone."""
     request, recorded = experiment.request, source.record.dataset
     root = request.data

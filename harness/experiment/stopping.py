@@ -7,9 +7,9 @@ from typing import Protocol
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import RunSet
-from reports.results.grid import time_step
-from reports.statistics.growth import narrow_after
+from reports.results.resolution import time_step
 from reports.statistics.intervals import MIN_RUNS
+from reports.statistics.sequential_stopping import narrow_after
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs.log import read_log
 from rules.records.experiment import ExperimentRecord, StopRecord

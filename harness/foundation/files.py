@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.foundation.errors import ExitCode, HarnessError
+from reference_models.process.atomic_write import create, sync_folder, write_atomically
 from reference_models.process.errors import naming
-from reference_models.process.whole import create, sync_folder, write_whole
-from reports.text.whole import drafted
+from reports.text.atomic_write import draft_file
 from rules.records.codec import Damage, Record, decode, encode, read_object
 
 R = TypeVar("R", bound=Record)
@@ -24,7 +24,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text where a user named a file, by one rename, synced before it; no failure leaves a draft."""
-    with drafted(path) as draft, naming(path), create(draft) as file:
+    with draft_file(path) as draft, naming(path), create(draft) as file:
         file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())
@@ -39,7 +39,7 @@ def write_record(path: Path, record: Record) -> None:
     """
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise HarnessError(f"{path} is no regular file, expected a record or nothing. Remove it.", ExitCode.INPUT)
-    write_whole(path, encode(record))
+    write_atomically(path, encode(record))
 
 
 def refuse_links(folder: Path) -> None:

@@ -29,7 +29,8 @@ from rules.records.measure import Measurement
 
 SPEC_FILE = "spec.json"
 JOB_VERSION = 1
-"""Of that file. A child may be of another installation than its parent, where two are measured beside each other."""
+"""Version of the job's file. A child may be of another installation than its parent, where two are measured beside
+each other."""
 
 
 def write_job(kind: Kind, job: Job) -> Path:

@@ -24,7 +24,7 @@ from rules.records.measured.quality import QualityRecord
 from rules.records.metrics import metric_of
 
 SHARES = (1 / 4, 1 / 2, 1)
-"""Of the steps, after which the whole evaluation split is evaluated."""
+"""Shares of the steps after which the whole evaluation split is evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,7 +23,7 @@ from harness.packaging.sets import (
 )
 from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
 from harness.system.resources import free_disk_bytes
-from reference_models.process.whole import sync_folder
+from reference_models.process.atomic_write import sync_folder
 from reference_models.registry import find_model, is_model
 from reports.document.blocks import Block, Prose, text_table
 from reports.text.formatting import num_bytes, plural

@@ -35,7 +35,7 @@ _NOT_MLPERF = (
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}\Z")
 _OWN_FOLDER = "own"
-"""Of the user's file, inside the implementation's folder."""
+"""Folder of the user's file, inside the implementation's folder."""
 Files = Iterator[tuple[str, str | Path]]
 """Paths inside the package, each with its text or the file it is a copy of."""
 

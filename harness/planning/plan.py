@@ -54,7 +54,7 @@ class Schedule:
 
     @property
     def work(self) -> Work:
-        """Of a run that never meets its target."""
+        """Return the work of a run that never meets its target."""
         steps = self.num_evals * self.steps_between_evals
         return Work(num_steps=steps, num_evals=self.num_evals, eval_samples=self.eval_samples)
 
@@ -82,7 +82,7 @@ class Plan:
     schedule: Schedule | None
     counts: ModelCosts | None
     memory: tuple[MemoryNeed, ...]
-    """Of all ranks together, that which holds the model first; empty where the tables' sizes are not known."""
+    """Memory of all ranks together, what holds the model first; empty where the tables' sizes are not known."""
     time: TimeEstimate | None
     is_choosing: bool
     """Whether the first run waits until threads, and perhaps products, were timed."""

@@ -21,8 +21,8 @@ from harness.foundation.files import open_lock, read_json, read_record, refuse_l
 from harness.run_sets.names import refuse_missing
 from harness.system.code import code_sha256
 from harness.system.description import SystemDescription, write_system_json
-from harness.system.submission import Given
-from reference_models.process.whole import remove_drafts, sync_folder
+from harness.system.submission import SubmissionValue
+from reference_models.process.atomic_write import remove_drafts, sync_folder
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.records.experiment import is_plain_name
@@ -108,9 +108,9 @@ class RunSet:
         _write_run(attempt, index=index, status="success" if reason is None else "not_converged", reason=reason)
 
 
-def given_fields(record: RunSetRecord) -> dict[str, Given]:
+def given_fields(record: RunSetRecord) -> dict[str, SubmissionValue]:
     """Return what was given of a set's submission and system."""
-    return {field: Given(entry.value, entry.source) for field, entry in record.submission.items()}
+    return {field: SubmissionValue(entry.value, entry.source) for field, entry in record.submission.items()}
 
 
 def describe_other_code(folder: Path, record: RunSetRecord) -> str | None:

@@ -29,7 +29,7 @@ from harness.measure.refusals import refuse_untrainable
 from harness.system.code import code_sha256, other_path_variables
 from harness.system.description import describe_system, system_slug
 from harness.system.software import WORKER_VARIABLES, environment
-from harness.system.submission import Given
+from harness.system.submission import SubmissionValue
 from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.records.codec import VERSION, DamageError, Record, Sha256, convert
 from rules.records.run_set import DescribedSystem
@@ -37,7 +37,7 @@ from rules.records.run_set import DescribedSystem
 _MODULE = "harness.run_sets.installation"
 
 
-class Question(Record, frozen=True, kw_only=True):
+class InstallationQuery(Record, frozen=True, kw_only=True):
     """What is about to be run: a definition as it was resolved, and what was given of the system."""
 
     tables: dict[str, Any]
@@ -73,7 +73,7 @@ class Installation:
         return Interpreter(python=self.python, variables=self.about.variables)
 
 
-def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, Given]) -> InstallationRecord:
+def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, SubmissionValue]) -> InstallationRecord:
     """Describe this process's installation and the system as it finds it."""
     system = describe_system(given, device=device)
     return InstallationRecord(
@@ -107,7 +107,7 @@ def find_interpreter(python: Path) -> str:
 
 
 def ask_installation(
-    python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, Given]
+    python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, SubmissionValue]
 ) -> Installation:
     """Ask the dlrmbench of another interpreter what it is and whether it can run what the definition says.
 
@@ -116,7 +116,7 @@ def ask_installation(
     """
     path = find_interpreter(python)
     submission = {field: asdict(entry) for field, entry in given.items()}
-    question = Question(tables=dict(tables), definition_path=str(benchmark.path), submission=submission)
+    question = InstallationQuery(tables=dict(tables), definition_path=str(benchmark.path), submission=submission)
     done = subprocess.run(
         [path, "-P", "-m", _MODULE],
         input=json.dumps(msgspec.to_builtins(question)),
@@ -175,11 +175,11 @@ def _refuse(path: str, done: "subprocess.CompletedProcess[str]") -> None:
 
 def answer(text: str) -> str:
     """Answer a question. Raises as resolving a configuration does, where it cannot be run here."""
-    question = convert(json.loads(text), Question)
+    question = convert(json.loads(text), InstallationQuery)
     benchmark = parse_benchmark(question.tables, Path(question.definition_path))
     workload = parse_recorded(benchmark)
     refuse_untrainable(workload)
-    given = {field: Given(**entry) for field, entry in question.submission.items()}
+    given = {field: SubmissionValue(**entry) for field, entry in question.submission.items()}
     return json.dumps(msgspec.to_builtins(describe_here(benchmark, workload.runtime.device, given)))
 
 

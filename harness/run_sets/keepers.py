@@ -14,7 +14,7 @@ from harness.launch.process import WorkerEnd, explain_end
 from harness.measure.kinds import Kind
 from harness.run_sets.folder import RunSet, record_interrupted
 from harness.run_sets.progress import MeasuringProgress, Progress, RunProgress
-from reference_models.process.whole import remove
+from reference_models.process.atomic_write import remove
 from rules.benchmarks.loader import parse_benchmark, read_toml
 from rules.records.codec import Damage, Document, decode
 from rules.records.measure import Measurement
@@ -24,7 +24,7 @@ from rules.records.run_set import RunSetRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class KeptOutcome:
     """How a repetition ended."""
 
     words: str
@@ -47,7 +47,7 @@ class Keeper(Protocol):
     def open(self, index: int) -> Path:
         """Make the folder for a repetition that is about to be made."""
 
-    def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> Outcome:
+    def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
         """Keep what a process left in the folder of a repetition; `resume` is the command that completes the rest."""
 
     def gather(self) -> None:
@@ -73,24 +73,24 @@ class LogKeeper:
     def open(self, index: int) -> Path:
         return self._set.new_attempt(index)
 
-    def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> Outcome:
+    def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
         is_finished = (folder / "log.txt").exists() and self._set.recover(index)
         if not is_finished:
             return self._interrupted(index, folder, end, resume)
         if isinstance(end, BaseException):
-            return Outcome(words="interrupted")
+            return KeptOutcome(words="interrupted")
         ended = read_record(folder / "run.json", RunRecord)
-        return Outcome(
+        return KeptOutcome(
             words=_describe_end(ended, self._benchmark.metric),
             record=ended,
             error=find_lost_weights(ended, self._label(index), f" Complete the set with: {resume}"),
         )
 
-    def _interrupted(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> Outcome:
+    def _interrupted(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
         if isinstance(end, BaseException):
             reason = type(end).__name__ if str(end) == "" else str(end)
             record_interrupted(folder, index=index, reason=reason, exit_code=None)
-            return Outcome(words="interrupted")
+            return KeptOutcome(words="interrupted")
         reason, code = explain_end(end)
         record_interrupted(folder, index=index, reason=reason, exit_code=end.exit_code)
         error = HarnessError(
@@ -98,7 +98,7 @@ class LogKeeper:
             f"the set with: {resume}",
             code,
         )
-        return Outcome(words="interrupted", error=error)
+        return KeptOutcome(words="interrupted", error=error)
 
     def gather(self) -> None:
         """Do nothing: the logs are all there is."""
@@ -158,16 +158,16 @@ class RecordKeeper:
         folder.mkdir()
         return folder
 
-    def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> Outcome:
+    def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
         path = folder / self._kind.file
         if isinstance(end, BaseException):
-            return Outcome(words="")
+            return KeptOutcome(words="")
         if not path.exists():
             reason, code = explain_end(end)
-            return Outcome(words="", error=HarnessError(f"{self._failure(index)}: {reason}", code))
+            return KeptOutcome(words="", error=HarnessError(f"{self._failure(index)}: {reason}", code))
         found = read_record(path, self._kind.record)
         self.gather()
-        return Outcome(words="", record=found)
+        return KeptOutcome(words="", record=found)
 
     def _failure(self, index: int) -> str:
         return f"process {index + 1} measured nothing"

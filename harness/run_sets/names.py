@@ -22,7 +22,7 @@ LATEST = "latest"
 _DEFAULT = "results"
 _MOMENT = re.compile(r"-\d{8}T\d{6}Z(?:-\d+)?\Z")
 _DIGEST = re.compile("[0-9a-f]{8}")
-"""Of a configuration, which stands in a folder's name where no label was given."""
+"""Digest of a configuration, which stands in a folder's name where no label was given."""
 
 
 def results_folder() -> Path:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from harness.foundation.files import write_text
 from harness.system.accelerators import describe_accelerators, read_accelerators
-from harness.system.hardware import Found, describe_hardware
+from harness.system.hardware import Reading, describe_hardware
 from harness.system.resources import ROOT
 from harness.system.software import describe_software, version_of
-from harness.system.submission import UNSPECIFIED, Given
+from harness.system.submission import UNSPECIFIED, SubmissionValue
 from rules.records.codec import convert, encode
 from rules.records.system import SYSTEM_FIELDS, SystemRecord
 from rules.tree.system_desc import STATUSES
@@ -35,7 +35,9 @@ class SystemDescription:
     provenance: Mapping[str, str]
 
 
-def describe_system(given: Mapping[str, Given | str], *, device: str = "any", root: Path = ROOT) -> SystemDescription:
+def describe_system(
+    given: Mapping[str, SubmissionValue | str], *, device: str = "any", root: Path = ROOT
+) -> SystemDescription:
     """Detect what can be detected, and let what was given win over it.
 
     `given` comes from submission_fields; other keys than the 33 (platform) are the log's and are left out.
@@ -47,13 +49,13 @@ def describe_system(given: Mapping[str, Given | str], *, device: str = "any", ro
         describe_hardware(root)
         | describe_accelerators(accelerators)
         | describe_software(accelerators, root)
-        | {"number_of_nodes": Found("1", "processes of the run")}
+        | {"number_of_nodes": Reading("1", "processes of the run")}
     )
     values: dict[str, str] = {}
     provenance: dict[str, str] = {}
     for field in SYSTEM_FIELDS:
         entry = given.get(field)
-        said = Given(entry, "caller") if isinstance(entry, str) else entry
+        said = SubmissionValue(entry, "caller") if isinstance(entry, str) else entry
         if said is not None and said.value != UNSPECIFIED:
             values[field], provenance[field] = said.value, f"{_GIVEN}({said.source})"
         elif field in detected:

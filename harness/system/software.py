@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.system.accelerators import Accelerators
 from harness.system.code import describe_commit
-from harness.system.hardware import Found, cpuinfo, virtualization
+from harness.system.hardware import Reading, cpuinfo, virtualization
 from harness.system.resources import ROOT, read_resources, read_text
 
 PACKAGES = (
@@ -54,19 +54,19 @@ def spin_variables(spin_count: int | None) -> dict[str, str]:
     return {} if spin_count is None else {SPIN: str(spin_count)}
 
 
-def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str, Found]:
+def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str, Reading]:
     """Describe framework, other_software_stack and operating_system."""
-    found: dict[str, Found] = {}
+    found: dict[str, Reading] = {}
     if torch_version := version_of("torch"):
-        found["framework"] = Found(f"PyTorch {torch_version}", "package metadata")
+        found["framework"] = Reading(f"PyTorch {torch_version}", "package metadata")
     stack = [f"Python {platform.python_version()}"]
     stack += [f"{name} {version}" for name in PACKAGES[2:] if name != "click" and (version := version_of(name))]
     stack.append(f"{platform.system()} {platform.release()}")
     if accelerators.driver_version:
         stack.append(f"NVIDIA driver {accelerators.driver_version}")
-    found["other_software_stack"] = Found(", ".join(stack), "package metadata, uname")
+    found["other_software_stack"] = Reading(", ".join(stack), "package metadata, uname")
     if operating_system := _operating_system(root):
-        found["operating_system"] = Found(operating_system, "os-release, platform")
+        found["operating_system"] = Reading(operating_system, "os-release, platform")
     return found
 
 

@@ -22,7 +22,7 @@ _LENGTH_LIMIT = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SubmissionValue:
     """A value, and who gave it: a file, a variable, an option, or 'default'."""
 
     value: str
@@ -35,13 +35,13 @@ def submission_fields(
     options: Mapping[str, str | None],
     *,
     config_source: str = "[submission]",
-) -> dict[str, Given]:
+) -> dict[str, SubmissionValue]:
     """Collect every field that was given, the later source winning: table, then environment, then option.
 
     `submitter` and `platform` are always there, 'unspecified' by default, since a log must name both. Options
     that are None were not used. Raises HarnessError (exit code 2) on unknown fields and impossible values.
     """
-    given = {name: Given(UNSPECIFIED, DEFAULT) for name in ("submitter", "platform")}
+    given = {name: SubmissionValue(UNSPECIFIED, DEFAULT) for name in ("submitter", "platform")}
     sources: list[tuple[str, str, Any]] = [(key, f"{config_source} {key}", config_table[key]) for key in config_table]
     sources += [
         (name.removeprefix(ENVIRONMENT_PREFIX).lower(), name, environ[name])
@@ -55,7 +55,7 @@ def submission_fields(
     return given
 
 
-def check_field(key: str, value: Any, source: str) -> tuple[str, Given]:
+def check_field(key: str, value: Any, source: str) -> tuple[str, SubmissionValue]:
     """Check one field; returns it under its MLPerf name. Raises HarnessError (exit code 2) naming `source`."""
     by_plain_name = {field.replace("-", "_"): field for field in SUBMISSION_FIELDS}
     plain = str(key).replace("-", "_")
@@ -63,7 +63,7 @@ def check_field(key: str, value: Any, source: str) -> tuple[str, Given]:
         hint = did_you_mean(plain, list(SUBMISSION_FIELDS))
         raise HarnessError(f"{source}: {key!r} is not a submission field.{hint}")
     field = by_plain_name[plain]
-    return field, Given(_checked(field, source, value), source)
+    return field, SubmissionValue(_checked(field, source, value), source)
 
 
 def _checked(field: str, source: str, value: Any) -> str:

@@ -159,9 +159,10 @@ class RuntimeConfig:
     threads: Annotated[PositiveCount | None, Meta(extra_json_schema=_THREADS)] = None
     """CPU threads, or `auto`: as many as are fastest, by timing; of several ranks, the cores among them."""
     precision: Literal["fp32", "tf32", "bf16", "int8"] = "fp32"
-    """Of matrix products; on CPUs `fp32`, `bf16` where they have avx512_bf16 or AMX, and `int8` in serving alone."""
+    """Precision of matrix products; on CPUs `fp32`, `bf16` where they have avx512_bf16 or AMX, and `int8` in serving
+    alone."""
     table_precision: Literal["fp32", "fp16", "int8", "int4"] = "fp32"
-    """Of the rows of embedding tables of a model that is served; training knows `fp32` alone."""
+    """Precision of the rows of embedding tables of a model that is served; training knows `fp32` alone."""
     implementation: str = "reference"
     """The code that trains: `reference`, `optimized` or `torchrec`, or one by entry point."""
     ranks: PositiveCount = 1

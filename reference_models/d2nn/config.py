@@ -27,7 +27,7 @@ class D2NNConfig:
     num_task_masks: PositiveCount
     """Masks behind them, of each task its own."""
     wavelength_mm: Length
-    """Of the light."""
+    """Wavelength of the light, in millimetres."""
     pitch_mm: Length
     """Width of a cell; more than the wavelength over the square root of 2."""
     distance_mm: Length

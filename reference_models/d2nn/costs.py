@@ -17,7 +17,7 @@ from reference_models.costs import (
     Step,
 )
 from reference_models.d2nn.config import D2NNConfig, num_propagations, refuse_data
-from reference_models.d2nn.phases import Phase
+from reference_models.d2nn.phases import D2NNPhase
 
 _COMPLEX_BYTES = 2 * FLOAT_BYTES
 _SAVED_FIELDS = 4
@@ -38,7 +38,7 @@ def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
 def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
     """Declare a step. A propagation reads and writes its field once for each transform."""
     shape, cells = refuse_data(model, data), model.grid**2
-    phases = (Phase.PROPAGATION_FORWARD, Phase.PROPAGATION_BACKWARD)
+    phases = (D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.PROPAGATION_BACKWARD)
     beside: dict[str, PhaseCosts] = {
         phase: PhaseCosts(
             elementwise_flop=number * batch_size * fft_flop(model.grid),
@@ -47,7 +47,7 @@ def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
         for phase, number in zip(phases, num_transforms(model, shape.num_tasks), strict=True)
     }
     detectors = Linear(
-        (Phase.DETECTION_FORWARD, Phase.DETECTION_BACKWARD), "detectors", batch_size * shape.num_tasks, cells,
+        (D2NNPhase.DETECTION_FORWARD, D2NNPhase.DETECTION_BACKWARD), "detectors", batch_size * shape.num_tasks, cells,
         shape.num_classes, has_bias=False, is_trained=False,
     )  # fmt: skip
     return Step(

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from reference_models.d2nn.config import D2NNConfig, columns
-from reference_models.d2nn.phases import Phase
+from reference_models.d2nn.phases import D2NNPhase
 from reference_models.data.patterns.teacher import PatternShape
 from reference_models.training.phases import Enter, enter_before_backward, ignore_phase
 
@@ -77,7 +77,7 @@ class D2NN(nn.Module):
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         """Compute the logits float [B, T, K] of patterns [B, P]: the logarithm of the light on each detector."""
-        self.enter(Phase.PROPAGATION_FORWARD)
+        self.enter(D2NNPhase.PROPAGATION_FORWARD)
         field = propagate(self.make_field(pixels), self.transfer)
         for mask in self.shared:
             field = self.pass_mask(field, mask)
@@ -88,10 +88,12 @@ class D2NN(nn.Module):
                 end = self.pass_mask(end, mask)
             ends.append(end)
         intensity = torch.stack([end.real**2 + end.imag**2 for end in ends], 1).flatten(2)
-        self.enter(Phase.DETECTION_FORWARD)
+        self.enter(D2NNPhase.DETECTION_FORWARD)
         light = intensity @ self.detectors
         logits = light.float().clamp_min(LEAST_LIGHT).log()
-        enter_before_backward(self.enter, {Phase.PROPAGATION_BACKWARD: intensity, Phase.DETECTION_BACKWARD: logits})
+        enter_before_backward(
+            self.enter, {D2NNPhase.PROPAGATION_BACKWARD: intensity, D2NNPhase.DETECTION_BACKWARD: logits}
+        )
         return logits
 
     def make_field(self, pixels: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from reference_models.training.phases import Phase as LoopPhase
 from reference_models.training.phases import label_phases
 
 
-class Phase(StrEnum):
+class D2NNPhase(StrEnum):
     """What a training step is made of."""
 
     DATA = LoopPhase.DATA
@@ -23,4 +23,4 @@ class Phase(StrEnum):
     OTHER = LoopPhase.OTHER
 
 
-LABELS: Mapping[str, str] = {**label_phases(Phase), Phase.DENSE_OPTIMIZER: "mask optimizer"}
+LABELS: Mapping[str, str] = {**label_phases(D2NNPhase), D2NNPhase.DENSE_OPTIMIZER: "mask optimizer"}

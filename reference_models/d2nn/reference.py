@@ -10,7 +10,7 @@ from torch import nn
 
 from reference_models.d2nn.config import refuse_data
 from reference_models.d2nn.model import D2NN
-from reference_models.d2nn.phases import Phase
+from reference_models.d2nn.phases import D2NNPhase
 from reference_models.data.store.dataset import Batch, ClickDataset, ImageBatch
 from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_dense_optimizer
@@ -52,18 +52,18 @@ class ReferenceWorkload(TrainingLoop):
     def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
         """Add up the gradients of slices of the batch, whose fields stay in a CPU's caches, and update once."""
         (optimizer,) = optimizers
-        self.enter(Phase.ZERO_GRAD)
+        self.enter(D2NNPhase.ZERO_GRAD)
         optimizer.zero_grad()
         size, total_loss = len(batch.images), torch.zeros((), device=self.device)
         for start in range(0, size, SLICE):
             part = ImageBatch(batch.images[start : start + SLICE], batch.classes[start : start + SLICE])
             logits = self.compute_logits(model, part)
-            self.enter(Phase.LOSS)
+            self.enter(D2NNPhase.LOSS)
             classes = part.classes.to(self.device, non_blocking=True).long()
             loss = nn.functional.cross_entropy(logits.flatten(0, 1), classes.flatten()) * (len(part.images) / size)
             loss.backward()  # type: ignore[no-untyped-call]
             total_loss += loss.detach()
-        self.enter(Phase.DENSE_OPTIMIZER)
+        self.enter(D2NNPhase.DENSE_OPTIMIZER)
         optimizer.step()
         return total_loss
 

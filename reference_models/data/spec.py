@@ -56,7 +56,7 @@ class DataSection:
     multi_hot: Counts | None = None
     """Ids per sample of each table; one where it is left out."""
     seed: Count | None = None
-    """Of the generator; needed for generated data."""
+    """Seed of the generator; needed for generated data."""
     sha256: str | None = None
     """Digest that the data must have; leave it out of data that you change."""
     parameters: dict[str, Any] = field(default_factory=dict)

@@ -72,7 +72,7 @@ def rendezvous(
     is_host = rank == 0 and not by_launcher
     host = f"{'the launcher' if by_launcher else 'rank 0'}, where the ranks meet ({place}),"
     end_s = time.monotonic() + timeout_s
-    report = _Waiting(on_waiting)
+    report = _WaitReporter(on_waiting)
     try:
         if not is_host:
             _wait_for_server(address, port, end_s, lambda: report.once(f"rank {rank}: waiting for rank 0 at {place}"))
@@ -98,7 +98,7 @@ def rendezvous(
     return meeting
 
 
-class _Waiting:
+class _WaitReporter:
     """Says a line once, when waiting has taken some seconds."""
 
     def __init__(self, on_waiting: Callable[[str], None] | None) -> None:
@@ -169,7 +169,7 @@ def _wait_for_server(address: str, port: int, end_s: float, on_wait: Callable[[]
         time.sleep(_POLL_S)
 
 
-def _gather(meeting: Rendezvous, place: str, end_s: float, timeout_s: float, report: _Waiting) -> None:
+def _gather(meeting: Rendezvous, place: str, end_s: float, timeout_s: float, report: _WaitReporter) -> None:
     meeting.note(f"here/{meeting.rank}", "1")
     absent = list(range(meeting.size))
     while absent := [rank for rank in absent if not meeting.read_note(f"here/{rank}")]:

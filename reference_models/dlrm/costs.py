@@ -15,11 +15,11 @@ from reference_models.costs import (
     table_sizes,
 )
 from reference_models.dlrm.config import DLRMConfig
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.serving.weight_bytes import ServedBytes, is_kept, linear_bytes, row_bytes
 
 HALF_BYTES = 2
-_INTERACTION = (Phase.INTERACTION_FORWARD, Phase.INTERACTION_BACKWARD)
+_INTERACTION = (DLRMPhase.INTERACTION_FORWARD, DLRMPhase.INTERACTION_BACKWARD)
 
 
 def declare_step(model: DLRMConfig, data: DataConfig, batch_size: int) -> Step:
@@ -88,18 +88,18 @@ def forward_costs(
     lookups = batch_size * data.num_lookups
     item = HALF_BYTES if precision == "bf16" and model.interaction != "dcn" else FLOAT_BYTES
     costs: dict[str, PhaseCosts] = {
-        Phase.BOTTOM_MLP_FORWARD: PhaseCosts(),
-        Phase.EMBEDDING_FORWARD: PhaseCosts(
+        DLRMPhase.BOTTOM_MLP_FORWARD: PhaseCosts(),
+        DLRMPhase.EMBEDDING_FORWARD: PhaseCosts(
             elementwise_flop=lookups * d,
             bytes=lookups * (row_bytes(d, table_precision) + ID_BYTES)
             + batch_size * data.num_sparse * d * (HALF_BYTES if table_precision == "fp16" else FLOAT_BYTES),
             rows=lookups,
         ),
-        Phase.INTERACTION_FORWARD: PhaseCosts(
+        DLRMPhase.INTERACTION_FORWARD: PhaseCosts(
             elementwise_flop=2 * batch_size * vectors * model.dcn_num_layers,
             bytes=item * batch_size * (vectors + interaction_width(model, data.num_sparse)),
         ),
-        Phase.TOP_MLP_FORWARD: PhaseCosts(),
+        DLRMPhase.TOP_MLP_FORWARD: PhaseCosts(),
     }
     for layer in declare_step(model, data, batch_size).layers:
         num_bytes = _linear_bytes(layer, precision) if isinstance(layer, Linear) else 0

@@ -23,7 +23,7 @@ from reference_models.training.device_metrics import roc_auc_of_tensors
 from reference_models.training.phases import Enter, Phase, ignore_phase
 
 _UNKNOWN = "not tried"
-"""Of kernels, before they are."""
+"""What is logged of kernels before they are tried."""
 
 
 NUM_SLOTS = 2
@@ -45,7 +45,7 @@ class _Slot:
     is_full: torch.cuda.Event
     is_free: torch.cuda.Event
     stamps: tuple[Stamp, ...] = ()
-    """Of each phase, in a graph that times them, and of the end."""
+    """Stamps of each phase, in a graph that times them, and of the end."""
 
 
 class CUDAGraphStep:

@@ -8,7 +8,7 @@ from torch import nn
 from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import MLPWidths
 from reference_models.dlrm.model import DLRM
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.fused.dense_parameters import Apply, DenseParameter
 from reference_models.fused.interaction import FusedInteraction, fuse_interaction
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
@@ -147,18 +147,18 @@ class FusedPass:
 
     def forward(self, batch: Batch) -> torch.Tensor:
         model = self._model
-        model.enter(Phase.BOTTOM_MLP_FORWARD)
+        model.enter(DLRMPhase.BOTTOM_MLP_FORWARD)
         self._dense[:, : model.num_dense] = batch.dense
         x = self._dense
         for layer in self._bottom:
             x = layer.forward(x)
-        model.enter(Phase.EMBEDDING_FORWARD)
+        model.enter(DLRMPhase.EMBEDDING_FORWARD)
         self._rows = model.embedding.merge_ids(batch.indices)
         features = model.embedding.read(self._rows, self._plan, model.feature_type)
-        model.enter(Phase.INTERACTION_FORWARD)
+        model.enter(DLRMPhase.INTERACTION_FORWARD)
         features[:, 0] = x
         x = self._interaction.forward(features)
-        model.enter(Phase.TOP_MLP_FORWARD)
+        model.enter(DLRMPhase.TOP_MLP_FORWARD)
         for layer in self._top:
             x = layer.forward(x)
         return x.squeeze(1)
@@ -166,31 +166,31 @@ class FusedPass:
     def train(self, batch: Batch, update_tables: UpdateTables, update_weight: Apply) -> torch.Tensor:
         model = self._model
 
-        def applying(phase: Phase) -> Apply:
+        def applying(phase: DLRMPhase) -> Apply:
             """Leave `phase` for each update of a backward pass and come back to it."""
             model.enter(phase)
 
             def apply(parameter: DenseParameter, gradient: torch.Tensor) -> None:
-                model.enter(Phase.DENSE_OPTIMIZER)
+                model.enter(DLRMPhase.DENSE_OPTIMIZER)
                 update_weight(parameter, gradient)
                 model.enter(phase)
 
             return apply
 
         logits = self.forward(batch)
-        model.enter(Phase.LOSS)
+        model.enter(DLRMPhase.LOSS)
         labels = batch.labels.to(logits.dtype)
         loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)
         dy: torch.Tensor | None = torch.sigmoid(logits).sub_(labels).div_(self._num_samples).unsqueeze(1)
-        apply = applying(Phase.TOP_MLP_BACKWARD)
+        apply = applying(DLRMPhase.TOP_MLP_BACKWARD)
         for layer in reversed(self._top):
             assert dy is not None
             dy = layer.backward(dy, apply)
         assert dy is not None
-        dfeatures = self._interaction.backward(dy, applying(Phase.INTERACTION_BACKWARD))
-        model.enter(Phase.SPARSE_OPTIMIZER)
+        dfeatures = self._interaction.backward(dy, applying(DLRMPhase.INTERACTION_BACKWARD))
+        model.enter(DLRMPhase.SPARSE_OPTIMIZER)
         update_tables(self._rows, self._plan, dfeatures)
-        apply = applying(Phase.BOTTOM_MLP_BACKWARD)
+        apply = applying(DLRMPhase.BOTTOM_MLP_BACKWARD)
         dy = self._dy.copy_(dfeatures[:, 0])
         for layer in reversed(self._bottom):
             assert dy is not None

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from reference_models.dlrm.config import DLRMConfig, MLPWidths
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.layers.interaction import CatInteraction, DotInteraction, LowRankCrossNet
 from reference_models.layers.mlp import (
     InitLinear,
@@ -64,21 +64,21 @@ class DLRM(nn.Module):
     def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         """Compute logits float [B] of dense float32 [B, num_dense] and ids int64 [B, sum(multi_hot)]."""
         bags = torch.split(indices, self.multi_hot, dim=1)
-        self.enter(Phase.BOTTOM_MLP_FORWARD)
+        self.enter(DLRMPhase.BOTTOM_MLP_FORWARD)
         vectors = [self.bottom_mlp(dense)]
-        self.enter(Phase.EMBEDDING_FORWARD)
+        self.enter(DLRMPhase.EMBEDDING_FORWARD)
         vectors += [bag(ids) for bag, ids in zip(self.embedding_bags, bags, strict=True)]
-        self.enter(Phase.INTERACTION_FORWARD)
+        self.enter(DLRMPhase.INTERACTION_FORWARD)
         joined = self.interaction(torch.stack(vectors, dim=1))
-        self.enter(Phase.TOP_MLP_FORWARD)
+        self.enter(DLRMPhase.TOP_MLP_FORWARD)
         logits: torch.Tensor = self.top_mlp(joined)
-        self.enter(Phase.LOSS)
+        self.enter(DLRMPhase.LOSS)
         # The bags are differentiated in reverse order.
         backward: dict[str, torch.Tensor] = {
-            Phase.BOTTOM_MLP_BACKWARD: vectors[0],
-            Phase.EMBEDDING_BACKWARD: vectors[-1],
-            Phase.INTERACTION_BACKWARD: joined,
-            Phase.TOP_MLP_BACKWARD: logits,
+            DLRMPhase.BOTTOM_MLP_BACKWARD: vectors[0],
+            DLRMPhase.EMBEDDING_BACKWARD: vectors[-1],
+            DLRMPhase.INTERACTION_BACKWARD: joined,
+            DLRMPhase.TOP_MLP_BACKWARD: logits,
         }
         enter_before_backward(self.enter, backward)
         return logits.squeeze(1)

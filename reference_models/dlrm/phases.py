@@ -7,7 +7,7 @@ from reference_models.training.phases import Phase as LoopPhase
 from reference_models.training.phases import label_phases
 
 
-class Phase(StrEnum):
+class DLRMPhase(StrEnum):
     """What a training step of DLRM is made of."""
 
     DATA = LoopPhase.DATA
@@ -28,4 +28,4 @@ class Phase(StrEnum):
     OTHER = LoopPhase.OTHER
 
 
-LABELS: Mapping[str, str] = label_phases(Phase)
+LABELS: Mapping[str, str] = label_phases(DLRMPhase)

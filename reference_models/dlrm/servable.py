@@ -21,7 +21,7 @@ from reference_models.data.synthetic.config import SYNTHETIC_KINDS, has_signal
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.costs import served_bytes
 from reference_models.dlrm.model import DLRM
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.fused.merged_embedding import split_tables
 from reference_models.layers.interaction import LowRankCrossNet
 from reference_models.process.errors import ConfigError
@@ -36,7 +36,7 @@ from reference_models.training.workload import WorkloadSpec
 
 _WARM_UP_SIZES = (1, 64)
 _SYNTHETIC_SAMPLES = 2048
-"""Of data that is made as it is read, where nobody says how many; queries go through them again and again."""
+"""Samples of data that is made as it is read, where nobody says how many; queries go through them again and again."""
 T = TypeVar("T")
 Array = NDArray[np.generic]
 
@@ -84,20 +84,20 @@ class ServedDLRM:
     def answer_in_phases(self, batch: Batch, enter: Enter) -> torch.Tensor:
         """Do `answer`, and call `enter` with the name of each phase as it begins."""
         with torch.inference_mode():
-            enter(Phase.BOTTOM_MLP_FORWARD)
+            enter(DLRMPhase.BOTTOM_MLP_FORWARD)
             x = batch.dense.to(self._device)
             for layer in self._bottom:
                 x = layer(x)
-            enter(Phase.EMBEDDING_FORWARD)
+            enter(DLRMPhase.EMBEDDING_FORWARD)
             pooled = self._tables.read(batch.indices.to(self._device))
-            enter(Phase.INTERACTION_FORWARD)
+            enter(DLRMPhase.INTERACTION_FORWARD)
             features = torch.empty(
                 (len(x), 1 + len(pooled), x.shape[1]), dtype=self._type, device=self._device
             )  # fmt: skip
             features[:, 0] = x
             features[:, 1:] = pooled.transpose(0, 1)
             x = self._interact(features)
-            enter(Phase.TOP_MLP_FORWARD)
+            enter(DLRMPhase.TOP_MLP_FORWARD)
             for layer in self._top:
                 x = layer(x)
             return x.squeeze(1).float().cpu()

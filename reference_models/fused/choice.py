@@ -16,7 +16,7 @@ from reference_models.process.errors import ConfigError
 Kind = Literal["forward", "data_gradient", "weight_gradient"]
 """y = x W' + b, dx = dy W, dW = dy' x."""
 Precision = Literal["fp32", "bf16"]
-"""Of the operands."""
+"""Precision of the operands."""
 Form = Literal["mm", "mm_transposed", "mm_copied", "onednn", "onednn_transposed"]
 """`mm`: torch.mm and its relatives (MKL in fp32, oneDNN in bf16). `onednn`: oneDNN's linear operator, which fuses
 what follows. `_transposed`: for the transposed result, which is copied. `_copied`: of an operand copied into rows."""

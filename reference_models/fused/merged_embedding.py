@@ -170,7 +170,7 @@ class MergedEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class LookupPlan:
-    """Of a batch size: where each bag's lookups start, and which bag each lookup is of; kernels find it alone."""
+    """Where each bag's lookups start for a batch size, and which bag each lookup is of; kernels find it alone."""
 
     starts: torch.Tensor
     bags: torch.Tensor | None

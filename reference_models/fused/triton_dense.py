@@ -36,7 +36,7 @@ def _cross_gradients(
     dy, x_0, z, dx_0, parts, num_samples, num_columns,
     ADDS: tl.constexpr, SAMPLES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Of SAMPLES samples and COLUMNS columns: dx_0 (+)= dy z, z = dy x_0, and the sums of the new z."""
+    """Compute, for SAMPLES samples and COLUMNS columns, dx_0 (+)= dy z, z = dy x_0, and the sums of the new z."""
     begin = tl.program_id(0) * SAMPLES
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     within = columns < num_columns

@@ -42,7 +42,7 @@ def parse_model(table: Mapping[str, Any]) -> HSTUConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceShape:
-    """Of a full sequence."""
+    """Lengths of a full sequence: its history, and the candidates after it."""
 
     num_past: int
     num_candidates: int

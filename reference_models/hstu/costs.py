@@ -23,10 +23,10 @@ from reference_models.costs import (
 )
 from reference_models.data.click_sequence.teacher import ARTIST, ITEM
 from reference_models.hstu.config import NUM_ACTIONS, HSTUConfig, sequence_shape
-from reference_models.hstu.phases import Phase
+from reference_models.hstu.phases import HSTUPhase
 
-_LAYERS = (Phase.LAYERS_FORWARD, Phase.LAYERS_BACKWARD)
-_HEAD = (Phase.HEAD_FORWARD, Phase.HEAD_BACKWARD)
+_LAYERS = (HSTUPhase.LAYERS_FORWARD, HSTUPhase.LAYERS_BACKWARD)
+_HEAD = (HSTUPhase.HEAD_FORWARD, HSTUPhase.HEAD_BACKWARD)
 _TOKEN_IDS = 4
 """Item, artist, action and age."""
 _TABLES = (ITEM, ARTIST)

@@ -20,7 +20,7 @@ from reference_models.hstu.sequences import Sequences
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SequenceGroup:
     """S sequences of P past events and C candidates each; where their tokens are in the batch, all where None."""
 
     num_past: int
@@ -31,16 +31,16 @@ class Group:
     """int64 [S * C]"""
 
 
-def find_groups(batch: Sequences) -> Iterator[Group]:
+def find_groups(batch: Sequences) -> Iterator[SequenceGroup]:
     """Yield the groups of a batch, in the order of their first sequences."""
     shapes = list(zip(batch.past_lengths, batch.lengths, strict=True))
     different = list(dict.fromkeys(shapes))
     if len(different) == 1:
-        yield Group(*shapes[0], None, None)
+        yield SequenceGroup(*shapes[0], None, None)
         return
     for shape in different:
         belongs = torch.tensor([other == shape for other in shapes])
-        yield Group(*shape, *(_places(lengths, belongs) for lengths in (batch.past_lengths, batch.lengths)))
+        yield SequenceGroup(*shape, *(_places(lengths, belongs) for lengths in (batch.past_lengths, batch.lengths)))
 
 
 def _places(lengths: Sequence[int], belongs: torch.Tensor) -> torch.Tensor:
@@ -198,7 +198,7 @@ class FusedHSTU(HSTU):
         output: torch.Tensor = self.output_norm(users)
         return output
 
-    def _encode_group(self, past: torch.Tensor, candidates: torch.Tensor, group: Group) -> torch.Tensor:
+    def _encode_group(self, past: torch.Tensor, candidates: torch.Tensor, group: SequenceGroup) -> torch.Tensor:
         if group.past is not None and group.candidates is not None:
             past, candidates = past[group.past], candidates[group.candidates]
         dim = past.shape[1]

@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from reference_models.hstu.config import NUM_ACTIONS, UNKNOWN_ACTION, HSTUConfig
-from reference_models.hstu.phases import Phase
+from reference_models.hstu.phases import HSTUPhase
 from reference_models.hstu.sequences import Sequences
 from reference_models.training.phases import Enter, enter_before_backward, ignore_phase
 
 NORM_EPSILON = 1e-6
 LOSS_WEIGHT = 0.2
-"""Of the one task's cross-entropy, as the reference weighs it."""
+"""Weight of the one task's cross-entropy, as in the reference."""
 
 
 class HSTULayer(nn.Module):
@@ -102,16 +102,16 @@ class HSTU(nn.Module):
 
     def forward(self, batch: Sequences) -> torch.Tensor:
         """Compute the logits float [B] of the candidates."""
-        self.enter(Phase.EMBEDDING_FORWARD)
+        self.enter(HSTUPhase.EMBEDDING_FORWARD)
         rows = self.read_rows(batch)
-        self.enter(Phase.LAYERS_FORWARD)
+        self.enter(HSTUPhase.LAYERS_FORWARD)
         parts = torch.split(rows, [len(batch.past_items), len(batch.items)])
         users = self.encode(parts, batch)
-        self.enter(Phase.HEAD_FORWARD)
+        self.enter(HSTUPhase.HEAD_FORWARD)
         logits = self.judge(users, parts[1])
         enter_before_backward(
             self.enter,
-            {Phase.EMBEDDING_BACKWARD: rows, Phase.LAYERS_BACKWARD: users, Phase.HEAD_BACKWARD: logits},
+            {HSTUPhase.EMBEDDING_BACKWARD: rows, HSTUPhase.LAYERS_BACKWARD: users, HSTUPhase.HEAD_BACKWARD: logits},
         )
         return logits
 

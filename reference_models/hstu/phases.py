@@ -7,7 +7,7 @@ from reference_models.training.phases import Phase as LoopPhase
 from reference_models.training.phases import label_phases
 
 
-class Phase(StrEnum):
+class HSTUPhase(StrEnum):
     """What a training step is made of."""
 
     DATA = LoopPhase.DATA
@@ -27,4 +27,4 @@ class Phase(StrEnum):
     OTHER = LoopPhase.OTHER
 
 
-LABELS: Mapping[str, str] = label_phases(Phase)
+LABELS: Mapping[str, str] = label_phases(HSTUPhase)

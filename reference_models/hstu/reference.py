@@ -10,13 +10,13 @@ from reference_models.data.click_sequence.teacher import ARTIST, ITEM
 from reference_models.data.store.dataset import ClickDataset
 from reference_models.hstu.config import sequence_shape
 from reference_models.hstu.model import HSTU, LOSS_WEIGHT
-from reference_models.hstu.phases import Phase
+from reference_models.hstu.phases import HSTUPhase
 from reference_models.hstu.sequences import SequenceLog, synthetic_sequences
 from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_optimizers
 
 _PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bfloat16"}
-"""Of what MLPerf's logs must disclose from round 6.1 on."""
+"""Precisions as MLPerf's logs must disclose them from round 6.1 on."""
 
 
 class ReferenceWorkload(TrainingLoop):
@@ -85,21 +85,21 @@ class ReferenceWorkload(TrainingLoop):
 
     def train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
         logits = self.compute_logits(model, batch)
-        self.enter(Phase.LOSS)
+        self.enter(HSTUPhase.LOSS)
         loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.to(self.device))
-        self.enter(Phase.ZERO_GRAD)
+        self.enter(HSTUPhase.ZERO_GRAD)
         for optimizer in optimizers:
             optimizer.zero_grad()
-        self.enter(Phase.LOSS)
+        self.enter(HSTUPhase.LOSS)
         (LOSS_WEIGHT * loss).backward()  # type: ignore[no-untyped-call]
         self._update(model, optimizers)
         return loss.detach()
 
     def _update(self, model: HSTU, optimizers: list[torch.optim.Optimizer]) -> None:
         sparse, dense = optimizers
-        self.enter(Phase.SPARSE_OPTIMIZER)
+        self.enter(HSTUPhase.SPARSE_OPTIMIZER)
         sparse.step()
-        self.enter(Phase.DENSE_OPTIMIZER)
+        self.enter(HSTUPhase.DENSE_OPTIMIZER)
         if (clip_norm := self.spec.train.optimizer.get("opt_gradient_clip_norm")) is not None:
             nn.utils.clip_grad_norm_(model.dense_parameters(), clip_norm)
         dense.step()

@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from reference_models.process.atomic_write import create, draft_of, remove, remove_drafts, sync_folder
 from reference_models.process.errors import ArtifactError, ConfigError, naming
-from reference_models.process.whole import create, draft_of, remove, remove_drafts, sync_folder
 
 MANIFEST_FILE = "manifest.json"
 _BLOCK_BYTES = 1 << 22

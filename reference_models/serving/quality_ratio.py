@@ -10,11 +10,11 @@ MLPerfClass = Literal["99.9 %", "99 %", "below"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QualityRatio:
-    """Of one evaluation to that of the same weights in fp32, over the same samples."""
+    """The quality of one evaluation over that of the same weights in fp32, on the same samples."""
 
     auc_ratio: float
     entropy_ratio: float
-    """Of normalised entropies; above 1 is worse."""
+    """Ratio of normalised entropies; above 1 is worse."""
 
     @property
     def mlperf_class(self) -> MLPerfClass:

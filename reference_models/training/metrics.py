@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QualityMetrics:
-    """Of one evaluation; log loss in nats, normalised entropy as a fraction of the base rate's entropy."""
+    """Metrics of one evaluation; log loss in nats, normalised entropy as a fraction of the base rate's entropy."""
 
     auc: float
     log_loss: float
@@ -112,7 +112,7 @@ def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassMetrics:
-    """Of one evaluation of several tasks, each with its classes: means over samples and tasks."""
+    """Metrics of one evaluation of several tasks, each with its classes: means over samples and tasks."""
 
     accuracy: float
     log_loss: float
@@ -148,7 +148,7 @@ def measure_classes(labels: NDArray[np.integer], logits: NDArray[np.float32]) ->
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Metric:
+class MetricFunction:
     """How a metric is computed of the labels and logits of the whole evaluation split."""
 
     value: Callable[[NDArray[Any], NDArray[np.float32]], float]
@@ -156,18 +156,18 @@ class Metric:
     """A dataclass of the value, log loss and normalised entropy, as extra/quality.json has them."""
 
 
-ROC_AUC = Metric(value=roc_auc, measure=measure_quality)
-ACCURACY = Metric(value=accuracy, measure=measure_classes)
+ROC_AUC = MetricFunction(value=roc_auc, measure=measure_quality)
+ACCURACY = MetricFunction(value=accuracy, measure=measure_classes)
 METRICS: Mapping[str, str] = {
     "roc_auc": "reference_models.training.metrics:ROC_AUC",
     "accuracy": "reference_models.training.metrics:ACCURACY",
 }
-"""Where a `Metric` is, by the name that a definition gives as quality.metric."""
+"""Where a `MetricFunction` is, by the name that a definition gives as quality.metric."""
 
 
-def find_metric(name: str) -> Metric:
+def find_metric(name: str) -> MetricFunction:
     """Return the metric that a definition names. Raises KeyError for one that `METRICS` lacks."""
     module, _, attribute = METRICS[name].partition(":")
     metric = getattr(import_module(module), attribute)
-    assert isinstance(metric, Metric)
+    assert isinstance(metric, MetricFunction)
     return metric

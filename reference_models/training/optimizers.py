@@ -15,7 +15,7 @@ from reference_models.training.eager import SGD, Adagrad, Adam, EagerOptimizer
 
 MIN_LEARNING_RATE = 1e-7
 RATE_FACTOR = "rate_factor"
-"""Of a group whose learning rate is not the base learning rate: what it is times that."""
+"""Key of a parameter group: its learning rate as a multiple of the base learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,7 +23,7 @@ class Phase(StrEnum):
     """Reading a batch, checking it, copying it to the device, setting the learning rate."""
     EMBEDDING_FORWARD = "embedding_forward"
     LOSS = "loss"
-    """Of the logits: its value and its gradient."""
+    """The loss of the logits: its value and its gradient."""
     ZERO_GRAD = "zero_grad"
     """Freeing or zeroing the last step's gradients."""
     REPLAY = "graph_replay"

@@ -10,7 +10,7 @@ from reference_models.costs import (
     click_lookups,
     mlp,
 )
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.wukong.config import WukongConfig
 
 
@@ -19,7 +19,7 @@ def declare_step(model: WukongConfig, data: DataConfig, batch_size: int) -> Step
     bottom, top = _mlps(model, data)
     num_saved, num_widest = sum(bottom[1:]) + sum(top), max(*bottom, *top)
     layers: list[Linear | Product] = [*mlp("bottom_mlp", bottom, batch_size, needs_input_gradient=False)]
-    forward, backward = phases = (Phase.INTERACTION_FORWARD, Phase.INTERACTION_BACKWARD)
+    forward, backward = phases = (DLRMPhase.INTERACTION_FORWARD, DLRMPhase.INTERACTION_BACKWARD)
     d, num_out = model.embedding_dim, model.num_fmb + model.num_lcb
     for index, n in enumerate(_inputs(model, data)):
         name = f"layer.{index}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from reports.charts import svg
-from reports.charts.figure import FOOT_PX, Caption, Figure, Key, Plot, draw_both, num_ticks
+from reports.charts.figure import FOOT_PX, Caption, Figure, LegendKey, Plot, draw_both, num_ticks
 from reports.text.formatting import TimeUnit
 
 _BAR, _GAP, _LEAST_LEFT = 20.0, 8.0, 56.0
@@ -45,8 +45,8 @@ def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
     return draw_both(lambda width, _: _draw(bars, 100.0, "% of the step's time", width, 190.0), keys, **caption)
 
 
-def _keys(parts: Sequence[tuple[str, str]]) -> list[Key]:
-    return [Key(mark=f"part-{part}", words=words) for part, words in parts]
+def _keys(parts: Sequence[tuple[str, str]]) -> list[LegendKey]:
+    return [LegendKey(mark=f"part-{part}", words=words) for part, words in parts]
 
 
 def _draw(rows: Sequence[Bar], scale: float, axis: str, width: float, note: float) -> Plot:

@@ -11,7 +11,7 @@ from typing import Unpack
 from markupsafe import Markup
 
 from reports.charts import figure, svg
-from reports.charts.xy import Axis, Curve, Panel, small_drawing, up_to, xy_figure
+from reports.charts.xy import ChartAxis, Curve, Panel, small_drawing, up_to, xy_figure
 
 
 def convergence_figure(
@@ -33,8 +33,8 @@ def convergence_figure(
     """
     fates = {line.fate for line in lines}
     keys = figure.curve_keys(names)
-    keys += [figure.Key(mark="end", words="reached the target")] if fates & {"counted", "dropped"} else []
-    keys += [figure.Key(mark="dot-failed", words="ended below the target")] if "failed" in fates else []
+    keys += [figure.LegendKey(mark="end", words="reached the target")] if fates & {"counted", "dropped"} else []
+    keys += [figure.LegendKey(mark="dot-failed", words="ended below the target")] if "failed" in fates else []
     y_name, words = f"{metric} on the held-out split", f"target {target:.5f}" if target is not None else ""
     panel = _panel(lines, target, lines, (x_name, y_name))
     return xy_figure(replace(panel, height=360.0, target_words=words), keys=keys, same_as=same_as, **caption)
@@ -51,7 +51,7 @@ def small_convergence(
 def _panel(lines: Sequence[Curve], target: float | None, every: Sequence[Curve], names: tuple[str, str]) -> Panel:
     last = max((point[0] for line in every for point in line.points), default=1.0)
     y_scale = partial(svg.Scale, *visible_quality(every, target))
-    x, y = Axis(name=names[0], scale=up_to(last)), Axis(name=names[1], scale=y_scale)
+    x, y = ChartAxis(name=names[0], scale=up_to(last)), ChartAxis(name=names[1], scale=y_scale)
     return Panel(x=x, y=y, curves=lines, target=target)
 
 

@@ -12,7 +12,7 @@ from typing import Unpack
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import FOOT_PX, Caption, Figure, Key, Plot, draw_both
+from reports.charts.figure import FOOT_PX, Caption, Figure, LegendKey, Plot, draw_both
 from reports.text.formatting import ratio
 
 _ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
@@ -59,9 +59,9 @@ def factors_figure(
     small = any(bar.verdict == "below the smallest effect" for bar in bars)
     undecided = f"no difference shown{', a small one' if small else ''}, or inconclusive{rejected}"
     names = {"slower": "slower", "faster": "faster", "undecided": undecided}
-    keys = [Key(mark=kind, words=words) for kind, words in names.items() if kind in kinds]
+    keys = [LegendKey(mark=kind, words=words) for kind, words in names.items() if kind in kinds]
     if any(bar.low is not None for panel in panels for bar in panel.bars):
-        keys.append(Key(mark="whisker", words=interval_name))
+        keys.append(LegendKey(mark="whisker", words=interval_name))
     return draw_both(lambda width, _: _draw(panels, width), keys, **caption)
 
 

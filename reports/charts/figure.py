@@ -23,7 +23,7 @@ class Caption(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Key:
+class LegendKey:
     """One entry of a legend: a mark's class, its colour and what it means."""
 
     mark: str
@@ -40,7 +40,7 @@ class Figure:
     description: str
     wide: Markup
     narrow: Markup
-    keys: tuple[Key, ...] = ()
+    keys: tuple[LegendKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,9 @@ class Plot:
         return svg.drawing(*self.marks, width=width, height=self.height, x=self.x, y=self.y, **caption)
 
 
-def draw_both(draw: Callable[[float, str], Plot], keys: Sequence[Key] = (), **caption: Unpack[Caption]) -> Figure:
+def draw_both(
+    draw: Callable[[float, str], Plot], keys: Sequence[LegendKey] = (), **caption: Unpack[Caption]
+) -> Figure:
     """Call `draw(width, id)` for both widths."""
     id_, title, description = caption["id_"], caption["title"], caption["description"]
     wide, narrow = (
@@ -72,10 +74,10 @@ def hue(index: int) -> str:
     return f"hue{index % 5}"
 
 
-def curve_keys(names: Mapping[int, str]) -> list[Key]:
+def curve_keys(names: Mapping[int, str]) -> list[LegendKey]:
     """Explain the curves: by configuration (`names` by hue) where several are drawn, else as one run each."""
-    return [Key(mark="curve", words=name, hue=hue(index)) for index, name in names.items()] or [
-        Key(mark="curve", words="one run")
+    return [LegendKey(mark="curve", words=name, hue=hue(index)) for index, name in names.items()] or [
+        LegendKey(mark="curve", words="one run")
     ]
 
 

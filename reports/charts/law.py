@@ -6,7 +6,7 @@ from typing import Unpack
 
 from reports.charts import svg
 from reports.charts.figure import Caption, Figure
-from reports.charts.xy import Axis, Panel, Series, factor_around, xy_figure
+from reports.charts.xy import ChartAxis, Panel, Series, factor_around, xy_figure
 
 
 def law_figure(series: Sequence[Series], **caption: Unpack[Caption]) -> Figure:
@@ -14,8 +14,8 @@ def law_figure(series: Sequence[Series], **caption: Unpack[Caption]) -> Figure:
     dots = [dot for line in series for dot in line.dots]
     values = [value for dot in dots for value in (dot.y, *dot.seeds) if value is not None]
     panel = Panel(
-        x=Axis(name="training FLOP, computed", scale=factor_around([dot.x for dot in dots], 1.3)),
-        y=Axis(name="Normalised entropy", scale=partial(svg.Scale, *svg.padded(values, 0.08))),
+        x=ChartAxis(name="training FLOP, computed", scale=factor_around([dot.x for dot in dots], 1.3)),
+        y=ChartAxis(name="Normalised entropy", scale=partial(svg.Scale, *svg.padded(values, 0.08))),
         series=series,
         height=320.0,
     )

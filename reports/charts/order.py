@@ -25,9 +25,9 @@ class RunSpan:
 
 
 KEYS = (
-    figure.Key(mark="span-done", words="run that reached the target"),
-    figure.Key(mark="span-failed", words="run that did not"),
-    figure.Key(mark="span-unfinished", words="attempt without a result"),
+    figure.LegendKey(mark="span-done", words="run that reached the target"),
+    figure.LegendKey(mark="span-failed", words="run that did not"),
+    figure.LegendKey(mark="span-unfinished", words="attempt without a result"),
 )
 
 

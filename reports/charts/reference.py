@@ -11,8 +11,8 @@ from typing import Unpack
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import Caption, Figure, Key, hue
-from reports.charts.xy import Axis, Dot, Panel, Series, factor_around, xy_figure
+from reports.charts.figure import Caption, Figure, LegendKey, hue
+from reports.charts.xy import ChartAxis, Dot, Panel, Series, factor_around, xy_figure
 from reports.text.formatting import converged
 
 _STUB = 2**0.1
@@ -46,19 +46,21 @@ def reference_figure(
 ) -> Figure:
     """Draw the reference, its limit and the results over the batch size; convergence is in `unit`."""
     keys = [
-        Key(mark="reference", words="reference mean"),
-        Key(mark="reference-band", words="± 1 standard deviation"),
-        Key(mark="limit", words=f"fewest acceptable {unit}"),
+        LegendKey(mark="reference", words="reference mean"),
+        LegendKey(mark="reference-band", words="± 1 standard deviation"),
+        LegendKey(mark="limit", words=f"fewest acceptable {unit}"),
     ]
     if 1 < len(results) <= MOST_NUMBERED:
         for number, result in enumerate(results, start=1):
             words = f"{number}: {result.name}, {converged(result.mean_epochs, unit)}"
             words += "" if result.is_passed else ", faster than is acceptable"
-            keys.append(Key(mark="end" if result.is_passed else "dot-failed", words=words, hue=hue(result.hue)))
+            keys.append(LegendKey(mark="end" if result.is_passed else "dot-failed", words=words, hue=hue(result.hue)))
     else:
         some = {result.is_passed for result in results}
-        keys += [Key(mark="end", words="this result" if len(results) == 1 else "results")] if True in some else []
-        keys += [Key(mark="dot-failed", words="converges faster than is acceptable")] if False in some else []
+        keys += (
+            [LegendKey(mark="end", words="this result" if len(results) == 1 else "results")] if True in some else []
+        )
+        keys += [LegendKey(mark="dot-failed", words="converges faster than is acceptable")] if False in some else []
     return xy_figure(_panel(points, results, unit), keys=keys, **caption)
 
 
@@ -71,12 +73,12 @@ def _panel(points: Sequence[Point], results: Sequence[Result], unit: str) -> Pan
     upper, lower = ([(at, p.mean + sign * p.deviation) for at, p in ends] for sign in (1, -1))
     means = [Dot(x=p.batch_size, y=p.mean) for p in points]
     return Panel(
-        x=Axis(
+        x=ChartAxis(
             name="global batch size, logarithmic",
             scale=factor_around(sizes, 2**0.35),
             places=[(size, f"{size:,}") for size in sizes],
         ),
-        y=Axis(name=f"{unit} to converge", scale=partial(svg.Scale, max(low, 0.0), high)),
+        y=ChartAxis(name=f"{unit} to converge", scale=partial(svg.Scale, max(low, 0.0), high)),
         lines=(
             ("reference-band", [*upper, *reversed(lower)]),
             ("reference", [(at, p.mean) for at, p in ends]),

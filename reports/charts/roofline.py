@@ -9,8 +9,8 @@ from typing import Literal, Unpack
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import Caption, Figure, Key
-from reports.charts.xy import Axis, Dot, Panel, Series, xy_figure
+from reports.charts.figure import Caption, Figure, LegendKey
+from reports.charts.xy import ChartAxis, Dot, Panel, Series, xy_figure
 from reports.text.formatting import si
 
 _LABEL_PX = 14.0
@@ -70,14 +70,14 @@ def roofline_figure(
         ]
 
     panel = Panel(
-        x=Axis(name="FLOP per byte, computed", scale=partial(svg.LogScale, low_x, high_x), words="{:g}".format),
-        y=Axis(name="FLOP/s reached", scale=partial(svg.LogScale, low_y, high_y), words=_prefixed),
+        x=ChartAxis(name="FLOP per byte, computed", scale=partial(svg.LogScale, low_x, high_x), words="{:g}".format),
+        y=ChartAxis(name="FLOP/s reached", scale=partial(svg.LogScale, low_y, high_y), words=_prefixed),
         lines=lines,
         series=series,
         height=380.0,
         over=words,
     )
-    return xy_figure(panel, keys=[Key(mark=each.mark, words=each.name) for each in reversed(series)], **caption)
+    return xy_figure(panel, keys=[LegendKey(mark=each.mark, words=each.name) for each in reversed(series)], **caption)
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:

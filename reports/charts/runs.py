@@ -73,12 +73,12 @@ def strips_figure(
     shown |= {"dot-failed"} if any(strip.missing for strip in strips) else set()
     shown |= {"mean"} if any(strip.mean is not None for strip in strips) else set()
     shown |= {"band"} if any(strip.low is not None for strip in strips) else set()
-    keys = [figure.Key(mark=mark, words=text) for mark, text in words.items() if mark in shown]
+    keys = [figure.LegendKey(mark=mark, words=text) for mark, text in words.items() if mark in shown]
     return figure.draw_both(lambda width, _: _draw(strips, quantity, width), keys, **caption)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Layout:
+class _ChartLayout:
     """What all strips of a drawing share: scale, size of the dots, and room for names, means and missing values."""
 
     x: svg.Scale
@@ -109,7 +109,7 @@ def _draw(strips: Sequence[Strip], quantity: Quantity, width: float) -> figure.P
     gutter = 92.0 if any(strip.missing for strip in strips) else 0.0
     x = svg.value_scale(finite, margin + radius + 4, width - gutter - radius - 4, is_ratio=quantity.is_ratio)
     above = 18.0 if radius != _TINY and any(strip.mean_label for strip in strips) else 0.0
-    layout = _Layout(x=x, width=width, radius=radius, head=head, above=above, gutter=gutter)
+    layout = _ChartLayout(x=x, width=width, radius=radius, head=head, above=above, gutter=gutter)
     rows: list[Markup] = []
     top = 8.0
     names = svg.fit_bold_names(names, width) if head else svg.fit_names(names, longest)
@@ -126,7 +126,7 @@ def _draw(strips: Sequence[Strip], quantity: Quantity, width: float) -> figure.P
     return figure.Plot(marks, top + figure.FOOT_PX, x)
 
 
-def _strip(strip: Strip, name: str, layout: _Layout, top: float) -> tuple[Markup, float]:
+def _strip(strip: Strip, name: str, layout: _ChartLayout, top: float) -> tuple[Markup, float]:
     """Draw one strip with its name as it fits; returns its height, too."""
     radius, positions = layout.radius, [layout.x(value) for _, value in strip.known]
     swarm = svg.swarm(positions, layout.spacing)

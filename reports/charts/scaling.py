@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from reports.charts import svg
 from reports.charts.figure import Plot, hue
-from reports.charts.xy import SMALL_PX, Axis, Panel, Series, factor_around, from_zero
+from reports.charts.xy import SMALL_PX, ChartAxis, Panel, Series, factor_around, from_zero
 
 SMALL_HEIGHT = 200.0
 
@@ -30,13 +30,13 @@ def scaling_panel(
     levels = [value for value in (*(dot.y for dot in dots), target) if value is not None]
     (x_name, x_words), (y_name, y_words) = x_axis, y_axis
     return Panel(
-        x=Axis(
+        x=ChartAxis(
             name=x_name,
             scale=factor_around([dot.x for dot in dots], 1.15),
             words=x_words,
             places=[(place, x_words(place)) for place in places],
         ),
-        y=Axis(name=y_name, scale=from_zero(levels), words=y_words),
+        y=ChartAxis(name=y_name, scale=from_zero(levels), words=y_words),
         series=series,
         target=target,
         target_words=target_words,

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Unpack
 
 from reports.charts import svg
-from reports.charts.figure import Caption, Figure, Key
-from reports.charts.xy import Axis, Dot, Panel, Series, from_zero, xy_figure
+from reports.charts.figure import Caption, Figure, LegendKey
+from reports.charts.xy import ChartAxis, Dot, Panel, Series, from_zero, xy_figure
 
 _REACH = 3.0
 
@@ -30,16 +30,16 @@ def sweep_figure(
     differences mean anything.
     """
     shown = [dot for _, dots in panels for dot in dots]
-    keys = [Key(mark="dot-counted", words="configuration")]
+    keys = [LegendKey(mark="dot-counted", words="configuration")]
     if any(dot.y is None for dot in shown):
-        keys.append(Key(mark="dot-failed", words="no value"))
+        keys.append(LegendKey(mark="dot-failed", words="no value"))
     known, (x_name, positions), (y_name, words) = _domain(shown), axis, quantity
     scale = position_scale(positions)
     labels = list(zip(places(positions), positions, strict=True))
-    x = Axis(name=x_name, scale=lambda start, stop: scale(start + 12, stop - 20), places=labels)
+    x = ChartAxis(name=x_name, scale=lambda start, stop: scale(start + 12, stop - 20), places=labels)
     differing = partial(svg.Scale, *svg.padded(known)) if known else None
     y_scale = differing if differing and not is_ratio else from_zero([value for value in known if value > 0])
-    y = Axis(name=y_name, scale=y_scale, words=words)
+    y = ChartAxis(name=y_name, scale=y_scale, words=words)
     return xy_figure(
         *(Panel(x=x, y=y, name=name, series=[Series(dots=dots)], height=210.0) for name, dots in panels),
         keys=keys,

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Unpack
 
 from reports.charts import figure, svg
-from reports.charts.xy import Axis, Curve, Panel, up_to, xy_figure
+from reports.charts.xy import ChartAxis, Curve, Panel, up_to, xy_figure
 from reports.text.formatting import si
 
 _LEAST_EXTENT = 0.05
@@ -23,8 +23,8 @@ def throughput_figure(
     # At least five percent either way, so that noise of a thousandth does not look like a mountain range.
     low, high = svg.padded([*rates, middle * (1 - _LEAST_EXTENT), middle * (1 + _LEAST_EXTENT)], 0.04)
     panel = Panel(
-        x=Axis(name="samples trained", scale=up_to(max(samples)), words=si),
-        y=Axis(name="samples/s within each block", scale=partial(svg.Scale, max(low, 0.0), high), words=si),
+        x=ChartAxis(name="samples trained", scale=up_to(max(samples)), words=si),
+        y=ChartAxis(name="samples/s within each block", scale=partial(svg.Scale, max(low, 0.0), high), words=si),
         curves=lines,
         height=250.0,
     )

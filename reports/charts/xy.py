@@ -9,7 +9,7 @@ from typing import Unpack
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import FOOT_PX, WIDE_PX, Caption, Figure, Key, Plot, draw_both, hue, reused_curves
+from reports.charts.figure import FOOT_PX, WIDE_PX, Caption, Figure, LegendKey, Plot, draw_both, hue, reused_curves
 
 SMALL_PX = 300.0
 _RIGHT_PX = 14.0
@@ -58,7 +58,7 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Axis:
+class ChartAxis:
     """Name, scale between two px, and words for its ticks; `places` are values to label instead of round ones."""
 
     name: str
@@ -72,8 +72,8 @@ class Panel:
     """One pair of axes and what is on it, from back to front: `lines` and bands, each with the class of its path, the
     line of a target, `curves`, which only a panel alone has, `series`, and `over` them what one chart alone has."""
 
-    x: Axis
-    y: Axis
+    x: ChartAxis
+    y: ChartAxis
     name: str = ""
     lines: Sequence[tuple[str, Sequence[Place]]] = ()
     curves: Sequence[Curve] = ()
@@ -87,7 +87,7 @@ class Panel:
 
 
 def xy_figure(
-    *panels: Panel, keys: Sequence[Key] = (), same_as: str | None = None, **caption: Unpack[Caption]
+    *panels: Panel, keys: Sequence[LegendKey] = (), same_as: str | None = None, **caption: Unpack[Caption]
 ) -> Figure:
     """Draw panels of one height side by side, as many as the page is wide enough for.
 
@@ -96,7 +96,7 @@ def xy_figure(
     """
     height = panels[0].height
     keys = keys or [
-        Key(mark=each.mark, words=each.name, hue=hue(each.hue)) for panel in panels for each in panel.series
+        LegendKey(mark=each.mark, words=each.name, hue=hue(each.hue)) for panel in panels for each in panel.series
     ]
 
     def draw(width: float, id_: str) -> Plot:

@@ -14,17 +14,25 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from reports.comparison.band import NO_REPEATS, Band, BandsByPair, Repeats, drift_words, drifts, width_for
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
+from reports.comparison.drift_tolerance import (
+    NO_REPEATS,
+    DriftTolerance,
+    DriftTolerances,
+    Repeats,
+    drift_words,
+    drifts,
+    width_for,
+)
 from reports.comparison.factor import factor_of
 from reports.comparison.pairing import KnownValues, Pairing, pair_runs
 from reports.comparison.precision import runs_needed, smallest_shown
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.repeats import find_repeats
-from reports.results.growth import growth_words
 from reports.results.result import Result
-from reports.statistics.family import Tested, judge_family
+from reports.results.sequential_stopping import stopping_words
 from reports.statistics.intervals import MIN_RUNS, Interval
+from reports.statistics.multiple_testing import TestResult, judge_family
 from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
 from reports.statistics.ratios import Difference, Verdict, factor_from, fraction_from
 from reports.text.formatting import plural, printable
@@ -47,7 +55,7 @@ class _Draft:
     new: Result
     pairing: Pairing
     comparison: Comparison
-    band: Band | None = None
+    band: DriftTolerance | None = None
     differences: tuple[Difference | None, ...] = ()
     is_described: bool = True
     is_explained: bool = True
@@ -101,7 +109,8 @@ def compare_results(
         min_effect = factor_of(base.quantities[0]).min_effect
     context = GroupContext() if context is None else context
     settings = _Settings(
-        min_effect=min_effect, confidence=confidence, find_band=partial(BandsByPair().of, repeats=context.repeats),
+        min_effect=min_effect, confidence=confidence,
+        find_band=partial(DriftTolerances().of, repeats=context.repeats),
         is_described=is_described, known=context.known,
     )  # fmt: skip
     drafts = [
@@ -132,7 +141,7 @@ class _Settings:
 
     min_effect: float
     confidence: float
-    find_band: Callable[[Result, Result], Band]
+    find_band: Callable[[Result, Result], DriftTolerance]
     is_described: bool
     known: KnownValues
 
@@ -183,7 +192,7 @@ def _measure_better(base: Result, new: Result) -> str | None:
 
 
 def _factor(
-    name: str, pairing: Pairing, settings: _Settings, band: Band | None
+    name: str, pairing: Pairing, settings: _Settings, band: DriftTolerance | None
 ) -> tuple[FactorComparison, Difference | None]:
     """One factor's values, and the difference of its effect on log time; None where it cannot be known.
 
@@ -233,7 +242,7 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
     return Interval(low=low, high=high, confidence=1.0 - level, method=pairing.method(factor.name))
 
 
-def _finish(draft: _Draft, tests: Mapping[int, Tested], share_level: float | None) -> Comparison:
+def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float | None) -> Comparison:
     """The comparison with its verdicts; `tests` are those of the tested factors."""
     if draft.comparison.refusal is not None:
         return draft.comparison
@@ -268,7 +277,7 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
     return is_slower and not any(factor.verdict == "faster" for factor in factors if factor.name != "overhead")
 
 
-def _judge(factor: FactorComparison, difference: Difference, test: Tested, draft: _Draft) -> FactorComparison:
+def _judge(factor: FactorComparison, difference: Difference, test: TestResult, draft: _Draft) -> FactorComparison:
     """The factor with its verdict at Holm's levels."""
     kind, pairing, margin, found = factor_of(factor.name), draft.pairing, draft.margin(factor.name), test.found
     # Slower is a difference above zero.
@@ -296,7 +305,7 @@ def _judge(factor: FactorComparison, difference: Difference, test: Tested, draft
     )
 
 
-def _drift_reason(name: str, difference: Difference, test: Tested, draft: _Draft) -> str | None:
+def _drift_reason(name: str, difference: Difference, test: TestResult, draft: _Draft) -> str | None:
     """Why there is no verdict where drift stands in its way: the same runs in turns would have one, or no number of
     runs does."""
     size, margin, band = abs(float(difference.mean)), draft.margin(name), float(difference.band)
@@ -344,8 +353,8 @@ def _notes(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
             )
         if side.growth is not None:
             notes.append(
-                f"{name}: this set {growth_words(side.growth)}; intervals that take its number of runs as given hold "
-                "in 92 to 95 % of such sets where they say 95 %"
+                f"{name}: this set {stopping_words(side.growth)}; intervals that take its number of runs as given "
+                "hold in 92 to 95 % of such sets where they say 95 %"
             )
     models = [dict(side.settings).get(_MODEL, "") for side in (base, new)]
     if models[0] != models[1]:

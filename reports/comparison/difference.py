@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, Untold
+from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, UnknownSection
 from reports.comparison.sources import only
 from reports.results.measured import read_measured
 from reports.results.records import SURROUNDINGS, config_texts, environment_texts, read_set_records
@@ -32,7 +32,7 @@ _COURSE = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Described:
+class DescribedConfiguration:
     """One configuration: settings by section and name. `missing` says which sections nothing is known of."""
 
     label: str
@@ -43,11 +43,11 @@ class Described:
         return tuple(section for section in SECTIONS if not self.settings.get(section))
 
 
-def find_difference(a: Described, b: Described) -> DifferenceDocument:
+def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> DifferenceDocument:
     """Both sides' settings by name, by SECTIONS; a section that a side says nothing of is not compared."""
     untold = (
-        *(Untold(side="a", section=section) for section in a.missing),
-        *(Untold(side="b", section=section) for section in b.missing),
+        *(UnknownSection(side="a", section=section) for section in a.missing),
+        *(UnknownSection(side="b", section=section) for section in b.missing),
     )
     rows = []
     for section in SECTIONS:
@@ -67,7 +67,7 @@ def find_difference(a: Described, b: Described) -> DifferenceDocument:
     )
 
 
-def describe(path: Path) -> Described:
+def describe(path: Path) -> DescribedConfiguration:
     """The one configuration at `path`: a run set, a result directory, a log, a measurement or an exported file.
 
     Raises InputError where there is none, or more than one.
@@ -86,7 +86,7 @@ def describe(path: Path) -> Described:
     settings["logged"] = _logged([read_log(log) for log in result_set.logs])
     if not any(settings.values()):
         raise InputError(f"{printable(path)}: no MLLOG record says how this was set. Give a log of a run, or a set.")
-    return Described(label=printable(path, 120), settings=settings)
+    return DescribedConfiguration(label=printable(path, 120), settings=settings)
 
 
 def _of_records(
@@ -135,7 +135,7 @@ def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
     return Setting(value=f"varies: {names(list(values), MAX_VALUES)}", source=", ".join(places))
 
 
-def _of_measurement(measured: Result) -> Described:
+def _of_measurement(measured: Result) -> DescribedConfiguration:
     """A measurement in processes: its record, and what its first process read from what was built."""
     run_set = measured.asked
     settings = _of_records(run_set, run_set.system.fields.items() if run_set else (), "")
@@ -145,7 +145,7 @@ def _of_measurement(measured: Result) -> Described:
         for name, value in (*getattr(measured.repetitions[0].record, "hyperparameters", {}).items(), *named.items())
         if value is not None
     }
-    return Described(label=printable(measured.place, 120), settings=settings)
+    return DescribedConfiguration(label=printable(measured.place, 120), settings=settings)
 
 
 # An export holds the results and little of what was set.
@@ -155,7 +155,7 @@ _EXPORTED = (
 )  # fmt: skip
 
 
-def _of_document(path: Path) -> Described:
+def _of_document(path: Path) -> DescribedConfiguration:
     rows = read_document(path).configurations
     if not rows:
         raise InputError(f"{printable(path)}: holds no configuration.")
@@ -165,7 +165,7 @@ def _of_document(path: Path) -> Described:
         for name in _EXPORTED
         if (value := getattr(row, name)) is not None
     }
-    return Described(label=printable(path, 120), settings={"logged": logged})
+    return DescribedConfiguration(label=printable(path, 120), settings={"logged": logged})
 
 
 def _shown(value: object) -> str:

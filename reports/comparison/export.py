@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from reports.comparison.band import DRIFT_REACH, band_source, far_words
+from reports.comparison.drift_tolerance import DRIFT_REACH, drift_source, far_words
 from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.records import (
     ComparedSides,
@@ -125,7 +125,7 @@ def _drift_words(comparison: Comparison) -> str:
     far = next(iter(widths.values()), "")
     if len(set(widths.values())) > 1:
         far = ", ".join(f"{width} in {title}" for title, width in widths.items())
-    source = band_source(comparison.band_sets)
+    source = drift_source(comparison.band_sets)
     return f"measured one after the other: differences of up to {far} may be drift ({source})."
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from reports.comparison.band import DRIFT_REACH, Band, BandsByPair, Repeats
+from reports.comparison.drift_tolerance import DRIFT_REACH, DriftTolerance, DriftTolerances, Repeats
 from reports.comparison.factor import FACTORS, factor_of
 from reports.comparison.pairing import compared_values
 from reports.comparison.repeats import find_repeats
@@ -21,14 +21,14 @@ from reports.tables.rows import document_of
 MIN_EFFECT = FACTORS["time_to_train"].min_effect
 
 
-def find_bands(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[Band, ...]:
+def find_bands(sides: Sequence[Result], repeats: Repeats | None = None) -> tuple[DriftTolerance, ...]:
     """How far drift may move a set that is measured after each of `sides`, by the sets in their folders that repeat
     it: `repeats`, where those are known."""
-    known, bands = find_repeats(sides) if repeats is None else repeats, BandsByPair()
+    known, bands = find_repeats(sides) if repeats is None else repeats, DriftTolerances()
     return tuple(bands.of(side, side, known) for side in sides)
 
 
-def noise_of_runs(result: Result, band: Band) -> Noise:
+def noise_of_runs(result: Result, band: DriftTolerance) -> Noise:
     """What a result's runs to the target are worth in a comparison with as many like them.
 
     A set whose speed varies inside may as a whole be off by more than `band`.
@@ -42,7 +42,7 @@ def _own_reach(logs: NDArray[np.float64] | None) -> float:
     return DRIFT_REACH * float(logs.std(ddof=1)) if logs is not None and len(logs) > 1 else 0.0
 
 
-def noise_of_processes(result: Result, band: Band) -> Smallest | None:
+def noise_of_processes(result: Result, band: DriftTolerance) -> Smallest | None:
     """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
     (name,) = result.quantities
     min_effect, values = factor_of(name).min_effect, [sample.values[name] for sample in result.samples]

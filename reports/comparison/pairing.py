@@ -21,7 +21,7 @@ from reports.statistics.ratios import (
 )
 
 _MIN_SHARE = 0.8
-"""Of the larger side, this share of the runs must have a partner; pairs would leave out too much otherwise."""
+"""Share of the larger side's runs that must have a partner; pairs would leave out too much otherwise."""
 
 
 class SideValues(NamedTuple):

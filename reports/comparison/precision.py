@@ -22,7 +22,7 @@ _TAIL = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunsNeeded:
+class SampleSize:
     """Runs per side (or pairs) that reach a verdict with 80 % probability, if the difference is as measured.
 
     From the spread that was found, and from the smallest and the largest that the runs allow for; `high` is None
@@ -36,7 +36,7 @@ class RunsNeeded:
 
 def runs_needed(
     difference: Difference, level: float, margin: float, pairing: Pairing, within_level: float | None = None
-) -> RunsNeeded | None:
+) -> SampleSize | None:
     """Return how many runs reach what a verdict asks for; None where more than 1,000 would, or no number of them.
 
     `margin` is the smallest effect on the scale of the differences. From there on, the interval has to leave out no
@@ -62,7 +62,7 @@ def runs_needed(
     low, high = (
         spread * math.sqrt(degrees / float(chi_square_quantile(degrees, tail))) for tail in (_TAIL, 1 - _TAIL)
     )
-    return RunsNeeded(number=number, low=needed(low) or number, high=needed(high))
+    return SampleSize(number=number, low=needed(low) or number, high=needed(high))
 
 
 def smallest_shown(difference: Difference, level: float, margin: float, pairing: Pairing) -> float:

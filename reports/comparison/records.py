@@ -230,7 +230,7 @@ class SettingRow(Row, kw_only=True, frozen=True):
         return self.a is not None and self.b is not None and self.a.value == self.b.value
 
 
-class Untold(Row, kw_only=True, frozen=True):
+class UnknownSection(Row, kw_only=True, frozen=True):
     """A section that a side says nothing of, and that is therefore not compared."""
 
     side: Side
@@ -245,7 +245,7 @@ class DifferenceDocument(Row, kw_only=True, frozen=True):
     b: str
     differing: tuple[SettingRow, ...]
     identical: tuple[SettingRow, ...]
-    untold: tuple[Untold, ...]
+    untold: tuple[UnknownSection, ...]
 
 
 class PastSet(Row, kw_only=True, frozen=True):

@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from reports.comparison.band import MIN_SETS, Repeats
+from reports.comparison.drift_tolerance import MIN_SETS, Repeats
 from reports.results.measured import find_measured
-from reports.results.origin import repetition_key, turns_of
+from reports.results.provenance import interleaving_of, repetition_key
 from reports.results.records import read_run_set
 from reports.results.result import Result, System, make_runs
 from reports.text.formatting import epoch_ms, printable
@@ -95,7 +95,7 @@ def _read(folder: Path, record: RunSetRecord, known: Result | None) -> Result | 
         repetitions=runs,
         system=System(name=record.system.name),
         asked=record,
-        turns=turns_of(folder),
+        turns=interleaving_of(folder),
         repetition=repetition_key(record),
     )
 

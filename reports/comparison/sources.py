@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from reports.results.logs import gather
 from reports.results.measured import read_measured
-from reports.results.origin import labels_of
+from reports.results.provenance import labels_of
 from reports.results.result import NO_SCORE, Result, System, make_runs, stated_by
 from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember

@@ -70,7 +70,8 @@ class SweepRow:
 
     @property
     def _records(self) -> list[Any]:
-        """Of the runs or processes, in their order; None where a run has none. A kind need not record everything."""
+        """Return the records of the runs or processes, in their order; None where a run has none. A kind need not
+        record everything."""
         return [repetition.record for repetition in self.result.repetitions] if self.result else []
 
     @property
@@ -79,7 +80,7 @@ class SweepRow:
 
     @property
     def time_to_train(self) -> LogSummary | None:
-        """Of the runs that converged; the others have no time."""
+        """Return the times of the runs that converged; the others have none."""
         return self.result.summary("time_to_train_s") if self.result else None
 
     @property
@@ -103,7 +104,7 @@ class SweepRow:
 
     @property
     def energies(self) -> tuple[EnergyRecord | None, ...]:
-        """Of the runs or processes, in their order."""
+        """Return the energy of the runs or processes, in their order."""
         return tuple(getattr(record, "energy", None) for record in self._records)
 
     @property
@@ -134,7 +135,7 @@ class SweepFacts:
     closing: str = ""
     """Which is the fastest, or the best, and what is not distinguished from it; empty without two to compare."""
     law: ScalingLaw | None = None
-    """Of quality over training FLOP, where that was asked for."""
+    """The law of quality over training FLOP, where that was asked for."""
 
     @property
     def is_of_runs(self) -> bool:

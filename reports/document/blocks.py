@@ -41,7 +41,7 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
+class TableColumn:
     """`is_below`: too long for a terminal's line, so it has a line of its own below its row there."""
 
     name: str
@@ -59,7 +59,7 @@ class Table:
 
     id: str
     caption: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[tuple[Cell, ...], ...]
     is_sortable: bool = False
     style: str = ""
@@ -81,13 +81,13 @@ class Table:
         return f"{self.caption}; {len(self.rows)} rows" if self.is_long else self.caption
 
 
-def numeric(name: str, help_: str = "") -> Column:
+def numeric(name: str, help_: str = "") -> TableColumn:
     """A column of numbers."""
-    return Column(name=name, is_number=True, help=help_)
+    return TableColumn(name=name, is_number=True, help=help_)
 
 
 def text_table(
-    columns: Sequence[str | Column],
+    columns: Sequence[str | TableColumn],
     rows: Iterable[Sequence[object]],
     *,
     numbers: Collection[str] = (),
@@ -107,7 +107,7 @@ def text_table(
         id=id_,
         caption=caption,
         columns=tuple(
-            column if isinstance(column, Column) else Column(name=column, is_number=column in numbers)
+            column if isinstance(column, TableColumn) else TableColumn(name=column, is_number=column in numbers)
             for column in columns
         ),
         rows=tuple(made),
@@ -121,8 +121,8 @@ def _cell(value: object) -> Cell:
 
 
 Shown = (
-    tuple[str | Column | None, str | Callable[[_Item], object]]
-    | tuple[str | Column | None, str | Callable[[_Item], Any], Callable[[Any], object]]
+    tuple[str | TableColumn | None, str | Callable[[_Item], object]]
+    | tuple[str | TableColumn | None, str | Callable[[_Item], Any], Callable[[Any], object]]
 )
 """A column, the value that it shows of an item (a member's name, 'run.log.seed' for one further down, or a function),
 and the form that the value is printed in. None in place of a column is no column."""
@@ -294,7 +294,7 @@ class FindingGroup:
         return Table(
             id=self.id,
             caption=f"Findings of {self.code}",
-            columns=tuple(Column(name=heads[index]) for index in used),
+            columns=tuple(TableColumn(name=heads[index]) for index in used),
             rows=tuple(rows),
         )
 

@@ -13,7 +13,7 @@ MAX_OPEN = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Placed:
+class PlacedFinding:
     """A finding and what its place is called; `label` is the configuration that it concerns."""
 
     finding: Finding
@@ -22,7 +22,7 @@ class Placed:
 
 
 def group_findings(
-    placed: Sequence[Placed],
+    placed: Sequence[PlacedFinding],
     *,
     id_: str = "findings",
     num_labels: int = 1,
@@ -30,7 +30,7 @@ def group_findings(
     max_rows: int | None = None,
     name_places: Callable[[Sequence[str]], str] = ", ".join,
     name_labels: Callable[[Sequence[str]], str] = ", ".join,
-    count_rest: Callable[[Sequence[Placed]], str] = lambda rest: f"{len(rest):,} more",
+    count_rest: Callable[[Sequence[PlacedFinding]], str] = lambda rest: f"{len(rest):,} more",
 ) -> tuple[FindingGroup, ...]:
     """One group per severity and rule, errors first, rules in the order in which they were judged.
 
@@ -38,7 +38,7 @@ def group_findings(
     alike findings are, `count_rest` what is not among the rows. There are `num_labels` of
     them, each a `label_noun`.
     """
-    by_rule: dict[tuple[str, str], list[Placed]] = {}
+    by_rule: dict[tuple[str, str], list[PlacedFinding]] = {}
     for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):
         by_rule.setdefault((entry.finding.severity, entry.finding.code), []).append(entry)
     groups = []
@@ -67,9 +67,9 @@ def group_findings(
     return tuple(groups)
 
 
-def _alike(entries: Sequence[Placed]) -> list[list[Placed]]:
+def _alike(entries: Sequence[PlacedFinding]) -> list[list[PlacedFinding]]:
     """Findings of one rule that say the same of several places, together."""
-    alike: dict[tuple[str | None, ...], list[Placed]] = {}
+    alike: dict[tuple[str | None, ...], list[PlacedFinding]] = {}
     for entry in entries:
         finding = entry.finding
         alike.setdefault((finding.message, finding.found, finding.expected, finding.remedy), []).append(entry)
@@ -77,7 +77,7 @@ def _alike(entries: Sequence[Placed]) -> list[list[Placed]]:
 
 
 def _row(
-    same: Sequence[Placed],
+    same: Sequence[PlacedFinding],
     name_places: Callable[[Sequence[str]], str],
     name_labels: Callable[[Sequence[str]], str] | None,
 ) -> FindingRow:

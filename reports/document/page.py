@@ -58,4 +58,4 @@ class PageView:
     data: Markup
     sweeps: tuple[PageSection, ...] = ()
     others: tuple[PageSection, ...] = ()
-    """Of profiles and studies."""
+    """Sections of profiles and studies."""

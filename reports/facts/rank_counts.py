@@ -39,7 +39,7 @@ class RankedSet:
 
     @property
     def traffic(self) -> tuple[TrafficRecord, ...]:
-        """Of the committed runs that have a record of it."""
+        """Return the traffic of the committed runs that have a record of it."""
         return tuple(run.record.traffic for run in self.result.runs if run.record and run.record.traffic)
 
     @property

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from reports.results.result import Result
 from rules.benchmarks.loader import Benchmark, shipped_names
-from rules.benchmarks.rounds import Named, find_definition
+from rules.benchmarks.rounds import NamedBenchmark, find_definition
 from rules.errors import DefinitionError
 from rules.logs.text import printable
 from rules.scoring.rcp import ReferencePoint, load_points, prune, rcp_file
@@ -51,10 +51,10 @@ def _definition_file(result: Result) -> Path | None:
     return result.judged.result_set.definition_file if result.judged else None
 
 
-def _named(result: Result) -> Named:
+def _named(result: Result) -> NamedBenchmark:
     """The benchmark that the set was judged as: the version is what most of its logs state."""
     versions = [run.benchmark_version for run in result.score.runs]
-    return Named(name=result.score.benchmark, version=max(versions, key=versions.count, default=None))
+    return NamedBenchmark(name=result.score.benchmark, version=max(versions, key=versions.count, default=None))
 
 
 def outcome_words(result: Result) -> str:

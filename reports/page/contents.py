@@ -47,7 +47,7 @@ _SCORE_WORDS = {
 }
 
 
-class Group(NamedTuple):
+class ResultGroup(NamedTuple):
     """Comparable results, which share tables: their baseline, the comparisons with it and what these share.
 
     `order` is that of `results`; ids of the group's parts begin with `id`.
@@ -65,7 +65,7 @@ class Section(NamedTuple):
     """A part of the page: the kinds that it is for, and how it is made of a group; None where there is nothing."""
 
     kinds: Collection[str]
-    make: Callable[[Group], PageSection | None]
+    make: Callable[[ResultGroup], PageSection | None]
     is_of_sweeps: bool = False
     """Whether a sweep of such a kind has it, too, beside its own table and charts."""
 
@@ -95,7 +95,7 @@ SECTIONS = (
 """The parts of a group in the order in which a reviewer asks."""
 
 
-def group_sections(group: Group) -> tuple[PageSection, ...]:
+def group_sections(group: ResultGroup) -> tuple[PageSection, ...]:
     """Make the parts of a group; those that its records have nothing for are left out."""
     return _made(group, SECTIONS)
 
@@ -104,11 +104,11 @@ def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ..
     """Make the parts of the results of a sweep that measured, beside its own table and charts; none of no result."""
     if not results or results[0].is_logged:
         return ()  # sets of runs have groups of their own
-    group = Group(results, results[0], (), GroupContext(), id_, "files")
+    group = ResultGroup(results, results[0], (), GroupContext(), id_, "files")
     return _made(group, [section for section in SECTIONS if section.is_of_sweeps])
 
 
-def _made(group: Group, sections: Sequence[Section]) -> tuple[PageSection, ...]:
+def _made(group: ResultGroup, sections: Sequence[Section]) -> tuple[PageSection, ...]:
     made = (section.make(group) for section in sections if group.results[0].kind in section.kinds)
     return tuple(section for section in made if section is not None)
 

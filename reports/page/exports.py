@@ -9,8 +9,8 @@ from reports.comparison.noise import describe_sets
 from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
 from reports.document.page import PageSection
+from reports.page.content import gather_everything
 from reports.page.figures.detail import detail_note
-from reports.page.gathered import gather_everything
 from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.spread import spread_blocks

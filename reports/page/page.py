@@ -13,8 +13,8 @@ from reports.document.glossary import footnotes, page_glossary, registered, stan
 from reports.document.page import GroupView, PageSection, PageView
 from reports.kinds.details import details_of
 from reports.page.answer import answer, what_there_is
-from reports.page.contents import Group, group_sections, swept_sections
-from reports.page.gathered import Gathered
+from reports.page.content import ReportContent
+from reports.page.contents import ResultGroup, group_sections, swept_sections
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.rules import rule_index
 from reports.page.sections.verdict import badge, headline, tags
@@ -32,7 +32,7 @@ from rules.tree.others import count_others
 
 
 def build_page(
-    gathered: Gathered,
+    gathered: ReportContent,
     data: Markup,
     *,
     title: str | None = None,
@@ -77,7 +77,7 @@ def build_page(
     )
 
 
-def other_sections(gathered: Gathered) -> tuple[tuple[PageSection, ...], ...]:
+def other_sections(gathered: ReportContent) -> tuple[tuple[PageSection, ...], ...]:
     """Make the sections of what is no result: sweeps with their scaling laws, profiles, and studies."""
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
@@ -108,7 +108,7 @@ def _with_parts(sweeps: Sequence[SweepFacts], sections: Sequence[PageSection]) -
 
 
 def _headline(
-    gathered: Gathered,
+    gathered: ReportContent,
     sets: Sequence[Result],
     groups: Sequence[GroupView],
     num_logged: int,
@@ -132,7 +132,7 @@ def _headline(
     return printable(gathered.studies[0].title, 200)
 
 
-def _kinds(gathered: Gathered) -> set[str]:
+def _kinds(gathered: ReportContent) -> set[str]:
     """What a page has beside runs to a target, by kind; profiles and studies are kinds, too."""
     profiled = {"profile"} if gathered.profiles else set()
     return (
@@ -143,7 +143,7 @@ def _kinds(gathered: Gathered) -> set[str]:
     )
 
 
-def _metrics(gathered: Gathered) -> list[Metric]:
+def _metrics(gathered: ReportContent) -> list[Metric]:
     """What the sets and the measurements of quality on the page measure."""
     members = [found.measure.value for found in gathered.all_measured]
     of_measured = [metric for member in members if (metric := metric_of_member(member)) is not None]
@@ -210,7 +210,7 @@ def _group_view(groups: Sequence[Sequence[Result]], index: int, baseline: Result
         heading=group_heading(groups, index),
         status_line=" ".join(status_lines) if is_logged else "",
         has_several=len(group) > 1,
-        sections=group_sections(Group(group, base, comparisons, context, id_, order)),
+        sections=group_sections(ResultGroup(group, base, comparisons, context, id_, order)),
         finding=answer(group, comparisons, context) if is_logged else "",
     )
 
@@ -234,7 +234,7 @@ def _problem_name(result: Result) -> str:
     return f"{result.benchmark_name}{division}"
 
 
-def _dek(gathered: Gathered, groups: Sequence[Sequence[Result]], *, title_is_given: bool, head: str) -> str:
+def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_is_given: bool, head: str) -> str:
     """What is said below the title."""
     parts = [f"{head}."] if title_is_given else []
     if len(gathered.sets) == 1:

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
+from reports.page.content import ReportContent
 from reports.page.exports import export_csv, export_json, result_blocks
 from reports.page.figures.detail import detailed
-from reports.page.gathered import Gathered
 from reports.page.page import build_page, comparable_groups, other_sections
 from reports.page.sections.measured import measured_section
 from reports.render.forms import FORMS as BLOCK_FORMS
@@ -22,11 +22,11 @@ from reports.results.logs import Order, in_order
 from reports.results.result import Result
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
-from reports.text.whole import drafted, replaced
+from reports.text.atomic_write import draft_file, replace_file
 from rules.records.study import StudyRecord
 
 PAGE_NAME = "report.html"
-"""Of the page in a folder of results."""
+"""Name of the page in a folder of results."""
 # Of a run, what the page carries for programs.
 _EMBEDDED = (
     "run", "attempt", "status", "counted", "reason", "seed", "started_ms", "time_to_train_s", "train_s", "eval_s",
@@ -40,19 +40,19 @@ _EXPORTS: Mapping[str, Callable[[Sequence[Result], Sequence[Result]], str]] = {
 FORMATS = ("html", *_EXPORTS, *BLOCK_FORMS)
 
 
-def write_page(gathered: Gathered, folder: Path) -> Path:
+def write_page(gathered: ReportContent, folder: Path) -> Path:
     """Write the page of a folder of results, whole or not at all, in place of whatever has its name.
 
     Returns its path. Raises OSError where it cannot be written.
     """
     page = folder / PAGE_NAME
-    with replaced(page) as draft:
+    with replace_file(page) as draft:
         _write_synced(draft, render_report(gathered))
     return page
 
 
 def render_report(
-    gathered: Gathered,
+    gathered: ReportContent,
     *,
     output_format: str = "html",
     title: str | None = None,
@@ -121,7 +121,7 @@ def write_whole(output: Path, text: str) -> Path:
         raise FileNotFoundError(
             errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
         )
-    with drafted(output) as draft:
+    with draft_file(output) as draft:
         _write_synced(draft, text)
     return output
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from reports.document.blocks import Cell, Column, Fact, numeric
+from reports.document.blocks import Cell, Fact, TableColumn, numeric
 from reports.facts.energy import measured_j, source_words
 from reports.results.result import Result
 from reports.text.formatting import MISSING
@@ -79,7 +79,7 @@ def cost_numbers(result: Result) -> tuple[Fact, ...]:
     return tuple(found)
 
 
-def cost_columns(group: Sequence[Result]) -> Iterator[tuple[Column, Callable[[Result], Cell]]]:
+def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
     """Columns of a verdict table for what any of its configurations has, each with what it shows of one."""
     if any(mean_energy_j(result) is not None for result in group):
         yield numeric("Energy", "measured; mean per run"), _energy_cell

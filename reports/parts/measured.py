@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import sentence
-from reports.document.blocks import Cell, Column, numeric
+from reports.document.blocks import Cell, TableColumn, numeric
 from reports.results.measured import centre_of
 from reports.results.result import Result
 from reports.text.formatting import MISSING, count, duration, interval, num_bytes, si, with_unit
@@ -41,7 +41,7 @@ def mean_name(measure: Measure) -> str:
     return "geometric mean" if measure.scale == "ratio" else "mean"
 
 
-def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[Result | None], Cell]]]:
+def measured_columns(measure: Measure) -> list[tuple[TableColumn, Callable[[Result | None], Cell]]]:
     """What is compared with its interval, then the means of what is recorded beside it, each with what it shows."""
     name, unit = measure.name, measure.unit
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from reports.comparison.band import Band, band_source
+from reports.comparison.drift_tolerance import DriftTolerance, drift_source
 from reports.comparison.factor import factor_of
 from reports.comparison.noise import MIN_EFFECT
 from reports.facts.noise import DRIFT_BAND, Shares, Smallest, spread_reach
@@ -31,7 +31,7 @@ def smallest_words(smallest: Smallest) -> str:
     return f"{size_text(smallest.apart)} in a later set{turns} (80 % of cases)"
 
 
-def assumptions(num_runs: int, bands: Sequence[Band]) -> str:
+def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:
     """What the smallest differences of sets of `num_runs` runs rest on, between which drift may do `bands`."""
     return (
         "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
@@ -41,7 +41,7 @@ def assumptions(num_runs: int, bands: Sequence[Band]) -> str:
     )
 
 
-def measured_assumptions(measured: Result, band: Band) -> str:
+def measured_assumptions(measured: Result, band: DriftTolerance) -> str:
     """As `assumptions`, of the processes of a measurement; also where they are too few."""
     number, factor = measured.num_runs, factor_of(measured.quantities[0])
     if number < MIN_RUNS:
@@ -58,11 +58,11 @@ def measured_assumptions(measured: Result, band: Band) -> str:
     return f"{found} Pairs of equal seeds show smaller ones, as far as equal seeds share their luck."
 
 
-def _drift(bands: Sequence[Band]) -> str:
+def _drift(bands: Sequence[DriftTolerance]) -> str:
     """How far a set that is measured later may drift, and how that is known."""
-    assumed = f"{percent(DRIFT_BAND, 0)} ({band_source(())})"
+    assumed = f"{percent(DRIFT_BAND, 0)} ({drift_source(())})"
     sets = tuple(dict.fromkeys(label for band in bands for label in band.sets))
-    far = assumed if not sets else f"what repeated sets show ({band_source(sets)})"
+    far = assumed if not sets else f"what repeated sets show ({drift_source(sets)})"
     if sets and not all(band.sets for band in bands):
         far += f", the others by {percent(DRIFT_BAND, 0)}"
     return (

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
-from reports.document.blocks import Block, Bullets, Cell, Column, Heading, Prose, Table, table_of, text_table
+from reports.document.blocks import Block, Bullets, Cell, Heading, Prose, Table, TableColumn, table_of, text_table
 from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, si, time_unit
 from rules.records.study import Cell as Value
 from rules.records.study import Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
@@ -35,7 +35,7 @@ def study_table(table: StudyTable) -> Table:
     shown = [_shown(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)]
     return text_table(
         [
-            Column(name=f"{printable(column.name)} ({column.origin})", is_number=_is_number(table, index))
+            TableColumn(name=f"{printable(column.name)} ({column.origin})", is_number=_is_number(table, index))
             for index, column in enumerate(table.columns)
         ],
         tuple(zip(*shown, strict=True)),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from reports.comparison.factor import FACTORS
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.comparison.wording import change_text, sentence, speed
-from reports.document.blocks import Cell, Column, Shown, Table, numeric, table_of
+from reports.document.blocks import Cell, Shown, Table, TableColumn, numeric, table_of
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
 from reports.parts.cells import by_value, ends_of, interval_of
@@ -58,7 +58,7 @@ def _columns(sweep: SweepFacts) -> Iterator[Shown[SweepRow]]:
         yield numeric("GFLOP/s", "computed FLOP × measured samples/s"), _gflop_per_s, "{:.3g}".format
         yield numeric("FLOP/byte", "computed; of embedding rows"), _flop_per_byte, "{:.3g}".format
     if any(row.profile for row in sweep.rows):
-        yield Column(name="Bound by", help="share of the profiled step"), bound_words
+        yield TableColumn(name="Bound by", help="share of the profiled step"), bound_words
     yield numeric("Runs"), lambda row: f"{row.num_converged} / {row.num_planned or MISSING}"
     yield "Against the first", lambda row: Cell(text=brief_verdict(row), note=against_first(row))
 

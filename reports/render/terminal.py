@@ -11,7 +11,6 @@ from reports.document.blocks import (
     Bullets,
     Cell,
     Chart,
-    Column,
     Command,
     Fact,
     Facts,
@@ -23,6 +22,7 @@ from reports.document.blocks import (
     Part,
     Prose,
     Table,
+    TableColumn,
 )
 from rules.logs.text import printable
 
@@ -154,7 +154,7 @@ def _table(table: Table, width: int, style: Style) -> list[str]:
 
 
 def _aligned(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], aligns: str, width: int, style: Style
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int, style: Style
 ) -> list[list[str]]:
     """The lines of the head, then those of each row.
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from reports.results.grid import mean_step, time_step
-from reports.results.origin import labels_of, repetition_key
+from reports.results.provenance import labels_of, repetition_key
 from reports.results.records import SetRecords, read_set_records
-from reports.results.result import Fate, Judged, Result, Run, Status, System, make_run, stated_by
-from reports.statistics.growth import growth_interval
+from reports.results.resolution import mean_step, time_step
+from reports.results.result import Fate, Judgement, Result, Run, Status, System, make_run, stated_by
 from reports.statistics.intervals import Interval, time_interval
+from reports.statistics.sequential_stopping import sequential_interval
 from reports.text.formatting import printable
 from rules.benchmarks.loader import shipped_names, shipped_versions
 from rules.checks.subject import JudgedSet
@@ -109,7 +109,7 @@ def make_result(
         stated=stated_by(score.runs),
         score=score,
         outcome=judged.verdict.outcome,
-        judged=Judged(result_set=result_set, verdict=judged.verdict, levels=levels),
+        judged=Judgement(result_set=result_set, verdict=judged.verdict, levels=levels),
         asked=records.run_set,
         repetition=repetition_key(records.run_set),
         interval=interval_of(score, records.run_set.until if records.run_set else None),
@@ -175,4 +175,4 @@ def interval_of(result: BenchmarkResult, until: UntilRecord | None) -> Interval 
         return None
     times = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
     step = mean_step(time_step, result.runs)
-    return time_interval(times, step) if until is None else growth_interval(times, step)
+    return time_interval(times, step) if until is None else sequential_interval(times, step)

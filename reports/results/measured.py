@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from reports.results.origin import repetition_key, turns_of
+from reports.results.provenance import interleaving_of, repetition_key
 from reports.results.records import read_record, read_run_set
 from reports.results.result import Repetition, Result, System
 from reports.statistics.intervals import Interval, LogSummary, log_summary, mean_interval
@@ -73,7 +73,7 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
         system=System(name=asked.system.name, fields=tuple(asked.system.fields.items())) if asked else System(),
         stated=tuple((name, printable(value)) for name, value in named.items() if value is not None),
         asked=asked,
-        turns=turns_of(folder),
+        turns=interleaving_of(folder),
         repetition=repetition_key(asked),
         measured=record,
     )

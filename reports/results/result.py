@@ -12,9 +12,9 @@ from operator import is_
 from pathlib import Path
 from typing import Any, Literal
 
-from reports.results.grid import clock_step, mean_step, samples_step, time_step
-from reports.results.growth import Growth, growth_of
 from reports.results.records import Attempt, code_setting, settings_of
+from reports.results.resolution import clock_step, mean_step, samples_step, time_step
+from reports.results.sequential_stopping import StoppingRecord, stopping_of
 from reports.statistics.intervals import AT_LEAST, NOMINAL, Interval, LogSummary, log_summary
 from reports.text.formatting import printable
 from rules.checks.verdict import Verdict, VerdictOutcome
@@ -95,7 +95,7 @@ class System:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judged:
+class Judgement:
     """What the rules say of the logs in a result directory; `levels` are the verdicts on the submission and the round
     that it is in, innermost first."""
 
@@ -137,7 +137,7 @@ class Result:
     stated: tuple[tuple[str, str], ...] = ()
     score: BenchmarkResult = NO_SCORE
     outcome: VerdictOutcome | None = None
-    judged: Judged | None = None
+    judged: Judgement | None = None
     asked: RunSetRecord | None = None
     measured: Measurement | None = None
     interval: Interval | None = None
@@ -284,9 +284,9 @@ class Result:
         return tuple(dict.fromkeys(record.code.sha256 for record in recorded if record and record.code))
 
     @property
-    def growth(self) -> Growth | None:
+    def growth(self) -> StoppingRecord | None:
         """How a set ended that was to grow until it is precise; None where its number of runs was given."""
-        return growth_of(self.score, self.asked.until if self.asked and self.is_logged else None)
+        return stopping_of(self.score, self.asked.until if self.asked and self.is_logged else None)
 
     def summary(self, member: str) -> LogSummary | None:
         """Summarize a quantity of RunResult, over the runs that converged."""

@@ -17,8 +17,8 @@ Verdict = Literal[
     "faster", "slower", "better", "worse", "below the smallest effect", "no difference shown", "inconclusive",
     "identical",
 ]  # fmt: skip
-"""Of times and speeds faster or slower, of quality better or worse; below the smallest effect where a difference is
-shown that is certainly smaller; identical in every pair, where that is all."""
+"""Words for a difference: faster or slower of times and speeds, better or worse of quality; below the smallest effect
+where a difference is shown that is certainly smaller; identical in every pair, where that is all."""
 
 _TINY = 1e-12
 

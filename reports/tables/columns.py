@@ -15,7 +15,7 @@ _DTYPES: Mapping[Any, str] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Column:
+class FrameColumn:
     """One column. `values` are all that a category has; `low` and `high` are the limits of what is read back."""
 
     name: str
@@ -28,7 +28,7 @@ class Column:
 
 
 @cache
-def columns_of(record: type[msgspec.Struct]) -> tuple[Column, ...]:
+def columns_of(record: type[msgspec.Struct]) -> tuple[FrameColumn, ...]:
     """The columns of a record's fields, in their order, by the names that files have; a list has no column."""
     info = inspect.type_info(record)
     assert isinstance(info, inspect.StructType)
@@ -36,7 +36,7 @@ def columns_of(record: type[msgspec.Struct]) -> tuple[Column, ...]:
     return tuple(column for column in columns if column is not None)
 
 
-def _column(name: str, wrapped: inspect.Type) -> Column | None:
+def _column(name: str, wrapped: inspect.Type) -> FrameColumn | None:
     notes: dict[str, Any] = {}
     inner = [wrapped]
     leaf: Any = wrapped
@@ -49,7 +49,7 @@ def _column(name: str, wrapped: inspect.Type) -> Column | None:
             inner += [part for part in leaf.types if not isinstance(part, inspect.NoneType)]
     if isinstance(leaf, inspect.VarTupleType):
         return None
-    return Column(
+    return FrameColumn(
         name=name,
         dtype=_DTYPES[type(leaf)],
         unit=notes.get("unit", ""),

@@ -12,7 +12,7 @@ import pandas as pd
 
 from reports.render.csv import inert
 from reports.results.result import Result
-from reports.tables.columns import Column, columns_of
+from reports.tables.columns import FrameColumn, columns_of
 from reports.tables.records import (
     DETAIL_TABLES,
     EvaluationRow,
@@ -23,7 +23,7 @@ from reports.tables.records import (
     SetRow,
     detail_rows,
 )
-from reports.text.whole import drafted
+from reports.text.atomic_write import draft_file
 
 CONFIGURATION = columns_of(SetRow)[0]
 SET_COLUMNS = columns_of(SetRow)
@@ -32,7 +32,7 @@ EVALUATION_COLUMNS = (CONFIGURATION, *columns_of(EvaluationRow))
 FINDING_COLUMNS = (CONFIGURATION, *columns_of(FindingRow))
 
 
-def make_frame(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
+def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
     """A frame of rows that have a value, or None, per column; dtypes are the columns', also without rows."""
     cells = list(zip(*rows, strict=True)) or [()] * len(columns)
     return pd.DataFrame(
@@ -61,7 +61,7 @@ def _encodable(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
-def _dtype(column: Column) -> Any:
+def _dtype(column: FrameColumn) -> Any:
     """Missing is pd.NA in Int64, boolean and string, NaN in float64 and category, NaT in a moment."""
     return pd.CategoricalDtype(list(column.values)) if column.dtype == "category" else column.dtype
 
@@ -104,7 +104,7 @@ def findings_frame(sets: Sequence[Result]) -> pd.DataFrame:
     return _labelled_frame(FINDING_COLUMNS, ((result.label, result.verdict.findings) for result in sets))
 
 
-def _labelled_frame(columns: Sequence[Column], parts: Iterable[tuple[str, Iterable[object]]]) -> pd.DataFrame:
+def _labelled_frame(columns: Sequence[FrameColumn], parts: Iterable[tuple[str, Iterable[object]]]) -> pd.DataFrame:
     """A frame of several configurations' rows, whose first column is the label of the configuration."""
     names = [column.name for column in columns[1:]]
     return make_frame(
@@ -139,7 +139,7 @@ def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
     paths = []
     for name, frame in frames.items():
         path = folder / f"{name}.parquet"
-        with drafted(path, ".parquet") as draft:
+        with draft_file(path, ".parquet") as draft:
             frame.to_parquet(draft, index=False)
         paths.append(path)
     return tuple(paths)

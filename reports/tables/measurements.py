@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from reports.results.origin import labels_of
+from reports.results.provenance import labels_of
 from reports.results.result import Result
 from reports.tables.columns import shared_members
 from reports.tables.records import DETAIL_TABLES, MeasurementRow, ReportDocument

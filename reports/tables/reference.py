@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from inspect import cleandoc
 
-from reports.tables.columns import Column, columns_of
+from reports.tables.columns import FrameColumn, columns_of
 from reports.tables.frames import EVALUATION_COLUMNS, FINDING_COLUMNS, RUN_COLUMNS, SET_COLUMNS
 from reports.tables.records import DETAIL_TABLES, MeasurementRow
 
-FRAMES: Mapping[str, tuple[str, Sequence[Column]]] = {
+FRAMES: Mapping[str, tuple[str, Sequence[FrameColumn]]] = {
     "sets": ("One row per result set, with its verdict, its score and the means of its runs.", SET_COLUMNS),
     "runs": ("One row per run, and per attempt that left no result (`counted` is no).", RUN_COLUMNS),
     "evaluations": ("One row per evaluation of a run.", EVALUATION_COLUMNS),
@@ -30,11 +30,11 @@ def render_page() -> str:
     return "\n".join([_HEAD, *(_table(name, *frame) for name, frame in FRAMES.items())])
 
 
-def _table(name: str, purpose: str, columns: Sequence[Column]) -> str:
+def _table(name: str, purpose: str, columns: Sequence[FrameColumn]) -> str:
     head = ("| column | dtype | unit | meaning |", "|---|---|---|---|")
     rows = (f"| {column.name} | {column.dtype} | {column.unit} | {_meaning(column)} |" for column in columns)
     return "\n".join([f"## `{name}`", "", purpose, "", *head, *rows, ""])
 
 
-def _meaning(column: Column) -> str:
+def _meaning(column: FrameColumn) -> str:
     return column.meaning + (f" ({', '.join(column.values)})" if column.values else "")

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from reports.facts.energy import measured_j
-from reports.results.grid import smoothed_samples
+from reports.results.resolution import smoothed_samples
 from reports.results.result import Result, Run
 from reports.statistics.intervals import mean_of_known
 from reports.tables.columns import shared_members

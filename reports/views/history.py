@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reports.comparison.records import PastSet
-from reports.document.blocks import Block, Column, Prose, Shown, numeric, table_of
+from reports.document.blocks import Block, Prose, Shown, TableColumn, numeric, table_of
 from reports.parts.measured import in_unit
 from reports.text.formatting import duration, epoch_ms, si, utc
 
@@ -46,6 +46,6 @@ _COLUMNS: tuple[Shown[PastSet], ...] = (
     (numeric("runs"), _runs),
     (numeric("score"), "score_s", duration),
     (numeric("samples/s"), "throughput_samples_per_s", si),
-    (Column(name="folder", is_below=True), "folder"),
-    (Column(name="made by", is_below=True), _made_by),
+    (TableColumn(name="folder", is_below=True), "folder"),
+    (TableColumn(name="made by", is_below=True), _made_by),
 )

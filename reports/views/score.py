@@ -13,9 +13,9 @@ from reports.facts.noise import Smallest
 from reports.parts.cost import cost_text, cost_to_train
 from reports.parts.noise import smallest_words
 from reports.render.csv import render_csv
-from reports.results.grid import smoothed_samples
 from reports.results.logs import make_result, unique_labels
 from reports.results.records import read_set_records
+from reports.results.resolution import smoothed_samples
 from reports.results.result import Result, Standing, overhead_ratio
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.tables.columns import columns_of, shared_members

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from reports.document.blocks import Block, Bullets, Cell, FindingList, Fold, Heading, Part, Prose, text_table
-from reports.document.findings import Placed, group_findings
+from reports.document.findings import PlacedFinding, group_findings
 from reports.render.csv import render_csv
 from reports.text.formatting import plural
 from rules.checks.rule import SEVERITIES, Finding, Rule
@@ -84,7 +84,7 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
     is_tree = verdict.level in ("submission", "round")
     about = [_benchmarks(verdict), f"rules: {verdict.ruleset} ({verdict.ruleset_source})"]
     about += [plural(len(verdict.logs), "log")] if verdict.logs else []
-    placed = [Placed(finding=finding, where=_place(finding, verdict)) for finding in verdict.findings]
+    placed = [PlacedFinding(finding=finding, where=_place(finding, verdict)) for finding in verdict.findings]
     groups = group_findings(
         placed,
         max_rows=max_places,
@@ -163,7 +163,7 @@ def _first_and_last(places: Sequence[str]) -> str:
     return f"{first} … {until} ({len(places)} places)" if len(places) > 2 else f"{first} and {until}"
 
 
-def _count_rest(rest: Sequence[Placed]) -> str:
+def _count_rest(rest: Sequence[PlacedFinding]) -> str:
     files = plural(len({entry.finding.path for entry in rest}), "file")
     return f"and {len(rest)} more in {files} (-v shows all)"
 

@@ -45,7 +45,7 @@ class FirstEval:
     offset: Count
     """Samples, whatever the batch size."""
     divisor: PositiveCount
-    """Of the sum of both."""
+    """Divisor of the sum of both."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,24 +19,26 @@ OFFICIAL_ROUNDS = ("0.6", "0.7", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1", "4.0"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Named:
+class NamedBenchmark:
     """The benchmark that a log names: anything, and the version that it states, None where it states none."""
 
     name: object
     version: int | None = None
 
 
-def named_in(log: RunLog) -> Named:
+def named_in(log: RunLog) -> NamedBenchmark:
     """Return the benchmark that a log names, with the version that it or the digest of its definition states."""
     name = log.value(keys.SUBMISSION_BENCHMARK)
     version = as_whole(log.value(keys.BENCHMARK_VERSION))
     if version is None and isinstance(name, str):
         digest = log.value(keys.DEFINITION_SHA256)
         version = next((v.version for v in shipped_versions(name) if v.definition_sha256 == digest), None)
-    return Named(name=name, version=version)
+    return NamedBenchmark(name=name, version=version)
 
 
-def find_definition(named: Named, benchmark_file: str | Path | None, beside: Path | None) -> Benchmark | None:
+def find_definition(
+    named: NamedBenchmark, benchmark_file: str | Path | None, beside: Path | None
+) -> Benchmark | None:
     """Return the definition of the benchmark that a log names, None where nobody defines it.
 
     A shipped name always means the shipped definition, of the version that the log states; where it states none, of

@@ -13,7 +13,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from rules.logs.log import LogLine, Unparsed
+from rules.logs.log import LogLine, UnparsedText
 from rules.logs.text import printable
 
 Severity = Literal["error", "warning", "info"]
@@ -50,7 +50,7 @@ class Problem:
     remedy). `number`: how many problems it counts, where a flood of them was counted and not kept."""
 
     message: str
-    place: LogLine | Unparsed | Path | str | None = None
+    place: LogLine | UnparsedText | Path | str | None = None
     """A line of a log, or a path."""
     _: KW_ONLY
     found: str | None = None
@@ -169,7 +169,9 @@ def _findings(checked: Rule[S], subject: S, path: str, found: Iterator[Problem])
                 message=f"{num_more} more findings of {checked.code} are not listed", severity=problem.severity
             )
         place = problem.place or checked.place(subject) or path
-        file, line_num = (place.path, place.line_num) if isinstance(place, LogLine | Unparsed) else (str(place), None)
+        file, line_num = (
+            (place.path, place.line_num) if isinstance(place, LogLine | UnparsedText) else (str(place), None)
+        )
         yield Finding(
             code=checked.code,
             title=checked.title,

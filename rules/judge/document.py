@@ -11,7 +11,7 @@ from rules.judge.agreement import ComparedFamily, compare_opinions
 from rules.logs.text import printable
 from rules.official.opinion import OfficialOpinion
 from rules.records.codec import Count, Record
-from rules.tree.inventory import Skipped
+from rules.tree.inventory import SkippedFile
 
 
 class JudgedRule(Record, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class VerdictMember(Record, frozen=True, kw_only=True):
     parts: tuple["VerdictMember", ...]
 
 
-class NotJudged(Record, frozen=True, kw_only=True):
+class Omission(Record, frozen=True, kw_only=True):
     """A log of another name or a run set without a finished run, which was passed over."""
 
     path: str
@@ -72,15 +72,15 @@ class VerdictDocument(Record, frozen=True, kw_only=True):
 
     schema_version: Literal[2] = 2
     verdicts: tuple[VerdictMember, ...]
-    not_judged: tuple[NotJudged, ...]
+    not_judged: tuple[Omission, ...]
 
 
-def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[Skipped] = ()) -> dict[str, Any]:
+def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[SkippedFile] = ()) -> dict[str, Any]:
     """Return the document that `check --format json` prints, as plain values; `skipped` is what was passed over."""
     document = VerdictDocument(
         verdicts=tuple(map(_member, verdicts)),
         not_judged=tuple(
-            NotJudged(path=printable(str(item.path)), reason=item.reason, remedy=item.remedy) for item in skipped
+            Omission(path=printable(str(item.path)), reason=item.reason, remedy=item.remedy) for item in skipped
         ),
     )
     content: dict[str, Any] = msgspec.to_builtins(document)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rules.checks.verdict import Verdict
-from rules.official.opinion import CheckerName, OfficialOpinion, OnProgress, Question, ask_official_checkers
+from rules.official.opinion import CheckerName, CheckerQuery, OfficialOpinion, OnProgress, ask_official_checkers
 
 _OF_SET: tuple[CheckerName, ...] = ("seed", "rcp")
 
@@ -29,7 +29,7 @@ def with_second_opinion(
     return tuple(_attach(verdict, opinions) for verdict in verdicts)
 
 
-def _attach(verdict: Verdict, opinions: dict[Question, OfficialOpinion]) -> Verdict:
+def _attach(verdict: Verdict, opinions: dict[CheckerQuery, OfficialOpinion]) -> Verdict:
     return replace(
         verdict,
         official=tuple(opinions[question] for question in _questions(verdict)),
@@ -37,27 +37,27 @@ def _attach(verdict: Verdict, opinions: dict[Question, OfficialOpinion]) -> Verd
     )
 
 
-def _questions(verdict: Verdict) -> Iterator[Question]:
+def _questions(verdict: Verdict) -> Iterator[CheckerQuery]:
     """What is asked about this level alone."""
     path, round_name = Path(verdict.subject), _round(verdict)
     if round_name is None or verdict.outcome == "not judged":
         return
     if verdict.level == "log":
-        yield Question(checker="compliance", path=path, round=round_name)
+        yield CheckerQuery(checker="compliance", path=path, round=round_name)
     elif verdict.level == "set" and round_name != "0.7":  # these came with 1.0
         logs = tuple(Path(part.subject) for part in verdict.parts)
         for name in _OF_SET if logs else ():
-            yield Question(checker=name, path=path, round=round_name, logs=logs)
+            yield CheckerQuery(checker=name, path=path, round=round_name, logs=logs)
         if (system := _system_of(path)) is not None:
-            yield Question(checker="system", path=system, round=round_name)
+            yield CheckerQuery(checker="system", path=system, round=round_name)
     elif verdict.level == "submission":
         asked = {_system_of(Path(part.subject)) for part in verdict.parts if part.outcome != "not judged"}
         others = {Path(part.subject) for part in verdict.parts if part.outcome == "not judged"}
         unasked = {system for place in others if (system := _system_of(place)) is not None} - asked
         for system in sorted({*(path / "systems").glob("*.json")} - asked - unasked):
-            yield Question(checker="system", path=system, round=round_name)
-        yield Question(checker="package", path=path, round=round_name, without=(*sorted(others | unasked),))
-        yield Question(checker="repo", path=path, round=round_name)
+            yield CheckerQuery(checker="system", path=system, round=round_name)
+        yield CheckerQuery(checker="package", path=path, round=round_name, without=(*sorted(others | unasked),))
+        yield CheckerQuery(checker="repo", path=path, round=round_name)
 
 
 def _system_of(folder: Path) -> Path | None:

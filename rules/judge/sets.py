@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from rules.benchmarks.loader import Benchmark, shipped_versions
-from rules.benchmarks.rounds import Named, find_definition, infer_round, named_in, named_round
+from rules.benchmarks.rounds import NamedBenchmark, find_definition, infer_round, named_in, named_round
 from rules.checks.result_set.logs import INCOMPLETE, NOT_CONVERGED
 from rules.checks.rule import Outcome, judge
 from rules.checks.run_log.quality import NOT_CONVERGED as LOG_NOT_CONVERGED
@@ -126,7 +126,7 @@ def _definition_of_set(
 ) -> Benchmark | None:
     """By the name and version that most of the logs give; by the directory's name where there are none."""
     named = [benchmark for benchmark in map(named_in, logs) if isinstance(benchmark.name, str)]
-    none = Named(name=None if logs else result_set.benchmark)
+    none = NamedBenchmark(name=None if logs else result_set.benchmark)
     return find_definition(max(named, key=named.count, default=none), benchmark_file, result_set.definition_file)
 
 

@@ -1,7 +1,7 @@
 """MLPerf log lines: any bytes in, records with file and line number out.
 
 A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); everything else is noise of
-shells and launchers. What announces a record and cannot be read becomes `Unparsed`, never an exception.
+shells and launchers. What announces a record and cannot be read becomes `UnparsedText`, never an exception.
 Memory is bounded whatever the file holds: overlong records, and records beyond a number or an amount, are not kept.
 Lines end with \n, by which they are counted, and with \r too, which progress bars write and the official parser
 takes for an end.
@@ -28,7 +28,7 @@ from rules.logs.text import printable
 
 MAX_NUM_RECORDS = 200_000
 MAX_RECORD_TEXT_BYTES = 16 << 20
-"""Of all records of a log together; the longest published logs hold 0.15 MB."""
+"""Most bytes of all records of a log together; the longest published logs hold 0.15 MB."""
 MAX_RECORDS_PER_LINE = 1000
 MAX_NUM_UNPARSED = 100
 MAX_DEPTH = 16
@@ -55,7 +55,7 @@ _FOREIGN = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Unparsed:
+class UnparsedText:
     """Text that announces a record and is none: the place, the reason and an excerpt."""
 
     path: str
@@ -71,7 +71,7 @@ class RunLog:
 
     path: str
     lines: tuple[LogLine, ...]
-    unparsed: tuple[Unparsed, ...] = ()
+    unparsed: tuple[UnparsedText, ...] = ()
     num_unparsed: int = 0
     sha256: str = ""
     num_bytes: int = 0
@@ -153,16 +153,16 @@ def _make_log(path: str, lines: list[LogLine], **others: Any) -> RunLog:
     )
 
 
-def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Unparsed], int]:
+def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[UnparsedText], int]:
     lines: list[LogLine] = []
-    unparsed: list[Unparsed] = []
+    unparsed: list[UnparsedText] = []
     num_unparsed = 0
 
     def reject(line_num: int, reason: str, text: bytes, is_end: bool = False) -> None:
         nonlocal num_unparsed
         num_unparsed += 1
         if num_unparsed <= MAX_NUM_UNPARSED or is_end:
-            unparsed.append(Unparsed(path=path, line_num=line_num, reason=reason, excerpt=_excerpt(text)))
+            unparsed.append(UnparsedText(path=path, line_num=line_num, reason=reason, excerpt=_excerpt(text)))
 
     num_bytes = 0
     for line_num, text, is_whole, prefix in _announced(chunks):

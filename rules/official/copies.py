@@ -8,10 +8,11 @@ from pathlib import Path
 
 MAX_LOG_BYTES = 64 << 20
 MAX_LINE_BYTES = 64 << 10
-"""Of a line that holds a record: their parser takes seconds for longer ones, and minutes for a megabyte."""
+"""Most bytes of a line that holds a record: their parser takes seconds for longer ones, and minutes for a megabyte.
+"""
 MAX_TOTAL_BYTES = 1 << 30
 MAX_FILES = 50_000
-"""Of one submission."""
+"""Most files of one submission."""
 MAX_TOTAL_FILES = 500_000
 _LARGE_FOR_REPO = (50 << 20) + 1
 _CHUNK = 1 << 20

@@ -53,7 +53,7 @@ class OfficialOpinion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class CheckerQuery:
     """What to ask which checker: of a log (compliance), a result directory (seed, rcp; `logs` are its files), a
     system description (system) or an organisation's submission (package, repo). `round` is such as "5.1"; `without`
     are directories and files of a submission that the package checker is not shown."""
@@ -66,7 +66,7 @@ class Question:
 
 
 def ask_official_checkers(
-    questions: Sequence[Question],
+    questions: Sequence[CheckerQuery],
     timeout_s: float | None = None,
     on_progress: OnProgress | None = None,
 ) -> tuple[OfficialOpinion, ...]:
@@ -89,7 +89,7 @@ def ask_official_checkers(
 
 
 def _ask(
-    questions: Sequence[Question], timeout_s: float | None, on_progress: OnProgress | None
+    questions: Sequence[CheckerQuery], timeout_s: float | None, on_progress: OnProgress | None
 ) -> tuple[OfficialOpinion, ...]:
     """Copy what the questions are about, and ask. Raises OSError where that takes a folder that cannot be had."""
     limit_s = max(TIMEOUT_S, TIMEOUT_PER_QUESTION_S * len(questions)) if timeout_s is None else timeout_s
@@ -129,7 +129,7 @@ def _installed() -> str | None:
         return None
 
 
-def _copy(question: Question, copies: Copies) -> str:
+def _copy(question: CheckerQuery, copies: Copies) -> str:
     if question.checker in ("compliance", "system"):
         return copies.log(question.path)
     if question.checker in ("seed", "rcp"):
@@ -139,7 +139,7 @@ def _copy(question: Question, copies: Copies) -> str:
     return copies.outline(question.path)
 
 
-def _opinion(question: Question, answer: Answer, inside: str | None = None) -> OfficialOpinion:
+def _opinion(question: CheckerQuery, answer: Answer, inside: str | None = None) -> OfficialOpinion:
     messages = [_shorten(message, inside) for message in answer.messages]
     if question.checker in ("package", "repo") and inside is not None and (links := num_links(question.path)):
         messages.append(f"{links} links or special files were not shown to it")

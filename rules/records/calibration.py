@@ -27,7 +27,7 @@ class BatchSizeSummary(Record, frozen=True, kw_only=True):
     """Per evaluation, over seeds."""
     quality_stdev: tuple[float, ...]
     eval_share: Share | None
-    """Of the time of an epoch; None where no time was measured."""
+    """Share of the time of an epoch; None where no time was measured."""
     epoch_s: float
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class BatchSizeSummary(Record, frozen=True, kw_only=True):
 
     @property
     def coefficient_of_variation(self) -> float | None:
-        """Of samples to converge, which is proportional to epochs; None of fewer than two."""
+        """Return the coefficient of variation of samples to converge, as of epochs; None of fewer than two."""
         return variation(self.converged)
 
 

@@ -17,7 +17,7 @@ from rules.logs.text import printable, show
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
-"""Of nested arrays and objects; no file of ours has more than 8."""
+"""Most levels of nested arrays and objects; no file of ours has more than 8."""
 VERSION: Final = 3
 NEWER: Final = "update dlrmbench: the file is newer than this version reads"
 

@@ -65,9 +65,9 @@ class CodeRecord(Record, frozen=True, kw_only=True):
     """The code that ran, as the process that ran it found its own files."""
 
     sha256: Sha256
-    """Of all files of harness, reference_models, rules and reports as they were imported, by their names."""
+    """Digest of all files of harness, reference_models, rules and reports as they were imported, by their names."""
     commit: Commit | None
-    """Of the checkout that they are in, or that they were built from; None where neither is known."""
+    """Commit of the checkout that they are in, or were built from; None where neither is known."""
     commit_is_dirty: bool | None
     """Whether tracked files differed from that commit."""
 

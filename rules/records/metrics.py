@@ -22,7 +22,7 @@ class Metric:
     title: str
     """In full, as an axis begins: 'ROC AUC on the held-out split'."""
     member: str
-    """Of an evaluation in extra/quality.json; also the unit of a difference."""
+    """Member of an evaluation in extra/quality.json; also the unit of a difference."""
     meaning: str
     """For the glossary."""
     not_learning_below: float = 0.0

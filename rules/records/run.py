@@ -42,7 +42,7 @@ class EnergyPart(Record, frozen=True, kw_only=True):
     device: str | None = None
     """UUID of an accelerator; None of CPU packages."""
     rank: Index | None = None
-    """Of several ranks the one that read it."""
+    """The rank that read it, where there are several."""
 
 
 class EnergyGap(Record, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class EnergyGap(Record, frozen=True, kw_only=True):
 
 
 class EnergyRecord(Record, frozen=True, kw_only=True):
-    """Of the timed part. RAPL counts whole CPU packages, NVML whole accelerators: other processes' work is in it.
+    """Energy of the timed part. RAPL counts whole CPU packages, NVML whole accelerators, with other processes' work.
 
     Of several ranks each package and each accelerator counts once.
     """
@@ -159,7 +159,7 @@ class ReadFileRecord(Record, frozen=True, kw_only=True):
     hashed: FileStateRecord
     """After the run, when its bytes had been hashed."""
     sha256: Sha256
-    """Of the whole file, or of its blocks."""
+    """Digest of the whole file, or of its blocks."""
 
 
 class ReadDatasetRecord(Record, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ class ReadDatasetRecord(Record, frozen=True, kw_only=True):
     """Blocks at even distances, where the dataset is too large to be hashed whole."""
     hashed_bytes: Count
     duration_s: Amount
-    """Of the hashing, which is not timed as part of the run."""
+    """Seconds of the hashing, which is not timed as part of the run."""
     sha256: Sha256
     """Over names and digests of the files: of a whole dataset of this harness its dataset_sha256."""
     files: Annotated[tuple[ReadFileRecord, ...], Meta(min_length=1)]
@@ -225,16 +225,16 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     started_utc: str | None
     ended_utc: str | None
     peak_rss_bytes: Count | None
-    """Of all processes together: Python, torch, weights, optimizer and data."""
+    """Peak resident memory of all processes together: Python, torch, weights, optimizer and data."""
     peak_device_bytes: Count | None
     energy: EnergyRecord | None
     cache_clear: CacheClear | None
     blocks: tuple[BlockRecord, ...]
     evaluations: tuple[EvaluationRecord, ...]
     log_sha256: Sha256 | None
-    """Of the log as it was closed; None for an attempt that closed none."""
+    """Digest of the log as it was closed; None for an attempt that closed none."""
     ranks: tuple[RankRecord, ...]
-    """Of a run of several processes; empty for one."""
+    """The ranks of a run of several processes; empty for one."""
     traffic: TrafficRecord | None = field(name="exchange")
     """None for one process, and where the implementation does not report it."""
     read_data: tuple[ReadDatasetRecord, ...] = ()

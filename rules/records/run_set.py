@@ -12,7 +12,7 @@ from rules.records.codec import Amount, Count, Document, PositiveAmount, Positiv
 from rules.records.system import SYSTEM_FIELDS
 
 Kind = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
-"""Of measurement: what one fresh process does. One of `rules.records.kinds.KINDS`, or of a newer version's."""
+"""Kind of measurement: what one fresh process does. One of `rules.records.kinds.KINDS`, or of a newer version's."""
 Options = Annotated[
     dict[str, Count], Meta(description="What the kind was asked besides: num_steps of a throughput measurement.")
 ]
@@ -138,14 +138,16 @@ class StepTimeRecord(Record, frozen=True, kw_only=True):
     num_threads: PositiveCount
     spin_count: Count | None
     step_s: PositiveAmount
-    """Of one step, the mean of a few in a row, at its least over several rounds in turns with the other ways."""
+    """Seconds of one step, the mean of a few in a row, at its least over several rounds in turns with the other ways.
+    """
 
 
 class ChoiceRecord(Record, frozen=True, kw_only=True):
     """How steps are computed on this system, chosen by timing before the first run; every run of the set has it."""
 
     key: Sha256
-    """Of what it was chosen for: equal where processor, torch, implementation, shape, batch and precision are."""
+    """Digest of what it was chosen for: equal where processor, torch, implementation, shape, batch and precision are.
+    """
     num_threads: PositiveCount
     spin_count: Count | None
     """How long OpenMP's threads spin at a barrier before they sleep: GOMP_SPINCOUNT of the runs' processes. None
@@ -197,7 +199,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     environment: dict[str, Any]
     preflight: tuple[PreflightCheck, ...]
     code_sha256: Sha256 | None
-    """Of the code that began the set; each run's record has that of the code which ran. None before version 3."""
+    """Digest of the code that began the set; each run's record has that of the code which ran. None before version 3.
+    """
     until: UntilRecord | None
     """None where the number of runs was given."""
     keep_weights: bool = False

@@ -50,7 +50,7 @@ class ReferencePoint:
     min_epochs: float
     num_runs: int
     epochs: tuple[float, ...] = ()
-    """Of the reference runs one by one; none of an interpolated point."""
+    """Epochs of the reference runs one by one; none of an interpolated point."""
 
     @property
     def max_speedup(self) -> float:
@@ -69,9 +69,10 @@ class Convergence:
     point: ReferencePoint | None
     unit: Unit = "epochs"
     failing_share: float | None = None
-    """Of good sets: those drawn from the reference's own runs at this batch size. None but for own benchmarks."""
+    """Share of good sets that fail: those drawn from the reference's own runs at this batch size. None but for own
+    benchmarks."""
     chance: float | None = None
-    """Of a mean this low or lower by luck; None but for own benchmarks."""
+    """Chance of a mean this low or lower by luck; None but for own benchmarks."""
     factor_at_upload: float | None = None
     """The factor without the points that were added after the round's results, where it is another."""
 

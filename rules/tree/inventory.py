@@ -109,7 +109,7 @@ class Inventory:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Skipped:
+class SkippedFile:
     """A file or a run set that looks like a result and is not judged, why, and what to do to have it judged."""
 
     path: Path
@@ -224,7 +224,7 @@ def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
     return tuple((place, kind) for kind in kinds for each in inventories for place in each.measurements.get(kind, ()))
 
 
-def find_skipped(inventory: Inventory) -> tuple[Skipped, ...]:
+def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
     """Find logs of other names and run sets without a finished run, at most MAX_MENTIONED.
 
     A log is known by a record in its first 64 KiB. What is beside result_*.txt is rule RS109's concern. What cannot
@@ -233,17 +233,17 @@ def find_skipped(inventory: Inventory) -> tuple[Skipped, ...]:
     folders = [found.folder for found in inventory.result_sets if found.system is not None]
     finished = {folder.parents[2] for folder in folders if len(folder.parents) > 2}
     run_sets = set(inventory.run_sets)
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     for path in inventory.candidates:
         if path in run_sets:
             if path not in finished:
                 kind = _measured_kind(path)
                 reason = f"a {kind} measurement, without logs" if kind else "a run set without a finished run"
                 remedy = "'dlrmbench report' shows it" if kind else "'dlrmbench resume' completes it"
-                skipped.append(Skipped(path=path, reason=reason, remedy=remedy))
+                skipped.append(SkippedFile(path=path, reason=reason, remedy=remedy))
         elif _holds_record(path):
             reason = "holds records of a log and is not named result_*.txt"
-            skipped.append(Skipped(path=path, reason=reason, remedy="give it as a file to judge it"))
+            skipped.append(SkippedFile(path=path, reason=reason, remedy="give it as a file to judge it"))
         if len(skipped) >= MAX_MENTIONED:
             break
     return tuple(skipped)

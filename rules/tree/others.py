@@ -25,7 +25,7 @@ OTHER_BENCHMARKS = frozenset(
 WHY_NOT_JUDGED = "an MLPerf benchmark that dlrmbench does not judge"
 _KEY = keys.SUBMISSION_BENCHMARK.encode()
 _MAX_BYTES = 64 << 20
-"""Of a log that are searched for its benchmark's name."""
+"""Most bytes of a log that are searched for its benchmark's name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,7 +21,7 @@ EntryKind = Literal["file", "folder", "broken link", "link out", "link", "other"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SubmissionEntry:
     """One name below a submission, as a path relative to it; `size_bytes` of files only."""
 
     path: str
@@ -44,10 +44,10 @@ class Submission:
     round: str | None
     sets: tuple[ResultSet, ...]
     others: tuple[OtherSet, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[SubmissionEntry, ...]
     is_cut: bool = False
 
-    def below(self, *folder: str) -> tuple[Entry, ...]:
+    def below(self, *folder: str) -> tuple[SubmissionEntry, ...]:
         """Return the entries directly in a folder."""
         return tuple(entry for entry in self.entries if entry.parts[:-1] == folder)
 
@@ -151,9 +151,9 @@ def _read_round(inventory: Inventory, folder: Path, sets: Mapping[Path, ResultSe
     )
 
 
-def _list(top: Path) -> tuple[tuple[Entry, ...], bool]:
+def _list(top: Path) -> tuple[tuple[SubmissionEntry, ...], bool]:
     """Every name below `top`, folders before what is in them; and whether there were too many."""
-    found: list[Entry] = []
+    found: list[SubmissionEntry] = []
     waiting = [""]
     while waiting:
         relative = waiting.pop()
@@ -174,13 +174,13 @@ def _list(top: Path) -> tuple[tuple[Entry, ...], bool]:
     return tuple(found), False
 
 
-def _entry(item: os.DirEntry[str], path: str, top: Path) -> Entry:
+def _entry(item: os.DirEntry[str], path: str, top: Path) -> SubmissionEntry:
     if item.is_symlink():
         if not Path(item.path).exists():
-            return Entry(path, "broken link")
-        return Entry(path, "link out" if leads_out(Path(item.path), top) else "link")
+            return SubmissionEntry(path, "broken link")
+        return SubmissionEntry(path, "link out" if leads_out(Path(item.path), top) else "link")
     if item.is_dir(follow_symlinks=False):
-        return Entry(path, "folder")
+        return SubmissionEntry(path, "folder")
     if item.is_file(follow_symlinks=False):
-        return Entry(path, "file", item.stat(follow_symlinks=False).st_size)
-    return Entry(path, "other")
+        return SubmissionEntry(path, "file", item.stat(follow_symlinks=False).st_size)
+    return SubmissionEntry(path, "other")

@@ -10,8 +10,8 @@ import numpy as np
 from comparison_builder import GRID, make_side
 from numpy.typing import NDArray
 
-from reports.comparison.band import NO_REPEATS, Repeats
 from reports.comparison.comparison import GroupContext, compare_results
+from reports.comparison.drift_tolerance import NO_REPEATS, Repeats
 from reports.comparison.records import Comparison
 from reports.results.result import Result
 

@@ -19,7 +19,7 @@ from mixed_round_builder import write_round
 from records_builder import quality_content, quality_process, run_set_content
 from report_builder import write_run_set
 
-from reports.page.gathered import gather_everything
+from reports.page.content import gather_everything
 from reports.page.report import render_report
 from rules.benchmarks.loader import load_benchmark
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rules.official.opinion import OfficialOpinion, Question, ask_official_checkers
+from rules.official.opinion import CheckerQuery, OfficialOpinion, ask_official_checkers
 
 
 def ask_official_checker(
     logs: Sequence[str | Path], round_name: str, timeout_s: float | None = None
 ) -> tuple[OfficialOpinion, ...]:
     """The compliance checker's opinions on `logs`, in order, by the rules of `round_name`."""
-    questions = [Question(checker="compliance", path=Path(log), round=round_name) for log in logs]
+    questions = [CheckerQuery(checker="compliance", path=Path(log), round=round_name) for log in logs]
     return ask_official_checkers(questions, timeout_s)

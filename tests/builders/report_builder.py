@@ -10,7 +10,7 @@ from typing import Any
 from log_builder import Record, make_runs, write_set
 from records_builder import read_data, run_content, run_set_content, system_part
 
-from reports.page.gathered import gather_everything
+from reports.page.content import gather_everything
 from reports.page.report import render_report, write_whole
 from rules.benchmarks.loader import load_benchmark
 

@@ -14,7 +14,7 @@ from log_builder import Record, make_records, usual_evals, with_record, write_se
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from records_builder import process_content, run_set_content, system_part, throughput_content
 
-from reports.page.gathered import Gathered
+from reports.page.content import ReportContent
 from reports.page.report import render_report
 from reports.results.logs import gather
 from reports.schemas import DOCUMENTS
@@ -190,7 +190,7 @@ def test_json_holds_to_its_schema_in_every_case(command: Any, base: Path, slow: 
 
 def test_exported_json_compares_like_its_directory(command: Any, base: Path, slow: Path, tmp_path: Path) -> None:
     path = tmp_path / "base.json"
-    path.write_text(render_report(Gathered(results=gather([base])), output_format="json"), encoding="utf-8")
+    path.write_text(render_report(ReportContent(results=gather([base])), output_format="json"), encoding="utf-8")
     ours = json.loads(command("compare", base, slow, "--format", "json")[1])["comparisons"][0]
     theirs = json.loads(command("compare", path, slow, "--format", "json")[1])["comparisons"][0]
     assert theirs["factors"][0]["ratio"] == pytest.approx(ours["factors"][0]["ratio"], rel=1e-8)

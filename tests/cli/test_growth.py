@@ -22,8 +22,8 @@ from harness.experiment import loop
 from harness.foundation.errors import HarnessError
 from harness.launch.process import WorkerEnd
 from harness.run_sets.folder import open_run_set
-from reports.results.grid import time_step
-from reports.statistics.growth import end_of_growth
+from reports.results.resolution import time_step
+from reports.statistics.sequential_stopping import stopping_run
 from rules.benchmarks.loader import load_benchmark
 from rules.judge.sets import judge_set
 from rules.logs import keys
@@ -200,7 +200,7 @@ def test_a_set_grows_until_its_mean_is_known(command: Run, run: Run, workers: Un
     (result_set,) = find_result_sets(folder)
     times_s = [run.time_to_train_s for run in judge_set(result_set).result.runs]
     steps = [time_step(run) for run in judge_set(result_set).result.runs]
-    assert end_of_growth(np.log([times_s]), np.array([steps]), 0.03, 5)[0] == record.num_runs == len(times_s) > 5
+    assert stopping_run(np.log([times_s]), np.array([steps]), 0.03, 5)[0] == record.num_runs == len(times_s) > 5
     assert f"run {record.num_runs} is added" in done.output
     grown = f"geometric mean of {record.num_runs} runs grown to 3.0 %, at least 90 %"
     assert grown in " ".join(done.output.split())

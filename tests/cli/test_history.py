@@ -13,7 +13,7 @@ from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from records_builder import process_content, run_set_content, throughput_content
 from report_builder import write_run_set
 
-from reports.page.gathered import Gathered
+from reports.page.content import ReportContent
 from reports.page.report import render_report
 from reports.results.logs import gather
 from reports.schemas import DOCUMENTS
@@ -92,7 +92,7 @@ def test_whole_numbers_are_equal_however_they_are_written(command: Any, tmp_path
 
 def test_an_export_is_compared_by_what_it_holds(command: Any, pair: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "export.json"
-    path.write_text(render_report(Gathered(results=gather([pair[0]])), output_format="json"), encoding="utf-8")
+    path.write_text(render_report(ReportContent(results=gather([pair[0]])), output_format="json"), encoding="utf-8")
     document = json.loads(command("diff", path, pair[1], "--format", "json")[1])
     assert {row["section"] for row in document["differing"]} == {"logged"}
     assert {one["section"] for one in document["untold"]} == {"configuration", "software", "system"}

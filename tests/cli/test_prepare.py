@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.cli.data import prepare, spread_values
 from harness.cli.plan import plan
-from harness.cli.shared.options import Size
+from harness.cli.shared.options import SizeParam
 from harness.config.catalog import load_data
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.process.errors import DatasetError
@@ -138,4 +138,4 @@ def test_values_after_an_option_belong_to_it(train: list[str], evaluation: list[
     [("1073741824", 2**30), ("1GiB", 2**30), ("1.5 GiB", 3 * 2**29), ("800MB", 800_000_000), ("2g", 2 * 10**9)],
 )
 def test_sizes_have_units(text: str, num_bytes: int) -> None:
-    assert Size(takes_bytes=True).convert(text, None, None) == num_bytes
+    assert SizeParam(takes_bytes=True).convert(text, None, None) == num_bytes

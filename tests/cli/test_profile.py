@@ -14,11 +14,11 @@ from harness.config.run_config import read_set_option
 from harness.experiment.attach import open_or_create
 from harness.experiment.request import Request
 from harness.foundation.errors import HarnessError
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from rules.records.codec import json_schema
 from rules.records.profile import ProfileRecord
 
-EAGER_PHASES = [phase for phase in Phase if phase is not Phase.REPLAY]
+EAGER_PHASES = [phase for phase in DLRMPhase if phase is not DLRMPhase.REPLAY]
 """Of a step that no CUDA graph replays."""
 
 
@@ -67,7 +67,7 @@ def test_the_trace_opens_in_perfetto_and_names_the_phases(profiled: tuple[Path, 
     trace = folder.parents[1] / "trace.json.gz"
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     names = {event.get("name") for event in events}
-    assert {f"phase {phase}" for phase in EAGER_PHASES if phase is not Phase.OTHER} <= names
+    assert {f"phase {phase}" for phase in EAGER_PHASES if phase is not DLRMPhase.OTHER} <= names
     assert all({"ph", "ts", "pid", "name"} <= event.keys() for event in events if event.get("ph") == "X")
     assert [path.name for path in trace.parent.iterdir() if path.name.startswith(".")] == []
 

@@ -11,8 +11,8 @@ from inside import run_inside, use_short_ceilings, use_study_workers_inside
 from harness.config.catalog import load_entry
 from harness.measure.profile.forward import COLUMNS, Ceilings, forward_table
 from reference_models.costs import PhaseCosts
-from reference_models.dlrm.phases import LABELS, Phase
-from reports.page.gathered import Gathered
+from reference_models.dlrm.phases import LABELS, DLRMPhase
+from reports.page.content import ReportContent
 from reports.page.report import render_report
 from reports.page.studies.study import WHOLE
 from rules.records.codec import Damage, decode
@@ -21,7 +21,8 @@ from rules.records.study import StudyRecord
 
 MODELS = ("rm1_deeprecsys", "rm2_deeprecsys", "rm3_deeprecsys")
 FORWARD_PHASES = (
-    Phase.BOTTOM_MLP_FORWARD, Phase.EMBEDDING_FORWARD, Phase.INTERACTION_FORWARD, Phase.TOP_MLP_FORWARD,
+    DLRMPhase.BOTTOM_MLP_FORWARD, DLRMPhase.EMBEDDING_FORWARD, DLRMPhase.INTERACTION_FORWARD,
+    DLRMPhase.TOP_MLP_FORWARD,
 )  # fmt: skip
 SMALL = ("--set", "data.row_scale=0.0001", "--threads", "1")
 
@@ -47,17 +48,17 @@ def test_work_per_byte_of_layers_and_of_lookups_is_the_published_formula() -> No
     batch = 32
     pairs = list(pairwise((data.num_dense, *model.bottom_mlp)))
     moved = sum(4 * (batch * m + m * n + batch * n + n) for m, n in pairs)
-    assert forward_costs("rm3_deeprecsys", batch)[Phase.BOTTOM_MLP_FORWARD].bytes == moved
+    assert forward_costs("rm3_deeprecsys", batch)[DLRMPhase.BOTTOM_MLP_FORWARD].bytes == moved
     for name in MODELS:
-        lookups = forward_costs(name, batch)[Phase.EMBEDDING_FORWARD]
+        lookups = forward_costs(name, batch)[DLRMPhase.EMBEDDING_FORWARD]
         ids = 8 * lookups.rows
         assert 0.2 < lookups.flop / (lookups.bytes - ids) < 0.25
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_fewer_bits_move_fewer_bytes(name: str) -> None:
-    tables = [forward_costs(name, 4, table_precision=p)[Phase.EMBEDDING_FORWARD].bytes for p in TABLES]
-    layers = [forward_costs(name, 4, precision=p)[Phase.TOP_MLP_FORWARD].bytes for p in ("fp32", "bf16", "int8")]
+    tables = [forward_costs(name, 4, table_precision=p)[DLRMPhase.EMBEDDING_FORWARD].bytes for p in TABLES]
+    layers = [forward_costs(name, 4, precision=p)[DLRMPhase.TOP_MLP_FORWARD].bytes for p in ("fp32", "bf16", "int8")]
     assert tables == sorted(tables, reverse=True) and len(set(tables)) == len(TABLES)
     assert layers == sorted(layers, reverse=True) and len(set(layers)) == 3
 
@@ -70,11 +71,11 @@ def test_a_table_is_its_times_and_costs_under_the_ceilings() -> None:
         CopyRate(bytes=size, bytes_per_s=Rate(best=rate, median=rate)) for size, rate in ((10, 40.0), (1000, 20.0))
     )
     ceilings = Ceilings(flop_per_s=100.0, copies=tuple(copies))
-    times = {2: {Phase.BOTTOM_MLP_FORWARD: 1.0, Phase.EMBEDDING_FORWARD: 3.0}}
+    times = {2: {DLRMPhase.BOTTOM_MLP_FORWARD: 1.0, DLRMPhase.EMBEDDING_FORWARD: 3.0}}
     costs = {
         2: {
-            Phase.BOTTOM_MLP_FORWARD: PhaseCosts(matmul_flop=80, bytes=8),
-            Phase.EMBEDDING_FORWARD: PhaseCosts(elementwise_flop=6, bytes=40, rows=2),
+            DLRMPhase.BOTTOM_MLP_FORWARD: PhaseCosts(matmul_flop=80, bytes=8),
+            DLRMPhase.EMBEDDING_FORWARD: PhaseCosts(elementwise_flop=6, bytes=40, rows=2),
         }
     }
     table = forward_table("toy", times, costs, LABELS, ceilings)
@@ -141,7 +142,7 @@ def test_a_page_of_anything_that_a_study_may_hold_can_be_written(profiled: tuple
         parameters=(),
         tables=(msgspec.structs.replace(study.tables[0], title="</svg>", rows=((None,) * 10, ("x",) * 10)),),
     )
-    page = render_report(Gathered(studies=(hostile,)))
+    page = render_report(ReportContent(studies=(hostile,)))
     assert "<script>alert" not in page and "</svg></h" not in page
 
 

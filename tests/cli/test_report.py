@@ -124,7 +124,7 @@ def test_an_output_folder_that_does_not_exist_is_named(inside: Command, results:
 
 def test_no_torch(results: Path) -> None:
     code = (
-        "import sys; from reports.page.gathered import gather_everything; from pathlib import Path; "
+        "import sys; from reports.page.content import gather_everything; from pathlib import Path; "
         "from reports.page.report import render_report; "
         f"assert render_report(gather_everything([Path({str(results)!r})])); "
         "assert 'torch' not in sys.modules"

@@ -14,7 +14,7 @@ from version_builder import next_version
 from harness.config.run_config import command_name
 from harness.config.seeds import reserved_seeds
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_versions
-from rules.benchmarks.rounds import Named, find_definition
+from rules.benchmarks.rounds import NamedBenchmark, find_definition
 from rules.errors import DefinitionError
 from rules.logs import keys
 from rules.logs.log import read_log
@@ -78,14 +78,14 @@ def test_a_set_of_an_older_version_is_judged_and_scored_as_before(command: CLI, 
 def test_the_log_says_the_version_whatever_is_beside_it(versions: Versions, tmp_path: Path) -> None:
     older, current = versions
     for stated, beside in ((older, current), (current, older)):
-        named = Named(name="dlrm_tiny", version=stated.version)
+        named = NamedBenchmark(name="dlrm_tiny", version=stated.version)
         assert find_definition(named, None, beside.path) == stated
         assert find_definition(named, beside.path, None) == stated
-    unsaid = Named(name="dlrm_tiny")
+    unsaid = NamedBenchmark(name="dlrm_tiny")
     assert find_definition(unsaid, None, None) == current
     assert find_definition(unsaid, None, older.path) == older
     assert find_definition(unsaid, older.path, None) == older
-    assert find_definition(Named(name="dlrm_tiny", version=current.version + 1), None, current.path) is None
+    assert find_definition(NamedBenchmark(name="dlrm_tiny", version=current.version + 1), None, current.path) is None
 
 
 def test_a_log_that_claims_another_version_than_its_definition_is_found_out(
@@ -174,10 +174,10 @@ def test_a_users_file_may_be_an_older_version_and_nothing_else_of_that_name(
     older, _ = versions
     mine = tmp_path / "mine.toml"
     shutil.copy(older.path, mine)
-    assert find_definition(Named(name="dlrm_tiny"), mine, None) == older
+    assert find_definition(NamedBenchmark(name="dlrm_tiny"), mine, None) == older
     mine.write_text(mine.read_text().replace("max_epochs = 1.0", "max_epochs = 2.0"))
     with pytest.raises(DefinitionError, match="takes the name of the shipped benchmark"):
-        find_definition(Named(name="dlrm_tiny"), mine, None)
+        find_definition(NamedBenchmark(name="dlrm_tiny"), mine, None)
 
 
 def test_seeds_of_every_version_stay_reserved(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from report_builder import write_run_set
 from round_builder import write_rounds
 
 from reports.comparison.comparison import context_of
-from reports.page.gathered import Gathered
+from reports.page.content import ReportContent
 from reports.page.page import comparable_groups
 from reports.page.report import render_report
 from reports.page.sections.comparison import compare_group
@@ -130,7 +130,7 @@ def measure_phases(tree: Path) -> Iterator[tuple[str, float]]:
     groups = comparable_groups(sets)
     compare_s = cpu_s(lambda: [compare_group(group, group[0], context_of(group)) for group in groups])
     yield "compare with the first", compare_s
-    yield "the rest of the page", cpu_s(lambda: render_report(Gathered(results=sets))) - compare_s
+    yield "the rest of the page", cpu_s(lambda: render_report(ReportContent(results=sets))) - compare_s
 
 
 def decode_all(logs: Sequence[Path]) -> None:

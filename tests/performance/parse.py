@@ -25,7 +25,7 @@ from criteo_builder import make_text
 
 from reference_models.data.criteo.lines import BLOCK_BYTES
 from reference_models.data.criteo.parse import parse_block, transform_integers
-from reference_models.data.criteo.tsv import MEMORY_BYTES, Prepared, prepare_tsv
+from reference_models.data.criteo.tsv import MEMORY_BYTES, PreparedDataset, prepare_tsv
 from reference_models.data.registry import parse_data
 
 _ROUNDS = 5
@@ -70,13 +70,13 @@ def rows_per_s(parse: Callable[[bytes], int], text: bytes) -> float:
     return parse(text) / (time.perf_counter() - started_s)
 
 
-def prepare(path: Path, folder: Path, memory_bytes: int) -> Prepared:
+def prepare(path: Path, folder: Path, memory_bytes: int) -> PreparedDataset:
     parameters = {"split": "days", "num_days": 7}
     data = parse_data({"kind": "criteo", "name": "generated", "parameters": parameters})
     return prepare_tsv([path], [], data, folder, memory_bytes=memory_bytes)
 
 
-def print_stages(prepared: Prepared, num_bytes: int) -> None:
+def print_stages(prepared: PreparedDataset, num_bytes: int) -> None:
     total_s = sum(prepared.stages_s.values())
     stages = ", ".join(f"{name} {prepared.num_lines / took_s:,.0f}" for name, took_s in prepared.stages_s.items())
     print(

@@ -14,7 +14,7 @@ from harness.autotune.tuning import (
     FOLDER,
     Candidates,
     KeptChoice,
-    Prepared,
+    Preparation,
     autotune,
     find_candidates,
     find_choice,
@@ -29,7 +29,7 @@ from reports.results.records import describe_times
 from rules.records.codec import decode
 from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
 
-LAUNCH = "harness.autotune.trials.launch_worker"
+LAUNCH = "harness.autotune.candidates.launch_worker"
 
 
 def way(num_threads: int, spin_count: int | None, step_s: float) -> StepTimeRecord:
@@ -131,13 +131,13 @@ def matmul_of(form: str = "onednn", num_samples: int = 512) -> MatmulRecord:
 
 
 @pytest.fixture
-def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Prepared]:
+def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Preparation]:
     """Choose for dlrm_tiny on two cores, with what is kept below tmp_path/data."""
     cores(monkeypatch, 2)
     monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
 
-    def call(measure: Any, known: dict[str, ChoiceRecord] | None = None, **given: Any) -> Prepared:
-        prepared = Prepared(data_dir=tmp_path / "data", num_threads=2, size=(512, 1000))
+    def call(measure: Any, known: dict[str, ChoiceRecord] | None = None, **given: Any) -> Preparation:
+        prepared = Preparation(data_dir=tmp_path / "data", num_threads=2, size=(512, 1000))
         return autotune(config_of(**given), prepared, known={} if known is None else known, measure=measure)
 
     return call
@@ -148,7 +148,7 @@ def kept_in(tmp_path: Path) -> list[Path]:
 
 
 def test_a_choice_is_kept_for_the_next_set_and_said(
-    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    chosen: Callable[..., Preparation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     timing = FakeTiming(num_threads=1)
     first = chosen(timing)
@@ -169,7 +169,7 @@ def test_a_choice_is_kept_for_the_next_set_and_said(
 
 
 def test_what_was_timed_on_a_busy_system_is_timed_again_on_a_quiet_one(
-    chosen: Callable[..., Prepared],
+    chosen: Callable[..., Preparation],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -206,7 +206,7 @@ def test_a_new_choice_needs_5_percent_over_the_kept_one() -> None:
 
 @pytest.mark.parametrize("content", ["", "{", '{"schema_version": 3}', "[" * 5000, '{"schema_version": 99}'])
 def test_a_damaged_file_is_said_and_written_anew(
-    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+    chosen: Callable[..., Preparation], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
     timing = FakeTiming()
     chosen(timing)
@@ -219,7 +219,7 @@ def test_a_damaged_file_is_said_and_written_anew(
 
 
 def test_a_kept_choice_that_answers_another_question_is_not_used(
-    chosen: Callable[..., Prepared], tmp_path: Path
+    chosen: Callable[..., Preparation], tmp_path: Path
 ) -> None:
     timing = FakeTiming()
     chosen(timing)
@@ -232,7 +232,7 @@ def test_a_kept_choice_that_answers_another_question_is_not_used(
 
 
 def test_one_command_asks_once_for_all_of_a_shape_also_where_nothing_can_be_kept(
-    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    chosen: Callable[..., Preparation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "data").write_text("no folder")
     timing, known = FakeTiming(), dict[str, ChoiceRecord]()
@@ -244,14 +244,14 @@ def test_one_command_asks_once_for_all_of_a_shape_also_where_nothing_can_be_kept
 
 
 def test_where_timing_fails_nothing_is_chosen_and_nothing_kept(
-    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    chosen: Callable[..., Preparation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = chosen(lambda question, earlier: "out of memory.")
     assert made.choice is None and made.num_threads == 2 and kept_in(tmp_path) == []
     assert "not chosen by timing (out of memory.)" in capsys.readouterr().err
 
 
-def test_an_interrupted_choice_leaves_nothing(chosen: Callable[..., Prepared], tmp_path: Path) -> None:
+def test_an_interrupted_choice_leaves_nothing(chosen: Callable[..., Preparation], tmp_path: Path) -> None:
     def interrupt(question: Candidates, earlier: MatmulRecord | None) -> str:
         raise KeyboardInterrupt
 
@@ -261,7 +261,7 @@ def test_an_interrupted_choice_leaves_nothing(chosen: Callable[..., Prepared], t
 
 
 def test_another_torch_begins_from_the_forms_that_an_earlier_one_had(
-    chosen: Callable[..., Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chosen: Callable[..., Preparation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timing = FakeTiming(matmul=matmul_of())
     chosen(timing)
@@ -271,7 +271,7 @@ def test_another_torch_begins_from_the_forms_that_an_earlier_one_had(
 
 
 def test_a_kept_form_that_no_library_has_is_said_and_not_used(
-    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    chosen: Callable[..., Preparation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     timing = FakeTiming(matmul=matmul_of())
     chosen(timing)
@@ -326,7 +326,7 @@ SHORT, LONG = ((1, 2), 1000, 2), ((2,), 300_000, 2)
     ],
 )  # fmt: skip
 def test_a_process_per_spinning_and_products_for_the_best(
-    chosen: Callable[..., Prepared],
+    chosen: Callable[..., Preparation],
     monkeypatch: pytest.MonkeyPatch,
     times: dict[tuple[int, int], float],
     jobs: list[Any],
@@ -342,7 +342,7 @@ def test_a_process_per_spinning_and_products_for_the_best(
 
 
 def test_a_process_that_was_disturbed_has_another_turn_before_it_decides(
-    chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch
+    chosen: Callable[..., Preparation], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = {(1, 1000): 1.06, (2, 1000): 1.0}, {(1, 1000): 1.01, (2, 1000): 1.0}
 
@@ -359,14 +359,14 @@ def test_a_process_that_was_disturbed_has_another_turn_before_it_decides(
     assert {(each.num_threads, each.spin_count) for each in choice.tied} == {(2, 1000), (2, 300_000)}
 
 
-def test_long_steps_take_no_other_turn(chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_steps_take_no_other_turn(chosen: Callable[..., Preparation], monkeypatch: pytest.MonkeyPatch) -> None:
     processes = FakeProcesses({(1, 1000): 1.0, (2, 1000): 0.97, (2, 300_000): 0.94})
     monkeypatch.setattr(LAUNCH, processes)
     assert chosen(None).choice is not None and len(processes.jobs) == 2
 
 
 def test_what_was_measured_is_said_and_so_is_a_tie(
-    chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    chosen: Callable[..., Preparation], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = {(1, 1000): 0.0104, (2, 1000): 0.0101, (2, 300_000): 0.01}
     monkeypatch.setattr(LAUNCH, FakeProcesses(times))
@@ -381,7 +381,7 @@ def test_what_was_measured_is_said_and_so_is_a_tie(
 
 
 def test_a_second_process_that_fails_leaves_what_the_first_found(
-    chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    chosen: Callable[..., Preparation], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     processes = FakeProcesses({(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.1}, fails=lambda number: number == 2)
     monkeypatch.setattr(LAUNCH, processes)

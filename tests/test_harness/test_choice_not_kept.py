@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.autotune.tuning import FOLDER, Candidates, Prepared, autotune
+from harness.autotune.tuning import FOLDER, Candidates, Preparation, autotune
 from harness.config.run_config import Override, resolve
 from rules.records.run_set import ChoiceRecord, MatmulRecord
 
@@ -32,7 +32,7 @@ def test_a_link_or_a_pipe_in_its_place_costs_the_file_and_not_the_run(
     monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
     folder, users = tmp_path / "data" / FOLDER, tmp_path / "users"
     config = resolve("dlrm_tiny", [Override(key="runtime.implementation", value="optimized", source="test")])
-    prepared = Prepared(data_dir=folder.parent, num_threads=2, size=(512, 4096))
+    prepared = Preparation(data_dir=folder.parent, num_threads=2, size=(512, 4096))
     folder.mkdir(parents=True)
     autotune(config, prepared, known={}, measure=answer)
     (path,) = folder.glob("*.json")

@@ -23,7 +23,7 @@ from harness.run_sets.folder import RunSet, open_run_set
 from reference_models.fused.choice import convert_choice
 from reports.comparison.comparability import list_changes
 from reports.comparison.sources import read_results
-from reports.results.origin import repetition_key
+from reports.results.provenance import repetition_key
 from reports.results.records import config_texts
 from rules.benchmarks.loader import load_benchmark
 from rules.records.run_set import ChoiceRecord, MatmulRecord, RunSetRecord

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.autotune.job import ChoiceJob, plainest, time_threads, try_ways
+from harness.autotune.job import ChoiceJob, fewest_changes, time_threads, try_ways
 from harness.config.run_config import Override, resolve
 from harness.measure.quality import QualityJob, train_and_evaluate
 from reference_models.data.registry import locate_dataset
@@ -115,7 +115,7 @@ def test_a_process_times_real_steps_and_products_and_runs_with_one_choice_repeat
 def test_a_plainer_way_is_replaced_by_one_that_is_5_percent_faster(
     times: dict[tuple[int, int], float], best: tuple[int, int]
 ) -> None:
-    found = plainest(
+    found = fewest_changes(
         StepTimeRecord(num_threads=num_threads, spin_count=spin_count, step_s=step_s)
         for (num_threads, spin_count), step_s in times.items()
     )

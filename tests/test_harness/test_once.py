@@ -16,7 +16,7 @@ from rules.benchmarks.loader import load_benchmark
 from rules.judge import second_opinion
 from rules.judge.checker import check_paths
 from rules.judge.sets import judge_set
-from rules.official.opinion import OfficialOpinion, Question
+from rules.official.opinion import CheckerQuery, OfficialOpinion
 from rules.scoring.scoring import score_runs
 from rules.tree.inventory import find_result_sets
 from rules.tree.result_set import RESULT_FILE
@@ -42,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of questions each time the official checkers were asked, which here accept everything."""
     numbers: list[int] = []
 
-    def ask(questions: Sequence[Question], *arguments: Any) -> tuple[OfficialOpinion, ...]:
+    def ask(questions: Sequence[CheckerQuery], *arguments: Any) -> tuple[OfficialOpinion, ...]:
         numbers.append(len(questions))
         return tuple(
             OfficialOpinion(

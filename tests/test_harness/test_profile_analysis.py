@@ -22,7 +22,7 @@ from reference_models.config.sections import DataConfig
 from reference_models.costs import Matmul, PhaseCosts
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.phases import LABELS, Phase
+from reference_models.dlrm.phases import LABELS, DLRMPhase
 from reference_models.dlrm.spec import SPEC
 from rules.records.profile import (
     CeilingsRecord,
@@ -47,7 +47,7 @@ MATMUL_ONLY = problem(1, 1, [512, 512])
 LOOKUP_ONLY = problem(20, 20, [])
 
 
-def counts_of(model: DLRMConfig, data: DataConfig) -> dict[Phase, PhaseCosts]:
+def counts_of(model: DLRMConfig, data: DataConfig) -> dict[DLRMPhase, PhaseCosts]:
     return SPEC.costs.phases(
         model, data, batch_size=BATCH, opt_name="sgd", unique_rows=BATCH * data.num_lookups,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def test_a_matmul_only_and_a_lookup_only_model_are_on_the_two_sides_of_a_ridge()
     assert ceilings.computed.ridge_flop_per_byte == pytest.approx(2e9 / 1e8)
     sides = [side_of_ridge(*shape, ceilings) for shape in (MATMUL_ONLY, LOOKUP_ONLY)]
     assert sides == ["compute", "memory"]
-    assert counts_of(*LOOKUP_ONLY)[Phase.EMBEDDING_FORWARD].flop * 4 < step_bytes(LOOKUP_ONLY)
+    assert counts_of(*LOOKUP_ONLY)[DLRMPhase.EMBEDDING_FORWARD].flop * 4 < step_bytes(LOOKUP_ONLY)
 
 
 def step_bytes(one: tuple[DLRMConfig, DataConfig]) -> int:
@@ -131,9 +131,9 @@ def test_a_phase_of_matmuls_is_limited_by_the_rate_of_their_own_shapes() -> None
     model, data = MATMUL_ONLY
     matmuls = SPEC.costs.matmuls(model, data, BATCH)
     phases = analyse_phases(
-        {Phase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), matmuls, ceilings_of(matmuls), LABELS
+        {DLRMPhase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), matmuls, ceilings_of(matmuls), LABELS
     )
-    (top,) = (phase.computed for phase in phases if phase.phase == Phase.TOP_MLP_FORWARD)
+    (top,) = (phase.computed for phase in phases if phase.phase == DLRMPhase.TOP_MLP_FORWARD)
     flop = 2 * BATCH * (32 * 512 + 512 * 512 + 512)
     assert top.compute_limit_s == pytest.approx(flop / 1e9)
     assert top.memory_limit_s == 0  # operands are part of a product's measured time
@@ -153,7 +153,7 @@ def test_the_steps_limits_add_up() -> None:
     matmuls = SPEC.costs.matmuls(model, data, BATCH)
     ceilings = ceilings_of(matmuls)
     counts = counts_of(model, data)
-    phases = analyse_phases(dict.fromkeys(Phase, 0.01), counts, matmuls, ceilings, LABELS)
+    phases = analyse_phases(dict.fromkeys(DLRMPhase, 0.01), counts, matmuls, ceilings, LABELS)
     limits = analyse_step(0.1, phases, counts, matmuls, ceilings, BATCH).limits
     flop = SPEC.costs.model(model, data).training_flop_per_sample * BATCH
     assert limits.matmul.step_s == pytest.approx(flop / 1e9)
@@ -165,15 +165,17 @@ def test_the_steps_limits_add_up() -> None:
     assert limits.all_phases.step_s >= limits.matmul.step_s
 
 
-@given(st.dictionaries(st.sampled_from(list(Phase)), st.floats(1e-9, 1e3), min_size=1))
-def test_shares_sum_to_one_and_no_phase_is_lost(times_s: dict[Phase, float]) -> None:
+@given(st.dictionaries(st.sampled_from(list(DLRMPhase)), st.floats(1e-9, 1e3), min_size=1))
+def test_shares_sum_to_one_and_no_phase_is_lost(times_s: dict[DLRMPhase, float]) -> None:
     model, data = LOOKUP_ONLY
     matmuls = SPEC.costs.matmuls(model, data, BATCH)
     counts: dict[Any, PhaseCosts] = counts_of(model, data)
     phases = analyse_phases(times_s, counts, matmuls, ceilings_of(matmuls), LABELS)
     computed = [phase.computed for phase in phases]
     assert math.isclose(sum(phase.share for phase in computed if phase.share is not None), 1.0)
-    assert [phase.phase for phase in phases] == [phase for phase in Phase if phase in times_s.keys() | counts.keys()]
+    assert [phase.phase for phase in phases] == [
+        phase for phase in DLRMPhase if phase in times_s.keys() | counts.keys()
+    ]
     assert sum(phase.bytes for phase in computed) == sum(phase.bytes for phase in counts.values())
 
 

@@ -19,13 +19,13 @@ from torch.autograd import DeviceType
 from harness.measure.profile.operators import operator_bytes, summarise, write_trace
 from harness.measure.profile.steps import StepTimes, Timeline, measure_steps, median_interval
 from harness.measure.throughput import train_steps
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.process.errors import ConfigError
 from reference_models.training.phases import Enter, ignore_phase
 from reference_models.training.workload import TrainCounts
 
 CPU = torch.device("cpu")
-PHASES_MS = {Phase.DATA: 5, Phase.LOSS: 2, Phase.TOP_MLP_BACKWARD: 30}
+PHASES_MS = {DLRMPhase.DATA: 5, DLRMPhase.LOSS: 2, DLRMPhase.TOP_MLP_BACKWARD: 30}
 REPORTING_MS, LOOP_MS = 1, 4
 
 
@@ -57,7 +57,7 @@ class ScriptedSteps:
                 self._enter(phase)
                 self._clock.sleep_ms(milliseconds)
             self._clock.sleep_ms(0 if self._enter is ignore_phase else REPORTING_MS)
-        self._enter(Phase.OTHER)
+        self._enter(DLRMPhase.OTHER)
         self._clock.sleep_ms(LOOP_MS)
         self.calls.append((self._enter is not ignore_phase, num_steps))
         self._left = self._left - num_steps or self._epoch
@@ -86,23 +86,23 @@ def test_phases_and_the_loop_are_separate_and_add_up_to_the_step(clock: FakeTime
     step_ms = sum(PHASES_MS.values())
     per_step_ms = step_ms + LOOP_MS / times.steps_per_block
     assert times.step_s == pytest.approx(per_step_ms / 1e3)
-    assert phases[Phase.DATA] == pytest.approx(5e-3)
-    assert phases[Phase.LOSS] == pytest.approx(2e-3)
-    assert phases[Phase.TOP_MLP_BACKWARD] == pytest.approx((30 + REPORTING_MS) / 1e3)
-    assert phases[Phase.OTHER] == pytest.approx(LOOP_MS / times.steps_per_block / 1e3)
+    assert phases[DLRMPhase.DATA] == pytest.approx(5e-3)
+    assert phases[DLRMPhase.LOSS] == pytest.approx(2e-3)
+    assert phases[DLRMPhase.TOP_MLP_BACKWARD] == pytest.approx((30 + REPORTING_MS) / 1e3)
+    assert phases[DLRMPhase.OTHER] == pytest.approx(LOOP_MS / times.steps_per_block / 1e3)
     assert sum(phases.values()) == pytest.approx((per_step_ms + REPORTING_MS) / 1e3)
     named = (step_ms + REPORTING_MS) / (per_step_ms + REPORTING_MS)
     assert times.measured(8).named_share == pytest.approx(named)
 
 
 def test_phases_add_up_to_an_undisturbed_step_whichever_phase_a_disturbance_hit() -> None:
-    phases = [{Phase.DATA: 1.0, Phase.LOSS: 3.0}, {Phase.DATA: 3.0, Phase.LOSS: 1.1}] * 4
-    phases += [{Phase.DATA: 90.0, Phase.LOSS: 1.0}, {Phase.DATA: 0.1, Phase.LOSS: 0.1}]
+    phases = [{DLRMPhase.DATA: 1.0, DLRMPhase.LOSS: 3.0}, {DLRMPhase.DATA: 3.0, DLRMPhase.LOSS: 1.1}] * 4
+    phases += [{DLRMPhase.DATA: 90.0, DLRMPhase.LOSS: 1.0}, {DLRMPhase.DATA: 0.1, DLRMPhase.LOSS: 0.1}]
     whole = tuple(sum(block.values()) for block in phases)
     times = StepTimes(steps_per_block=1, plain_s=whole, instrumented_s=whole, phases_s=tuple(phases))
     found = times.phase_times_s()
     assert 4.0 <= sum(found.values()) <= 4.1
-    assert found[Phase.DATA] == pytest.approx(2.0, abs=0.4)
+    assert found[DLRMPhase.DATA] == pytest.approx(2.0, abs=0.4)
 
 
 def test_what_reporting_phases_costs_is_the_difference_between_neighbouring_blocks(clock: FakeTime) -> None:
@@ -137,10 +137,10 @@ def test_a_dataset_without_one_batch_is_an_error() -> None:
 
 def test_a_timeline_adds_up_phases_that_are_entered_again_and_then_begins_anew(clock: FakeTime) -> None:
     timeline = Timeline(CPU)
-    for phase, milliseconds in ((Phase.DATA, 3), (Phase.LOSS, 4), (Phase.DATA, 5)):
+    for phase, milliseconds in ((DLRMPhase.DATA, 3), (DLRMPhase.LOSS, 4), (DLRMPhase.DATA, 5)):
         timeline.enter(phase)
         clock.sleep_ms(milliseconds)
-    assert timeline.take() == pytest.approx({Phase.DATA: 8e-3, Phase.LOSS: 4e-3})
+    assert timeline.take() == pytest.approx({DLRMPhase.DATA: 8e-3, DLRMPhase.LOSS: 4e-3})
     assert timeline.take() == {}
 
 

@@ -14,13 +14,13 @@ from scipy.stats import binom
 from harness.config.run_config import Override, resolve
 from harness.config.serving import list_sizes, parse_serve
 from harness.measure.serving.bound import Limit, model_bound
-from harness.measure.serving.crew import Part, split_query
-from harness.measure.serving.model import Served
+from harness.measure.serving.model import ServedModel
 from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, draw_traffic, simulate
 from harness.measure.serving.rule import most_late, passing_share
 from harness.measure.serving.schedule import choose_schedule, draw_arrivals
 from harness.measure.serving.search import RESOLUTION, search_highest
 from harness.measure.serving.timing import TimedSize, choose_calls, fit_service, time_calls
+from harness.measure.serving.worker_pool import QueryPart, split_query
 from reference_models.data.store.dataset import Batch
 from reference_models.process.errors import ConfigError
 from reference_models.serving.weight_bytes import ServedBytes
@@ -105,7 +105,7 @@ def test_a_key_of_serve_is_refused_where_nothing_is_served() -> None:
 
 def test_calls_reach_from_the_smallest_query_to_the_largest_full_one() -> None:
     sizes = (30, 10, 20, 40)
-    assert choose_calls(sizes, None) == [(Part(place, 0, sizes[place]),) for place in (1, 2, 0, 3)]
+    assert choose_calls(sizes, None) == [(QueryPart(place, 0, sizes[place]),) for place in (1, 2, 0, 3)]
     calls = [[part.items for part in call] for call in choose_calls(sizes, 160)]
     assert calls[:4] == [[10], [20], [30], [40]]
     totals = [sum(call) for call in calls[4:]]
@@ -123,7 +123,7 @@ def test_calls_are_timed_in_turns_for_as_long_as_asked() -> None:
     clock_s = [0.0]
     answered: list[int] = []
 
-    def answer(parts: Sequence[Part]) -> None:
+    def answer(parts: Sequence[QueryPart]) -> None:
         answered.append(len(parts))
         clock_s[0] += 0.001 * sum(part.items for part in parts)
 
@@ -135,7 +135,7 @@ def test_calls_are_timed_in_turns_for_as_long_as_asked() -> None:
 
 
 def test_an_error_of_the_model_ends_the_timing() -> None:
-    def answer(parts: Sequence[Part]) -> None:
+    def answer(parts: Sequence[QueryPart]) -> None:
         raise ValueError("no model")
 
     with pytest.raises(ValueError, match="no model"):
@@ -171,7 +171,7 @@ class Summing:
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 9))
 def test_parts_of_queries_are_answered_as_the_items_that_they_hold(sizes: list[int], max_items: int) -> None:
     model = Summing()
-    served = Served(servable=model, sizes=tuple(sizes), pool=tuple(model.queries(sizes)))
+    served = ServedModel(servable=model, sizes=tuple(sizes), pool=tuple(model.queries(sizes)))
     parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, max_items)]
     assert served.answer(parts).tolist() == list(range(sum(sizes)))
     assert torch.cat([served.answer([part]) for part in parts]).tolist() == list(range(sum(sizes)))

@@ -18,11 +18,11 @@ from waiting import HANG_S
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.serving import loadgen
 from harness.measure.serving.bound import Limit, model_bound
-from harness.measure.serving.crew import Line, Part, Query, split_query, start_crew
-from harness.measure.serving.loadgen import Trial, read_judgement, require_loadgen
+from harness.measure.serving.loadgen import ScheduledRun, read_judgement, require_loadgen
 from harness.measure.serving.queue import ServiceTimes, Workers, draw_traffic
 from harness.measure.serving.rule import most_late
 from harness.measure.serving.schedule import draw_arrivals
+from harness.measure.serving.worker_pool import Query, QueryPart, RequestQueue, split_query, start_workers
 
 LIMIT = {"target_latency_ms": 25}
 
@@ -34,8 +34,8 @@ def test_without_loadgen_the_line_that_installs_it_is_said(monkeypatch: pytest.M
     assert refused.value.exit_code == ExitCode.USAGE
 
 
-def line_of(workers: Workers, *sizes: int) -> Line:
-    line = Line(workers)
+def line_of(workers: Workers, *sizes: int) -> RequestQueue:
+    line = RequestQueue(workers)
     for number, items in enumerate(sizes):
         parts = split_query(number, items, workers.max_items)
         line.put(Query(number, 0.0, len(parts)), parts)
@@ -51,7 +51,7 @@ def test_a_worker_takes_what_is_there_up_to_a_full_call_and_leaves_the_end_to_ot
 
 def test_queries_are_calls_of_their_own_where_nothing_is_said() -> None:
     line = line_of(Workers(), 8, 8)
-    assert [[part for _, part in line.take()] for _ in range(3)] == [[Part(0, 0, 8)], [Part(1, 0, 8)], []]
+    assert [[part for _, part in line.take()] for _ in range(3)] == [[QueryPart(0, 0, 8)], [QueryPart(1, 0, 8)], []]
 
 
 def test_a_large_query_is_answered_with_its_last_part() -> None:
@@ -67,7 +67,7 @@ def test_a_large_query_is_answered_with_its_last_part() -> None:
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 3), st.integers(1, 12))
 def test_a_crew_answers_every_item_once_and_every_query_once(sizes: list[int], count: int, max_items: int) -> None:
     line, answered, done = line_of(Workers(count=count, max_items=max_items), *sizes), [], []
-    crew = start_crew(answered.append, line, count, done.extend, [])
+    crew = start_workers(answered.append, line, count, done.extend, [])
     for worker in crew:
         worker.join(HANG_S)
     assert all(sum(part.items for part in call) <= max_items for call in answered)
@@ -76,7 +76,7 @@ def test_a_crew_answers_every_item_once_and_every_query_once(sizes: list[int], c
     assert sorted(done) == list(range(len(sizes)))
 
 
-TRIAL = Trial(
+TRIAL = ScheduledRun(
     scenario="server", rate=100, limit_s=0.02, share=0.95, min_queries=100, min_duration_s=1, seed=1, schedule_seed=2
 )  # fmt: skip
 DETAIL = {

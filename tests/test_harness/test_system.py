@@ -18,7 +18,7 @@ from harness.system.accelerators import describe_accelerators, parse_nvidia_smi,
 from harness.system.description import SystemDescription, describe_system, system_slug, write_system_json
 from harness.system.hardware import describe_hardware, describe_networking, describe_storage, virtualization
 from harness.system.software import WORKER_VARIABLES, container, environment, environment_variables
-from harness.system.submission import Given, submission_fields
+from harness.system.submission import SubmissionValue, submission_fields
 from rules.records.codec import json_schema
 from rules.records.system import SYSTEM_FIELDS, SystemRecord
 from rules.tree.system_desc import STATUSES
@@ -181,7 +181,11 @@ def test_the_33_fields_are_strings_with_a_provenance_each() -> None:
 
 
 def test_what_is_given_wins_and_says_who_gave_it(tmp_path: Path) -> None:
-    given_fields = {"cooling": Given("air", "[submission] cooling"), "host_memory_capacity": "2 TB", "platform": "x"}
+    given_fields = {
+        "cooling": SubmissionValue("air", "[submission] cooling"),
+        "host_memory_capacity": "2 TB",
+        "platform": "x",
+    }
     description = describe_system(given_fields, root=two_sockets(tmp_path))
     assert description.fields["cooling"] == "air"
     assert description.provenance["cooling"] == "given ([submission] cooling)"
@@ -242,7 +246,7 @@ def test_long_names_stay_different() -> None:
 
 def test_the_file_is_what_the_official_checker_accepts(tmp_path: Path) -> None:
     given_fields = submission_fields({"submitter": "Example Corp", "status": "Available cloud"}, {}, {})
-    hostile = {"sw_notes": Given('",\n<b>\x1b', "test")}
+    hostile = {"sw_notes": SubmissionValue('",\n<b>\x1b', "test")}
     path = write_system_json(tmp_path / "systems", describe_system(given_fields | hostile))
     content = json.loads(path.read_text())
     assert tuple(content) == SYSTEM_FIELDS
@@ -274,10 +278,10 @@ def test_submission_fields_take_the_last_of_table_environment_and_option() -> No
         {"DLRMBENCH_SUBMISSION_SUBMITTER": "B", "DLRMBENCH_SUBMISSION_COOLING": "liquid", "PATH": "/bin"},
         {"submitter": "C", "division": None},
     )
-    assert fields["submitter"] == Given("C", "--submitter")
-    assert fields["cooling"] == Given("liquid", "DLRMBENCH_SUBMISSION_COOLING")
-    assert fields["number_of_nodes"] == Given("2", "[submission] number_of_nodes")
-    assert fields["platform"] == Given("unspecified", "default")
+    assert fields["submitter"] == SubmissionValue("C", "--submitter")
+    assert fields["cooling"] == SubmissionValue("liquid", "DLRMBENCH_SUBMISSION_COOLING")
+    assert fields["number_of_nodes"] == SubmissionValue("2", "[submission] number_of_nodes")
+    assert fields["platform"] == SubmissionValue("unspecified", "default")
     assert "division" not in fields
 
 

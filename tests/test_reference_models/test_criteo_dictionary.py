@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from reference_models.data.criteo.dictionary import RARE_ID, Counted, number_values
+from reference_models.data.criteo.dictionary import RARE_ID, ValueCounts, number_values
 
 VALUES = st.lists(st.one_of(st.integers(0, 6), st.integers(0, 2**32 - 1)), max_size=60)
 
@@ -22,8 +22,8 @@ def number_simply(train: list[int], min_frequency: int) -> dict[int, int]:
     return ids
 
 
-def count(values: list[int], stretch: int) -> Counted:
-    counted, column = Counted.empty(), as_column(values)
+def count(values: list[int], stretch: int) -> ValueCounts:
+    counted, column = ValueCounts.empty(), as_column(values)
     for start in range(0, len(column), stretch):
         counted = counted.add(column[start : start + stretch], start)
     return counted

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reference_models.data.criteo import parse
-from reference_models.data.criteo.parse import Rows, parse_block, transform_integers
+from reference_models.data.criteo.parse import ParsedRows, parse_block, transform_integers
 
 INTEGERS = st.one_of(
     st.just(b""),
@@ -51,7 +51,7 @@ def lines(draw: st.DrawFn) -> bytes:
     return b"\t".join(fields) + draw(st.sampled_from([b"", b"", b"", b"\r"]))
 
 
-def assert_equals_per_line(block: bytes, rows: Rows) -> None:
+def assert_equals_per_line(block: bytes, rows: ParsedRows) -> None:
     texts = block[:-1].split(b"\n")
     wanted = [parse_line(text) for text in texts]
     good = [line for line in wanted if line is not None]

@@ -19,7 +19,7 @@ from criteo_builder import make_text, parse_line
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo import tsv
 from reference_models.data.criteo.spool import Spool
-from reference_models.data.criteo.tsv import Prepared, prepare_tsv
+from reference_models.data.criteo.tsv import PreparedDataset, prepare_tsv
 from reference_models.data.registry import open_dataset, parse_data
 from reference_models.data.store.store import verify
 from reference_models.process.errors import ConfigError, DatasetError
@@ -36,7 +36,7 @@ def write(path: Path, text: bytes) -> Path:
     return path
 
 
-def prepare(folder: Path, train: Sequence[Path], evaluation: Sequence[Path] = (), **options: Any) -> Prepared:
+def prepare(folder: Path, train: Sequence[Path], evaluation: Sequence[Path] = (), **options: Any) -> PreparedDataset:
     data = options.pop("data", None) or make_data(**options.pop("parameters", {}))
     return prepare_tsv(train, evaluation, data, folder, **options)
 

@@ -16,7 +16,7 @@ from reference_models.config.sections import DataConfig, RuntimeConfig, parse_tr
 from reference_models.d2nn.config import D2NNConfig, parse_model, refuse_data
 from reference_models.d2nn.costs import fft_flop, num_transforms
 from reference_models.d2nn.model import D2NN, make_detectors, propagate, transfer_function
-from reference_models.d2nn.phases import Phase
+from reference_models.d2nn.phases import D2NNPhase
 from reference_models.d2nn.reference import ReferenceWorkload
 from reference_models.d2nn.spec import SPEC
 from reference_models.data.registry import generate_dataset, parse_data
@@ -171,7 +171,7 @@ def test_flop_are_those_that_a_step_does(data: DataConfig, folder: Path, changes
     assert transforms.flop + counter.get_total_flops() == 3 * costs.forward_flop_per_sample
     assert transforms.flop == 3 * num_transforms(config_of(**changes), 2)[0] * fft_flop(16)
     by_phase = SPEC.costs.phases(config_of(**changes), data, batch_size=32, opt_name="Adam", unique_rows=0)
-    counted = {phase for phase, cost in by_phase.items() if cost.flop and phase != Phase.DENSE_OPTIMIZER}
+    counted = {phase for phase, cost in by_phase.items() if cost.flop and phase != D2NNPhase.DENSE_OPTIMIZER}
     assert sum(by_phase[phase].flop for phase in counted) == 32 * costs.training_flop_per_sample
 
 
@@ -190,8 +190,9 @@ def test_phases_are_entered_in_their_order(data: DataConfig, folder: Path) -> No
     with workload.report_phases(entered.append):
         workload.train(1)
     assert entered == [
-        Phase.DATA, Phase.ZERO_GRAD, Phase.PROPAGATION_FORWARD, Phase.DETECTION_FORWARD, Phase.LOSS,
-        Phase.DETECTION_BACKWARD, Phase.PROPAGATION_BACKWARD, Phase.DENSE_OPTIMIZER, Phase.OTHER,
+        D2NNPhase.DATA, D2NNPhase.ZERO_GRAD, D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.DETECTION_FORWARD,
+        D2NNPhase.LOSS,
+        D2NNPhase.DETECTION_BACKWARD, D2NNPhase.PROPAGATION_BACKWARD, D2NNPhase.DENSE_OPTIMIZER, D2NNPhase.OTHER,
     ]  # fmt: skip
     assert set(entered) == set(find_model("d2nn").phases)
 

@@ -17,7 +17,7 @@ from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.optimized import OptimizedWorkload
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused import merged_embedding
 from reference_models.fused.matmul import Matmuls
@@ -256,14 +256,19 @@ def test_an_id_outside_its_table_is_named_at_its_turn(make_spec: MakeSpec, tmp_p
 @pytest.mark.parametrize("model", [{}, CAT, DCN], ids=["dot", "cat", "dcn"])
 def test_phases_are_reported_and_change_nothing(make_spec: MakeSpec, model: dict[str, Any]) -> None:
     reporting, silent = build(make_spec(model=model)), build(make_spec(model=model))
-    phases: list[Phase] = []
+    phases: list[DLRMPhase] = []
     with reporting.report_phases(phases.append):
         reporting.train(2)
     silent.train(2)
     assert is_same(flatten(reporting.state()), flatten(silent.state()))
-    first = phases[: phases.index(Phase.DATA, 1)]
-    assert first[0] == Phase.DATA
-    assert set(Phase) - set(first) <= {Phase.OTHER, Phase.ZERO_GRAD, Phase.EMBEDDING_BACKWARD, Phase.REPLAY}
+    first = phases[: phases.index(DLRMPhase.DATA, 1)]
+    assert first[0] == DLRMPhase.DATA
+    assert set(DLRMPhase) - set(first) <= {
+        DLRMPhase.OTHER,
+        DLRMPhase.ZERO_GRAD,
+        DLRMPhase.EMBEDDING_BACKWARD,
+        DLRMPhase.REPLAY,
+    }
     reporting.train(1)
     assert len(phases) == 2 * len(first) + 1, "nothing is reported any more; the two calls ended with OTHER"
     assert TRAIN_SAMPLES > 3 * BATCH

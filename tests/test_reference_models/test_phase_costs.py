@@ -15,7 +15,7 @@ from reference_models.costs import Matmul, PhaseCosts
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.model import DLRM
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.dlrm.spec import SPEC
 
 OFFICIAL_HOT = [3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1]
@@ -31,7 +31,7 @@ def model_of(interaction: str, dim: int, bottom: list[int], top: list[int], **mo
     return parse_model({"interaction": interaction, "embedding_dim": dim, **layers, **more})
 
 
-def counted(model: DLRMConfig, data: DataConfig, batch_size: int, **more: Any) -> dict[Phase, PhaseCosts]:
+def counted(model: DLRMConfig, data: DataConfig, batch_size: int, **more: Any) -> dict[DLRMPhase, PhaseCosts]:
     options = {"opt_name": "adagrad", "unique_rows": batch_size, **more}
     return SPEC.costs.phases(model, data, batch_size=batch_size, **options)
 
@@ -66,10 +66,10 @@ def test_the_official_dcnv2_by_part() -> None:
     """10.6 M multiply-adds in the cross layers, 5.2 M on top, 0.17 M at the bottom."""
     model = model_of("dcn", 128, [512, 256], [1024, 1024, 512, 256], dcn_num_layers=3, dcn_low_rank_dim=512)
     counts = counted(model, data_of(OFFICIAL_HOT), 10)
-    parts = [Phase.INTERACTION_FORWARD, Phase.TOP_MLP_FORWARD, Phase.BOTTOM_MLP_FORWARD]
+    parts = [DLRMPhase.INTERACTION_FORWARD, DLRMPhase.TOP_MLP_FORWARD, DLRMPhase.BOTTOM_MLP_FORWARD]
     assert [counts[part].matmul_flop / 2e7 for part in parts] == pytest.approx([10.6, 5.2, 0.17], rel=0.03)
-    assert counts[Phase.EMBEDDING_FORWARD].rows == 10 * 214
-    assert counts[Phase.EMBEDDING_FORWARD].bytes == 10 * (109_568 + 26 * 128 * 4 + 214 * 8)
+    assert counts[DLRMPhase.EMBEDDING_FORWARD].rows == 10 * 214
+    assert counts[DLRMPhase.EMBEDDING_FORWARD].bytes == 10 * (109_568 + 26 * 128 * 4 + 214 * 8)
 
 
 widths = st.lists(st.integers(1, 9), max_size=3)
@@ -94,27 +94,27 @@ def test_matmuls_are_those_that_torch_counts(
 
 def test_rows_are_updated_once_however_often_they_are_looked_up() -> None:
     model, data = model_of("dot", 4, [], []), data_of([3, 2])
-    few, many = (counted(model, data, 10, unique_rows=rows)[Phase.SPARSE_OPTIMIZER] for rows in (5, 50))
+    few, many = (counted(model, data, 10, unique_rows=rows)[DLRMPhase.SPARSE_OPTIMIZER] for rows in (5, 50))
     assert (few.rows, many.rows) == (10, 100)  # a row and its state
     assert many.bytes == 10 * few.bytes == 50 * (3 * 4 + 2 * 4) * 4
-    row_wise = counted(model, data, 10, unique_rows=50, opt_name="rowwise_adagrad")[Phase.SPARSE_OPTIMIZER]
-    sgd = counted(model, data, 10, unique_rows=50, opt_name="sgd")[Phase.SPARSE_OPTIMIZER]
+    row_wise = counted(model, data, 10, unique_rows=50, opt_name="rowwise_adagrad")[DLRMPhase.SPARSE_OPTIMIZER]
+    sgd = counted(model, data, 10, unique_rows=50, opt_name="sgd")[DLRMPhase.SPARSE_OPTIMIZER]
     assert (row_wise.bytes, sgd.bytes, sgd.rows) == (50 * (12 + 2) * 4, 50 * 12 * 4, 50)
 
 
 def test_a_fused_update_neither_writes_nor_reads_the_rows_gradients() -> None:
     model, data = model_of("dot", 4, [], []), data_of([3, 2])
     apart = counted(model, data, 10, unique_rows=20)
-    entered = set(Phase) - {Phase.EMBEDDING_BACKWARD}
+    entered = set(DLRMPhase) - {DLRMPhase.EMBEDDING_BACKWARD}
     fused = counted(model, data, 10, unique_rows=20, entered=entered)
-    both = apart[Phase.EMBEDDING_BACKWARD] + apart[Phase.SPARSE_OPTIMIZER]
-    assert Phase.EMBEDDING_BACKWARD not in fused
-    assert fused[Phase.SPARSE_OPTIMIZER].bytes == both.bytes - 2 * 20 * 4 * 4
-    assert fused[Phase.SPARSE_OPTIMIZER].flop == both.flop
+    both = apart[DLRMPhase.EMBEDDING_BACKWARD] + apart[DLRMPhase.SPARSE_OPTIMIZER]
+    assert DLRMPhase.EMBEDDING_BACKWARD not in fused
+    assert fused[DLRMPhase.SPARSE_OPTIMIZER].bytes == both.bytes - 2 * 20 * 4 * 4
+    assert fused[DLRMPhase.SPARSE_OPTIMIZER].flop == both.flop
 
 
 def test_a_product_and_its_transpose_have_one_shape() -> None:
-    one, other = (Matmul(phase=Phase.LOSS, layer="any", num=1, m=m, k=5, n=n) for m, n in ((3, 7), (7, 3)))
+    one, other = (Matmul(phase=DLRMPhase.LOSS, layer="any", num=1, m=m, k=5, n=n) for m, n in ((3, 7), (7, 3)))
     assert one.shape == other.shape
     assert one.flop == 2 * 3 * 5 * 7
     assert one.bytes == 4 * (15 + 35 + 21)

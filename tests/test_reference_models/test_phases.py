@@ -11,15 +11,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.config.catalog import load_entry
 from reference_models.dlrm.config import parse_model
 from reference_models.dlrm.model import DLRM
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.process.world import SingleProcess
 from reference_models.training.phases import ReportsPhases, ignore_phase
 
 STEP = [
-    Phase.DATA, Phase.BOTTOM_MLP_FORWARD, Phase.EMBEDDING_FORWARD, Phase.INTERACTION_FORWARD, Phase.TOP_MLP_FORWARD,
-    Phase.LOSS, Phase.ZERO_GRAD, Phase.LOSS, Phase.TOP_MLP_BACKWARD, Phase.INTERACTION_BACKWARD,
-    Phase.EMBEDDING_BACKWARD, Phase.BOTTOM_MLP_BACKWARD, Phase.SPARSE_OPTIMIZER, Phase.DENSE_OPTIMIZER,
+    DLRMPhase.DATA, DLRMPhase.BOTTOM_MLP_FORWARD, DLRMPhase.EMBEDDING_FORWARD, DLRMPhase.INTERACTION_FORWARD,
+    DLRMPhase.TOP_MLP_FORWARD,
+    DLRMPhase.LOSS, DLRMPhase.ZERO_GRAD, DLRMPhase.LOSS, DLRMPhase.TOP_MLP_BACKWARD, DLRMPhase.INTERACTION_BACKWARD,
+    DLRMPhase.EMBEDDING_BACKWARD, DLRMPhase.BOTTOM_MLP_BACKWARD, DLRMPhase.SPARSE_OPTIMIZER,
+    DLRMPhase.DENSE_OPTIMIZER,
 ]  # fmt: skip
 
 
@@ -39,14 +41,14 @@ def test_every_step_goes_through_the_phases_in_order(workloads: list[ReferenceWo
     assert isinstance(workloads[0], ReportsPhases)
     with workloads[0].report_phases(reported.append):
         workloads[0].train(2)
-    assert reported == [*STEP, *STEP, Phase.OTHER]
+    assert reported == [*STEP, *STEP, DLRMPhase.OTHER]
     workloads[0].train(1)
     assert len(reported) == 2 * len(STEP) + 1  # nothing is reported any more
 
 
 def test_every_operation_of_a_step_belongs_to_a_named_phase(workloads: list[ReferenceWorkload]) -> None:
     def count(num_steps: int) -> Counter[str]:
-        entered, counts = [str(Phase.OTHER)], Counter[str]()
+        entered, counts = [str(DLRMPhase.OTHER)], Counter[str]()
 
         class CountsOperations(TorchDispatchMode):
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -58,8 +60,8 @@ def test_every_operation_of_a_step_belongs_to_a_named_phase(workloads: list[Refe
         return counts
 
     one_step, five_steps = count(1), count(5)
-    assert one_step[Phase.OTHER] == five_steps[Phase.OTHER] < 10  # once per call: the sum of the losses
-    assert set(STEP) - set(one_step) <= {Phase.ZERO_GRAD}  # which only frees
+    assert one_step[DLRMPhase.OTHER] == five_steps[DLRMPhase.OTHER] < 10  # once per call: the sum of the losses
+    assert set(STEP) - set(one_step) <= {DLRMPhase.ZERO_GRAD}  # which only frees
 
 
 def test_reporting_phases_changes_no_weight(workloads: list[ReferenceWorkload]) -> None:

@@ -10,7 +10,7 @@ from reference_models.data.registry import parse_data
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, write_manifest
 from reference_models.data.store.store import Chunk, SplitWriter
-from reference_models.process.whole import replacing, write_whole
+from reference_models.process.atomic_write import replace_file, write_atomically
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_file_is_replaced_by_one_rename(folder: Path) -> None:
     path = folder / "a.json"
     path.write_text("old")
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(b"new")
         file.flush()
         assert path.read_text() == "old"
@@ -42,7 +42,7 @@ def test_a_file_is_replaced_by_one_rename(folder: Path) -> None:
 def test_an_error_leaves_the_old_file_and_no_draft(folder: Path) -> None:
     path = folder / "a.json"
     path.write_text("old")
-    with pytest.raises(ValueError, match="stop"), replacing(path) as file:
+    with pytest.raises(ValueError, match="stop"), replace_file(path) as file:
         file.write(b"half")
         raise ValueError("stop")
     assert path.read_text() == "old" and list(folder.iterdir()) == [path]
@@ -63,7 +63,7 @@ def test_what_lies_in_the_place_of_a_file_or_its_drafts_gives_way(
         place.write_text("left")
     other = folder / "b.json.partial"
     other.write_text("another file's")
-    write_whole(folder / "a.json", "new")
+    write_atomically(folder / "a.json", "new")
     assert (folder / "a.json").read_text() == "new" and not (folder / "a.json").is_symlink()
     assert users.read_text() == "precious" and sorted(folder.iterdir()) == [folder / "a.json", other]
 
@@ -77,7 +77,7 @@ def test_a_draft_whose_name_was_guessed_is_not_written_to(
 
     monkeypatch.setattr("secrets.token_hex", lay_a_link)
     with pytest.raises(FileExistsError):
-        write_whole(folder / "a.json", "new")
+        write_atomically(folder / "a.json", "new")
     assert users.read_text() == "precious" and not (folder / "a.json").exists()
 
 

@@ -14,7 +14,7 @@ from toy_clicks import MakeSpec, flatten
 from reference_models.config.sections import DataConfig, parse_train
 from reference_models.data.registry import parse_data
 from reference_models.data.store.dataset import Batch
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import DLRMPhase
 from reference_models.fused.matmul import Matmuls
 from reference_models.layers.mlp import init_linear_torchrec
 from reference_models.process.errors import ConfigError
@@ -188,7 +188,7 @@ def test_flop_and_parameters_are_those_of_the_module(model: WukongConfig, multi_
     assert costs.num_dense_parameters == sum(parameter.numel() for parameter in built.dense_parameters())
     by_phase = SPEC.costs.phases(model, data, batch_size=batch_size, opt_name="adagrad", unique_rows=5)
     assert sum(each.matmul_flop for each in by_phase.values()) == counter.get_total_flops()
-    assert set(by_phase) == set(Phase) - {Phase.REPLAY, Phase.ZERO_GRAD, Phase.OTHER}
+    assert set(by_phase) == set(DLRMPhase) - {DLRMPhase.REPLAY, DLRMPhase.ZERO_GRAD, DLRMPhase.OTHER}
 
 
 def test_forward_flop_is_the_published_formula() -> None:
@@ -282,7 +282,9 @@ def test_both_implementations_train_the_same_by_the_protocol(make_spec: MakeSpec
         with workload.report_phases(entered.append):
             workload.train(2)
         assert set(entered) <= set(find_model("wukong").phases)
-        assert {Phase.INTERACTION_FORWARD, Phase.INTERACTION_BACKWARD, Phase.TOP_MLP_BACKWARD} <= set(entered)
+        assert {DLRMPhase.INTERACTION_FORWARD, DLRMPhase.INTERACTION_BACKWARD, DLRMPhase.TOP_MLP_BACKWARD} <= set(
+            entered
+        )
         found.append((workload.evaluate(), flatten(workload.weights())))
     (first, weights), (second, others) = found
     assert first == pytest.approx(second, abs=1e-3)

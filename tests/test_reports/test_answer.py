@@ -6,7 +6,7 @@ import pytest
 from log_builder import make_runs, with_record, write_set
 from report_builder import Page, write_run_set
 
-from reports.page.gathered import gather_everything
+from reports.page.content import gather_everything
 from reports.page.report import render_report
 from rules.benchmarks.loader import load_benchmark
 

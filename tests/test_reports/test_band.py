@@ -14,8 +14,8 @@ from records_builder import process_content, run_set_content, throughput_content
 from report_builder import write_run_set
 from scipy.stats import t
 
-from reports.comparison.band import Band, Repeats, drifts, measure_band
 from reports.comparison.comparison import GroupContext, compare_results, context_of
+from reports.comparison.drift_tolerance import DriftTolerance, Repeats, drifts, measure_drift_tolerance
 from reports.comparison.export import circumstances
 from reports.comparison.records import Comparison
 from reports.comparison.repeats import find_repeats, given_repeats
@@ -68,13 +68,13 @@ def test_a_band_is_the_prediction_interval_of_the_difference_of_two_further_sets
     generator = np.random.default_rng(51)
     means = 0.02 * generator.standard_normal(6)
     group = tuple(make_side(f"s{i}", LUCK, [1000 * np.exp(mean)] * 5, turns=None) for i, mean in enumerate(means))
-    band = measure_band(Repeats(groups=(group,)), FACTORS)
+    band = measure_drift_tolerance(Repeats(groups=(group,)), FACTORS)
     expected = t.ppf(0.99, 5) * np.sqrt(2) * np.std(means, ddof=1)
     assert band.width("throughput") == pytest.approx(expected)
     assert band.width("time_to_train") == pytest.approx(expected), "the time per sample, whatever the luck"
     assert band.width("overhead") == pytest.approx(0.0, abs=1e-9)
     assert band.sets == ("s0", "s1", "s2", "s3", "s4", "s5")
-    pooled = measure_band(Repeats(groups=(group[:3], group[3:])), FACTORS)
+    pooled = measure_drift_tolerance(Repeats(groups=(group[:3], group[3:])), FACTORS)
     squares = sum(float(np.sum((part - part.mean()) ** 2)) for part in (means[:3], means[3:]))
     assert pooled.width("throughput") == pytest.approx(t.ppf(0.99, 4) * np.sqrt(2 * squares / 4))
 
@@ -85,7 +85,7 @@ def test_two_further_sets_are_within_the_band_in_98_of_100_cases() -> None:
     for _ in range(1_000):
         means = 0.02 * generator.standard_normal(6)
         group = tuple(make_side("s", LUCK[:2], [1000 * float(np.exp(mean))] * 2, turns=None) for mean in means[:4])
-        held += abs(means[5] - means[4]) <= measure_band(Repeats(groups=(group,)), ("throughput",)).width(
+        held += abs(means[5] - means[4]) <= measure_drift_tolerance(Repeats(groups=(group,)), ("throughput",)).width(
             "throughput"
         )
     assert held / 1_000 == pytest.approx(0.98, abs=0.014)
@@ -94,8 +94,8 @@ def test_two_further_sets_are_within_the_band_in_98_of_100_cases() -> None:
 def test_without_enough_sets_a_fifth_is_assumed() -> None:
     two = tuple(make_side("s", LUCK, [1000.0 + i] * 5, turns=None) for i in range(2))
     for repeats in (Repeats(), Repeats(groups=(two,))):
-        band = measure_band(repeats, FACTORS)
-        assert band == Band() and band.width("throughput") == pytest.approx(np.log1p(DRIFT_BAND))
+        band = measure_drift_tolerance(repeats, FACTORS)
+        assert band == DriftTolerance() and band.width("throughput") == pytest.approx(np.log1p(DRIFT_BAND))
     assert [drifts(name) for name in (*FACTORS, "quality")] == [True, False, True, True, False]
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from report_builder import write_attempt, write_run_set
 
 from harness.cli import cli
-from reports.page.gathered import Gathered
+from reports.page.content import ReportContent
 from reports.page.report import render_report
 from reports.parts.cost import cost_columns, cost_text, cost_to_train, energy_per_sample_j, mean_energy_j
 from reports.results.find import with_prices
@@ -59,13 +59,13 @@ def test_a_run_without_energy_leaves_no_mean(measured: Path) -> None:
 
 
 def test_the_page_says_how_energy_was_measured_or_why_not(measured: Path) -> None:
-    page = render_report(Gathered(results=[facts_of(measured)]))
+    page = render_report(ReportContent(results=[facts_of(measured)]))
     assert "Energy per run" in page
     assert "measured by RAPL (powercap): package-0, read every 1 s" in page
     assert "not measured" not in page.split("<script")[0].split("Energy per run")[1][:400]
     for run in range(5):
         write_attempt(measured, run, 0, energy=energy(None, "readable by root only"))
-    page = render_report(Gathered(results=[facts_of(measured)]))
+    page = render_report(ReportContent(results=[facts_of(measured)]))
     assert "Energy per run" not in page
     assert "readable by root only" in page
 
@@ -75,11 +75,11 @@ def test_cost_is_the_measured_mean_times_the_price_and_called_derived(measured: 
     assert cost_to_train(None, 3.0) is cost_to_train(10.0, None) is cost_to_train(float("inf"), 3.0) is None
     assert [cost_text(value) for value in (None, 0.00123456, 12.5, 123456.0)] == ["—", "0.001235", "12.5", "123,456"]
     result = facts_of(measured)
-    page = render_report(Gathered(results=[replace(result, price_per_hour=7200.0)]))
+    page = render_report(ReportContent(results=[replace(result, price_per_hour=7200.0)]))
     assert result.score.olympic_mean_s is not None
     assert f">{cost_text(2 * result.score.olympic_mean_s)}<" in page.replace("\n", "")
     assert "derived: Olympic mean × the given price of 7200 per hour" in page
-    assert "Cost to train" not in render_report(Gathered(results=[result]))
+    assert "Cost to train" not in render_report(ReportContent(results=[result]))
     # A factor makes the score worse, not the bill.
     assert result.score.convergence is not None
     convergence = replace(result.score.convergence, factor=1.5)
@@ -92,7 +92,7 @@ def test_cost_is_the_measured_mean_times_the_price_and_called_derived(measured: 
 def test_several_configurations_have_cost_and_energy_in_their_table(measured: Path, tmp_path: Path) -> None:
     other = write_run_set(tmp_path / "other", interrupted=False)
     sets = gather([measured, other], second_opinion=False)
-    page = render_report(Gathered(results=[replace(one, price_per_hour=2.0) for one in sets]))
+    page = render_report(ReportContent(results=[replace(one, price_per_hour=2.0) for one in sets]))
     assert "derived: Olympic mean × 2 per hour" in page
     assert "measured; mean per run" in page
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from log_builder import make_runs, write_set
 
 from reports.page.sections.runs import runs_table
-from reports.results.grid import smoothed_samples
 from reports.results.logs import gather
-from reports.statistics.crossing import NUM_FITTED, smoothed_crossing
+from reports.results.resolution import smoothed_samples
 from reports.statistics.ratios import Floats
+from reports.statistics.time_to_target import NUM_FITTED, smoothed_crossing
 from reports.tables.frames import runs_frame
 from reports.tables.rows import document_of, run_members
 from reports.text.formatting import count

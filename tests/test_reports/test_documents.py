@@ -15,8 +15,8 @@ from harness.cli import main
 from reports.comparison.comparison import compare_results, context_of
 from reports.comparison.noise import describe_sets
 from reports.comparison.sources import one_result, read_results
+from reports.page.content import ReportContent
 from reports.page.exports import read_documents
-from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.results.logs import gather
 from reports.schemas import DOCUMENTS
@@ -53,13 +53,13 @@ def folder(tmp_path: Path) -> Path:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = write_run_set(tmp_path_factory.mktemp("exported") / "a")
     document: dict[str, Any] = json.loads(
-        render_report(Gathered(results=gather([root], second_opinion=False)), output_format="json")
+        render_report(ReportContent(results=gather([root], second_opinion=False)), output_format="json")
     )
     return document
 
 
 def export(folder: Path, target: Path) -> Path:
-    target.write_text(render_report(Gathered(results=gather([folder])), output_format="json"), encoding="utf-8")
+    target.write_text(render_report(ReportContent(results=gather([folder])), output_format="json"), encoding="utf-8")
     return target
 
 
@@ -109,7 +109,7 @@ def test_json_is_compared_as_the_directories_are(num_removed: int, folder: Path,
 def test_published_rounds_come_back_too(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     sets = gather([CISCO, NVIDIA], second_opinion=False)
-    path.write_text(render_report(Gathered(results=sets), output_format="json"), encoding="utf-8")
+    path.write_text(render_report(ReportContent(results=sets), output_format="json"), encoding="utf-8")
     document = read_document(path)
     assert json_text(document) == path.read_text(encoding="utf-8")
     assert {one.status for one in document.configurations} == {"official"}

@@ -12,8 +12,8 @@ from log_builder import START_MS, make_records, make_runs, write_set
 from pinned_definition import DEFINITION
 from report_builder import write_run_set
 
+from reports.page.content import ReportContent
 from reports.page.exports import export_csv, export_json
-from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.results.logs import gather
 from reports.results.result import Result
@@ -56,7 +56,7 @@ def test_csv_is_exactly_this(pair: Path) -> None:
 
 
 def as_markdown(sets: list[Result]) -> str:
-    return render_report(Gathered(results=sets), output_format="md")
+    return render_report(ReportContent(results=sets), output_format="md")
 
 
 def test_markdown_is_exactly_this(pair: Path) -> None:
@@ -79,7 +79,7 @@ def test_json_holds_to_its_schema_and_knows_every_run(tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "result_0.txt").write_bytes(b"nothing\n")
     sets = gather([tmp_path], second_opinion=False)
-    document = json.loads(render_report(Gathered(results=sets), output_format="json"))
+    document = json.loads(render_report(ReportContent(results=sets), output_format="json"))
     jsonschema.validate(document, SCHEMA)
     by_name = {one["configuration"]: one for one in document["configurations"]}
     own = by_name["own"]
@@ -112,4 +112,4 @@ def test_both_ends_of_an_interval_are_text_in_markdown(tmp_path: Path) -> None:
 
 def test_unknown_formats_are_refused() -> None:
     with pytest.raises(ValueError, match="expected one of html, json, csv, md"):
-        render_report(Gathered(results=[]), output_format="pdf")
+        render_report(ReportContent(results=[]), output_format="pdf")

@@ -13,9 +13,9 @@ from reports.comparison.sources import results_to_compare
 from reports.page.figures.times import time_chart
 from reports.page.sections.verdict import key_numbers
 from reports.render.terminal import render_terminal
-from reports.results.grid import mean_step, time_step
 from reports.results.logs import benchmark_status, gather
 from reports.results.measured import read_measured
+from reports.results.resolution import mean_step, time_step
 from reports.statistics.intervals import time_interval
 from reports.tables.frames import (
     EVALUATION_COLUMNS,

@@ -21,10 +21,10 @@ from records_builder import serve_content, serve_process
 from report_builder import write_run_set
 
 from reports import frames
-from reports.page.gathered import Gathered
+from reports.page.content import ReportContent
 from reports.page.report import render_report
 from reports.results.logs import gather
-from reports.tables.columns import Column
+from reports.tables.columns import FrameColumn
 from reports.tables.documents import document_from, json_text
 from reports.tables.frames import RUN_COLUMNS, evaluations_frame, frame_csv, make_frame, runs_frame, sets_frame
 from reports.tables.records import EvaluationLists, ReportDocument, RunMember, SetMember
@@ -261,7 +261,7 @@ def test_every_column_says_what_it_means() -> None:
                 assert column.unit == suffixes[suffix], column.name
 
 
-def _values(column: Column, *, is_quality: bool) -> st.SearchStrategy[Any]:
+def _values(column: FrameColumn, *, is_quality: bool) -> st.SearchStrategy[Any]:
     high = 1.0 if is_quality else column.high
     low = 0.0 if is_quality else column.low
     found: dict[str, st.SearchStrategy[Any]] = {
@@ -331,7 +331,7 @@ def _written(cell: Any, text: str) -> str:
 
 
 def test_text_that_is_no_unicode_is_escaped(tmp_path: Path) -> None:
-    columns = (Column(name="path", dtype="string", unit="", meaning="a path"),)
+    columns = (FrameColumn(name="path", dtype="string", unit="", meaning="a path"),)
     frame = make_frame(columns, [["caf\udce9"], [None], ["plain"]])
     assert frame["path"].tolist()[::2] == ["caf\\udce9", "plain"]
     frame.to_parquet(tmp_path / "x.parquet")
@@ -342,7 +342,7 @@ def test_an_export_is_read_as_its_directory_is(tmp_path: Path) -> None:
     write_run_set(tmp_path / "set")
     export = tmp_path / "export.json"
     export.write_text(
-        render_report(Gathered(results=gather([tmp_path / "set"])), output_format="json"), encoding="utf-8"
+        render_report(ReportContent(results=gather([tmp_path / "set"])), output_format="json"), encoding="utf-8"
     )
     here, there = frames.read(tmp_path / "set"), frames.read(export)
     for name in ("sets", "runs", "evaluations"):

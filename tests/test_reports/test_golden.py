@@ -16,7 +16,7 @@ from log_builder import START_MS, make_records
 from pinned_definition import DEFINITION
 from report_builder import write_run_set
 
-from reports.page.gathered import Gathered
+from reports.page.content import ReportContent
 from reports.page.report import render_report
 from reports.results.logs import gather
 from rules.benchmarks.loader import load_benchmark
@@ -39,7 +39,7 @@ def make_page(moment: datetime) -> str:
         ]  # fmt: skip
         root = write_run_set(Path("sets") / name, runs=runs)
         (root / "extra" / "definition.toml").write_text(DEFINITION, encoding="utf-8")
-    return render_report(Gathered(results=gather([Path("sets")], second_opinion=False)), now=moment)
+    return render_report(ReportContent(results=gather([Path("sets")], second_opinion=False)), now=moment)
 
 
 def without_assets(html: str) -> str:

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from report_builder import Page, write_run_set
 
 from reports.comparison.comparison import compare_results, context_of
+from reports.page.content import ReportContent
 from reports.page.exports import export_json
 from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE, detail_words, detailed, detailed_parts
-from reports.page.gathered import Gathered
 from reports.page.report import page_data, render_report
 from reports.page.sections.comparison import compare_group
 from reports.results.logs import gather
@@ -37,7 +37,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, ...]:
 
 @pytest.fixture(scope="module")
 def page(sets: tuple[Result, ...]) -> Page:
-    return Page(render_report(Gathered(results=sets)))
+    return Page(render_report(ReportContent(results=sets)))
 
 
 def test_up_to_a_number_of_sets_everything_is_shown(sets: tuple[Result, ...]) -> None:
@@ -95,7 +95,9 @@ def test_programs_find_a_row_of_each_on_the_page(sets: tuple[Result, ...], page:
 
 def test_a_further_set_adds_its_rows_alone(sets: tuple[Result, ...]) -> None:
     """A thousand take less than 2 MB."""
-    sizes = [len(render_report(Gathered(results=sets[:number])).encode()) for number in (NUM_SETS - 1, NUM_SETS - 4)]
+    sizes = [
+        len(render_report(ReportContent(results=sets[:number])).encode()) for number in (NUM_SETS - 1, NUM_SETS - 4)
+    ]
     assert sizes[0] - sizes[1] < 2_000 * 3 + 20_000, "of these three one is INVALID, and is there with all it has"
 
 

@@ -23,12 +23,12 @@ from records_builder import (
 from report_builder import Page, write_run_set
 
 from reports import frames
-from reports.comparison.band import Band
 from reports.comparison.comparison import compare_results
+from reports.comparison.drift_tolerance import DriftTolerance
 from reports.comparison.noise import find_bands, noise_of_runs
 from reports.facts.noise import noise_of, noise_of_rates, noise_of_values, spread_reach
+from reports.page.content import ReportContent, gather_everything
 from reports.page.exports import export_json
-from reports.page.gathered import Gathered, gather_everything
 from reports.page.report import render_report
 from reports.parts.noise import shares_words, size_text
 from reports.render.terminal import render_terminal
@@ -167,7 +167,7 @@ def section(folder: Path) -> str:
 
 def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> None:
     (result,) = gather([write_run_set(tmp_path / "a")], second_opinion=False)
-    noise = noise_of_runs(result, Band())
+    noise = noise_of_runs(result, DriftTolerance())
     assert noise.time is not None and noise.time.in_turns is not None and noise.throughput is not None
     apart, turns = size_text(noise.time.apart), size_text(noise.time.in_turns)
     text = section(tmp_path)
@@ -192,7 +192,7 @@ def test_several_sets_have_a_row_each_and_those_with_few_runs_are_named(tmp_path
     text = section(tmp_path)
     assert "each side. Fewer have failing (4), few (3)." in text
     assert "whole 5 runs" in text and "failing 4 runs — — — —" in text and "few 3 runs — — — —" in text
-    markdown = render_report(Gathered(results=gather([tmp_path], second_opinion=False)), output_format="md")
+    markdown = render_report(ReportContent(results=gather([tmp_path], second_opinion=False)), output_format="md")
     assert "| whole (5 runs) | " in markdown and "the system may drift by" in markdown
 
 
@@ -294,11 +294,11 @@ def test_a_set_that_is_disturbed_inside_may_as_a_whole_be_off_by_twice_that() ->
         make_run("a", 0, samples_to_converge=700_000, train_s=7e5 / rate, time_to_train_s=8e5 / rate)
         for rate in rates
     ]
-    disturbed = noise_of_runs(result_of(runs), Band())
+    disturbed = noise_of_runs(result_of(runs), DriftTolerance())
     assert disturbed.throughput is not None
     assert disturbed.throughput.apart > math.expm1(own) > 0.4
     alike = [make_run("a", 0, samples_to_converge=700_000, train_s=70.0, time_to_train_s=80.0)] * 5
-    quiet = noise_of_runs(result_of(alike), Band())
+    quiet = noise_of_runs(result_of(alike), DriftTolerance())
     assert quiet.throughput is not None and quiet.throughput.apart == pytest.approx(0.2, abs=0.01)
 
 

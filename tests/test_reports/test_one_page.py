@@ -20,7 +20,7 @@ from report_builder import write_run_set
 from reports.charts import svg
 from reports.comparison.comparison import compare_results
 from reports.comparison.sweep import SweepFacts, SweepRow
-from reports.page.gathered import Gathered, gather_everything
+from reports.page.content import ReportContent, gather_everything
 from reports.page.report import render_report
 from reports.results.measured import centre_of, read_measured
 
@@ -72,7 +72,7 @@ def test_what_differs_in_quantity_has_parts_of_its_own_in_a_sweep(tmp_path: Path
     )
     axes = (("k", ("0", "1")),)
     sweep = SweepFacts(name="mixed", kind="quality", num_steps=None, axes=axes, rows=rows, problems=())
-    page = render_report(Gathered(sweeps=(sweep, sweep)))
+    page = render_report(ReportContent(sweeps=(sweep, sweep)))
     ids = [part.partition('"')[0] for part in page.split(' id="')[1:]]
     assert len(ids) == len(set(ids))
     for part in ("Every process: mixed, AUC", "Every process: mixed, Accuracy", "Every process: mixed (2), AUC"):

@@ -16,7 +16,7 @@ from mlperf_fixtures import CISCO, FOLDER, NVIDIA, needs_published_results
 from report_builder import Page, write_report, write_run_set
 
 from reports.comparison.comparison import context_of
-from reports.page.gathered import Gathered
+from reports.page.content import ReportContent
 from reports.page.page import comparable_groups
 from reports.page.report import render_report
 from reports.page.sections.comparison import compare_group
@@ -31,7 +31,7 @@ NASTY = (ATTACK, "\u202egnp.exe", "a\x00b\x1b[31mc", "x" * 10_000, "{{ 7*7 }}{% 
 
 
 def render(*paths: Path) -> Page:
-    return Page(render_report(Gathered(results=gather(paths, second_opinion=False)), now=NOW))
+    return Page(render_report(ReportContent(results=gather(paths, second_opinion=False)), now=NOW))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_hostile_names_stay_text(tmp_path: Path, own: Page, nasty: str) -> None:
     root = write_run_set(tmp_path / "set", runs=runs, changes=changes)
     (root / "systems" / "example.json").write_text(json.dumps({nasty: nasty, "division": nasty}), encoding="utf-8")
     sets = gather([root], second_opinion=False)
-    page = Page(render_report(Gathered(results=sets), title=nasty, now=NOW))
+    page = Page(render_report(ReportContent(results=sets), title=nasty, now=NOW))
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in own.elements} | {"div", "span"}
     assert not page.all("img")
     assert [attributes for _, attributes in page.elements if any(name.startswith("on") for name in attributes)] == []
@@ -122,7 +122,7 @@ def test_hostile_names_stay_text(tmp_path: Path, own: Page, nasty: str) -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.html)
     assert len(page.html) < 3 * len(own.html)
     for exported in ("json", "csv", "md"):
-        render_report(Gathered(results=sets), output_format=exported)
+        render_report(ReportContent(results=sets), output_format=exported)
 
 
 EXTREMES = (
@@ -157,12 +157,12 @@ def test_no_value_in_any_record_breaks_the_page(
         place[field] = data.draw(st.sampled_from(EXTREMES))
     root = tmp_path_factory.getbasetemp() / "extreme"
     sets = gather([write_run_set(root, runs=runs)], second_opinion=False)
-    html = render_report(Gathered(results=sets), now=NOW)
+    html = render_report(ReportContent(results=sets), now=NOW)
     drawings = re.findall(r'<svg role="img".*?</svg>', html, re.DOTALL)
     assert drawings
     for drawing in drawings:
         assert not re.search(r'=("[^"]*|\S*)(nan|inf)', drawing)
-    json.loads(render_report(Gathered(results=sets), output_format="json"))
+    json.loads(render_report(ReportContent(results=sets), output_format="json"))
 
 
 def test_a_set_that_is_not_complete_says_so(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_own_and_official_results_never_share_a_table(tmp_path: Path) -> None:
     assert [[one.label for one in group] for group in comparable_groups(sets)] == [
         ["tiny", "other"], ["Org · example"]
     ]  # fmt: skip
-    page = Page(render_report(Gathered(results=sets), now=NOW))
+    page = Page(render_report(ReportContent(results=sets), now=NOW))
     assert "2 problems that may not be compared" in page.text
     assert "Verification by MLCommons is not known here: no log says" in page.text
     for table in re.findall(r"<table.*?</table>", page.html, re.DOTALL):
@@ -234,7 +234,7 @@ def test_scores_under_official_names_are_marked_wherever_they_are(
 ) -> None:
     """Own runs are unverified; of results that somebody published it is not known here whether they are."""
     write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=is_ours)
-    gathered = Gathered(results=gather([tmp_path / "Org"], second_opinion=False))
+    gathered = ReportContent(results=gather([tmp_path / "Org"], second_opinion=False))
     (result,) = gathered.sets
     assert result.score.score_s is not None
     page = Page(render_report(gathered, now=NOW))
@@ -252,7 +252,7 @@ def test_scores_under_official_names_are_marked_wherever_they_are(
 def test_own_and_published_scores_of_one_group_have_marks_of_their_own(tmp_path: Path) -> None:
     for name, is_ours in (("Org", False), ("mine", True)):
         write_set(tmp_path / name, load_benchmark("dlrm_dcnv2"), ours=is_ours)
-    gathered = Gathered(results=gather([tmp_path], second_opinion=False))
+    gathered = ReportContent(results=gather([tmp_path], second_opinion=False))
     page = Page(render_report(gathered, now=NOW))
     assert "2 configurations of dlrm_dcnv2, unverified" not in page.text
     assert "Own results are unverified; of published ones, verification by MLCommons is not known here." in page.text
@@ -272,7 +272,7 @@ def test_groups_of_one_benchmark_say_what_keeps_them_apart(tmp_path: Path) -> No
 
 def test_the_same_results_at_the_same_moment_make_the_same_page(tmp_path: Path) -> None:
     sets = gather([write_run_set(tmp_path / "set")], second_opinion=False)
-    assert render_report(Gathered(results=sets), now=NOW) == render_report(Gathered(results=sets), now=NOW)
+    assert render_report(ReportContent(results=sets), now=NOW) == render_report(ReportContent(results=sets), now=NOW)
 
 
 def test_the_command_is_asked_for_the_right_inputs_and_left_untouched(tmp_path: Path) -> None:

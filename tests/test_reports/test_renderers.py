@@ -10,7 +10,6 @@ from reports.document.blocks import (
     Block,
     Bullets,
     Cell,
-    Column,
     Command,
     Fact,
     Facts,
@@ -22,6 +21,7 @@ from reports.document.blocks import (
     Part,
     Prose,
     Table,
+    TableColumn,
     numeric,
     table_of,
     text_table,
@@ -91,7 +91,11 @@ def test_markdown_is_escaped_in_cells_and_texts() -> None:
 
 
 def test_a_wide_table_is_records_and_a_long_column_is_below_its_row() -> None:
-    columns = (Column(name="set"), Column(name="score", is_number=True), Column(name="folder", is_below=True))
+    columns = (
+        TableColumn(name="set"),
+        TableColumn(name="score", is_number=True),
+        TableColumn(name="folder", is_below=True),
+    )
     rows = ((Cell(text="tiny", sub="results/a"), Cell(text="7 s"), Cell(text="/data/results")),)
     grid = Table(id="", caption="", columns=columns, rows=rows)
     assert render_terminal((grid,)) == "set   score\n----  -----\ntiny    7 s\n    /data/results"
@@ -101,7 +105,7 @@ def test_a_wide_table_is_records_and_a_long_column_is_below_its_row() -> None:
 
 def test_colours_take_no_room_and_only_verdicts_have_them() -> None:
     table = Table(
-        id="", caption="", columns=(Column(name="check"), Column(name="value")),
+        id="", caption="", columns=(TableColumn(name="check"), TableColumn(name="value")),
         rows=((Cell(text="ok", kind="ok"), Cell(text="4 cores")),),
     )  # fmt: skip
     shown = render_terminal((table,), style=ansi)

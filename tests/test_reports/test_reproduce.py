@@ -14,7 +14,7 @@ from pinned_definition import DEFINITION
 from records_builder import read_data
 from report_builder import write_run_set
 
-from reports.page.gathered import Gathered
+from reports.page.content import ReportContent
 from reports.page.report import render_report
 from reports.results.logs import gather
 from rules.benchmarks.loader import load_benchmark
@@ -22,7 +22,7 @@ from rules.benchmarks.loader import load_benchmark
 
 def reproduced(root: Path) -> list[str]:
     """The texts to copy of a page of one set."""
-    page = render_report(Gathered(results=gather([root], second_opinion=False)))
+    page = render_report(ReportContent(results=gather([root], second_opinion=False)))
     return [html.unescape(text) for text in re.findall(r"<pre data-copy[^>]*><code>(.*?)</code>", page, re.DOTALL)]
 
 
@@ -65,7 +65,7 @@ def test_the_digest_of_the_dataset_is_the_measured_one(
         copies = [] if change is None else [read_data("d" * 64) | change]
         for path in root.glob(f"extra/run_{index}/attempt_*/run.json"):
             path.write_text(json.dumps(json.loads(path.read_text()) | {"read_data": copies}))
-    page = render_report(Gathered(results=gather([root], second_opinion=False)))
+    page = render_report(ReportContent(results=gather([root], second_opinion=False)))
     result = dict(re.findall(r"<dt>Dataset: sha256(.*?)</dt><dd><code>(.*?)</code>", page))
     assert {name.lstrip(", "): value for name, value in result.items()} == {
         name: ", ".join(letter * 64 for letter in letters) for name, letters in shown.items()

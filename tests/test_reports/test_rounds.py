@@ -11,8 +11,8 @@ from round_builder import HPE_SYSTEMS, INVALID_LABEL, write_rounds
 
 from reports.charts.svg import fit_names, text_width
 from reports.document.blocks import Bullets, FindingList, Table
+from reports.page.content import ReportContent
 from reports.page.figures.times import runs_chart
-from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.page.sections.rules import rules_section
 from reports.page.sections.runs import runs_table
@@ -34,7 +34,7 @@ def sets(rounds: Path) -> tuple[Result, ...]:
 
 @pytest.fixture(scope="module")
 def page(sets: tuple[Result, ...]) -> Page:
-    return Page(render_report(Gathered(results=sets)))
+    return Page(render_report(ReportContent(results=sets)))
 
 
 def test_an_invalid_set_is_the_first_thing_in_the_box(sets: tuple[Result, ...]) -> None:
@@ -123,7 +123,7 @@ def test_the_order_is_that_of_scores_on_request_with_what_the_rules_ask_of_a_com
     scores = [result.score.score_s or 0.0 for result in ordered[:-2]]
     assert scores == sorted(scores) and len(scores) == 31
     page, text = (
-        render_report(Gathered(results=sets), order="score", output_format=output_format)
+        render_report(ReportContent(results=sets), order="score", output_format=output_format)
         for output_format in ("html", "md")
     )
     rows = re.findall(r'<th scope="row">(?:<a href="#set\d+">)?([^<]+)', page.partition('id="group1-verdicts"')[2])[

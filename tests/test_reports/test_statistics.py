@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy.special import stdtrit
 
 import rules.benchmarks
-from reports.statistics.growth import STOPPING, end_of_growth, growth_interval, narrow_after
 from reports.statistics.intervals import (
     AT_LEAST,
     NOMINAL,
@@ -23,6 +22,7 @@ from reports.statistics.intervals import (
     time_interval,
 )
 from reports.statistics.ratios import Floats
+from reports.statistics.sequential_stopping import STOPPING, narrow_after, sequential_interval, stopping_run
 from rules.benchmarks.loader import load_benchmark
 
 SIZES = [pytest.param(4_000, id="short"), pytest.param(20_000, id="long", marks=pytest.mark.long)]
@@ -172,7 +172,7 @@ def test_an_interval_needs_a_grid_and_is_never_without_width() -> None:
 
 def grown(logs: Floats, step: Floats | float, width: float) -> tuple[Floats, Floats]:
     """Means and reaches of sets [num_sets, most] that grow from 5 runs on."""
-    ends = end_of_growth(logs, step, width, 5)
+    ends = stopping_run(logs, step, width, 5)
     means, reaches = np.empty(len(logs)), np.empty(len(logs))
     steps = np.broadcast_to(step, logs.shape)
     for end in np.unique(ends):
@@ -189,7 +189,7 @@ def test_the_interval_of_a_set_that_grew_holds_95_percent_of_free_times(spread: 
     means, reaches = grown(logs, 1e-4, 0.03)
     assert np.mean(np.abs(means) <= reaches) >= 0.945
     if spread == 0.05:
-        ends = end_of_growth(logs, 1e-4, 0.03, 5)
+        ends = stopping_run(logs, 1e-4, 0.03, 5)
         naive = reaches * stdtrit(ends - 1, 0.975) / stdtrit(ends - 1, (1 + STOPPING) / 2)
         assert np.mean((np.abs(means) <= naive)[ends > 0]) < 0.93
 
@@ -208,7 +208,7 @@ def test_the_interval_of_a_set_that_grew_holds_what_it_says_on_the_grid(path: Pa
 
 def test_growth_decides_and_shows_by_one_interval() -> None:
     times_s, step = [6.0, 6.2, 6.1, 6.0, 6.1, 6.05], 0.001
-    interval = growth_interval(times_s, step)
+    interval = sequential_interval(times_s, step)
     assert interval is not None
     far = math.expm1(math.log(interval.high) - float(np.log(times_s).mean()))
     assert narrow_after(times_s, [step] * 6, far * 1.0001, 6) and not narrow_after(
@@ -223,5 +223,5 @@ def test_growth_waits_for_the_least_runs_and_for_every_time() -> None:
     assert not narrow_after(
         [1.0] * 5, [0.07] * 5, 0.03, 5
     )  # an evaluation is a coarse step, and 5 equal times are luck
-    assert growth_interval([1.0, math.inf], 1e-4) is None and growth_interval([1.0], 1e-4) is None
-    assert end_of_growth(np.log([[1.0, 2.0] * 10, [1.0, 1.001] * 10]), 1e-4, 0.03, 5).tolist() == [0, 5]
+    assert sequential_interval([1.0, math.inf], 1e-4) is None and sequential_interval([1.0], 1e-4) is None
+    assert stopping_run(np.log([[1.0, 2.0] * 10, [1.0, 1.001] * 10]), 1e-4, 0.03, 5).tolist() == [0, 5]

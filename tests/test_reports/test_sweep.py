@@ -24,7 +24,7 @@ from reports.charts.sweep import places, position_scale
 from reports.comparison.sweep import read_sweep_facts
 from reports.document.blocks import Chart, Prose, Table
 from reports.document.page import PageSection
-from reports.page.gathered import gather_everything
+from reports.page.content import gather_everything
 from reports.page.studies.sweep import sweep_section
 from reports.parts.sweep import against_first, brief_verdict, rows_as_records, sweep_table
 from rules.benchmarks.loader import load_benchmark

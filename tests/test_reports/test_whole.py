@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from reports.text.whole import drafted, replaced
+from reports.text.atomic_write import draft_file, replace_file
 
 
 def write(path: Path, text: str) -> None:
-    with drafted(path) as draft:
+    with draft_file(path) as draft:
         draft.write_text(text)
 
 
 def test_a_file_is_replaced_by_one_rename(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
-    with drafted(path) as draft:
+    with draft_file(path) as draft:
         draft.write_text("new")
         assert path.read_text() == "old"
     assert path.read_text() == "new" and list(tmp_path.iterdir()) == [path]
@@ -29,7 +29,7 @@ def test_a_file_is_replaced_by_one_rename(tmp_path: Path) -> None:
 def test_an_error_leaves_the_old_file_and_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
-    with pytest.raises(ValueError, match="stop"), drafted(path) as draft:
+    with pytest.raises(ValueError, match="stop"), draft_file(path) as draft:
         draft.write_text("half")
         raise ValueError("stop")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
@@ -37,7 +37,7 @@ def test_an_error_leaves_the_old_file_and_no_draft(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_named", [False, True])
 def test_an_error_of_writing_names_the_file_and_not_its_draft(tmp_path: Path, is_named: bool) -> None:
-    with pytest.raises(OSError) as failed, drafted(tmp_path / "a") as draft:
+    with pytest.raises(OSError) as failed, draft_file(tmp_path / "a") as draft:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(draft)] if is_named else []))
     assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, str(tmp_path / "a"))
 
@@ -102,7 +102,7 @@ def test_what_is_replaced_is_the_name_itself(tmp_path: Path, kind: str) -> None:
         page.symlink_to(users)
     elif kind == "pipe":
         os.mkfifo(page)
-    with replaced(page) as draft:
+    with replace_file(page) as draft:
         draft.write_text("new")
     assert page.read_text() == "new" and not page.is_symlink() and users.read_text() == "the user's"
     assert sorted(tmp_path.iterdir()) == [page, users]

@@ -13,7 +13,7 @@ from rules.judge.agreement import ComparedFamily, compare_opinions, differences
 from rules.judge.checker import check_paths
 from rules.judge.second_opinion import with_second_opinion
 from rules.judge.sets import check_log, judge_set
-from rules.official.opinion import CheckerName, OfficialOpinion, Question, ask_official_checkers
+from rules.official.opinion import CheckerName, CheckerQuery, OfficialOpinion, ask_official_checkers
 from rules.tree.inventory import find_result_sets
 
 DCNV2, DLRM = load_benchmark("dlrm_dcnv2"), load_benchmark("dlrm")
@@ -23,7 +23,7 @@ def ask(*questions: tuple[CheckerName, Path, str]) -> tuple[OfficialOpinion, ...
     """Opinions of one process: starting it costs more than its answers."""
     return ask_official_checkers(
         [
-            Question(
+            CheckerQuery(
                 checker=checker,
                 path=path,
                 round=round_name,

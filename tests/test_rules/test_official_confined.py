@@ -19,7 +19,7 @@ from waiting import HANG_S, processes_of, wait_until
 from rules.benchmarks.loader import load_benchmark
 from rules.official import opinion as official
 from rules.official import process as official_process
-from rules.official.opinion import Question, ask_official_checkers
+from rules.official.opinion import CheckerQuery, ask_official_checkers
 
 DCNV2 = load_benchmark("dlrm_dcnv2")
 GOOD = make_records(DCNV2, num_evals=3, ours=False)
@@ -127,9 +127,11 @@ def test_hostile_tree_is_judged_without_harm(tmp_path: Path) -> None:
     (root / "results" / "exam[p]le * ?").mkdir()
     before = snapshot(tmp_path)
     logs = sorted(path for path in folder.glob("result_*.txt") if path.name != "result_link.txt")
-    questions = [Question(checker="compliance", path=path, round="6.0") for path in logs]
-    questions += [Question(checker=name, path=root, round="6.0") for name in ("package", "repo")]
-    questions += [Question(checker=name, path=folder, round="6.0", logs=tuple(logs[:2])) for name in ("seed", "rcp")]
+    questions = [CheckerQuery(checker="compliance", path=path, round="6.0") for path in logs]
+    questions += [CheckerQuery(checker=name, path=root, round="6.0") for name in ("package", "repo")]
+    questions += [
+        CheckerQuery(checker=name, path=folder, round="6.0", logs=tuple(logs[:2])) for name in ("seed", "rcp")
+    ]
     opinions = ask_official_checkers(questions)
     assert snapshot(tmp_path) == before
     text = " ".join(message for opinion in opinions for message in (opinion.subject, *opinion.messages))
@@ -279,7 +281,7 @@ def test_what_is_too_large_is_not_copied(tmp_path: Path, monkeypatch: pytest.Mon
     root = tmp_path / "org"
     write_set(root, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
     monkeypatch.setattr("rules.official.copies.MAX_FILES", 2)
-    questions = [Question(checker=name, path=root, round="6.0") for name in ("package", "repo")]
+    questions = [CheckerQuery(checker=name, path=root, round="6.0") for name in ("package", "repo")]
     for opinion in ask_official_checkers(questions):
         assert opinion.outcome == "not asked" and "more than 2 files" in opinion.messages[0]
 
@@ -293,9 +295,9 @@ def test_a_set_with_a_large_log_is_not_copied_whoever_asks(
     with (tmp_path / large).open("ab") as file:
         file.write(b"noise\n" * 20_000)
     questions = [
-        Question(checker=name, path=tmp_path, round="6.0", logs=tuple(logs)) for name in ("seed", "rcp", "seed")
+        CheckerQuery(checker=name, path=tmp_path, round="6.0", logs=tuple(logs)) for name in ("seed", "rcp", "seed")
     ]
-    opinions = ask_official_checkers([*questions, Question(checker="compliance", path=logs[2], round="6.0")])
+    opinions = ask_official_checkers([*questions, CheckerQuery(checker="compliance", path=logs[2], round="6.0")])
     assert [opinion.outcome for opinion in opinions] == ["not asked"] * 3 + ["valid"]
     assert all(f"{large} is larger than 100000 bytes" in opinion.messages[0] for opinion in opinions[:3])
 

@@ -19,7 +19,7 @@ from rules.judge import second_opinion
 from rules.judge.agreement import ComparedFamily, compare_opinions, differences
 from rules.judge.checker import check_paths
 from rules.official.copies import MAX_LINE_BYTES
-from rules.official.opinion import OfficialOpinion, Question, ask_official_checkers
+from rules.official.opinion import CheckerQuery, OfficialOpinion, ask_official_checkers
 
 GOOD = make_records(DCNV2, ours=False)
 
@@ -29,9 +29,9 @@ def rows(verdict: Verdict) -> dict[str, ComparedFamily]:
 
 
 def test_only_what_is_judged_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Question] = []
+    asked: list[CheckerQuery] = []
 
-    def ask(questions: Sequence[Question], *_: object) -> tuple[OfficialOpinion, ...]:
+    def ask(questions: Sequence[CheckerQuery], *_: object) -> tuple[OfficialOpinion, ...]:
         asked.extend(questions)
         return tuple(
             OfficialOpinion(checker=q.checker, tool="a b 1", ruleset="5.1.0", subject=str(q.path), outcome="valid")
@@ -88,8 +88,8 @@ def test_lines_end_where_their_parser_ends_them(line_end: str, tmp_path: Path) -
 def test_every_answer_is_progress(tmp_path: Path) -> None:
     logs = [write_log(tmp_path / f"{index}.txt", GOOD) for index in range(3)]
     steps: list[tuple[int, int]] = []
-    questions = [Question(checker="compliance", path=path, round="6.0") for path in logs]
-    missing = Question(checker="compliance", path=tmp_path / "none.txt", round="6.0")
+    questions = [CheckerQuery(checker="compliance", path=path, round="6.0") for path in logs]
+    missing = CheckerQuery(checker="compliance", path=tmp_path / "none.txt", round="6.0")
     ask_official_checkers([missing, *questions], on_progress=lambda *step: steps.append(step))
     assert steps == [(2, 4), (3, 4), (4, 4)]
 
@@ -144,7 +144,7 @@ def test_a_rejected_package_is_in_the_row_that_it_is_rejected_for(tmp_path: Path
 def test_what_took_too_long_is_named_by_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"Example0", "Example1"}
 
-    def ask(questions: Sequence[Question], *_: object) -> tuple[OfficialOpinion, ...]:
+    def ask(questions: Sequence[CheckerQuery], *_: object) -> tuple[OfficialOpinion, ...]:
         return tuple(
             OfficialOpinion(
                 checker=q.checker, tool="a b 1", ruleset="5.1.0", subject=str(q.path),

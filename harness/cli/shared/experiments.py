@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harness.experiment.expand import Experiment
     from harness.experiment.loop import Progress
     from harness.experiment.request import Request
-    from harness.run_sets.keepers import Outcome
+    from harness.run_sets.keepers import KeptOutcome
     from rules.records.experiment import ExperimentRecord
 
 
@@ -137,7 +137,7 @@ def _say_step(progress: "Progress") -> None:
     click.echo(f"{of} {printable(progress.label)}{run}{left}", err=True)
 
 
-def _say_measured(index: int, outcome: "Outcome") -> None:
+def _say_measured(index: int, outcome: "KeptOutcome") -> None:
     """Say what a process found, where progress has no words for it."""
     from reports.parts.measured import in_unit
     from rules.records.measure import Measurement

@@ -156,7 +156,7 @@ _CONFIGURATION = (
 )
 
 
-class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+class SizeParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """Bytes, or bytes per second, as people write them: 141GB, 96GiB; 4.8TB/s, 450GB.
 
     A number alone is refused, unless plain bytes are meant.

@@ -16,7 +16,7 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None
     """Write study.json and report.html to a new folder `name` and moment below `output`; print the study."""
     from harness.foundation.files import write_record
     from harness.run_sets.output import unique_folder
-    from reports.page.gathered import Gathered
+    from reports.page.content import ReportContent
     from reports.page.report import write_page
     from rules.records.study import STUDY_FILE
 
@@ -24,7 +24,7 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None
     folder.mkdir(parents=True)
     file = folder / STUDY_FILE
     write_record(file, study)
-    page = write_page(Gathered(studies=(study,)), folder)
+    page = write_page(ReportContent(studies=(study,)), folder)
     show_study(study, form)
     if form == "table":
         click.echo(f"\nfile   {file}\npage   {page}")

@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity
 
 from harness.measure.profile.steps import ProfiledWorkload
 from harness.measure.throughput import train_steps
-from reports.text.whole import drafted
+from reports.text.atomic_write import draft_file
 from rules.records.profile import MeasuredOperators, OperatorRecord
 
 NUM_SHOWN = 15
@@ -45,7 +45,7 @@ def profile_operators(
 
 def write_trace(export: Callable[[str], Any], path: Path) -> None:
     """Write by one rename; the draft keeps the ending, by which the profiler decides to compress."""
-    with drafted(path, ".json.gz" if path.name.endswith(".gz") else ".json") as draft:
+    with draft_file(path, ".json.gz" if path.name.endswith(".gz") else ".json") as draft:
         export(str(draft))
 
 

@@ -10,8 +10,7 @@ from harness.config.serving import ServeConfig
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError
 from harness.measure.kinds import OnEvent
 from harness.measure.serving.bound import Limit, ModelledBound, model_bound, most_per_s
-from harness.measure.serving.crew import Answer
-from harness.measure.serving.loadgen import Judgement, Scenario, Trial, judge
+from harness.measure.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, judge
 from harness.measure.serving.queue import (
     ServiceTimes,
     Times,
@@ -24,6 +23,7 @@ from harness.measure.serving.queue import (
 from harness.measure.serving.schedule import choose_schedule
 from harness.measure.serving.search import search_highest
 from harness.measure.serving.timing import TimedSize, fit_service, time_calls
+from harness.measure.serving.worker_pool import Answer
 from reference_models.process.world import SingleProcess, World
 from rules.records.measured.serve import LoadGenRun, ServiceTime
 
@@ -32,12 +32,13 @@ RUN_LATE = 100
 """Queries that may be late by the percentile, of one LoadGen run that takes no longer than `RUN_MOST_S`; LoadGen then
 allows three quarters of them, and finds the bound of a constant service time some 2 % below the truth."""
 RUN_S, RUN_MOST_S, RUN_LIMITS = 2.0, 5.0, 20
-"""Of one LoadGen run at least, usually at most, and at least in limits: a queue that grows by a twentieth shows."""
+"""Least seconds of one LoadGen run, usual most, and least in multiples of the limit: a queue that grows by a
+twentieth shows."""
 LONGEST_RUN_S = 40.0
 """What the fewest queries take at the lowest rate that is tried, unless that is a fourth of the modelled one."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
-"""Of one worker that takes one query after the other, which is simulated without a loop."""
+"""Queries to simulate for one worker that takes one after the other, which needs no loop."""
 MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
 """By percentile, so that LoadGen can be sure: of ln .01 / ln p of them (44, 90, 152, 459, 4603) none may be late, of
 more some."""
@@ -45,7 +46,7 @@ _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S = 1000.0, 400, 0.4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class ProcessMeasurements:
     """What one process, or several beside each other, did."""
 
     timed: Sequence[TimedSize]
@@ -55,7 +56,7 @@ class Found:
     best: LoadGenRun
     service: ServiceTimes
     traffic: Traffic
-    """Of the virtual clock, whose table is made of them."""
+    """Queries on the virtual clock, whose table is made of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +69,7 @@ class Bench:
     serve: ServeConfig
     seed: int
     folder: Path
-    """Of LoadGen's files."""
+    """The folder of LoadGen's files."""
     on_event: OnEvent
 
     @property
@@ -77,7 +78,7 @@ class Bench:
 
     @property
     def limit(self) -> Limit:
-        """Of the server; any limit where the scenario has none."""
+        """Return the server's latency limit; any limit where the scenario has none."""
         return Limit(seconds=self.serve.limit_s or 1.0, share=self.serve.share)
 
     def measure_overhead(self) -> float:
@@ -88,7 +89,7 @@ class Bench:
         self._say(f"LoadGen adds {overhead_s * 1e3:.3g} ms to a query")
         return overhead_s
 
-    def measure(self, world: World, name: str, overhead_s: float) -> Found | None:
+    def measure(self, world: World, name: str, overhead_s: float) -> ProcessMeasurements | None:
         """Measure on every rank of `world`, at equal rates; what was found on rank 0. LoadGen's files are in `name`.
 
         Raises HarnessError (exit 7) on every rank where no rate meets the limit.
@@ -138,7 +139,7 @@ class Bench:
         best = max(valid, key=lambda run: run.completed_per_s)
         if world.rank != 0:
             return None
-        return Found(
+        return ProcessMeasurements(
             timed=timed,
             modelled=replace(modelled, rate=slowest * world.size),
             overhead_s=overhead_s,
@@ -189,8 +190,8 @@ class Bench:
 
     def _trial(
         self, scenario: Scenario, rate: float, min_queries: int, duration_s: float, schedule_seed: int
-    ) -> Trial:
-        return Trial(
+    ) -> ScheduledRun:
+        return ScheduledRun(
             scenario=scenario,
             rate=rate,
             limit_s=self.limit.seconds,
@@ -201,7 +202,7 @@ class Bench:
             schedule_seed=schedule_seed,
         )
 
-    def _describe_run(self, found: Sequence[Judgement], folder: str, rate: float) -> LoadGenRun:
+    def _describe_run(self, found: Sequence[LoadGenVerdict], folder: str, rate: float) -> LoadGenRun:
         key = f"{self.serve.percentile:.2f}"
         late = [judgement.num_late for judgement in found if judgement.num_late is not None]
         return LoadGenRun(
@@ -260,12 +261,14 @@ def _slowest(rates: Sequence[float | None]) -> float | None:
 
 
 def measure_beside(
-    measure: Callable[[World, str, float], Found | None], measure_overhead: Callable[[], float], world: World
-) -> tuple[Found | None, Found | None]:
+    measure: Callable[[World, str, float], ProcessMeasurements | None],
+    measure_overhead: Callable[[], float],
+    world: World,
+) -> tuple[ProcessMeasurements | None, ProcessMeasurements | None]:
     """Measure all ranks beside each other, and before that rank 0 alone where there are several."""
     overheads = world.gather(measure_overhead() if world.rank == 0 else 0.0)
     overhead_s = world.broadcast(overheads[0] if overheads else 0.0)
-    alone: Found | None = None
+    alone: ProcessMeasurements | None = None
     if world.size > 1:
         failed = None
         if world.rank == 0:

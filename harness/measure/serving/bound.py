@@ -19,7 +19,7 @@ from harness.measure.serving.rule import passing_share
 NUM_RATES = 24
 """At which the curve is computed, from a twentieth of what the workers can do to all of it."""
 RESOLUTION = 0.002
-"""Of the rate that bisection finds."""
+"""Relative width at which the search for the rate ends."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

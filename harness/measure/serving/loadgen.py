@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.measure.serving.crew import Answer, Line, Query, split_query, start_crew
 from harness.measure.serving.queue import Workers
+from harness.measure.serving.worker_pool import Answer, Query, RequestQueue, split_query, start_workers
 
 MODULE = "mlperf_loadgen"
 INSTALL = "pip install 'dlrmbench[serve]'"
@@ -27,7 +27,7 @@ Scenario = Literal["server", "offline", "single_stream"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class ScheduledRun:
     """What one LoadGen run is asked. `rate` is what is issued, or of the other scenarios what is expected."""
 
     scenario: Scenario
@@ -37,13 +37,13 @@ class Trial:
     min_queries: int
     min_duration_s: float
     seed: int
-    """Of the samples that are asked."""
+    """Seed of the samples that are asked."""
     schedule_seed: int
-    """Of the moments at which a server is asked."""
+    """Seed of the moments at which a server is asked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judgement:
+class LoadGenVerdict:
     """What LoadGen found. `reason` says why a run is not VALID."""
 
     is_valid: bool
@@ -63,7 +63,9 @@ def require_loadgen() -> None:
         raise HarnessError(f"serving is judged by MLPerf LoadGen, which is not installed. Install it: {INSTALL}")
 
 
-def judge(answer: Answer, sizes: Sequence[int], workers: Workers, trial: Trial, folder: Path) -> Judgement:
+def judge(
+    answer: Answer, sizes: Sequence[int], workers: Workers, trial: ScheduledRun, folder: Path
+) -> LoadGenVerdict:
     """Let LoadGen issue queries of a pool of `sizes` items to workers that call `answer`; its files go to `folder`.
 
     LoadGen runs in a thread of its own, so that this one can be interrupted; who is must leave the process, since
@@ -71,8 +73,8 @@ def judge(answer: Answer, sizes: Sequence[int], workers: Workers, trial: Trial, 
     """
     folder.mkdir(parents=True, exist_ok=True)
     failures: list[BaseException] = []
-    line = Line(workers)
-    crew = start_crew(answer, line, workers.count, _complete, failures)
+    line = RequestQueue(workers)
+    crew = start_workers(answer, line, workers.count, _complete, failures)
     issued = (sizes, workers.max_items, trial, folder, line, failures)
     issuer = threading.Thread(target=_issue, args=issued, daemon=True)
     issuer.start()
@@ -91,9 +93,9 @@ def judge(answer: Answer, sizes: Sequence[int], workers: Workers, trial: Trial, 
 def _issue(
     sizes: Sequence[int],
     max_items: int | None,
-    trial: Trial,
+    trial: ScheduledRun,
     folder: Path,
-    line: Line,
+    line: RequestQueue,
     failures: list[BaseException],
 ) -> None:
     import mlperf_loadgen as loadgen
@@ -127,7 +129,7 @@ def _complete(response_ids: Sequence[int]) -> None:
     loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(number, 0, 0) for number in response_ids])
 
 
-def _settings(trial: Trial) -> Any:
+def _settings(trial: ScheduledRun) -> Any:
     import mlperf_loadgen as loadgen
 
     settings, scenarios = loadgen.TestSettings(), loadgen.TestScenario
@@ -159,7 +161,7 @@ def _log_settings(folder: Path) -> Any:
     return settings
 
 
-def read_judgement(path: Path, trial: Trial) -> Judgement:
+def read_judgement(path: Path, trial: ScheduledRun) -> LoadGenVerdict:
     """Read LoadGen's detail log. Raises HarnessError (exit 7) where it says no result."""
     found: dict[str, Any] = {}
     try:
@@ -174,7 +176,7 @@ def read_judgement(path: Path, trial: Trial) -> Judgement:
         raise HarnessError(f"{path}: LoadGen ended without a result ({why}).", ExitCode.INCONCLUSIVE) from None
 
 
-def _judgement(found: Mapping[str, Any], trial: Trial) -> Judgement:
+def _judgement(found: Mapping[str, Any], trial: ScheduledRun) -> LoadGenVerdict:
     latencies_s = {
         key.removeprefix("result_").removesuffix("_percentile_latency_ns"): float(value) / 1e9
         for key, value in found.items()
@@ -188,7 +190,7 @@ def _judgement(found: Mapping[str, Any], trial: Trial) -> Judgement:
     }[trial.scenario]
     is_valid = found["result_validity"] == "VALID"
     completed_per_s = float(found[rate])
-    return Judgement(
+    return LoadGenVerdict(
         is_valid=is_valid,
         reason=None if is_valid else _why_invalid(found),
         num_queries=num_queries,

@@ -10,7 +10,7 @@ from harness.config.catalog import WorkloadConfig
 from harness.config.serving import ServeConfig, list_sizes
 from harness.config.synthetic import hold_in_memory
 from harness.measure.kinds import Job
-from harness.measure.serving.crew import Part
+from harness.measure.serving.worker_pool import QueryPart
 from harness.measure.throughput import train_steps
 from harness.measure.weights import read_weights
 from reference_models.data.store.dataset import Batch
@@ -27,19 +27,19 @@ MIN_POOL = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Served:
+class ServedModel:
     """A model that is ready to answer, and the queries that it is asked."""
 
     servable: Servable
     sizes: tuple[int, ...]
     pool: tuple[Batch, ...]
 
-    def answer(self, parts: Sequence[Part]) -> torch.Tensor:
+    def answer(self, parts: Sequence[QueryPart]) -> torch.Tensor:
         """Score the items of queries of the pool, or of parts of them, in one call; logits [items]."""
         batches = [self._cut(part) for part in parts]
         return self.servable.answer(batches[0] if len(batches) == 1 else merge(batches))
 
-    def _cut(self, part: Part) -> Batch:
+    def _cut(self, part: QueryPart) -> Batch:
         query, items = self.pool[part.place], slice(part.start, part.stop)
         if part.items == len(query.labels):
             return query
@@ -85,7 +85,7 @@ def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec,
 
 def build_served(
     job: Job, benchmark: Benchmark, config: WorkloadConfig, serve: ServeConfig, *, with_quality: bool
-) -> tuple[Served, ServedQuality | None]:
+) -> tuple[ServedModel, ServedQuality | None]:
     """Build what is served, whose workers share the CPU threads, and find its quality where that is asked for.
 
     Quality is that of weights that were trained; random ones have none.
@@ -98,7 +98,7 @@ def build_served(
     spec = job.spec(config)
     weights = load_weights(serve, config, spec, benchmark.definition_sha256)
     servable = build_servable(config.model_name, spec, weights)
-    served = Served(servable=servable, sizes=sizes, pool=tuple(servable.queries(sizes)))
+    served = ServedModel(servable=servable, sizes=sizes, pool=tuple(servable.queries(sizes)))
     quality = _quality(config, spec, servable, weights) if weights is not None and with_quality else None
     return served, quality
 

@@ -8,15 +8,15 @@ from math import gcd
 
 import numpy as np
 
-from harness.measure.serving.crew import Answer, Part, split_query
 from harness.measure.serving.queue import ServiceTimes, Workers
+from harness.measure.serving.worker_pool import Answer, QueryPart, split_query
 
 NUM_SIZES = 6
 """Sizes of queries that are timed, from the smallest to the largest of the pool."""
 MIN_CALLS = 5
-"""Of each size and worker, however long they take."""
+"""Least calls of each size and worker, however long they take."""
 _GOLDEN_RATIO = 0.618
-"""Of a list, by which what is taken from it is spread."""
+"""Step, as a share of a list, that spreads what is taken from it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,12 +32,12 @@ class TimedSize:
         return sum(self.seconds) / len(self.seconds)
 
 
-def choose_calls(sizes: Sequence[int], max_items: int | None) -> list[tuple[Part, ...]]:
+def choose_calls(sizes: Sequence[int], max_items: int | None) -> list[tuple[QueryPart, ...]]:
     """Choose the calls to time, of a pool of queries of `sizes` items: single parts, and merged ones up to most."""
     parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, max_items)]
     in_order = sorted(parts, key=lambda part: part.items)
     places = np.linspace(0, len(parts) - 1, min(NUM_SIZES, len(parts))).round().astype(int)
-    alone: dict[int, tuple[Part, ...]] = {}
+    alone: dict[int, tuple[QueryPart, ...]] = {}
     for place in places.tolist():
         alone.setdefault(in_order[place].items, (in_order[place],))
     calls, most = list(alone.values()), 2 * in_order[0].items
@@ -48,9 +48,9 @@ def choose_calls(sizes: Sequence[int], max_items: int | None) -> list[tuple[Part
     return [call for number, call in enumerate(calls) if number < len(alone) or len(call) > 1]
 
 
-def _merge_parts(in_order: Sequence[Part], most: int) -> tuple[Part, ...]:
+def _merge_parts(in_order: Sequence[QueryPart], most: int) -> tuple[QueryPart, ...]:
     """Take parts from all over their sizes, again and again, as long as they fit into `most` items."""
-    merged: list[Part] = []
+    merged: list[QueryPart] = []
     stride = max(1, round(len(in_order) * _GOLDEN_RATIO))
     while gcd(stride, len(in_order)) != 1:
         stride += 1

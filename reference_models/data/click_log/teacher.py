@@ -28,7 +28,8 @@ CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
 MIN_MATCHED_IDS = NUM_CLASSES
-"""Of features that a matching pairs: those with fewer ids have too few latent classes for a term to be learned."""
+"""Least ids of features that a matching pairs: those with fewer ids have too few latent classes for a term to be
+learned."""
 Scale = Annotated[float, Meta(ge=0, le=100)]
 
 
@@ -39,13 +40,13 @@ class TeacherConfig:
     zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
     """How unequal ids are, in steps of 0.125; 0 is uniform."""
     bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
-    """Of the logit: below 0 makes clicks rare."""
+    """Constant part of the logit: below 0 makes clicks rare."""
     effect_scale: Scale
-    """Of what ids say by themselves, which logistic regression can learn."""
+    """Standard deviation of what ids say by themselves, which logistic regression can learn."""
     interaction_scale: Scale
-    """Of what pairs of ids say together, which takes a model with interactions."""
+    """Standard deviation of what pairs of ids say together, which takes a model with interactions."""
     dense_scale: Scale
-    """Of what the numbers say."""
+    """Standard deviation of what the numbers say."""
     num_interactions: Count
     """Pairs of features that interact."""
     interaction_order: Literal[2, 3, 4] = 2

@@ -41,19 +41,19 @@ class SequenceParameters:
     num_favourites: PositiveCount
     """Favourite classes of a user."""
     favourite_share: Annotated[float, Meta(ge=0, le=1)]
-    """Of a user's events, those whose item is of a favourite class."""
+    """Share of a user's events whose item is of a favourite class."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
     """How unequal the items of a class are, in steps of 0.125; 0 is uniform."""
     bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
-    """Of the logit: below 0 makes clicks rare."""
+    """Constant part of the logit: below 0 makes clicks rare."""
     effect_scale: Scale
-    """Of what items say by themselves, which needs no history: a standard deviation."""
+    """Standard deviation of what items say by themselves, which needs no history."""
     history_scale: Scale
-    """Of what the history says: the length of the vector of the events' weights."""
+    """Weight of what the history says: the length of the vector of the events' weights."""
     history_events: Annotated[int, Meta(ge=1, le=4096)]
     """Last events that matter."""
     decay: Annotated[float, Meta(ge=0, le=1)]
-    """Of an event's weight with every event after it."""
+    """Loss of an event's weight with every event after it."""
     same_class: Weight
     """What a click on an item says of items of its class, beside `other_class`."""
     other_class: Weight
@@ -69,7 +69,7 @@ class SequenceTeacher:
     num_users: int
     events_per_window: int
     favourite_threshold: int
-    """Of 2**16."""
+    """The share of events of a favourite class, in 2**16-ths."""
     num_favourites: int
     effect: NDArray[np.float32]
     """[n]"""

@@ -19,7 +19,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ValueCounts:
     """Distinct values, sorted: uint32 [u], row of first appearance int64 [u], occurrences int64 [u]."""
 
     values: NDArray[np.uint32]
@@ -30,7 +30,7 @@ class Counted:
     def empty(cls) -> Self:
         return cls(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
 
-    def add(self, column: NDArray[np.uint32], first_row: int) -> "Counted":
+    def add(self, column: NDArray[np.uint32], first_row: int) -> "ValueCounts":
         """Add the values of one more stretch of rows, which starts at `first_row`."""
         values, rows, _, counts = _group(column)
         merged = np.concatenate([self.values, values])
@@ -40,7 +40,7 @@ class Counted:
         # The sort is stable and earlier stretches come first, so a group's first element appeared first.
         first_rows = np.concatenate([self.first_rows, rows + first_row])[order[starts]]
         added = np.add.reduceat(np.concatenate([self.counts, counts])[order], starts)
-        return Counted(merged[starts], first_rows, added)
+        return ValueCounts(merged[starts], first_rows, added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Dictionary:
         return result
 
 
-def number_values(counted: Counted, min_frequency: int) -> Dictionary:
+def number_values(counted: ValueCounts, min_frequency: int) -> Dictionary:
     """Number the values that occur at least `min_frequency` times by first appearance."""
     kept = np.flatnonzero(counted.counts >= min_frequency)
     ids = np.empty(len(kept), np.int32)

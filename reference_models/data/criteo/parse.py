@@ -48,7 +48,7 @@ _LOG_TABLE = np.log(np.arange(1, 65537, dtype=np.float64)).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedLine:
     """A line that is left out: its number within the block, from 0, and what is wrong with it."""
 
     line: int
@@ -56,7 +56,7 @@ class Malformed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ParsedRows:
     """n well-formed lines: labels uint8 [n], integers int32 [n, 13], categories uint32 [n, 26]; lines read in all.
 
     Both matrices are column by column in memory.
@@ -67,28 +67,28 @@ class Rows:
     categories: NDArray[np.uint32]
     num_lines: int
     num_malformed: int
-    malformed: tuple[Malformed, ...]
+    malformed: tuple[MalformedLine, ...]
 
 
-def parse_block(block: bytes, max_named: int = 10) -> Rows:
+def parse_block(block: bytes, max_named: int = 10) -> ParsedRows:
     """Parse whole lines, the last one ending in a line feed. The first `max_named` malformed lines are named."""
     columns = _read_columns(block)
     if columns is not None:
-        return Rows(*columns, num_lines=len(columns[0]), num_malformed=0, malformed=())
+        return ParsedRows(*columns, num_lines=len(columns[0]), num_malformed=0, malformed=())
     good: list[bytes] = []
-    named: list[Malformed] = []
+    named: list[MalformedLine] = []
     num_lines = 0
     for line in block.split(b"\n")[:-1]:
         fault = describe_fault(line)
         if fault is None:
             good.append(line + b"\n")
         elif len(named) < max_named:
-            named.append(Malformed(num_lines, fault))
+            named.append(MalformedLine(num_lines, fault))
         num_lines += 1
     columns = _read_columns(b"".join(good))
     if columns is None:
         raise RuntimeError("pyarrow refuses lines that are well-formed")
-    return Rows(*columns, num_lines=num_lines, num_malformed=num_lines - len(good), malformed=tuple(named))
+    return ParsedRows(*columns, num_lines=num_lines, num_malformed=num_lines - len(good), malformed=tuple(named))
 
 
 def describe_fault(line: bytes) -> str | None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from reference_models.config.sections import NUM_CRITEO_SPARSE
-from reference_models.data.criteo.parse import Rows, transform_integers
+from reference_models.data.criteo.parse import ParsedRows, transform_integers
 
 FOLDER = ".spool"
 _BUFFER_BYTES = 1 << 18
@@ -43,7 +43,7 @@ class Spool:
             error.filename = str(self._folder)
         self.remove()
 
-    def append(self, rows: Rows) -> None:
+    def append(self, rows: ParsedRows) -> None:
         self._files["labels"].write(rows.labels.tobytes())
         self._files["dense"].write(transform_integers(rows.integers).tobytes())
         for feature, column in enumerate(rows.categories.T):

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from reference_models.config.records import PositiveCount, read_section, refuse
 from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE, DataConfig
-from reference_models.data.criteo.dictionary import BYTES_PER_VALUE, Counted, Dictionary, number_values
+from reference_models.data.criteo.dictionary import BYTES_PER_VALUE, Dictionary, ValueCounts, number_values
 from reference_models.data.criteo.lines import SourceFile, TextSource
 from reference_models.data.criteo.parse import parse_block
 from reference_models.data.criteo.spool import Spool, category_name
@@ -70,7 +70,7 @@ def parse_parameters(data: DataConfig) -> PrepareParameters:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Prepared:
+class PreparedDataset:
     """What a preparation made and left out."""
 
     folder: Path
@@ -117,7 +117,7 @@ def prepare_tsv(
     max_malformed: float = MAX_MALFORMED,
     memory_bytes: int = MEMORY_BYTES,
     on_progress: Progress | None = None,
-) -> Prepared:
+) -> PreparedDataset:
     """Make the dataset `data` in `folder` from text files.
 
     The manifest is written last, so that an interrupted preparation is no dataset; run it again. Raises ConfigError
@@ -164,7 +164,7 @@ def prepare_tsv(
             },
         )
         done_s = time.monotonic()
-        return Prepared(
+        return PreparedDataset(
             folder=folder,
             dataset_sha256=digest,
             num_samples=num_samples,
@@ -292,7 +292,7 @@ def _number(
 
 
 def _count(spool: Spool, feature: int, rows: range, parameters: PrepareParameters, max_values: int) -> Dictionary:
-    counted = Counted.empty()
+    counted = ValueCounts.empty()
     for start, stop in _pieces(rows):
         counted = counted.add(_capped(spool, category_name(feature), start, stop, parameters), start)
         if len(counted.values) > max_values:

@@ -48,7 +48,7 @@ class PatternTeacher:
 
     key: int
     flip_threshold: int
-    """Of 2**16."""
+    """The share of turned pixels, in 2**16-ths."""
     owners: NDArray[np.int64]
     """[P]: the task of each pixel, row by row."""
     prototypes: NDArray[np.uint8]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from reference_models.data.store.layout import SPLITS, Layout
+from reference_models.process.atomic_write import write_atomically
 from reference_models.process.errors import DatasetError
-from reference_models.process.whole import write_whole
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
@@ -52,7 +52,7 @@ def write_manifest(folder: Path, layout: Layout, content: Mapping[str, Any], *, 
             "Nothing was kept. A definition that was edited needs a new data.sha256, or none; otherwise report this."
         )
     manifest = {"schema_version": SCHEMA_VERSION, **content, "files": files, "dataset_sha256": dataset_sha256}
-    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1))
+    write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))
     return dataset_sha256
 
 

@@ -17,7 +17,8 @@ from reference_models.process.errors import naming
 
 BLOCK_BYTES = 1 << 20
 NUM_BLOCKS = 16
-"""Of each file, where the dataset is too large to be hashed whole: at even distances, the first and the last too."""
+"""Blocks of each file that are hashed where the dataset is too large to be hashed whole: at even distances, the first
+and the last too."""
 MAX_WHOLE_BYTES = 16 << 30
 """Up to this size a dataset is hashed whole: at most some 40 s, beside runs of many minutes."""
 _CHUNK_BYTES = 1 << 22

@@ -29,8 +29,8 @@ from reference_models.data.store.manifest import (
     read_manifest,
 )
 from reference_models.data.store.read_files import ReadFiles
+from reference_models.process.atomic_write import create
 from reference_models.process.errors import DatasetError, naming
-from reference_models.process.whole import create
 
 _VERIFY_SAMPLES = 1 << 16
 

@@ -13,7 +13,7 @@ from reference_models.process.errors import ConfigError
 SYNTHETIC_KINDS = ("made_up", "synthetic")
 """How files name the kind. The first spelling is what digests and records hold; the second reads as the first."""
 ZIPF_EXPONENT = 1.05
-"""Of the ids unless the section says otherwise; 0 draws them uniformly."""
+"""Zipf exponent of the ids unless the section says otherwise; 0 draws them uniformly."""
 SHAPE_KEYS = ("num_tables", "rows_per_table", "lookups_per_table", "row_scale", "zipf_exponent", "labels")
 """What only synthetic data has, beside num_embeddings, multi_hot and num_dense of every kind."""
 _POOL_BYTES = 1 << 30
@@ -39,7 +39,7 @@ class SyntheticSection:
     eval_samples: PositiveCount | None = None
     """Samples of an evaluation; as many as to train where it is left out."""
     seed: Count = 0
-    """Of the generator."""
+    """Seed of the generator."""
     num_tables: PositiveCount | None = None
     """Tables; the numbers given repeat in their order."""
     rows_per_table: PositiveCount | None = None

@@ -23,7 +23,7 @@ _GOLDEN_RATIO = 0.6180339887498949
 _TEACHER_STREAM, _NUM_CLASSES = 2, 4096
 _DENSE_SCALE, _ID_SCALE = 0.5, 1.4
 _DENSE_MEAN, _DENSE_DEVIATION = 0.5963, 0.42
-"""Of log(1 + x) of exponential x."""
+"""Mean and standard deviation of log(1 + x) of exponential x."""
 
 
 class SyntheticClicks:

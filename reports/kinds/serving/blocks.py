@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
-from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, numeric, table_of
+from reports.document.blocks import Block, Cell, Chart, Fold, Prose, Table, TableColumn, numeric, table_of
 from reports.kinds.serving.words import ServedResult, promise_words, served_among
 from reports.parts.study import study_parts
 from reports.results.records import read_study
@@ -14,7 +14,7 @@ from rules.records.measured.serve import LoadGenRun, ServeRecord
 
 MAX_CHARTS = 12
 _LEAST, _MOST = 1e-12, 1e15
-"""Of rates and seconds that are drawn."""
+"""Bounds of rates and seconds that are drawn."""
 _KINDS = (
     "Rates, latencies and service times are measured, those of the virtual clock simulated, bytes computed. VALID is "
     "LoadGen's word for one run of this system, and no MLPerf® result."
@@ -39,10 +39,10 @@ def _setup_table(found: Sequence[ServedResult], id_: str) -> Table:
         found,
         (
             ("Measurement", "result.label"),
-            (Column(name="Asked", help="given"), "record", _asked),
-            (Column(name="Queries", help="given"), "record", _queries),
-            (Column(name="Served by", help="given"), "record", _served_by),
-            (Column(name="Precision", help="given; bytes computed"), "record", _precision_cell),
+            (TableColumn(name="Asked", help="given"), "record", _asked),
+            (TableColumn(name="Queries", help="given"), "record", _queries),
+            (TableColumn(name="Served by", help="given"), "record", _served_by),
+            (TableColumn(name="Precision", help="given; bytes computed"), "record", _precision_cell),
             ("Weights", "record.weights"),
             (numeric("Of the model", "measured over simulated"), "of_modelled", percent),
             (numeric("LoadGen adds", "measured, a query"), "first.overhead_s", duration),
@@ -117,13 +117,13 @@ def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
         found,
         (
             ("Measurement", "result.label"),
-            (Column(name="Products", help="given"), "record.precision", _name),
-            (Column(name="Tables", help="given"), "record.table_precision", _name),
+            (TableColumn(name="Products", help="given"), "record.precision", _name),
+            (TableColumn(name="Tables", help="given"), "record.table_precision", _name),
             (numeric("Bytes", "computed"), "record.model_bytes", num_bytes),
             (numeric("Queries/s", "measured, mean"), speed),
             (numeric("AUC", "measured, whole split"), "first.quality", lambda it: against(it.auc, it.auc_ratio)),
             (entropy, "first.quality", lambda it: against(it.normalised_entropy, it.entropy_ratio)),
-            (Column(name="MLPerf® class", help="of fp32's AUC"), "first.quality.mlperf_class"),
+            (TableColumn(name="MLPerf® class", help="of fp32's AUC"), "first.quality.mlperf_class"),
         ),
         id_=f"{id_}-precision",
         caption="What reduced precision buys and costs; quality is held against equal weights in fp32, and random "
@@ -193,7 +193,7 @@ def _runs_table(served: ServedResult, id_: str) -> Table:
     return table_of(
         served.first.runs,
         (
-            (Column(name="Run", help="its files' folder"), "folder", lambda folder: printable(folder, 80)),
+            (TableColumn(name="Run", help="its files' folder"), "folder", lambda folder: printable(folder, 80)),
             (numeric("Asked", "queries/s of each process"), "asked_per_s", si),
             (numeric("Completed", "queries/s, measured"), "completed_per_s", si),
             (numeric("Queries", "measured"), "num_queries", count),

@@ -9,7 +9,7 @@ from reports.text.formatting import plural
 MOST_WHOLE = 24
 """Up to so many configurations a page shows everything."""
 MOST_DETAILED = 12
-"""Of more it shows everything of these first ones and of every INVALID one."""
+"""Most sets that are shown in full; of more, these first ones and every INVALID one."""
 
 
 def detailed(group: Sequence[Result]) -> tuple[Result, ...]:

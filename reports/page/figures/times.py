@@ -41,7 +41,7 @@ def fate_words(run: Run, result: Result) -> str:
 
 
 def _extreme(run: Run, result: Result) -> str:
-    """Of runs that tie in time, the scoring drops the first ones as the fastest."""
+    """Say whether a run is the fastest or slowest: of ties, the scoring drops the first ones as the fastest."""
     scored = result.runs[: result.score.num_runs_scored]
     times = [math.inf if each.time_s is None else each.time_s for each in scored]
     order = sorted(range(len(times)), key=times.__getitem__)

@@ -11,7 +11,7 @@ from reports.comparison.noise import find_bands, noise_of_processes
 from reports.comparison.records import Comparison
 from reports.comparison.sources import distinct
 from reports.comparison.wording import change_text, sentence, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Prose, Shown, Table, numeric, table_of
+from reports.document.blocks import Block, Bullets, Cell, Chart, Prose, Shown, Table, TableColumn, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.noise import Smallest
 from reports.kinds.details import details_of, own_blocks
@@ -21,7 +21,7 @@ from reports.parts.cells import by_value, interval_of
 from reports.parts.measured import in_unit, mean_name, measured_columns
 from reports.parts.noise import measured_assumptions, size_text
 from reports.results.measured import centre_of, compared_values, rate_summary
-from reports.results.origin import order_in_pair, pair_of
+from reports.results.provenance import order_in_pair, pair_of
 from reports.results.result import Result
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import (
@@ -41,7 +41,7 @@ from rules.records.metrics import metric_of_member
 MAX_SENTENCES = 24
 
 
-def _page_columns(kind: str, measured: Sequence[Result]) -> list[tuple[Column, Callable[[Result], Cell]]]:
+def _page_columns(kind: str, measured: Sequence[Result]) -> list[tuple[TableColumn, Callable[[Result], Cell]]]:
     """As `measured_columns`, narrower: the interval below its mean, units that a head has left out of the cells, and
     no column without a single value, or that a table below has."""
     measure = measured[0].measure
@@ -85,7 +85,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
     table = table_of(
         named,
         (
-            (Column(name="Measurement", help="benchmark, system"), _name_cell),
+            (TableColumn(name="Measurement", help="benchmark, system"), _name_cell),
             (against if comparisons else None, lambda found: _against(comparisons.get(found.label))),
             *shown[:1],
             (
@@ -175,7 +175,7 @@ def _processes_table(named: Sequence[Result], id_: str, caption: str) -> Table:
             ("Measurement" if len(named) > 1 else None, lambda row: row[0]),
             (numeric(main.title, main.origin), lambda row: row[1].values[quantity], words),
             (numeric("Seed"), lambda row: row[1].seed),
-            (Column(name="Started", help="UTC"), lambda row: utc(row[1].started_ms).removesuffix(" UTC")),
+            (TableColumn(name="Started", help="UTC"), lambda row: utc(row[1].started_ms).removesuffix(" UTC")),
         ),
         id_=id_,
         caption=caption,

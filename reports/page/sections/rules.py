@@ -10,7 +10,6 @@ from typing import NamedTuple
 from reports.document.blocks import (
     Block,
     Cell,
-    Column,
     Fact,
     Facts,
     FindingGroup,
@@ -18,10 +17,11 @@ from reports.document.blocks import (
     Fold,
     Heading,
     Prose,
+    TableColumn,
     numeric,
     table_of,
 )
-from reports.document.findings import Placed, group_findings
+from reports.document.findings import PlacedFinding, group_findings
 from reports.document.glossary import registered
 from reports.document.page import PageSection
 from reports.page.sections.remarks import count_words, level_name
@@ -42,7 +42,7 @@ def rules_section(group: Sequence[Result], id_: str) -> PageSection:
     skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
     blocks: list[Block] = [Prose(text=_summary(group, passed))]
     placed = [
-        Placed(finding=finding, where=place(result, finding), label=result.label)
+        PlacedFinding(finding=finding, where=place(result, finding), label=result.label)
         for result in group
         for finding in result.verdict.findings
     ]
@@ -72,7 +72,7 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
             ("Rules", "ruleset", lambda ruleset: registered(printable(ruleset, 80))),
             *((numeric(_PLURALS[severity]), methodcaller("count", severity), count) for severity in SEVERITIES),
             (
-                Column(name="Of its own", help="in no part of it"),
+                TableColumn(name="Of its own", help="in no part of it"),
                 "own_findings",
                 lambda found: count_words(found) or "none",
             ),
@@ -81,7 +81,7 @@ def _levels(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
         caption="Submissions and rounds, judged as 'dlrmbench check' judges them: with all that is in them",
     )
     placed = [
-        Placed(finding=finding, where=_below(finding, verdict), label=level_name(verdict))
+        PlacedFinding(finding=finding, where=_below(finding, verdict), label=level_name(verdict))
         for verdict in found.values()
         for finding in verdict.own_findings
     ]
@@ -124,7 +124,7 @@ def _choices(group: Sequence[Result]) -> tuple[tuple[str, str], ...]:
     return (("all", f"All ({counts.total():,})"), *kinds)
 
 
-def _grouped(placed: Sequence[Placed], id_: str, num_labels: int, noun: str) -> tuple[FindingGroup, ...]:
+def _grouped(placed: Sequence[PlacedFinding], id_: str, num_labels: int, noun: str) -> tuple[FindingGroup, ...]:
     return group_findings(
         placed, id_=id_, num_labels=num_labels, label_noun=noun, max_rows=MAX_SHOWN, name_places=_places,
         name_labels=names,
@@ -163,7 +163,7 @@ def _by_reason(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
     )
 
 
-class _Asked(NamedTuple):
+class _CheckerOpinion(NamedTuple):
     """What an official checker said of a log, beside our verdict on it; or of a whole set, where there is no run."""
 
     result: Result
@@ -175,7 +175,7 @@ class _Asked(NamedTuple):
 def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     """The official checker's word on each log, beside ours; rows for those logs on which it had something to say."""
     asked = [
-        _Asked(result, opinion, run.label, log.outcome)
+        _CheckerOpinion(result, opinion, run.label, log.outcome)
         for result in group
         for run, log in zip(result.runs, result.verdict.logs, strict=False)
         for opinion in log.official
@@ -214,7 +214,7 @@ def _opinion(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
 
 def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     """What the official checkers of whole sets said (seeds, reference points, descriptions), beside our factor."""
-    asked = [_Asked(result, opinion) for result in group for opinion in result.verdict.official]
+    asked = [_CheckerOpinion(result, opinion) for result in group for opinion in result.verdict.official]
     if not asked:
         return ()
     table = table_of(
@@ -234,11 +234,11 @@ def _set_opinions(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     return (Fold(summary=f"{text}, {not_valid} other than valid" if not_valid else text, blocks=(table,)),)
 
 
-def _outcome_cell(row: _Asked) -> Cell:
+def _outcome_cell(row: _CheckerOpinion) -> Cell:
     """Show the checker's verdict, marked where ours is another."""
     return Cell(text=row.opinion.outcome, kind="warn" if row.opinion.outcome != row.ours else "")
 
 
-def _factors(row: _Asked) -> str | None:
+def _factors(row: _CheckerOpinion) -> str | None:
     both = (row.opinion.factor, row.result.score.rcp_factor if row.opinion.checker == "rcp" else None)
     return None if both == (None, None) else ", ".join(MISSING if it is None else f"{it:.4f}" for it in both)

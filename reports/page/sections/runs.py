@@ -5,7 +5,18 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from reports.charts.order import RunSpan, order_figure
-from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, in_portions, numeric, table_of
+from reports.document.blocks import (
+    Block,
+    Cell,
+    Chart,
+    Fold,
+    Prose,
+    Table,
+    TableColumn,
+    in_portions,
+    numeric,
+    table_of,
+)
 from reports.document.page import PageSection
 from reports.facts.energy import measured_j
 from reports.page.figures.detail import detail_words, detailed
@@ -13,8 +24,8 @@ from reports.page.figures.times import column_unit, fate_words
 from reports.page.sections.verdict import runs_words
 from reports.parts.cells import sorted_cell
 from reports.parts.cost import energy_text
-from reports.results.grid import smoothed_samples
 from reports.results.records import Attempt
+from reports.results.resolution import smoothed_samples
 from reports.results.result import Result, Run
 from reports.text.formatting import (
     MISSING,
@@ -177,7 +188,7 @@ def runs_table(sets: Sequence[Result], id_: str) -> Table:
             (numeric("Peak memory", memory.name) if has_peak else None, "record.peak_rss_bytes", number),
             (numeric("Device memory", memory.name) if has_device else None, "record.peak_device_bytes", number),
             (numeric("Energy", "measured") if has_energy else None, "run.record.energy", _energy_cell),
-            (Column(name="Started", help="UTC"), lambda line: _started(line).removeprefix(f"{day} ")),
+            (TableColumn(name="Started", help="UTC"), lambda line: _started(line).removeprefix(f"{day} ")),
             (
                 "Cache clear" if has_caches else None,
                 "run.log",

@@ -5,8 +5,8 @@ from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
-from reports.comparison.band import Band
 from reports.comparison.comparison import GroupContext
+from reports.comparison.drift_tolerance import DriftTolerance
 from reports.comparison.noise import find_bands, noise_of_runs
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
 from reports.facts.noise import Noise
@@ -24,7 +24,7 @@ def spread_blocks(group: Sequence[Result], context: GroupContext, id_: str) -> t
     """What the spread is made of, the smallest differences, what is missing and what is assumed."""
     shown = detailed(group)
     bands = find_bands(shown, context.repeats)
-    found = [_Found(result, noise_of_runs(result, band)) for result, band in zip(shown, bands, strict=True)]
+    found = [_SetNoise(result, noise_of_runs(result, band)) for result, band in zip(shown, bands, strict=True)]
     blocks: list[Block] = []
     if len(found) == 1:
         ((result, noise),) = found
@@ -63,7 +63,7 @@ def _lead(result: Result, noise: Noise) -> str:
     return " ".join(texts) or "The logs do not say what the times are made of."
 
 
-class _Found(NamedTuple):
+class _SetNoise(NamedTuple):
     """A set of runs, and what such runs can show."""
 
     result: Result
@@ -92,7 +92,7 @@ def _table_of_one(result: Result, noise: Noise, id_: str) -> Table:
     )
 
 
-def _table(found: Sequence[_Found], id_: str) -> Table:
+def _table(found: Sequence[_SetNoise], id_: str) -> Table:
     return table_of(
         found,
         (
@@ -112,7 +112,7 @@ def _table(found: Sequence[_Found], id_: str) -> Table:
     )
 
 
-def _notes(found: Sequence[_Found], bands: Sequence[Band]) -> list[str]:
+def _notes(found: Sequence[_SetNoise], bands: Sequence[DriftTolerance]) -> list[str]:
     notes = []
     few = [f"{result.label} ({noise.num_runs})" for result, noise in found if noise.num_runs < MIN_RUNS]
     if few and len(found) > 1:

@@ -12,7 +12,8 @@ from rules.records.run_set import PreflightCheck
 
 MAX_COLUMNS = 4
 MAX_VALUES = 24
-"""Of a key that differs, the most frequent values; of a seed or a moment every configuration has its own."""
+"""Most values shown of a key that differs, the most frequent ones; of a seed or a moment every configuration has its
+own."""
 _ORDER = ("warning", "unknown", "ok")
 
 Entries = Mapping[str, tuple[str, str]]

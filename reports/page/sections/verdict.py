@@ -7,7 +7,7 @@ from reports.charts.svg import fit_names
 from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison
 from reports.comparison.wording import rejected_words, speed, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, Prose, Table, numeric, table_of
+from reports.document.blocks import Block, Bullets, Cell, Fact, Facts, Prose, Table, TableColumn, numeric, table_of
 from reports.document.glossary import MARKS, registered, standing_line
 from reports.document.page import Badge, PageSection
 from reports.facts.rank_counts import runtime_words
@@ -17,9 +17,9 @@ from reports.page.figures.times import column_unit
 from reports.page.sections.remarks import count_words, group_warnings
 from reports.parts.cells import bounds_text, by_value, spread_text, with_spread
 from reports.parts.cost import cost_columns, cost_numbers
-from reports.results.growth import growth_words
 from reports.results.logs import Order
 from reports.results.result import Result
+from reports.results.sequential_stopping import stopping_words
 from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS, mean_of_known
 from reports.text.formatting import (
     MISSING,
@@ -181,7 +181,7 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
     linked = {result.index for result in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
     is_scaled = any(result.is_scaled for result in group)
-    base = Column(name="Against", help=fit_names([comparisons[0].base], 280)[0]) if comparisons else None
+    base = TableColumn(name="Against", help=fit_names([comparisons[0].base], 280)[0]) if comparisons else None
     published = f"; {MARKS['published']}" if any(result.standing == "published" for result in group) else ""
     what = "epochs and samples/s are geometric means over converged runs"
     unscored = "times without a score, " if any(result.score.score_s is None for result in group) else ""
@@ -305,7 +305,7 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
             "sets: in 95 % where times vary freely, in less where they take few and lopsided values of that grid."
         )
     notes += [
-        f"{result.label} {growth_words(growth)}. A set whose runs decide its end has too short an interval, so "
+        f"{result.label} {stopping_words(growth)}. A set whose runs decide its end has too short an interval, so "
         f"that of its {plural(growth.num_runs, 'run')} is made at 97.5 %."
         for result in group
         if (growth := result.growth) and result.interval

@@ -19,7 +19,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 MAX_WHOLE = 2**63 - 1
 
 
-class Kind(NamedTuple):
+class ValueKind(NamedTuple):
     """A type of value: what it is called and which values are of it."""
 
     name: str
@@ -31,31 +31,31 @@ def _is_throughput(value: Any) -> bool:
     return number is not None and number > 0
 
 
-_ANY_VALUE = Kind("any value or null", lambda value: True)
-NOTHING = Kind("null", lambda value: value is None)
-FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-TEXT = Kind("a string that is not empty", lambda value: isinstance(value, str) and bool(value.strip()))
-DIVISION = Kind("'closed' or 'open'", lambda value: value in (keys.CLOSED, keys.OPEN))
+_ANY_VALUE = ValueKind("any value or null", lambda value: True)
+NOTHING = ValueKind("null", lambda value: value is None)
+FLAG = ValueKind("true or false", lambda value: isinstance(value, bool))
+TEXT = ValueKind("a string that is not empty", lambda value: isinstance(value, str) and bool(value.strip()))
+DIVISION = ValueKind("'closed' or 'open'", lambda value: value in (keys.CLOSED, keys.OPEN))
 STATUSES = ("onprem", "cloud", "research", "preview")
-STATUS = Kind(f"one of {', '.join(STATUSES)}", lambda value: value in STATUSES)
-WHOLE = Kind("a whole number of at least 0", lambda value: type(value) is int and 0 <= value <= MAX_WHOLE)
-COUNT = Kind("a whole number of at least 1", lambda value: type(value) is int and 1 <= value <= MAX_WHOLE)
-POSITIVE = Kind("a number above 0", lambda value: (as_number(value) or 0) > 0)
-NUMBER = Kind("a number", lambda value: as_number(value) is not None)
-ANY_WHOLE = Kind("a whole number", lambda value: type(value) is int)
-SOME_WHOLE = Kind("a whole number", lambda value: as_whole(value) is not None)
-SOME_COUNT = Kind("a count of at least 1", lambda value: (as_whole(value) or 0) >= 1)
-DIGEST = Kind("64 hexadecimal digits", lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))
-QUALITY = Kind("a number from 0 to 1", lambda value: 0 <= (-1 if (n := as_number(value)) is None else n) <= 1)
-THROUGHPUT = Kind('{"throughput": a number above 0}', _is_throughput)
+STATUS = ValueKind(f"one of {', '.join(STATUSES)}", lambda value: value in STATUSES)
+WHOLE = ValueKind("a whole number of at least 0", lambda value: type(value) is int and 0 <= value <= MAX_WHOLE)
+COUNT = ValueKind("a whole number of at least 1", lambda value: type(value) is int and 1 <= value <= MAX_WHOLE)
+POSITIVE = ValueKind("a number above 0", lambda value: (as_number(value) or 0) > 0)
+NUMBER = ValueKind("a number", lambda value: as_number(value) is not None)
+ANY_WHOLE = ValueKind("a whole number", lambda value: type(value) is int)
+SOME_WHOLE = ValueKind("a whole number", lambda value: as_whole(value) is not None)
+SOME_COUNT = ValueKind("a count of at least 1", lambda value: (as_whole(value) or 0) >= 1)
+DIGEST = ValueKind("64 hexadecimal digits", lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))
+QUALITY = ValueKind("a number from 0 to 1", lambda value: 0 <= (-1 if (n := as_number(value)) is None else n) <= 1)
+THROUGHPUT = ValueKind('{"throughput": a number above 0}', _is_throughput)
 
 PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "fp8", "mxfp6", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16", "int8",
     "uint8", "int4", "uint4",
 )  # fmt: skip
 """What lowest_numerical_precision_in_* may say (common.yaml of 6.0 and 6.1; mxfp6 from 6.1 on)."""
-PRECISION_6_0 = Kind("a known precision", lambda value: value in PRECISIONS and value != "mxfp6")
-PRECISION_6_1 = Kind(f"one of {', '.join(PRECISIONS)}", lambda value: value in PRECISIONS)
+PRECISION_6_0 = ValueKind("a known precision", lambda value: value in PRECISIONS and value != "mxfp6")
+PRECISION_6_1 = ValueKind(f"one of {', '.join(PRECISIONS)}", lambda value: value in PRECISIONS)
 
 EVENT_TYPES = {
     key: START if key.endswith("_start") else END
@@ -66,7 +66,7 @@ EVENT_TYPES = {
 }  # fmt: skip
 """Event types of the keys that bound intervals; every other key is a POINT_IN_TIME."""
 
-_OWN_SETTINGS: dict[str, Kind] = {
+_OWN_SETTINGS: dict[str, ValueKind] = {
     keys.SUBMISSION_BENCHMARK: TEXT,
     keys.SUBMISSION_DIVISION: DIVISION,
     keys.SUBMISSION_ORG: TEXT,
@@ -85,7 +85,7 @@ _OWN_SETTINGS: dict[str, Kind] = {
     keys.TRAIN_SAMPLES: COUNT,
     keys.EVAL_SAMPLES: COUNT,
 }
-_OFFICIAL_ONCE: dict[str, Kind] = {
+_OFFICIAL_ONCE: dict[str, ValueKind] = {
     keys.SUBMISSION_BENCHMARK: TEXT,
     keys.SUBMISSION_DIVISION: DIVISION,
     keys.TRAIN_SAMPLES: SOME_COUNT,
@@ -119,9 +119,9 @@ TENSORS_OF_DLRM = (
 
 
 class RequiredKey(NamedTuple):
-    """Of what type a key's value is, and whether the key occurs exactly once or at least once."""
+    """The type of a key's value, and whether the key occurs exactly once or at least once."""
 
-    kind: Kind
+    kind: ValueKind
     is_once: bool = True
 
 
@@ -130,18 +130,18 @@ def required_keys_of(subject: LogSubject) -> Mapping[str, RequiredKey]:
     return _keys_of(subject)[0]
 
 
-def kinds_of(subject: LogSubject) -> Mapping[str, Kind]:
+def kinds_of(subject: LogSubject) -> Mapping[str, ValueKind]:
     """Return the type of each key's value, also of keys that a log need not hold."""
     return _keys_of(subject)[1]
 
 
-def _keys_of(subject: LogSubject) -> tuple[Mapping[str, RequiredKey], Mapping[str, Kind]]:
+def _keys_of(subject: LogSubject) -> tuple[Mapping[str, RequiredKey], Mapping[str, ValueKind]]:
     lost, has_evaluated = lost_in_crash(subject), not _ended_before_evaluating(subject)
     alike = ("keys", subject.is_ours, subject.is_closed, lost, has_evaluated)
     if alike not in subject.known:
         required = _require_keys(subject, lost, has_evaluated=has_evaluated)
         subject.known[alike] = required, _name_kinds(subject, required)
-    return cast(tuple[Mapping[str, RequiredKey], Mapping[str, Kind]], subject.known[alike])
+    return cast(tuple[Mapping[str, RequiredKey], Mapping[str, ValueKind]], subject.known[alike])
 
 
 def _require_keys(subject: LogSubject, lost: Collection[str], *, has_evaluated: bool) -> dict[str, RequiredKey]:
@@ -193,7 +193,7 @@ def _ended_before_evaluating(subject: LogSubject) -> bool:
     )
 
 
-def _name_kinds(subject: LogSubject, required: Mapping[str, RequiredKey]) -> dict[str, Kind]:
+def _name_kinds(subject: LogSubject, required: Mapping[str, RequiredKey]) -> dict[str, ValueKind]:
     kinds = {key: found.kind for key, found in required.items()}
     if subject.is_ours:
         events = (keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP)
@@ -204,7 +204,7 @@ def _name_kinds(subject: LogSubject, required: Mapping[str, RequiredKey]) -> dic
     return kinds
 
 
-def _disclosures(subject: LogSubject) -> dict[str, Kind]:
+def _disclosures(subject: LogSubject) -> dict[str, ValueKind]:
     """Precision, parallelism and configuration, which logs may name in round 6.0 and must from 6.1 on."""
     late = subject.is_at_least("6.1")
     return {
@@ -214,7 +214,7 @@ def _disclosures(subject: LogSubject) -> dict[str, Kind]:
     }
 
 
-def _settings(subject: LogSubject) -> dict[str, Kind]:
+def _settings(subject: LogSubject) -> dict[str, ValueKind]:
     settings = dict(_OWN_SETTINGS if subject.is_ours else _OFFICIAL_ONCE)
     if subject.round != "5.0":
         settings |= {keys.SUBMISSION_ORG: TEXT, keys.SUBMISSION_PLATFORM: TEXT}
@@ -236,7 +236,7 @@ def _settings(subject: LogSubject) -> dict[str, Kind]:
     return settings
 
 
-def _kind_of_setting(key: str, constraint: Constraint, subject: LogSubject) -> Kind:
+def _kind_of_setting(key: str, constraint: Constraint, subject: LogSubject) -> ValueKind:
     """By what is fixed, else by the reference's value; what Open leaves free may be anything."""
     assert subject.benchmark is not None
     if key in (keys.GLOBAL_BATCH_SIZE, keys.GRADIENT_ACCUMULATION_STEPS):

@@ -14,7 +14,7 @@ from rules.checks.subject import SubmissionSubject
 from rules.logs.text import show
 from rules.tree.others import count_others
 from rules.tree.result_set import RESULT_FILE
-from rules.tree.submission import BENCHMARKS, MAX_ENTRIES, RESULTS, SYSTEMS, Entry
+from rules.tree.submission import BENCHMARKS, MAX_ENTRIES, RESULTS, SYSTEMS, SubmissionEntry
 
 _LAYOUT = 'submission_rules.adoc, "Directory structure, Training"'
 _REPOSITORY = "mlperf_logging repo_checker"
@@ -26,7 +26,7 @@ _SYSTEM_FILES = ("package_checker_params", "privateid.json")
 _SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
 
 
-def _severity(entry: Entry) -> Severity:
+def _severity(entry: SubmissionEntry) -> Severity:
     """An error where official tools look."""
     return "error" if entry.parts[0] in (SYSTEMS, RESULTS) else "warning"
 

@@ -11,14 +11,14 @@ from rules.records.measured.served import ServedRow
 
 Percentile = Annotated[float, Meta(ge=50, le=99.9)]
 MAX_ENTRIES = 1000
-"""Of a list of one process."""
+"""Most entries of a list of one process."""
 
 
 class ServiceTime(Record, frozen=True, kw_only=True):
     """Calls of one size, measured before any queue was there."""
 
     items: PositiveAmount
-    """Of a call; the mean where queries of several sizes were merged."""
+    """Items of a call; the mean where queries of several sizes were merged."""
     num_queries: PositiveCount
     """That were merged into one call; a part of one counts as one."""
     num_calls: PositiveCount
@@ -39,7 +39,7 @@ class LoadGenRun(Record, frozen=True, kw_only=True):
     """One run of LoadGen; of processes beside each other, all of them together."""
 
     folder: str
-    """Of LoadGen's own files, below the process's."""
+    """Folder of LoadGen's own files, below the process's."""
     asked_per_s: PositiveAmount
     """Queries a second that were asked of each process."""
     completed_per_s: PositiveAmount
@@ -58,7 +58,7 @@ class LoadGenRun(Record, frozen=True, kw_only=True):
 
 
 class ServedQuality(Record, frozen=True, kw_only=True):
-    """Of the whole evaluation split, and against the same weights in fp32."""
+    """Quality on the whole evaluation split, and against the same weights in fp32."""
 
     auc: Share
     log_loss: Amount
@@ -94,7 +94,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
 
     @property
     def auc(self) -> float | None:
-        """Of what was served, where labels say."""
+        """Return the ROC AUC of what was served, where there are labels."""
         return None if self.quality is None else self.quality.auc
 
     @property
@@ -140,9 +140,9 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """How many items they have: deeprecsys, mlperf or fixed:N."""
     mean_items: PositiveAmount
     problem_sha256: Sha256
-    """Of what is asked: scenario, limit, percentile and queries."""
+    """Digest of what is asked: scenario, limit, percentile and queries."""
     batch_items: PositiveCount | None = None
-    """Of one call at most, to which queries are merged or split; None: every query is a call of its own."""
+    """Most items of one call, to which queries are merged or split; None: every query is a call of its own."""
     batch_wait_s: Amount
     num_workers: PositiveCount
     """Threads that answer, in each process."""

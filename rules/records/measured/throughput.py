@@ -67,7 +67,7 @@ class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """"made_up": batches held in memory, no input in the time; else the kind of the dataset read."""
     computed: ModelCosts | None
     processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=1)]
-    """Of a whole measurement at least five; one in the file that a process leaves."""
+    """At least five of a whole measurement; one in the file that a process leaves."""
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reference_models.training.metrics import Metric, measure_quality
+from reference_models.training.metrics import MetricFunction, measure_quality
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,4 +33,4 @@ def measure_ranking(labels: NDArray[np.generic], scores: NDArray[np.float32]) ->
     )
 
 
-METRIC = Metric(value=average_precision, measure=measure_ranking)
+METRIC = MetricFunction(value=average_precision, measure=measure_ranking)

@@ -16,7 +16,7 @@ from reference_models.process.errors import naming
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replace_file(path: Path) -> Iterator[BinaryIO]:
     """Give a new file, which then takes the place of `path`, also of a link or a pipe, by one rename, synced to disk.
 
     An error leaves nothing of it. One process at a time may write `path`: what earlier ones left as they were killed
@@ -35,9 +35,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         draft.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write UTF-8 text as `replacing` does."""
-    with replacing(path) as file:
+def write_atomically(path: Path, text: str) -> None:
+    """Write UTF-8 text as `replace_file` does."""
+    with replace_file(path) as file:
         file.write(text.encode())
 
 

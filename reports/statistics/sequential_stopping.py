@@ -19,7 +19,7 @@ from reports.statistics.ratios import Floats
 STOPPING = 0.975
 
 
-def end_of_growth(logs: Floats, steps: Floats | float, width: float, min_runs: int) -> NDArray[np.int64]:
+def stopping_run(logs: Floats, steps: Floats | float, width: float, min_runs: int) -> NDArray[np.int64]:
     """Return after how many runs each set ends: the first number, from `min_runs` on, that is narrow enough.
 
     `logs` [num_sets, num_runs] are logarithms of times in the order of the runs, `steps` their grid as fractions of
@@ -39,10 +39,10 @@ def narrow_after(times_s: Sequence[float], steps: Sequence[float], width: float,
     if not times_s or not all(math.isfinite(time_s) and time_s > 0 for time_s in times_s):
         return None
     logs = np.log(np.asarray([times_s], dtype=np.float64))
-    return int(end_of_growth(logs, np.asarray([steps], dtype=np.float64), width, min_runs)[0]) or None
+    return int(stopping_run(logs, np.asarray([steps], dtype=np.float64), width, min_runs)[0]) or None
 
 
-def growth_interval(times_s: Sequence[float], step: float) -> Interval | None:
+def sequential_interval(times_s: Sequence[float], step: float) -> Interval | None:
     """Return the interval of the geometric mean time of a set that grew; `step` is its grid, a fraction of the times.
 
     None for fewer than two, or where a run has no time: one that did not converge leaves no mean.

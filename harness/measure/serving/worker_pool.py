@@ -11,7 +11,7 @@ from harness.measure.serving.queue import Workers, split_items
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class QueryPart:
     """Items `start` to `stop` - 1 of the query at `place` of a pool: all that it has, or what one call takes."""
 
     place: int
@@ -23,15 +23,15 @@ class Part:
         return self.stop - self.start
 
 
-Answer: TypeAlias = Callable[[Sequence[Part]], object]
+Answer: TypeAlias = Callable[[Sequence[QueryPart]], object]
 """Answers parts of queries in one call."""
 
 
-def split_query(place: int, items: int, max_items: int | None) -> tuple[Part, ...]:
+def split_query(place: int, items: int, max_items: int | None) -> tuple[QueryPart, ...]:
     """Split the query at `place` into parts of at most `max_items`, in their order."""
     start, parts = 0, []
     for size in split_items(items, max_items):
-        parts.append(Part(place, start, start + size))
+        parts.append(QueryPart(place, start, start + size))
         start += size
     return tuple(parts)
 
@@ -45,20 +45,20 @@ class Query:
     num_left: int
 
 
-Waiting: TypeAlias = tuple[Query, Part]
+QueuedPart: TypeAlias = tuple[Query, QueryPart]
 
 
-class Line:
+class RequestQueue:
     """Where parts of queries wait, first come first served, until workers take them; None is its end."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._waiting: SimpleQueue[Waiting | None] = SimpleQueue()
-        self._held: Waiting | None = None
+        self._waiting: SimpleQueue[QueuedPart | None] = SimpleQueue()
+        self._held: QueuedPart | None = None
         """What did not fit into a call, and begins the next."""
         self._gathering, self._counting = threading.Lock(), threading.Lock()
 
-    def put(self, query: Query, parts: Sequence[Part]) -> None:
+    def put(self, query: Query, parts: Sequence[QueryPart]) -> None:
         for part in parts:
             self._waiting.put((query, part))
 
@@ -67,7 +67,7 @@ class Line:
         for _ in range(self._workers.count):
             self._waiting.put(None)
 
-    def take(self) -> list[Waiting]:
+    def take(self) -> list[QueuedPart]:
         """Wait for the next part and what may be merged with it; nothing at the end.
 
         One worker at a time gathers, so that two do not share what is waiting.
@@ -90,7 +90,7 @@ class Line:
                 left -= following[1].items
             return call
 
-    def _next(self, timeout_s: float) -> Waiting | None:
+    def _next(self, timeout_s: float) -> QueuedPart | None:
         try:
             following = self._waiting.get(timeout=timeout_s) if timeout_s > 0 else self._waiting.get_nowait()
         except Empty:
@@ -99,7 +99,7 @@ class Line:
             self._waiting.put(None)
         return following
 
-    def finish(self, call: Sequence[Waiting]) -> list[int]:
+    def finish(self, call: Sequence[QueuedPart]) -> list[int]:
         """Count what was answered; returns the response ids of the queries of which it was the last part."""
         done = []
         with self._counting:
@@ -110,9 +110,9 @@ class Line:
         return done
 
 
-def start_crew(
+def start_workers(
     answer: Answer,
-    line: Line,
+    line: RequestQueue,
     num_workers: int,
     complete: Callable[[Sequence[int]], None],
     failures: list[BaseException],

@@ -4,15 +4,15 @@ time."""
 import math
 from dataclasses import dataclass
 
-from reports.results.grid import time_step
-from reports.statistics.growth import narrow_after
+from reports.results.resolution import time_step
+from reports.statistics.sequential_stopping import narrow_after
 from reports.text.formatting import percent, plural
 from rules.records.run_set import UntilRecord
 from rules.scoring.results import BenchmarkResult
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Growth:
+class StoppingRecord:
     """A set of `num_runs` that was to grow until its mean was known to `width`, a fraction.
 
     `after` is the number of runs by which it was; None where it is not.
@@ -23,16 +23,16 @@ class Growth:
     after: int | None
 
 
-def growth_of(result: BenchmarkResult, until: UntilRecord | None) -> Growth | None:
+def stopping_of(result: BenchmarkResult, until: UntilRecord | None) -> StoppingRecord | None:
     """Return how the set's growth ended; None of a set whose number of runs was given."""
     if until is None:
         return None
     times_s = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
     after = narrow_after(times_s, [time_step(run) for run in result.runs], until.width, until.min_runs)
-    return Growth(width=until.width, num_runs=len(result.runs), after=after)
+    return StoppingRecord(width=until.width, num_runs=len(result.runs), after=after)
 
 
-def growth_words(growth: Growth) -> str:
+def stopping_words(growth: StoppingRecord) -> str:
     """'grew until its mean time to train was known to 3.0 %', or what is true instead; the set is its subject."""
     known = f"mean time to train was known to {percent(growth.width)}"
     if growth.after is None:

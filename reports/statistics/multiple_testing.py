@@ -9,7 +9,7 @@ from reports.statistics.ratios import Difference, decide, holm_levels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tested:
+class TestResult:
     """What became of one difference at Holm's levels: two-sided for being one, one-sided for being within its margin.
 
     `found` is what `decide` says of it, `in_turns` what it would have said had there been no band.
@@ -23,7 +23,7 @@ class Tested:
 
 def judge_family(
     family: Sequence[tuple[float, Difference]], shares: Sequence[float], confidence: float
-) -> tuple[list[Tested], list[float]]:
+) -> tuple[list[TestResult], list[float]]:
     """Judge differences, each with its margin, and return the levels of further p, `shares`, of the same family."""
     if not family:
         return [], _holm(shares, confidence)
@@ -35,7 +35,7 @@ def judge_family(
         for each in (differences, differences.without_band())
     )
     columns = zip(apart, within, found, in_turns, strict=True)
-    return [Tested(apart=a, within=w, found=f, in_turns=t) for a, w, f, t in columns], levels[len(family) :]
+    return [TestResult(apart=a, within=w, found=f, in_turns=t) for a, w, f, t in columns], levels[len(family) :]
 
 
 def _holm(p_values: Sequence[float], confidence: float) -> list[float]:

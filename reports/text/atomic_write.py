@@ -1,4 +1,4 @@
-"""Write a file so that no reader meets half of it: `drafted` where a user named it, else `replaced`."""
+"""Write a file so that no reader meets half of it: `draft_file` where a user named it, else `replace_file`."""
 
 import os
 import secrets
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 @contextmanager
-def drafted(path: Path, suffix: str = "") -> Iterator[Path]:
+def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
     """Give a place for a draft, whose name ends in `suffix`, that takes the place of `path` by one rename afterwards.
 
     Nobody foresees a draft's name, and who opens it shall make it new. Links are followed: what they lead to is
@@ -27,13 +27,13 @@ def drafted(path: Path, suffix: str = "") -> Iterator[Path]:
                 with draft.open("rb") as source, path.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
         return
-    with replaced(target, suffix) as draft:
+    with replace_file(target, suffix) as draft:
         yield draft
 
 
 @contextmanager
-def replaced(path: Path, suffix: str = "") -> Iterator[Path]:
-    """Give a place for a draft as `drafted` does, that takes the place of `path` itself, also of a link or a pipe.
+def replace_file(path: Path, suffix: str = "") -> Iterator[Path]:
+    """Give a place for a draft as `draft_file` does, that takes the place of `path` itself, also of a link or a pipe.
 
     For folders that may be a stranger's: a link there may lead to what is the user's, and a pipe has no reader.
     """

@@ -7,7 +7,7 @@ The samples of a smoothed curve are on none.
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from reports.statistics.crossing import smoothed_crossing
+from reports.statistics.time_to_target import smoothed_crossing
 from rules.scoring.results import Evaluation, RunResult
 
 _CLOCK_STEP_S = 1e-3

@@ -30,7 +30,7 @@ Way = tuple[int, int | None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trial:
+class Candidate:
     """What all processes that time ways have in common."""
 
     tables: Mapping[str, Any]
@@ -75,7 +75,7 @@ class TimedWays:
     matmuls: Mapping[Way, MatmulRecord]
 
 
-def time_ways(trial: Trial, thread_counts: Sequence[int], spin_counts: Sequence[int | None]) -> TimedWays | str:
+def time_ways(trial: Candidate, thread_counts: Sequence[int], spin_counts: Sequence[int | None]) -> TimedWays | str:
     """Time all counts with the first length of spinning, and the promising ones with the others.
 
     Where the decision between processes hangs by a little, close ways take another turn. Why, if the first failed.

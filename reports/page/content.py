@@ -19,7 +19,7 @@ from rules.tree.result_set import real_path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Gathered:
+class ReportContent:
     """Everything that a report shows: results, sweeps, profiles, studies. What a sweep measured is in the sweep."""
 
     results: Sequence[Result] = ()
@@ -27,7 +27,7 @@ class Gathered:
     profiles: Sequence[ProfileRecord] = ()
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
-    """Of MLPerf's other benchmarks, which are counted and not shown."""
+    """Sets of MLPerf's other benchmarks, which are counted and not shown."""
 
     @property
     def sets(self) -> tuple[Result, ...]:
@@ -52,7 +52,7 @@ def gather_everything(
     second_opinion: bool = True,
     benchmark_file: Path | None = None,
     on_opinion: OnProgress | None = None,
-) -> Gathered:
+) -> ReportContent:
     """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Raises InputError where
     there is nothing to read."""
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
@@ -74,7 +74,7 @@ def gather_everything(
         for found in inventories:
             found.require_result_sets()
     others = {real_path(other.path): other for found in inventories for other in found.others}
-    return Gathered(
+    return ReportContent(
         results=(*sets, *known),
         sweeps=sweeps,
         profiles=profiles,

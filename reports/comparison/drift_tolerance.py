@@ -22,7 +22,7 @@ from reports.text.formatting import names, percent, plural
 
 MIN_SETS = 3
 CONFIDENCE = 0.98
-"""Of the prediction interval: two further sets differ by more in one of fifty cases."""
+"""Confidence of the prediction interval: two further sets differ by more in one of fifty cases."""
 DRIFT_REACH = 2.0
 """A side as a whole may be off by as much as this many standard deviations of its single runs' speed: where a
 disturbance is seen inside a set, its runs are not independent."""
@@ -43,7 +43,7 @@ class Repeats:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Band:
+class DriftTolerance:
     """By factor how far apart drift may move two sets, as a difference of logarithms; `sets` are what shows it.
 
     Without sets nothing is measured, and DRIFT_BAND holds for every factor.
@@ -53,7 +53,7 @@ class Band:
     sets: tuple[str, ...] = ()
 
     def width(self, name: str) -> float:
-        """Of a factor, or of what a kind of measurement compares."""
+        """Return the tolerance of a factor, or of what a kind of measurement compares."""
         return self.widths.get(name, math.log1p(DRIFT_BAND))
 
 
@@ -65,7 +65,7 @@ def drifts(name: str) -> bool:
     return name != "samples_to_converge" and factor_of(name).is_ratio
 
 
-def measure_band(repeats: Repeats, names: Sequence[str]) -> Band:
+def measure_drift_tolerance(repeats: Repeats, names: Sequence[str]) -> DriftTolerance:
     """The band of each factor: how far apart two further sets are, in 98 of 100 cases, by those that were repeated.
 
     The spread of the sets' means is pooled over groups of at least MIN_SETS; with k sets of one group the band is
@@ -83,20 +83,22 @@ def measure_band(repeats: Repeats, names: Sequence[str]) -> Band:
         if degrees:
             student = float(student_quantile(degrees, (1 + CONFIDENCE) / 2))
             widths[name] = student * math.sqrt(2.0 * squares / degrees)
-    return Band(widths=widths, sets=tuple(result.label for group in groups for result in group) if widths else ())
+    return DriftTolerance(
+        widths=widths, sets=tuple(result.label for group in groups for result in group) if widths else ()
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class BandsByPair:
+class DriftTolerances:
     """The bands between pairs of sides, measured once for all pairs that repeat the same."""
 
-    _known: dict[tuple[str | None, ...], Band] = field(default_factory=dict)
+    _known: dict[tuple[str | None, ...], DriftTolerance] = field(default_factory=dict)
 
-    def of(self, base: Result, new: Result, repeats: Repeats) -> Band:
+    def of(self, base: Result, new: Result, repeats: Repeats) -> DriftTolerance:
         """The band between two sides of one kind, by the sets that repeat one of them."""
         key = (base.quantities[0], base.repetition, new.repetition)
         if key not in self._known:
-            self._known[key] = measure_band(repeats.of(base, new), base.quantities)
+            self._known[key] = measure_drift_tolerance(repeats.of(base, new), base.quantities)
         return self._known[key]
 
 
@@ -109,7 +111,7 @@ def _mean_speed(samples: Sequence[Repetition], name: str) -> float | None:
     return None if time is None or trained is None else float((time - trained).mean())
 
 
-def width_for(name: str, band: Band, pairing: Pairing) -> float:
+def width_for(name: str, band: DriftTolerance, pairing: Pairing) -> float:
     """The band of a factor between these two sides: wider where their own runs show a disturbance."""
     return max(band.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
 
@@ -118,7 +120,7 @@ def _own_spread(name: str, pairing: Pairing) -> float | None:
     return pairing.spread("throughput" if name == "time_to_train" else name)
 
 
-def drift_words(name: str, band: Band, pairing: Pairing) -> str:
+def drift_words(name: str, band: DriftTolerance, pairing: Pairing) -> str:
     """'drift may make 20 % between such sets (assumed: ...)': how far, and how that is known."""
     width, spread = width_for(name, band, pairing), _own_spread(name, pairing)
     if width > band.width(name) and spread is not None:
@@ -126,7 +128,7 @@ def drift_words(name: str, band: Band, pairing: Pairing) -> str:
             f"runs of one side differ by {percent(fraction_from(spread))} in speed among themselves, so a disturbed "
             f"system may explain it, up to {far_words(fraction_from(width))}"
         )
-    return f"drift may make {far_words(fraction_from(width))} ({band_source(band.sets)})"
+    return f"drift may make {far_words(fraction_from(width))} ({drift_source(band.sets)})"
 
 
 def far_words(band: float) -> str:
@@ -134,7 +136,7 @@ def far_words(band: float) -> str:
     return percent(band, 0 if band >= 0.0995 else 1)
 
 
-def band_source(sets: Sequence[str]) -> str:
+def drift_source(sets: Sequence[str]) -> str:
     """How far drift may go is known from what: '98 % prediction interval from 4 repeated sets: a, b, c, d'."""
     if not sets:
         return f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"

@@ -42,7 +42,7 @@ def group_of(folder: Path | None) -> Group | None:
     return group if group is not None and group.holds(place.name) else None
 
 
-def turns_of(folder: Path) -> str | None:
+def interleaving_of(folder: Path) -> str | None:
     """Return the folder of the sweep in which the measurement in `folder` took turns with others; else None."""
     group = group_of(folder)
     if group is None or isinstance(group.record, Damage) or group.relation != "matrix":
