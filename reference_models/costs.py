@@ -208,10 +208,12 @@ def mlp(
 class Lookups:
     """What a step over a batch reads from tables whose rows have `dim` values, and adds up."""
 
-    tables: Sequence[int]
-    """Columns of ids, each of which names rows of a table of its own."""
+    tables: Sequence[int] | None
+    """Columns of ids, each of which names rows of a table of its own; None for every column."""
     dim: int
+    """Values of a row."""
     num: int
+    """Rows that are read."""
     num_sums: int
     """Vectors that the rows are added up to."""
     num_added: int
@@ -245,7 +247,7 @@ def click_lookups(data: DataConfig, dim: int, batch_size: int) -> Lookups:
     """Look up every id of a batch of clicks, and add up those of each feature."""
     num, num_sums = batch_size * data.num_lookups, batch_size * data.num_sparse
     return Lookups(
-        tables=range(data.num_sparse),
+        tables=None,
         dim=dim,
         num=num,
         num_sums=num_sums,
@@ -298,7 +300,8 @@ def count_model(
     num_rows = num_lookups = dim = 0
     if (lookups := step.lookups) is not None:
         sizes, dim = table_sizes(data, num_embeddings), lookups.dim
-        num_rows, num_lookups = sum(sizes[table] for table in lookups.tables), -(-lookups.num // num_samples)
+        num_rows = sum(sizes if lookups.tables is None else (sizes[table] for table in lookups.tables))
+        num_lookups = -(-lookups.num // num_samples)
     return ModelCosts(
         num_embedding_rows=num_rows,
         num_embedding_parameters=num_rows * dim,

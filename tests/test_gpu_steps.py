@@ -81,7 +81,7 @@ def test_kernels_are_timed_one_by_one_and_one_that_fails_stops_none(
     monkeypatch.setattr(MergedEmbedding, "read", fail)
     monkeypatch.setattr("steps.kernels.profile_step", lambda *args: None)
     monkeypatch.setattr("steps.kernels.build", lambda *args, **options: SimpleNamespace(
-        _device=torch.device("cuda", 0), train=lambda num_steps: None))  # fmt: skip
+        device=torch.device("cuda", 0), train=lambda num_steps: None))  # fmt: skip
     found = on_gpu("kernels")
     figures = found.figures
     assert found.judgements["kernels"].verdict == "disproved", "an emulated GPU compiles none"

@@ -38,7 +38,7 @@ def _describe(command: click.Command, context: click.Context, summary: str) -> l
     rows = [
         f"| `{names.replace('|', chr(92) + '|')}` | {' '.join(meaning.split()).replace('|', chr(92) + '|')} |"
         for option in command.get_params(context)
-        if isinstance(option, click.Option) and option.name != "help"
+        if isinstance(option, click.Option) and "--help" not in option.opts
         for names, meaning in filter(None, [option.get_help_record(context)])
     ]
     return [f"### `{usage}`\n", f"{text}\n", "| option | means |", "|---|---|", *rows, ""]

@@ -163,8 +163,8 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
         f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is taken as no smaller than one "
         "more run that ends an evaluation (or a clock's step) away would make it. A verdict goes by the interval and "
         f"by a smallest effect of {percent(effect)}; where the sides' runs did not take turns, what drift may do "
-        "widens the interval of a speed or time: the band that repeated sets show, else 20 %, and no less than "
-        f"{DRIFT_REACH:g} standard deviations of single runs' speed."
+        "widens the interval of a speed or time: the drift tolerance that repeated sets show, else 20 %, and no less "
+        f"than {DRIFT_REACH:g} standard deviations of single runs' speed."
     )
 
 

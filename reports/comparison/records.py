@@ -75,7 +75,7 @@ class FactorComparison(FactorValues, kw_only=True, frozen=True):
 
     interval: Interval | None = None
     adjusted_interval: Interval | None = None
-    """The interval at Holm's level within the family; the verdict goes by it, and by the band."""
+    """The interval at Holm's level within the family; the verdict goes by it, and by the drift tolerance."""
 
     @property
     def shown_interval(self) -> Interval | None:
@@ -99,7 +99,7 @@ class FactorRow(FactorValues, kw_only=True, frozen=True):
     interval_confidence: Annotated[Share, meaning("that confidence")] = None
     interval_method: Annotated[Text, meaning("how it and the adjusted one are made")] = None
     adjusted_low: Annotated[
-        Number, meaning("at Holm's level within the family; the verdict goes by it, and by the band")
+        Number, meaning("at Holm's level within the family; the verdict goes by it, and by the drift tolerance")
     ] = None
     adjusted_high: Annotated[Number, meaning("likewise")] = None
     adjusted_confidence: Annotated[Share, meaning("that level's confidence")] = None
@@ -136,7 +136,10 @@ class ComparedSides(Row, kw_only=True, frozen=True):
         bool, meaning("whether the sides' runs took turns, so that drift of the system meets both alike")
     ] = False
     is_one_after_the_other: Annotated[
-        bool, meaning("whether they did not, and what is compared drifts: differences within the band may be drift")
+        bool,
+        meaning(
+            "whether they did not, and what is compared drifts: differences within the drift tolerance may be drift"
+        ),
     ] = False
     band_sets: Annotated[
         tuple[str, ...],

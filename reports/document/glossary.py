@@ -13,7 +13,7 @@ _TERMS = {
     "included.",
     "Olympic mean": "Mean of the runs' times without the fastest and the slowest. One run that did not converge may "
     "be the dropped slowest; with more there is no score.",
-    "Interval": "Where the geometric mean of no end of runs plausibly is: Student's t on the logarithms. Times and "
+    "Interval": "A confidence interval for the geometric mean: Student's t on the logarithms. Times and "
     "samples end at an evaluation; their intervals are at least as wide as that grid asks.",
     "Quality": METRICS[ROC_AUC].meaning,
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",

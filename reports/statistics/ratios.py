@@ -59,21 +59,21 @@ class Difference:
         return np.asarray(2.0 * student_tail(self.degrees, -np.abs(self.mean) / self.standard_error))
 
     def apart_p(self) -> Floats:
-        """The level at which the interval, widened by the band, begins to leave out no difference."""
+        """Return the level at which the interval, widened by drift, begins to leave out no difference."""
         return np.minimum(2.0 * self._tail(np.abs(self.mean)), 1.0)
 
     def within_p(self, margin: Floats | float) -> Floats:
-        """The one-sided level at which the interval, widened by the band, begins to lie within `margin`."""
+        """Return the one-sided level at which the interval, widened by drift, begins to lie within `margin`."""
         return self._tail(margin - np.abs(self.mean))
 
     def _tail(self, room: Floats) -> Floats:
-        """The tail at which an interval reaches as far as `room`; 1 where the band alone reaches further."""
+        """Return the tail at which an interval reaches as far as `room`; 1 where drift alone reaches further."""
         left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.band))
         tail = student_tail(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
         return np.where((left > 0) & (room > 0), tail, 1.0)
 
     def reach(self, level: Floats | float) -> Floats:
-        """Half the width of the two-sided interval whose error probability is `level`, without the band."""
+        """Return half the width of the two-sided interval of error probability `level`, without drift."""
         return np.asarray(student_quantile(self.degrees, 1.0 - np.asarray(level) / 2.0) * self.standard_error)
 
 

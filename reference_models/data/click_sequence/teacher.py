@@ -53,7 +53,7 @@ class SequenceParameters:
     history_events: Annotated[int, Meta(ge=1, le=4096)]
     """Last events that matter."""
     decay: Annotated[float, Meta(ge=0, le=1)]
-    """Loss of an event's weight with every event after it."""
+    """Factor on an event's weight for every event after it."""
     same_class: Weight
     """What a click on an item says of items of its class, beside `other_class`."""
     other_class: Weight
