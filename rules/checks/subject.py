@@ -46,6 +46,25 @@ class LogSubject:
     def is_closed(self) -> bool:
         return self.division == keys.CLOSED
 
+    def optional_parts(self, line: LogLine) -> tuple[str, ...]:
+        """Return what a record may lack, in the words of `LogLine.problems`, where official checkers accept that."""
+        if self.is_ours or not self.is_forgiving(line):
+            return ()
+        # From round 2.0 on their parsers crash without metadata, wherever the record stands.
+        is_early = self.round is not None and is_before(self.round, "2.0")
+        return ("no 'event_type'", "no 'metadata'") if is_early else ("no 'event_type'",)
+
+    def is_forgiving(self, line: LogLine) -> bool:
+        """Return whether official tools never look at a record's event_type and time: before round 2.0, and outside
+        of what stands from init_start to run_stop."""
+        if self.is_ours:
+            return False
+        if self.round is not None and is_before(self.round, "2.0"):
+            return True
+        start, stop = self.log.first(keys.INIT_START), self.log.last(keys.RUN_STOP)
+        is_above = start is not None and line.line_num < start.line_num
+        return is_above or (stop is not None and line.line_num > stop.line_num)
+
     def is_at_least(self, round_name: str) -> bool:
         """Return whether the rules are of this official round or a later one."""
         return self.round is not None and not is_before(self.round, round_name)

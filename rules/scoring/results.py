@@ -199,11 +199,16 @@ def _elapsed_s(start: LogLine | None, stop: LogLine | None) -> float | None:
     return (stop.time_ms - start.time_ms) / 1e3
 
 
+LATE_MS = 10
+"""How much later than run_stop an evaluation may be stamped that is written above it, in milliseconds."""
+
+
 def evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
     """Return the evaluations of finite quality inside the timed run, by time.
 
     Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop,
-    stamped after run_start.
+    stamped after run_start. What is written above run_stop may be stamped LATE_MS after it: logs of rounds 0.7 to 1.0
+    that were put together afterwards round the stamps of the two differently.
     """
     if "evaluations" not in log.known:
         log.known["evaluations"] = _evaluations_inside_run(log)
@@ -220,7 +225,7 @@ def _evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
         (line, quality)
         for line in log.all(keys.EVAL_ACCURACY)
         if (quality := as_number(line.value)) is not None
-        and start.time_ms <= line.time_ms <= end_ms
+        and start.time_ms <= line.time_ms <= end_ms + LATE_MS
         and line.line_num <= last_line
     ]
     return tuple(sorted(found, key=lambda pair: pair[0].time_ms))

@@ -1,6 +1,6 @@
 """Quality: whether the target was met, and whether the log says so truthfully."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
@@ -68,6 +68,13 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
         )
 
 
+def _count_others(evaluations: Sequence[tuple[LogLine, float]]) -> int:
+    """Count the evaluations after the first one: those that say an epoch_num once for each, that of the first not."""
+    epochs = [line.metadata.get(keys.EPOCH_NUM) for line, _ in evaluations]
+    said = {as_number(epoch) for epoch in epochs} - {None, as_number(epochs[0])}
+    return len(said) + sum(as_number(epoch) is None for epoch in epochs[1:])
+
+
 def _apart(quality: float, target: float | None) -> str:
     """A quality with as many digits as distinguish it from the target."""
     short = f"{quality:.6g}"
@@ -133,14 +140,15 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
-    """The first evaluation that meets the target is the last: what was trained after it is not the result. In the
-    Open division of benchmarks whose target binds there too it is only said (info)."""
+    """The first evaluation that meets the target is the last: what was trained after it is not the result. What
+    several ranks log of one epoch_num is one evaluation. In the Open division of benchmarks whose target binds there
+    too it is only said (info)."""
     target = _target(subject)
     if target is None:
         return
     evaluations = evaluations_inside_run(subject.log)
     met = next((i for i, (_, quality) in enumerate(evaluations) if target <= quality <= 1.0), None)
-    if met is not None and (more := len(evaluations) - 1 - met) > 0:
+    if met is not None and (more := _count_others(evaluations[met:])) > 0:
         yield Problem(
             f"the target was met {more} evaluation{'s' if more > 1 else ''} before the run stopped",
             evaluations[met][0],

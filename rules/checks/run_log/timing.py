@@ -9,6 +9,7 @@ from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine
 from rules.logs.text import show
+from rules.scoring.results import LATE_MS
 
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
 _CLOCK_STEP_MS = 1000
@@ -117,10 +118,10 @@ def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101", "ST107"},
 )
 def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
-    """At least one cache_clear is stamped before run_start; its place in the file does not matter in
-    official logs, whose nodes often log it last."""
+    """At least one cache_clear is stamped before run_start; its place in the file does not matter in official logs,
+    whose nodes often log it last. Stamps that are no milliseconds since 1970 (TI108) are not compared."""
     lines, start = subject.log.all(keys.CACHE_CLEAR), subject.log.first(keys.RUN_START)
-    if not lines or start is None:
+    if not lines or start is None or any(line.time_ms < NO_MILLISECONDS for line in (*lines, start)):
         return
     if min(line.time_ms for line in lines) > start.time_ms:
         yield Problem(
@@ -138,19 +139,24 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count,
     so what was merely logged after run_stop is a warning in official logs; what is before run_start was trained
-    off the clock."""
+    off the clock. What stands above run_stop and is stamped at most 10 ms after it counts, and is said (info)."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return
     for line in subject.log.all(keys.EVAL_ACCURACY):
         is_late = line.line_num > stop.line_num
+        is_rounded = not is_late and stop.time_ms < line.time_ms <= stop.time_ms + LATE_MS
         if is_late or not start.time_ms <= line.time_ms <= stop.time_ms:
             yield Problem(
                 "eval_accuracy is outside the timed run",
                 line,
                 found=f"{line.time_s - start.time_s:.3f} s after run_start" + (", below run_stop" if is_late else ""),
                 expected=f"from 0 to {stop.time_s - start.time_s:.3f} s",
-                severity="error" if subject.is_ours or line.time_ms < start.time_ms else "warning",
+                severity="info"
+                if is_rounded and not subject.is_ours
+                else "error"
+                if subject.is_ours or line.time_ms < start.time_ms
+                else "warning",
             )
 
 
@@ -201,7 +207,8 @@ def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
 def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
     """No record is stamped before MLPerf began (2018) or after 2100: a clock that was not set. In official logs that
     is a warning, but an error where the stamp cannot be milliseconds (before 2001): seconds taken for milliseconds
-    make the result a thousandth of what it was."""
+    make the result a thousandth of what it was. It stays a warning before round 2.0, whose checkers look at no stamp
+    but run_start's and run_stop's, and outside of init_start to run_stop."""
     for line in subject.log.lines:
         if not _BEGIN_MS <= line.time_ms <= _END_MS:
             yield Problem(
@@ -209,5 +216,7 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
                 line,
                 found=show(line.time_ms),
                 expected=f"milliseconds since 1970, from {_BEGIN_MS} to {_END_MS}",
-                severity="error" if subject.is_ours or line.time_ms < NO_MILLISECONDS else "warning",
+                severity="error"
+                if subject.is_ours or (line.time_ms < NO_MILLISECONDS and not subject.is_forgiving(line))
+                else "warning",
             )
