@@ -67,6 +67,8 @@ def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
     if spec.is_prepared:
         evaluation = " --eval FILE…" if data.parameters.get("split") == "files" else ""
         return f"Make it from your files with: dlrmbench data prepare {benchmark}{where} --train FILE…{evaluation}"
+    if spec.is_in_memory:
+        return "It is held in memory, and made by whoever reads it."
     return (
         "Give the folder of the preprocessed files with --data DIR; "
         "reference_models/data/criteo/README.md describes its layout."

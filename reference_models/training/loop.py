@@ -37,7 +37,8 @@ WARM_UP_ROWS = 64
 
 _OLD_NAMES = {
     "_build_model": "build_model", "_train_step": "train_step", "_logits": "compute_logits",
-    "_batches": "read_batches", "_read": "read_batch", "_check_loss": "check_loss", "_warm_up": "warm_up",
+    "_batches": "read_batches", "_read": "read_batch", "_autocast": "autocast", "_check_world": "check_world",
+    "_make_model": "make_model", "_model_class": "model_class", "_check_loss": "check_loss", "_warm_up": "warm_up",
 }  # fmt: skip
 """What own implementations override, by the names that it had before they were public."""
 Built = tuple[Any, list[torch.optim.Optimizer]]
@@ -287,12 +288,16 @@ class TrainingLoop(ABC):
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        """While inside, give `enter` to the loop and to the model, which calls it where it has phases of its own."""
-        self.enter = self.model.enter = enter
+        """While inside, give `enter` to the loop, and to a model whose `enter` is `ignore_phase` else: it calls that
+        where phases of its own begin."""
+        reporters = [self, self.model] if getattr(self.model, "enter", None) is ignore_phase else [self]
+        for reporter in reporters:
+            reporter.enter = enter
         try:
             yield
         finally:
-            self.enter = self.model.enter = ignore_phase
+            for reporter in reporters:
+                reporter.enter = ignore_phase
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":

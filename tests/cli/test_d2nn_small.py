@@ -185,6 +185,24 @@ def test_quality_is_measured_as_accuracy(definition: Path, tmp_path: Path) -> No
     assert process.normalised_entropy == pytest.approx(process.log_loss / 1.386, rel=0.1)
 
 
+def test_a_profile_has_the_phases_of_images(definition: Path, tmp_path: Path, command: CLI) -> None:
+    code, out, err = command(
+        "profile",
+        definition,
+        "--steps",
+        10,
+        "--threads",
+        1,
+        "--data",
+        tmp_path / "data",
+        "-o",
+        tmp_path,
+        "-q",
+    )
+    assert code == 0, err
+    assert "propagation" in out
+
+
 def test_a_calibration_speaks_of_accuracy(definition: Path) -> None:
     entry = load_entry(definition)
     runs = [crossing_at(12, entry.benchmark.quality.target, seed=seed) for seed in range(3)]

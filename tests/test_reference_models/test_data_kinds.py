@@ -137,3 +137,10 @@ def test_files_of_another_layout_are_refused(tmp_path: Path) -> None:
         open_store(tmp_path, data)
     with pytest.raises(DatasetError, match=r"expected the files train_labels.npy"):
         verify_dataset(tmp_path)
+
+
+def test_parts_that_leave_samples_out_are_refused(tmp_path: Path) -> None:
+    data, parts = rated(0.5)
+    with pytest.raises(ValueError, match="made 30 samples, expected 40"):
+        write_parts(tmp_path, data, RATINGS, Parts(("train",), parts.make))
+    assert list(tmp_path.iterdir()) == []

@@ -136,7 +136,7 @@ def measure_evaluation(workload: Workload, flop_per_sample: int) -> ProfiledEval
 def read_ids(dataset: OpenedDataset, batch_size: int) -> list[torch.Tensor]:
     """Read the ids [B, lookups] of the first batches."""
     most = max(1, min(_NUM_BATCHES, dataset.train.num_samples // batch_size))
-    return [dataset.train.read(index * batch_size, (index + 1) * batch_size).indices for index in range(most)]
+    return [dataset.train.read(index * batch_size, (index + 1) * batch_size).ids for index in range(most)]
 
 
 def count_unique_rows(batches_ids: list[torch.Tensor], multi_hot: tuple[int, ...]) -> int:

@@ -57,6 +57,11 @@ class Batch:
     labels: "torch.Tensor"
     """float32 [B], 0 or 1."""
 
+    @property
+    def ids(self) -> "torch.Tensor":
+        """What names rows of tables, or classes: [B, sum(multi_hot)], as every batch has it."""
+        return self.indices
+
     @classmethod
     def empty(
         cls, split: ClickDataset, num_samples: int, *, has_int32_ids: bool = False, is_pinned: bool = False
@@ -113,6 +118,11 @@ class ImageBatch:
     """float32 [B, P]: pixels, row by row."""
     classes: "torch.Tensor"
     """int64 [B, T], each below its task's number of classes."""
+
+    @property
+    def ids(self) -> "torch.Tensor":
+        """The classes, which no table has rows for."""
+        return self.classes
 
     @classmethod
     def empty(cls, split: ClickDataset, num_samples: int) -> "ImageBatch":

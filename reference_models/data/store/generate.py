@@ -46,9 +46,10 @@ def write_parts(
     sizes = {"train": data.train_samples or 0, "eval": data.eval_samples or 0}
     with unfinished(folder, layout):
         with ExitStack() as open_files:
-            writers = {split: SplitWriter(folder, split, sizes[split], data, layout) for split in SPLITS}
-            for writer in writers.values():
-                open_files.callback(writer.close)
+            writers: dict[str, SplitWriter] = {}
+            for split in SPLITS:
+                writers[split] = SplitWriter(folder, split, sizes[split], data, layout)
+                open_files.callback(writers[split].close)
 
             def work(task: Any) -> int:
                 count = 0
@@ -57,24 +58,30 @@ def write_parts(
                     count += len(rows)
                 return count
 
-            _work_in_threads(
-                work, parts.tasks, num_threads or os.cpu_count() or 1, on_progress or (lambda count: None)
-            )
+            num_threads = num_threads or os.cpu_count() or 1
+            made = _work_in_threads(work, parts.tasks, num_threads, on_progress or (lambda count: None))
+        if made != sum(sizes.values()):
+            raise ValueError(f"data.kind {data.kind!r} made {made} samples, expected {sum(sizes.values())}")
         return write_manifest(folder, layout, _describe(data, sizes), sha256=data.sha256)
 
 
 def _work_in_threads(
     work: Callable[[Any], int], tasks: Iterable[Any], num_threads: int, on_progress: Callable[[int], None]
-) -> None:
-    """Keep every thread busy with one task at a time, so that an error or an interrupt ends the rest soon."""
-    left = iter(tasks)
+) -> int:
+    """Keep every thread busy with one task at a time, so that an error or an interrupt ends the rest soon.
+
+    Returns the sum of what `work` returned.
+    """
+    left, total = iter(tasks), 0
     with ThreadPoolExecutor(num_threads) as pool:
         running: set[Future[int]] = {pool.submit(work, task) for task in islice(left, num_threads)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
+                total += future.result()
                 on_progress(future.result())
                 running |= {pool.submit(work, task) for task in islice(left, 1)}
+    return total
 
 
 def _describe(data: DataConfig, sizes: dict[str, int]) -> dict[str, Any]:

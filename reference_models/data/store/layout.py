@@ -36,7 +36,7 @@ class Layout:
     """The arrays of one kind of data, and the batch that its splits give."""
 
     batch: Any
-    """A class with a member for each array that has one, and `empty`, `synthetic` and `check` as `Batch` has them."""
+    """A class with a member for each array that has one; `ids`, `empty`, `synthetic` and `check` as `ImageBatch`."""
     arrays: tuple[Array, ...]
 
     @property
