@@ -27,12 +27,12 @@ from harness.calibration.table import (
     tuning_rows,
 )
 from harness.config.catalog import Entry
-from harness.config.seeds import derive_seeds
 from harness.foundation.files import write_json, write_text
 from harness.system.resources import usable_cores
 from reference_models.data.registry import find_data
 from reference_models.process.errors import ConfigError
 from reports.render.markdown import render_markdown
+from rules.benchmarks.seeds import derive_seeds
 from rules.records.calibration import CalibrationRecord
 from rules.records.codec import encode
 

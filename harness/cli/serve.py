@@ -94,10 +94,10 @@ def serve(benchmark: str, is_simulated: bool, form: str, **given: Any) -> None:
     if request.runs is not None or given["colocate"] is not None:
         raise click.UsageError("--simulate is of one process, timed here; leave -n and --colocate out.")
     from harness.cli.shared.studies import keep_study
-    from harness.config.seeds import draw_base_seed
     from harness.experiment.expand import with_weights
     from harness.experiment.study import measure_study
     from harness.measure.serving.simulate import KIND
+    from rules.benchmarks.seeds import draw_base_seed
 
     request = with_weights(request)
     config = KIND.resolve(request.benchmark or "dlrm_small", request.overrides, request.name)

@@ -14,7 +14,6 @@ from msgspec import structs
 
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import default_division
-from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.experiment.expand import Configuration, Experiment
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
@@ -30,6 +29,7 @@ from harness.system.submission import SubmissionValue
 from reference_models.costs import FLOAT_BYTES
 from reference_models.data.registry import open_dataset
 from reports.text.formatting import num_bytes, plural
+from rules.benchmarks.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from rules.records.codec import VERSION, convert
 from rules.records.experiment import (
     EXPERIMENT_FILE,

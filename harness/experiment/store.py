@@ -7,13 +7,13 @@ from pathlib import Path
 
 from msgspec.structs import asdict, replace
 
-from harness.config.seeds import derive_seeds, reserved_seeds
 from harness.experiment.orders import Step, find_order
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import find_kind
 from harness.run_sets.folder import LOCK_FILE, RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.keepers import Keeper, find_keeper
+from rules.benchmarks.seeds import derive_seeds, reserved_seeds
 from rules.records.experiment import (
     EXPERIMENT_FILE,
     PAIR_FILE,

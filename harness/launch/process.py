@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.foundation.errors import ExitCode, is_starved
+from harness.launch.run_clock import RunClock
 from harness.measure.kinds import OnEvent
 from harness.system.code import other_path_variables, safe_path_variables
 from harness.system.software import WORKER_VARIABLES
@@ -35,12 +36,14 @@ class Interpreter:
 class WorkerEnd:
     """How a worker ended: its exit code, or minus the signal that killed it, and its last words.
 
-    `rank` is the rank to blame where there were several.
+    `rank` is the rank to blame where there were several; `run_s` is how long its run took by this
+    process's clock, None where it made none, or that is not known.
     """
 
     exit_code: int
     last_words: str
     rank: int | None = None
+    run_s: float | None = None
 
 
 def launch_worker(
@@ -83,12 +86,13 @@ def launch_worker(
         )
         try:
             assert process.stdout is not None
-            for line in process.stdout:
-                event = _parse_event(line)
-                if event is not None and event["event"] == "rank_failed":
-                    failed = event
-                elif event is not None:
-                    on_event(event)
+            with RunClock(on_event) as clock:
+                for line in process.stdout:
+                    event = _parse_event(line)
+                    if event is not None and event["event"] == "rank_failed":
+                        failed = event
+                    elif event is not None:
+                        clock.take(event)
             exit_code = process.wait()
         except BaseException:
             _stop(process)
@@ -102,7 +106,7 @@ def launch_worker(
         rank = int(failed["rank"])
         words = _last_words(spec_path.parent / f"stderr_rank_{rank}.txt")
         return WorkerEnd(exit_code=int(failed["exit_code"]), last_words=words, rank=rank)
-    return WorkerEnd(exit_code=exit_code, last_words=_last_words(stderr_path))
+    return WorkerEnd(exit_code=exit_code, last_words=_last_words(stderr_path), run_s=clock.run_s)
 
 
 def remove_empty_cache(environ: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.measure.clock import Clock
 from reference_models.process.errors import ConfigError
+from reference_models.training.workload import ShowsOptimizers, Workload
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
 
@@ -66,13 +67,14 @@ class RunOutcome:
 
 
 class RunLogWriter:
-    """One log file. Rank 0 writes it, every line at once and in one piece, and syncs the whole at the end.
+    """One log file. Rank 0 writes it, every line at once and in one piece, and syncs the whole when it closes it.
 
-    Without a path nothing is written, as on the other ranks.
+    Without a path nothing is written, as on the other ranks. `on_written` is called with run_start and run_stop as
+    soon as that line is in the file.
     """
 
-    def __init__(self, path: Path | None, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, path: Path | None, clock: Clock, on_written: Callable[[str], None] = lambda key: None) -> None:
+        self._clock, self._on_written = clock, on_written
         self._file = path.open("xb", buffering=0) if path is not None else None
 
     def _write(self, event_type: str, key: str, value: Any, metadata: Mapping[str, Any]) -> None:
@@ -115,6 +117,7 @@ class RunLogWriter:
     def run(self) -> Iterator[RunOutcome]:
         """Write run_start … run_stop. Status aborted unless the body calls `succeed`; errors close the log too."""
         self._start(keys.RUN_START)
+        self._on_written(keys.RUN_START)
         outcome = RunOutcome()
         try:
             yield outcome
@@ -127,7 +130,7 @@ class RunLogWriter:
             if outcome.reason is not None:
                 metadata[keys.REASON] = outcome.reason
             self._end(keys.RUN_STOP, metadata)
-            self._sync()
+            self._on_written(keys.RUN_STOP)
 
     @contextmanager
     def block(self, block: TrainingBlock, run: RunOutcome) -> Iterator[None]:
@@ -157,12 +160,10 @@ class RunLogWriter:
     def _place(self, block: TrainingBlock) -> dict[str, Any]:
         return {keys.EPOCH_NUM: block.epoch_num(block.last_sample), keys.SAMPLES_COUNT: block.last_sample}
 
-    def _sync(self) -> None:
+    def close(self) -> None:
+        """Bring what was written to the disk, and close the file."""
         if self._file is not None:
             os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        if self._file is not None:
             self._file.close()
 
 
@@ -172,6 +173,24 @@ def _caller() -> dict[str, str | int]:
     while frame.f_code.co_filename in _NOT_CALLERS and frame.f_back is not None:
         frame = frame.f_back
     return {"file": frame.f_code.co_filename.removeprefix(_ROOT), "lineno": frame.f_lineno}
+
+
+def log_built(workload: Workload, log: RunLogWriter) -> None:
+    """Write what a workload has built.
+
+    The optimizer's name is that of the optimizers which are there; where the workload shows none, it is what the
+    workload claims, and marked so.
+    """
+    shown = workload.optimizers if isinstance(workload, ShowsOptimizers) else []
+    for key, value in workload.hyperparameters().items():
+        if key != keys.OPT_NAME:
+            log.event(key, value)
+        elif shown:
+            from reference_models.training.optimizers import name_built
+
+            log.event(key, name_built(str(value), shown))
+        else:
+            log.event(key, value, {keys.IS_CLAIMED: True})
 
 
 def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[TrainingBlock]:

@@ -20,7 +20,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, Kind, OnEvent, Work
 from harness.measure.read_data import hash_read_data
-from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, make_schedule
+from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, log_built, make_schedule
 from harness.measure.weights import keep_weights
 from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
@@ -114,7 +114,7 @@ def run_once(
         clock.synchronize = workload.synchronize
         for tensor in initialized_tensors(benchmark):
             log.event(keys.WEIGHTS_INITIALIZATION, None, {"tensor": tensor})
-        log.events(dict(workload.hyperparameters()))  # read from what was built
+        log_built(workload, log)
         schedule = make_schedule(benchmark, workload.train_samples, workload.global_batch_size)
     with log.run() as run:  # aborted unless it succeeds
         monitor.start()
@@ -196,9 +196,9 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     if spec.keep_weights:
         refuse_without_weights(workload, config.code_label)
     clock = Clock()
-    log = RunLogWriter(folder / "log.txt" if world.rank == 0 else None, clock)
     meter = EnergyMeter(config.runtime.device)
     monitor = Monitor(clock, spec.timeout_s, meter, world, on_event)
+    log = RunLogWriter(folder / "log.txt" if world.rank == 0 else None, clock, monitor.send)
     monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})
@@ -232,6 +232,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
         "peak_device_bytes": workload.peak_device_bytes(),
         "energy": energy,
+        "observed_s": None if energy is None else energy["duration_s"],
         "cache_clear": asdict(cache),
         "blocks": monitor.blocks,
         "evaluations": monitor.evaluations,

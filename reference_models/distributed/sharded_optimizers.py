@@ -51,6 +51,13 @@ class FusedTablesOptimizer:
         }
         self.param_groups: list[dict[str, Any]] = [dict(self.defaults)]
         self._learning_rate = self.defaults["lr"]
+        of_table = {optimizer: name for name, optimizer in _OPTIMIZERS.items()}
+        self._update_rule = of_table[self._tables[0].optimizer] if self._tables else train.opt_name
+
+    @property
+    def update_rule(self) -> str:
+        """Return what the tables compute, as `train.opt_name` calls it."""
+        return self._update_rule
 
     def prepare(self) -> None:
         """Hand the group's learning rate to the tables; before the backward pass, which will use it."""
@@ -75,6 +82,8 @@ class FusedTablesOptimizer:
 
 class TouchedRowsAdagrad(SparseAdagrad):
     """SparseAdagrad for tables whose gradients are dense, as those that every rank holds and averages are."""
+
+    update_rule = SparseAdagrad.update_rule
 
     def _update(self, p: nn.Parameter, group: dict[str, Any]) -> None:
         gradient = p.grad

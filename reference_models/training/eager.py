@@ -22,16 +22,19 @@ class EagerOptimizer(torch.optim.Optimizer):
 class SGD(EagerOptimizer, torch.optim.SGD):
     """torch.optim.SGD: its groups, state and numbers. Not differentiable."""
 
+    update_rule = "sgd"
     step = torch.no_grad()(unwrap(torch.optim.SGD.step))
 
 
 class Adagrad(EagerOptimizer, torch.optim.Adagrad):
     """torch.optim.Adagrad: its groups, state and numbers. Not differentiable."""
 
+    update_rule = "adagrad"
     step = torch.no_grad()(unwrap(torch.optim.Adagrad.step))
 
 
 class Adam(EagerOptimizer, torch.optim.Adam):
     """torch.optim.Adam: its groups, state and numbers. Not differentiable."""
 
+    update_rule = "Adam"
     step = torch.no_grad()(unwrap(torch.optim.Adam.step))

@@ -1,7 +1,7 @@
 """Adagrad, row-wise Adagrad, SGD and Adam over sparse and dense gradients, and the learning rate policy."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,11 @@ class SparseAdagrad(EagerOptimizer):
                 sums = split_tables(sums[0], list(map(len, tables)))
             for p, total in zip(tables, sums, strict=True):
                 self.state[p] = {"step": 0, "sum": total}
+
+    @property
+    def update_rule(self) -> str:
+        """Return which of the two it computes, as `train.opt_name` calls it."""
+        return "rowwise_adagrad" if self.defaults["rowwise"] else "adagrad"
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -190,10 +195,48 @@ def set_learning_rate(optimizers: list[torch.optim.Optimizer], learning_rate: fl
             group["lr"] = learning_rate * group.get(RATE_FACTOR, 1.0)
 
 
+_UPDATES = {
+    "sgd": ("sgd", "sgd"), "adagrad": ("adagrad", "adagrad"),
+    "rowwise_adagrad": ("rowwise_adagrad", "adagrad"), "Adam": ("rowwise_adagrad", "Adam"),
+}  # fmt: skip
+"""By `train.opt_name`, the update rules of the tables and of all other weights."""
+_TORCH = {torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad", torch.optim.Adam: "Adam"}
+
+
+def name_built(opt_name: str, optimizers: Sequence[Any]) -> str:
+    """Return `opt_name` where the optimizers compute that, else what they are: "own MomentumAdagrad", "AdamW".
+
+    A class computes what torch.optim or a shipped implementation says of it, which says nothing of its subclasses.
+    """
+    names = tuple(_name_update(optimizer) for optimizer in optimizers)
+    of_tables, of_others = _UPDATES.get(opt_name, (None, None))
+    is_asked = names == (*[of_tables] * (len(names) - 1), of_others)
+    return opt_name if is_asked else " and ".join(dict.fromkeys(names))
+
+
+def _name_update(optimizer: Any) -> str:
+    kind = type(optimizer)
+    package = kind.__module__.partition(".")[0]
+    if package == __package__.partition(".")[0] and "update_rule" in vars(kind):
+        return str(optimizer.update_rule)
+    return _TORCH.get(kind) or (kind.__name__ if package == "torch" else f"own {kind.__name__}")
+
+
 def describe_optimizers(
     opt_name: str, optimizers: list[torch.optim.Optimizer], policy: LearningRatePolicy
 ) -> dict[str, int | float | str]:
-    """Return mllog keys and values as the optimizers' groups and the policy hold them."""
+    """Return mllog keys and values as the optimizers' groups and the policy hold them.
+
+    Of optimizers that compute something else than `opt_name`, they are the name and the policy's alone.
+    """
+    if (built := name_built(opt_name, optimizers)) != opt_name:
+        return {
+            "opt_name": built,
+            "opt_base_learning_rate": policy.base,
+            "opt_learning_rate_warmup_steps": policy.warmup_steps,
+            "opt_learning_rate_decay_start_step": policy.decay_start_step,
+            "opt_learning_rate_decay_steps": policy.decay_steps,
+        }
     groups = [{**optimizer.defaults, **optimizer.param_groups[0]} for optimizer in optimizers]
     if opt_name == "Adam":
         return _describe_adam(optimizers, groups, policy)

@@ -92,6 +92,14 @@ class EvaluatesMetrics(Workload, Protocol):
 
 
 @runtime_checkable
+class ShowsOptimizers(Protocol):
+    """A workload whose optimizers can be looked at, so that the log says what trains and not what was asked."""
+
+    optimizers: "list[torch.optim.Optimizer]"
+    """Those of the tables, if there are any, then that of all other weights; there after `build`."""
+
+
+@runtime_checkable
 class NamesDataset(Protocol):
     """A workload that names the dataset that it reads, so that after a run its open files can be looked at."""
 

@@ -5,7 +5,19 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
-from rules.checks.result_set import convergence, data, files, logs, pair, power, records, seeds, system_desc, times
+from rules.checks.result_set import (
+    consistency,
+    convergence,
+    data,
+    files,
+    logs,
+    pair,
+    power,
+    records,
+    seeds,
+    system_desc,
+    times,
+)
 from rules.checks.rule import Rule, family_of
 from rules.checks.run_log import cadence, definition, hyperparameters, quality, structure, timing
 from rules.checks.submission import layout, shared_runs
@@ -27,7 +39,7 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
         seeds.one_seed,
     ),
     "set": (
-        *_rules_of(logs, files, records, data, times, pair),
+        *_rules_of(logs, files, records, data, consistency, times, pair),
         seeds.seeds_differ,
         *_rules_of(system_desc, power, convergence),
     ),

@@ -64,6 +64,8 @@ EPOCH_COUNT = "epoch_count"
 SAMPLES_COUNT = "samples_count"
 STATUS = "status"
 REASON = "reason"
+IS_CLAIMED = "is_claimed"
+"""True beside an opt_name that an implementation says of itself, showing no optimizer that could be looked at."""
 
 # added by this harness; unknown to the official checker, which ignores them
 BENCHMARK_VERSION = "benchmark_version"

@@ -240,6 +240,9 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     read_data: tuple[ReadDatasetRecord, ...] = ()
     """What was hashed after the run, one for each copy that ranks read. Empty in files of earlier versions, for an
     attempt that was cut off, and for synthetic data."""
+    observed_s: Amount | None = None
+    """Seconds from run_start to run_stop by another clock than the log's: that of the process that started this one;
+    where there was none, or it was held up, that of the energy's meter. None in files of earlier versions."""
     weights: KeptWeights | None = None
     """None where nobody asked that they be kept, and for an attempt that was cut off before."""
 

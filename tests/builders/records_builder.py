@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rules.benchmarks.seeds import derive_seeds
 from rules.records.codec import VERSION, convert, encode
 from rules.records.experiment import from_pair, from_sweep
 from rules.records.pair import PairRecord
@@ -28,7 +29,7 @@ def run_set_content(**changes: Any) -> dict[str, Any]:
         "config": {},
         "num_runs": 5,
         "base_seed": 7,
-        "seeds": [],
+        "seeds": derive_seeds(7, int(changes.get("num_runs", 5))),
         "division": "closed",
         "timeout_s": None,
         "num_threads": 2,

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from log_builder import Record, make_runs, write_set
+from log_builder import SEEDS, Record, make_runs, write_set
 from records_builder import read_data, run_content, run_set_content, system_part
 
 from reports.page.content import gather_everything
@@ -90,7 +90,7 @@ def write_attempt(root: Path, run: int, attempt: int, **changes: Any) -> None:
     folder = root / "extra" / f"run_{run}" / f"attempt_{attempt}"
     folder.mkdir(parents=True, exist_ok=True)
     content = {
-        **run_content(run_index=run, attempt=attempt, seed=100 + run, peak_rss_bytes=2**30),
+        **run_content(run_index=run, attempt=attempt, seed=SEEDS[run], peak_rss_bytes=2**30),
         "blocks": [{"first_sample": i * 1000, "num_samples": 1000, "duration_s": 0.5} for i in range(4)],
         **changes,
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from log_builder import Record, make_records, make_runs, to_text, with_record, without, write_set
+from log_builder import SEEDS, Record, make_records, make_runs, to_text, with_record, without, write_set
 from verdict_cases import VerdictCase, check
 
 from rules.benchmarks.loader import Benchmark, load_benchmark
@@ -328,7 +328,9 @@ SET_CASES: dict[str, Callable[[Path], Path]] = {
     "RS105": lambda root: _runs(root, _two_aborted),
     "RS106": _rename_benchmark,
     "RS107": _other_organization,
-    "SE101": lambda root: _runs(root, lambda runs: _last(runs, lambda one: with_record(one, keys.SEED, value=100))),
+    "SE101": lambda root: _runs(
+        root, lambda runs: _last(runs, lambda one: with_record(one, keys.SEED, value=SEEDS[0]))
+    ),
     "SY101": _remove_system,
     "SY102": lambda root: _change_system(root, lambda desc: {k: v for k, v in desc.items() if k != "cooling"}),
     "SY103": lambda root: _change_system(root, lambda desc: {**desc, "accelerators_per_node": 8}),

@@ -57,9 +57,21 @@ class ScriptedWorkload:
             "train_samples": self.train_samples,
             "eval_samples": self.eval_samples,
             "precision": "fp32",
-            "num_threads": 1,
+            "num_threads": self.benchmark.sections.get("runtime", {}).get("threads", 1),
             "world_size": 1,
         }
+
+    @property
+    def optimizers(self) -> list[Any]:
+        """What the definition asks for, over nothing much."""
+        import torch
+
+        from reference_models.config.sections import parse_train
+        from reference_models.training.optimizers import build_optimizers
+
+        tables, layers = ([torch.nn.Parameter(torch.zeros(1, 1))] for _ in range(2))
+        train = parse_train(self.benchmark.sections["train"])
+        return build_optimizers(train, embedding_parameters=tables, dense_parameters=layers)
 
     def train(self, num_steps: int) -> TrainCounts:
         self.events.append(f"train {num_steps}")

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from consistency_cases import write_kept_set
 from log_builder import Record, make_runs, with_record, without, write_log
-from records_builder import run_set_content
-from run_record_cases import write_recorded
 from submission_builder import (
     DCNV2,
     SYSTEM,
@@ -55,9 +54,7 @@ def with_power(folder: Path, **options: Any) -> Path:
 
 
 def own_set(folder: Path) -> Path:
-    write_recorded(folder / "set")
-    write(folder / "set" / "extra" / "run_set.json", json.dumps(run_set_content()))
-    return folder / "set"
+    return write_kept_set(folder / "set")
 
 
 def after(write_good: Write, change: Callable[[Path], object]) -> Write:

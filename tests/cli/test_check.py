@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from log_builder import Record, make_records, make_runs, with_record, without, write_log, write_set
+from log_builder import SEEDS, Record, make_records, make_runs, with_record, without, write_log, write_set
 from mlperf_fixtures import NVIDIA, needs_published_results
 
 from reports.schemas import DOCUMENTS
@@ -246,7 +246,7 @@ def test_score_says_what_is_amiss(command: Any, tmp_path: Path) -> None:
     runs = make_runs(TINY)
     runs[0] = with_record(runs[0], "opt_adagrad_epsilon", value=1e-7)
     start_ms = runs[3][0]["time_ms"]
-    runs[3] = make_records(TINY, num_evals=20, converged=False, seed=103, start_ms=start_ms)
+    runs[3] = make_records(TINY, num_evals=20, converged=False, seed=SEEDS[3], start_ms=start_ms)
     write_set(tmp_path, TINY, runs)
     out = command("score", tmp_path)[1]
     assert "INVALID: 2 errors; see 'dlrmbench check'" in out

@@ -12,9 +12,9 @@ from sweep_builder import FastWorkers
 from version_builder import next_version
 
 from harness.config.run_config import command_name
-from harness.config.seeds import reserved_seeds
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_versions
 from rules.benchmarks.rounds import NamedBenchmark, find_definition
+from rules.benchmarks.seeds import reserved_seeds
 from rules.errors import DefinitionError
 from rules.logs import keys
 from rules.logs.log import read_log

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
+from rules.benchmarks.seeds import derive_seeds, draw_base_seed, reserved_seeds
 
 BASE_SEEDS = st.integers(0, 2**63)
 

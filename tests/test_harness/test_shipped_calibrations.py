@@ -19,9 +19,9 @@ from harness.calibration.table import (
     reference_convergence_points,
 )
 from harness.config.catalog import load_entry
-from harness.config.seeds import reserved_seeds
 from reference_models.registry import find_model
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
+from rules.benchmarks.seeds import reserved_seeds
 from rules.records.calibration import CalibrationRecord
 from rules.records.codec import decode
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_builder import make_runs, to_log, to_text, with_record, without, write_log, write_set
+from log_builder import SEEDS, make_runs, to_log, to_text, with_record, without, write_log, write_set
 from published_round_cases import DCNV2, DLRM, crashed, crashed_set, trained_samples
 
 from rules.checks.subject import JudgedSet
@@ -84,7 +84,7 @@ def test_two_failed_runs_are_one_too_many_however_they_failed(tmp_path: Path) ->
         (lambda run: without(crashed(run), keys.SUBMISSION_BENCHMARK), "ST104"),
         (lambda run: with_record(crashed(run), keys.GLOBAL_BATCH_SIZE, value=4096), "RS104"),
         (lambda run: with_record(crashed(run), keys.OPT_ADAGRAD_EPSILON, value=1e-7), "HP101"),
-        (lambda run: with_record(crashed(run), keys.SEED, value=100), "SE101"),
+        (lambda run: with_record(crashed(run), keys.SEED, value=SEEDS[0]), "SE101"),
     ],
 )
 def test_what_a_crash_does_not_explain_stays_an_error(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_builder import make_runs, make_system_desc, with_record, write_log, write_set
+from log_builder import SEEDS, make_runs, make_system_desc, with_record, write_log, write_set
 from submission_builder import DCNV2, write_submission
 
 from rules.checks.rule import Finding
@@ -89,8 +89,8 @@ def test_gaps_are_counted(num_gaps: int, ending: str, tmp_path: Path) -> None:
         ),
         (
             "SE101",
-            lambda runs: [*runs[:-1], with_record(runs[-1], keys.SEED, value=100)],
-            "100, also in result_0.txt",
+            lambda runs: [*runs[:-1], with_record(runs[-1], keys.SEED, value=SEEDS[0])],
+            f"{SEEDS[0]}, also in result_0.txt",
         ),
     ],
 )

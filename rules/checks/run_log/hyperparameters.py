@@ -181,6 +181,23 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
 
 
 @rule(
+    "HP106",
+    "the optimizer that trained was looked at",
+    source="none: this harness names in opt_name the optimizers that an implementation shows",
+    remedy="Keep them in the implementation's attribute `optimizers`; what cannot be seen must be believed.",
+    severity="warning",
+    requires={"ST101"},
+    applies=applies_to_ours,
+)
+def optimizer_is_seen(subject: LogSubject) -> Iterator[Problem]:
+    """opt_name is read from the optimizers that the implementation has built. Where it shows none, its own word for
+    them is in the log, marked by is_claimed in the metadata."""
+    line = subject.log.first(keys.OPT_NAME)
+    if line is not None and line.metadata.get(keys.IS_CLAIMED) is True:
+        yield Problem("the implementation shows no optimizer: this is what it claims", line, found=show(line.value))
+
+
+@rule(
     "HP105",
     "what Open leaves free is said",
     source='training_rules.adoc, "Divisions"; compliance_checker open_<benchmark>.yaml',

@@ -137,14 +137,28 @@ def kinds_of(subject: LogSubject) -> Mapping[str, ValueKind]:
 
 def _keys_of(subject: LogSubject) -> tuple[Mapping[str, RequiredKey], Mapping[str, ValueKind]]:
     lost, has_evaluated = lost_in_crash(subject), not _ended_before_evaluating(subject)
-    alike = ("keys", subject.is_ours, subject.is_closed, lost, has_evaluated)
+    not_held = (*lost, *_keys_of_another_optimizer(subject))
+    alike = ("keys", subject.is_ours, subject.is_closed, not_held, has_evaluated)
     if alike not in subject.known:
-        required = _require_keys(subject, lost, has_evaluated=has_evaluated)
+        required = _require_keys(subject, not_held, has_evaluated=has_evaluated)
         subject.known[alike] = required, _name_kinds(subject, required)
     return cast(tuple[Mapping[str, RequiredKey], Mapping[str, ValueKind]], subject.known[alike])
 
 
-def _require_keys(subject: LogSubject, lost: Collection[str], *, has_evaluated: bool) -> dict[str, RequiredKey]:
+def _keys_of_another_optimizer(subject: LogSubject) -> tuple[str, ...]:
+    """Return the settings of the definition's optimizer where one of ours says that another trained, which may have
+    none of them: HP101 judges its name."""
+    benchmark, log = subject.benchmark, subject.log
+    of_name = None if benchmark is None else benchmark.closed.get(keys.OPT_NAME)
+    if benchmark is None or of_name is None or not subject.is_ours or not log.all(keys.OPT_NAME):
+        return ()
+    if of_name.resolve(log.value).allows(log.value(keys.OPT_NAME)):
+        return ()
+    kept = (keys.OPT_NAME, keys.OPT_BASE_LEARNING_RATE)
+    return tuple(key for key in benchmark.closed if "opt_" in key and key not in kept and not log.all(key))
+
+
+def _require_keys(subject: LogSubject, not_held: Collection[str], *, has_evaluated: bool) -> dict[str, RequiredKey]:
     is_ours = subject.is_ours
     event = NOTHING if is_ours else _ANY_VALUE
     required = {key: RequiredKey(kind) for key, kind in _settings(subject).items()}
@@ -155,7 +169,7 @@ def _require_keys(subject: LogSubject, lost: Collection[str], *, has_evaluated: 
         required[keys.EVAL_ACCURACY] = RequiredKey(QUALITY, is_once=False)
     if is_ours or (subject.is_closed and subject.is_at_least("4.1")):  # seed_checker; training_policies#546
         required[keys.SEED] = RequiredKey(WHOLE if is_ours else ANY_WHOLE, is_once=is_ours)
-    return {key: kind for key, kind in required.items() if key not in lost}
+    return {key: kind for key, kind in required.items() if key not in not_held}
 
 
 _COURSE = (

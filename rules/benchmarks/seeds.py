@@ -31,14 +31,19 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
+def derive_seed(base_seed: int, counter: int) -> int:
+    """Return candidate number `counter` of the 31-bit seeds that a base seed gives."""
+    digest = hashlib.sha256(f"{base_seed}:{counter}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
+
+
 def derive_seeds(base_seed: int, num_runs: int, reserved: frozenset[int] = frozenset()) -> list[int]:
     """Derive distinct 31-bit seeds; run i's does not depend on how many runs follow."""
     seeds: list[int] = []
     counter = 0
     while len(seeds) < num_runs:
-        digest = hashlib.sha256(f"{base_seed}:{counter}".encode()).digest()
+        seed = derive_seed(base_seed, counter)
         counter += 1
-        seed = int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
         if seed not in seeds and seed not in reserved:
             seeds.append(seed)
     return seeds
