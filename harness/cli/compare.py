@@ -143,7 +143,6 @@ def compare(
 
 def _why_not_excluded(comparison: "Comparison") -> str:
     """What the exit code says, and the number of pairs that should tell, with their command where there is one."""
-    from reports.comparison.precision import MAX_RUNS
     from reports.comparison.wording import effect_text
 
     least = "" if comparison.whole is None else f" by {effect_text(comparison.min_effect, comparison.whole)} or more"
@@ -151,13 +150,12 @@ def _why_not_excluded(comparison: "Comparison") -> str:
     drift, better = comparison.drift, comparison.measure_better
     number, *others = comparison.pairs_to_tell or (None,)
     text += f": they were measured one after the other, and {drift}." if drift else "."
-    text += f" {f'More than {MAX_RUNS:,}' if number is None else f'About {number:,}'} pairs in turns should tell, if "
+    text += f" {'More than 1,000' if number is None else f'About {number:,}'} pairs in turns should tell, if "
     text += "the two are alike" if drift else "it is as measured; look once, when all are made"
     fewer = [other for other in others if other is not None and (number is None or other < number)]
     text += f", and about {fewer[0]:,} where equal seeds converge alike" if fewer else ""
-    least_number = fewer[0] if fewer else number
-    command = f": '{better}{'' if least_number is None else f' -n {least_number}'}'" if drift and better else ""
-    return f"{text}{command}."
+    asked = f" -n {fewer[0] if fewer else number}" if fewer or number else ""
+    return f"{text}: '{better}{asked}'." if drift and better else f"{text}."
 
 
 def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:

@@ -255,11 +255,8 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
         if difference is not None and test is not None:
             factors.append(_distrust(_judge(factor, difference, test, draft), draft))
         elif factor.base_value is not None:
-            text = (
-                f"too few runs (base {factor.num_base}, new {factor.num_new}): "
-                f"a verdict takes at least {MIN_RUNS} per side"
-            )
-            factors.append(replace(factor, reason=text))
+            few = f"too few runs (base {factor.num_base}, new {factor.num_new})"
+            factors.append(replace(factor, reason=f"{few}: a verdict takes at least {MIN_RUNS} per side"))
         else:
             factors.append(factor)
     verdict = _share_verdict(draft, share_level) or factors[0].verdict
@@ -305,9 +302,8 @@ def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[
     for name, difference in zip((factor.name for factor in factors), draft.differences, strict=True):
         if difference is not None and drifts(name) and name != "overhead":
             alike = dataclasses.replace(difference, mean=np.zeros(()), band=0.0)
-            needed = runs_needed(alike, level, draft.margin(name), draft.pairing, level)
-            found.append(needed.number if needed else None)
-    return tuple(found)
+            found.append(runs_needed(alike, level, draft.margin(name), draft.pairing, level))
+    return tuple(needed.number if needed else None for needed in found)
 
 
 def _judge(factor: FactorComparison, difference: Difference, test: TestResult, draft: _Draft) -> FactorComparison:

@@ -137,9 +137,9 @@ def spans_ms(sides: Sequence[Result]) -> list[tuple[float, float]]:
     """When each was made, from its first moment to its last; empty where one does not say it."""
     found = []
     for side in sides:
-        known = [sample.started_ms for sample in side.samples] + [sample.stopped_ms for sample in side.samples]
-        created = epoch_ms(side.asked.created_utc) if side.asked else None
-        moments = [moment for moment in known if moment is not None] or ([] if created is None else [created])
+        known = [moment for sample in side.samples for moment in (sample.started_ms, sample.stopped_ms)]
+        created = epoch_ms(side.asked.created_utc) if side.asked and not any(known) else None
+        moments = [moment for moment in (*known, created) if moment is not None]
         if not moments:
             return []
         found.append((min(moments), max(moments)))
@@ -181,10 +181,7 @@ def far_words(band: float) -> str:
 
 
 def drift_source(sets: Sequence[str], words: str = "") -> str:
-    """How far drift may go is known from what: '98 % prediction interval, at least 5 %, from 3 sets: ...'.
-
-    `words` are those of a DriftTolerance; without them nothing is known of when the sets were made.
-    """
+    """'98 % prediction interval, at least 5 %, from 3 repeated sets: a, b, c'; `words` are a DriftTolerance's."""
     if not sets:
         return words or _ASSUMED
     from_sets = f"{words or plural(len(sets), 'repeated set')}: {names(sets, 6)}"

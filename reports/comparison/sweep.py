@@ -266,17 +266,14 @@ def find_alike(best: Result, others: Sequence[Result], context: GroupContext | N
     """
     name, confidence = best.quantities[0], confidence_with_best(len(others) + 1, BEST_CONFIDENCE)
     compared = compare_results(best, others, confidence=confidence, context=context, is_described=False)
-    found = [compared_values(side.samples, name) for side in (best, *others)]
-    values, least = [each for each in found if each is not None], 0.0
-    if len(values) == len(found) and len(set(map(len, values))) == 1 < len(values[0]):
-        is_in_turns = all(comparison.is_interleaved for comparison in compared)
-        least = least_apart(np.stack(values), BEST_CONFIDENCE) if is_in_turns else 0.0
-    return [
-        comparison.new
-        for comparison, logs in zip(compared, found[1:], strict=True)
-        if comparison.verdict not in ("slower", "worse")
-        or (least and logs is not None and abs(float(logs.mean() - values[0].mean())) <= least)
-    ]
+    values = [found for side in (best, *others) if (found := compared_values(side.samples, name)) is not None]
+    apart = np.full(len(others), np.inf)
+    is_whole = len(values) > len(others) and len(set(map(len, values))) == 1 < len(values[0])
+    if is_whole and all(comparison.is_interleaved for comparison in compared):
+        table = np.stack(values)
+        apart = np.abs(table[1:].mean(axis=1) - table[0].mean()) - least_apart(table, BEST_CONFIDENCE)
+    worse = ("slower", "worse")
+    return [each.new for each, far in zip(compared, apart, strict=True) if far <= 0 or each.verdict not in worse]
 
 
 def _side(row: SweepRow) -> Result | None:

@@ -67,8 +67,7 @@ class Difference:
         return self._tail(margin - np.abs(self.mean))
 
     def below_p(self, margin: Floats | float, sign: float = 1.0) -> Floats:
-        """Return the one-sided level at which an interval of it times `sign`, widened by drift, begins to end below
-        `margin`."""
+        """Return the one-sided level at which an interval of it times `sign`, with drift, ends below `margin`."""
         return self._tail(margin - sign * self.mean)
 
     def _tail(self, room: Floats) -> Floats:
