@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from drift_builder import NOISES, Noise, Scene, independent, offsets, shares, simulate, simulate_sweeps
 
+from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import closing_sentence
-from reports.results.result import TRAINING
+from reports.results.result import TRAINING, Repetition, Result
 
 LENGTHS = [pytest.param(40, id="short"), pytest.param(1_000, id="long", marks=pytest.mark.long)]
 MILD = {
@@ -163,3 +164,32 @@ def test_of_equal_configurations_a_sweep_leaves_one_out_in_at_most_2_percent(
         texts = [closing_sentence(sides) for sides in sweeps]
         assert not any("All others are slower" in text for text in texts)
         assert np.mean([text.count(" c") < num_equal for text in texts]) <= most(0.02, num_sweeps)
+
+
+def test_a_configuration_that_is_slower_is_left_out_beside_the_fastest() -> None:
+    """At a noise of 0.3 %, 5 % slower is told from the fastest of four; half a percent is not."""
+    (sides,) = simulate_sweeps(NOISES["independent 0.3 %"], 4, 1, 73)
+    for factor, left_out in ((0.95, True), (0.995, False)):
+        slow = tuple(
+            replace(sample, values=sample.values | {"throughput": sample.values["throughput"] * factor})
+            for sample in sides[3].samples
+        )
+        text = closing_sentence([*sides[:3], replace(sides[3], repetitions=slow)])
+        assert ("c3" not in text) is left_out and text.endswith(" (98 % over all pairs).")
+
+
+def test_the_gate_judges_qualities_in_their_own_direction() -> None:
+    """More of an AUC is better: 0.01 less is worse, and 0.01 more excludes that it is worse by 0.001."""
+    aucs = [0.7501, 0.7502, 0.7499, 0.75, 0.7498]
+    base, less, more = (
+        Result(
+            label=label, source="records", kind="quality", quantities=("quality",), benchmark="dlrm_tiny",
+            repetitions=tuple(
+                Repetition(seed=seed, values={"quality": auc + shift}) for seed, auc in enumerate(aucs)
+            ),
+        )
+        for label, shift in (("base", 0.0), ("less", -0.01), ("more", 0.01))
+    )  # fmt: skip
+    worse, better = compare_results(base, [less, more])
+    assert worse.is_regression and not worse.is_regression_excluded
+    assert better.is_regression_excluded and not better.is_regression
