@@ -52,8 +52,8 @@ def confidence_level(text: str) -> float:
     type=click.Choice(["regression", "inconclusive", "never"]),
     default="never",
     show_default=True,
-    help="regression: exit 5 when new is slower, 7 when drift may hide it. inconclusive: also exit 7 when neither is "
-    "shown.",
+    help="regression: exit 5 when new is slower or worse, 7 when that by --min-effect or more is not excluded "
+    "(one-sided, at --confidence). inconclusive: also exit 7 without a verdict.",
 )
 @click.option(
     "--repeated",
@@ -84,8 +84,12 @@ def compare(
 
     Systems drift. Of sets that were measured one after the other, a difference in speed or time counts where it
     exceeds what drift may do between sets: by at least three sets of one configuration and code that repeat each
-    other (those beside BASE and NEW, or --repeated), else 20 %. 'dlrmbench run --beside BASE' measures two sets in
-    turns, which shows far smaller differences.
+    other before and after both (those beside BASE and NEW, or --repeated), at least 5 %; else 20 % is assumed.
+    'dlrmbench run --beside BASE' measures two sets in turns, which shows far smaller differences.
+
+    --fail-on regression ends with 0 only where NEW is shown to be less than --min-effect slower or worse, if at all.
+    Else it is 5 or 7, and stderr says how many pairs in turns should tell. Sets measured one after the other, where
+    20 % is assumed, never pass.
 
     Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
     refused (exit 2).
@@ -127,23 +131,31 @@ def compare(
             ExitCode.USAGE,
         )
     for command in more_runs((base, *news), comparisons):
-        click.echo(f"more runs: {command}", err=True)
+        click.echo(f"more runs, to be looked at once, when all are made: {command}", err=True)
     if fail_on != "never" and any(comparison.is_regression for comparison in comparisons):
         return ExitCode.REGRESSION
-    if fail_on == "regression" and (drifting := [each for each in comparisons if each.is_open_to_drift]):
-        raise HarnessError(_why_not_shown(drifting[0]), ExitCode.INCONCLUSIVE)
+    if fail_on != "never" and (open_ones := [each for each in comparisons if not each.is_regression_excluded]):
+        raise HarnessError(_why_not_excluded(open_ones[0]), ExitCode.INCONCLUSIVE)
     if fail_on == "inconclusive" and any(comparison.verdict == "inconclusive" for comparison in comparisons):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
 
 
-def _why_not_shown(comparison: "Comparison") -> str:
-    better = comparison.measure_better or "dlrmbench run --beside SET"
-    return (
-        f"{comparison.new} and {comparison.base} were measured one after the other, and nothing says how far the "
-        "system drifts between sets: a regression is neither shown nor ruled out. Measure both in turns with "
-        f"'{better}', or give --repeated three sets of one configuration."
-    )
+def _why_not_excluded(comparison: "Comparison") -> str:
+    """What the exit code says, and the number of pairs that should tell, with their command where there is one."""
+    from reports.comparison.wording import effect_text
+
+    least = "" if comparison.whole is None else f" by {effect_text(comparison.min_effect, comparison.whole)} or more"
+    text = f"{comparison.new}: a regression against {comparison.base}{least} is neither shown nor ruled out"
+    drift, better = comparison.drift, comparison.measure_better
+    number, *others = comparison.pairs_to_tell or (None,)
+    text += f": they were measured one after the other, and {drift}." if drift else "."
+    text += f" {'More than 1,000' if number is None else f'About {number:,}'} pairs in turns should tell, if "
+    text += "the two are alike" if drift else "it is as measured; look once, when all are made"
+    fewer = [other for other in others if other is not None and (number is None or other < number)]
+    text += f", and about {fewer[0]:,} where equal seeds converge alike" if fewer else ""
+    asked = f" -n {fewer[0] if fewer else number}" if fewer or number else ""
+    return f"{text}: '{better}{asked}'." if drift and better else f"{text}."
 
 
 def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:

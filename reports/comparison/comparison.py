@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 from msgspec.structs import replace
 
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
@@ -167,6 +168,8 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
         is_interleaved=pairing.is_interleaved,
         is_one_after_the_other=band is not None and any(map(drifts, names)),
         band_sets=band.sets if band else (),
+        band_words=band.words if band else "",
+        drift=drift_words(names[0], band, pairing) if band and drifts(names[0]) else "",
         measure_better=_measure_better(base, new) if band and settings.is_described else None,
         num_shared_seeds=pairing.num_shared,
         converged_p=fisher_p(base.num_converged, base.num_runs, new.num_converged, new.num_runs) if failed else None,
@@ -252,19 +255,19 @@ def _finish(draft: _Draft, tests: Mapping[int, TestResult], share_level: float |
         if difference is not None and test is not None:
             factors.append(_distrust(_judge(factor, difference, test, draft), draft))
         elif factor.base_value is not None:
-            text = (
-                f"too few runs (base {factor.num_base}, new {factor.num_new}): "
-                f"a verdict takes at least {MIN_RUNS} per side"
-            )
-            factors.append(replace(factor, reason=text))
+            few = f"too few runs (base {factor.num_base}, new {factor.num_new})"
+            factors.append(replace(factor, reason=f"{few}: a verdict takes at least {MIN_RUNS} per side"))
         else:
             factors.append(factor)
     verdict = _share_verdict(draft, share_level) or factors[0].verdict
+    is_excluded = 0 in tests and _excludes_regression(draft)
     return replace(
         draft.comparison,
         factors=tuple(factors),
         verdict=verdict,
         is_regression=_is_regression(verdict, factors),
+        is_regression_excluded=is_excluded,
+        pairs_to_tell=_pairs_to_tell(draft, factors) if draft.is_explained and not is_excluded else (),
     )
 
 
@@ -275,6 +278,32 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
         return verdict in ("slower", "worse")
     is_slower = any(factor.verdict == "slower" for factor in factors)
     return is_slower and not any(factor.verdict == "faster" for factor in factors if factor.name != "overhead")
+
+
+def _excludes_regression(draft: _Draft) -> bool:
+    """Whether new is shown to be slower, or worse, by less than the smallest effect: a test of non-inferiority.
+
+    The end of a one-sided interval decides, at the confidence asked for: it is one test, and of several comparisons
+    all have to pass. Drift widens it; where that is assumed, or too many runs failed, nothing is excluded.
+    """
+    difference, name = draft.differences[0], draft.comparison.factors[0].name
+    is_assumed = draft.band is not None and drifts(name) and not draft.band.sets
+    if difference is None or is_assumed or draft.new.num_runs - draft.new.num_converged > draft.new.num_tolerated:
+        return False
+    sign = 1.0 if factor_of(name).more in ("slower", "worse") else -1.0
+    return float(difference.below_p(draft.margin(name), sign)) <= 1.0 - draft.comparison.confidence
+
+
+def _pairs_to_tell(draft: _Draft, factors: Sequence[FactorComparison]) -> tuple[int | None, ...]:
+    """How many pairs in turns should tell: as measured, or as for sides that are alike where drift is in it."""
+    if not draft.comparison.is_one_after_the_other:
+        return (factors[0].runs_needed,)
+    level, found = 1.0 - draft.comparison.confidence, []
+    for name, difference in zip((factor.name for factor in factors), draft.differences, strict=True):
+        if difference is not None and drifts(name) and name != "overhead":
+            alike = dataclasses.replace(difference, mean=np.zeros(()), band=0.0)
+            found.append(runs_needed(alike, level, draft.margin(name), draft.pairing, level))
+    return tuple(needed.number if needed else None for needed in found)
 
 
 def _judge(factor: FactorComparison, difference: Difference, test: TestResult, draft: _Draft) -> FactorComparison:

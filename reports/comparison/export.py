@@ -125,7 +125,7 @@ def _drift_words(comparison: Comparison) -> str:
     far = next(iter(widths.values()), "")
     if len(set(widths.values())) > 1:
         far = ", ".join(f"{width} in {title}" for title, width in widths.items())
-    source = drift_source(comparison.band_sets)
+    source = drift_source(comparison.band_sets, comparison.band_words)
     return f"measured one after the other: differences of up to {far} may be drift ({source})."
 
 

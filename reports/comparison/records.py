@@ -180,14 +180,18 @@ class Comparison(ComparedSides, kw_only=True, frozen=True):
     """New against base, with the factors of the difference; none where it is refused."""
 
     factors: tuple[FactorComparison, ...] = ()
+    band_words: str = ""
+    """How the drift tolerance is known, and of when the sets are that show it; empty where runs took turns."""
+    drift: str = ""
+    """How far drift may have moved the whole, and how that is known; empty where it has not."""
+    is_regression_excluded: bool = False
+    """Whether the whole is certainly not slower, or worse, by the smallest effect or more."""
+    pairs_to_tell: tuple[int | None, ...] = ()
+    """Where that is not shown, how many pairs in turns should tell; None where more than 1,000 are needed. Of a time
+    that drifts the second is that of the throughput, which is enough where equal seeds converge alike."""
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)
-
-    @property
-    def is_open_to_drift(self) -> bool:
-        """Whether there is no verdict, and nothing measured says how far the system drifts."""
-        return self.verdict == "inconclusive" and self.is_one_after_the_other and not self.band_sets
 
     @property
     def whole(self) -> FactorComparison | None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from reports.comparison.drift_tolerance import MIN_SETS, Repeats
+from reports.comparison.drift_tolerance import MIN_SETS, Repeats, spans_ms
 from reports.results.measured import find_measured
 from reports.results.provenance import interleaving_of, repetition_key
 from reports.results.records import read_run_set
@@ -53,7 +53,7 @@ def given_repeats(sides: Sequence[Result]) -> Repeats:
     by_key: dict[tuple[str, str | None], list[Result]] = {}
     for side in sides:
         by_key.setdefault((side.quantities[0], side.repetition), []).append(side)
-    groups = [_in_sequence(sorted(group, key=_began)) for group in by_key.values()]
+    groups = [_in_sequence(sorted(group, key=lambda side: spans_ms((side,)))) for group in by_key.values()]
     large = tuple(group for group in groups if len(group) >= MIN_SETS)
     if not large:
         most = max((len(group) for group in groups), default=0)
@@ -109,10 +109,6 @@ def _has_read(result: Result, logs: Sequence[Path]) -> bool:
     return [real_path(Path(run.log.path)) for run in result.runs] == [real_path(log) for log in logs]
 
 
-def _began(side: Result) -> float:
-    return min((sample.started_ms for sample in side.samples if sample.started_ms is not None), default=0.0)
-
-
 def _in_sequence(sides: Iterable[Result]) -> tuple[Result, ...]:
     """Those that were measured one after the other, each once: copies of a set, and sets in turns, show no drift."""
     taken: list[Result] = []
@@ -126,10 +122,5 @@ def _is_same_time(side: Result, other: Result) -> bool:
     """Whether the two are one measurement, or were made at the same time."""
     if side.samples == other.samples:
         return True
-    spans = [
-        [moment for sample in each.samples for moment in (sample.started_ms, sample.stopped_ms) if moment is not None]
-        for each in (side, other)
-    ]
-    if not all(spans):
-        return False
-    return min(spans[0]) < max(spans[1]) and min(spans[1]) < max(spans[0])
+    spans = spans_ms((side, other))
+    return bool(spans) and spans[0][0] < spans[1][1] and spans[1][0] < spans[0][1]

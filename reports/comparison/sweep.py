@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reports.comparison.comparison import compare_results
+import numpy as np
+
+from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.factor import factor_of
 from reports.comparison.pairing import compared_values
 from reports.comparison.records import Comparison
@@ -20,8 +22,9 @@ from reports.results.measured import find_measured, rate_summary
 from reports.results.records import read_experiment_record, read_record
 from reports.results.result import Result, Run
 from reports.statistics.intervals import LogSummary
+from reports.statistics.multiple_testing import confidence_with_best, least_apart
 from reports.statistics.ratios import factor_from
-from reports.text.formatting import printable, throughput_text
+from reports.text.formatting import percent, printable, throughput_text
 from rules.errors import InputError
 from rules.records.experiment import EXPERIMENT_FILE, group_file
 from rules.records.kinds import KINDS, is_in_processes, is_logged
@@ -29,6 +32,9 @@ from rules.records.measured.throughput import ModelCosts
 from rules.records.profile import ProfileRecord
 from rules.records.run import EnergyRecord
 from rules.tree.result_set import real_path
+
+BEST_CONFIDENCE = 0.98
+"""That no configuration which is as fast as the fastest, or as good as the best, is left out beside it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,7 +192,7 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
         axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
         rows=_compare(rows),
         problems=tuple(problems),
-        closing=_closing([side for row in rows if (side := _side(row)) is not None]),
+        closing=closing_sentence([side for row in rows if (side := _side(row)) is not None]),
         law=find_law([row.label for row in rows], [row.result for row in rows], sweep.base_seed)
         if sweep.with_fit
         else None,
@@ -224,10 +230,10 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
     return tuple(row if row.index == first else replace(row, comparison=compared.get(row.index)) for row in rows)
 
 
-def _closing(sides: Sequence[Result]) -> str:
-    """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4.'
+def closing_sentence(sides: Sequence[Result]) -> str:
+    """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4 (98 % over all pairs).'
 
-    Of those that the rules accept; all others of them are compared with it, as one family of tests.
+    Of those that the rules accept; all others of them are compared with it, as it is the data that chose it.
     """
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
@@ -244,13 +250,30 @@ def _closing(sides: Sequence[Result]) -> str:
         return ""
     sign = factor.sign if factor.more in ("slower", "worse") else -factor.sign
     best = min(means, key=lambda index: sign * means[index])
-    compared = compare_results(sides[best], [sides[index] for index in means if index != best])
-    alike = [comparison.new for comparison in compared if comparison.verdict not in ("slower", "worse")]
+    alike = find_alike(sides[best], [sides[index] for index in means if index != best])
     word, worse = ("Fastest", "slower") if factor.is_of_time else ("Best", "worse")
-    rest = f"Not distinguished from it: {', '.join(alike)}." if alike else f"All others are {worse}."
+    rest = f"Not distinguished from it: {', '.join(alike)}" if alike else f"All others are {worse}"
+    rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
     mean = factor_from(means[best]) if factor.is_ratio else means[best]
     value = throughput_text(mean) if whole == "throughput" else factor.show(mean)
     return f"{word}: {sides[best].label} ({value}). {rest}" + (f" INVALID: {', '.join(refused)}." if refused else "")
+
+
+def find_alike(best: Result, others: Sequence[Result], context: GroupContext | None = None) -> list[str]:
+    """The labels of `others` that are not shown to be slower, or worse, than `best`, which the data chose among all.
+
+    By BEST_CONFIDENCE over all pairs: the spread of the two decides and, where all took turns, also that of all.
+    """
+    name, confidence = best.quantities[0], confidence_with_best(len(others) + 1, BEST_CONFIDENCE)
+    compared = compare_results(best, others, confidence=confidence, context=context, is_described=False)
+    values = [found for side in (best, *others) if (found := compared_values(side.samples, name)) is not None]
+    apart = np.full(len(others), np.inf)
+    is_whole = len(values) > len(others) and len(set(map(len, values))) == 1 < len(values[0])
+    if is_whole and all(comparison.is_interleaved for comparison in compared):
+        table = np.stack(values)
+        apart = np.abs(table[1:].mean(axis=1) - table[0].mean()) - least_apart(table, BEST_CONFIDENCE)
+    worse = ("slower", "worse")
+    return [each.new for each, far in zip(compared, apart, strict=True) if far <= 0 or each.verdict not in worse]
 
 
 def _side(row: SweepRow) -> Result | None:

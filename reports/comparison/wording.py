@@ -61,8 +61,13 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 
 def _when(comparison: Comparison) -> str:
-    """', measured one after the other', where the runs did not take turns and drift may be in the difference."""
-    return ", measured one after the other" if comparison.is_one_after_the_other else ""
+    """', measured one after the other; drift may make 20 % (...)', where the runs did not take turns.
+
+    What is not decided for another reason, or for that one, has no more of it here.
+    """
+    has_reason = comparison.whole is not None and comparison.whole.reason
+    drift = f"; {comparison.drift}" if comparison.drift and not has_reason else ""
+    return f", measured one after the other{drift}" if comparison.is_one_after_the_other else ""
 
 
 def _small(comparison: Comparison, whole: FactorComparison, is_more: bool) -> str:

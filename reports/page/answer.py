@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from reports.comparison.comparison import GroupContext, compare_results
+from reports.comparison.comparison import GroupContext
 from reports.comparison.records import Comparison
+from reports.comparison.sweep import find_alike
 from reports.comparison.wording import speed, with_sign
 from reports.page.figures.times import chart_name
 from reports.results.result import Result
@@ -41,17 +42,13 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
         return ""
     fastest = min(timed, key=lambda entry: entry[0])[1]
     others = [result for result in accepted if result is not fastest]
-    against = compare_results(fastest, others, context=context, is_described=False)
-    alike = [each.new for each in against if each.refusal is None and each.verdict in _UNDECIDED]
+    alike = find_alike(fastest, others, context)
     of_all = what_there_is(accepted) + ("" if len(accepted) == len(group) else " that the rules accept")
-    if len(alike) == len(against):
+    if len(alike) == len(others):
         return f"None of {of_all} is shown to differ from the fastest, {fastest.label}"
     return f"{fastest.label} is the fastest of {of_all}" + (
         f"; not shown to differ from it: {names(alike)}" if alike else ""
     )
-
-
-_UNDECIDED = ("below the smallest effect", "no difference shown", "inconclusive")
 
 
 def _time_s(result: Result, accepted: Sequence[Result]) -> float | None:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.statistics.ratios import Difference, decide, holm_levels
+from reports.statistics.distributions import student_quantile
+from reports.statistics.ratios import Difference, Floats, decide, holm_levels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +37,26 @@ def judge_family(
     )
     columns = zip(apart, within, found, in_turns, strict=True)
     return [TestResult(apart=a, within=w, found=f, in_turns=t) for a, w, f, t in columns], levels[len(family) :]
+
+
+def confidence_with_best(number: int, confidence: float) -> float:
+    """Return the confidence at which the best of so many is compared with the others, to hold `confidence` over all
+    pairs: any of them may turn out the best, and in each pair either may be called worse.
+    """
+    return 1.0 - 2.0 * (1.0 - confidence) / number
+
+
+def least_apart(values: Floats, confidence: float) -> float:
+    """Return how far apart the means of two groups have to lie, over all pairs, by the spread of all `values`.
+
+    Of groups that took turns [groups, rounds], by what the means of groups and rounds leave: Student's t at
+    Bonferroni's level. A disturbance that met every run of one group and none of another is in no spread of the two.
+    """
+    number, rounds = values.shape
+    left = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
+    degrees, tail = (number - 1) * (rounds - 1), (1.0 - confidence) / (number * (number - 1))
+    error = np.sqrt(np.square(left).sum() / degrees * 2.0 / rounds)
+    return float(student_quantile(degrees, 1.0 - tail) * error)
 
 
 def _holm(p_values: Sequence[float], confidence: float) -> list[float]:

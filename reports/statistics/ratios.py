@@ -66,6 +66,10 @@ class Difference:
         """Return the one-sided level at which the interval, widened by drift, begins to lie within `margin`."""
         return self._tail(margin - np.abs(self.mean))
 
+    def below_p(self, margin: Floats | float, sign: float = 1.0) -> Floats:
+        """Return the one-sided level at which an interval of it times `sign`, with drift, ends below `margin`."""
+        return self._tail(margin - sign * self.mean)
+
     def _tail(self, room: Floats) -> Floats:
         """Return the tail at which an interval reaches as far as `room`; 1 where drift alone reaches further."""
         left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.band))

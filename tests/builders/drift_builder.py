@@ -62,45 +62,121 @@ def trend(per_set: float, within: float = 0.003) -> Noise:
     )
 
 
+def stepping(size: float, within: float = 0.003) -> Noise:
+    """Once, at some run, faster or slower for good."""
+
+    def draw(generator: np.random.Generator, sets: int, runs: int) -> Floats:
+        found = within * generator.standard_normal(sets * runs)
+        found[generator.integers(sets * runs) :] += size * generator.choice((-1, 1))
+        return found.reshape(sets, runs)
+
+    return draw
+
+
+def neighbour(share: float, within: float = 0.003) -> Noise:
+    """Slower by `share` while another user is there, who comes before one run in ten and stays for five."""
+
+    def draw(generator: np.random.Generator, sets: int, runs: int) -> Floats:
+        found, is_there = within * generator.standard_normal(sets * runs), generator.random() < 1 / 3
+        for index in range(sets * runs):
+            found[index] += np.log1p(-share) * is_there
+            is_there = generator.random() < (0.8 if is_there else 0.1)
+        return found.reshape(sets, runs)
+
+    return draw
+
+
+NOISES: Mapping[str, Noise] = {
+    "independent 0.3 %": independent(0.003),
+    "independent 3 %": independent(0.03),
+    "independent 5 %": independent(0.05),
+    "offsets 2 %": offsets(0.02),
+    "offsets 5 %": offsets(0.05),
+    "offsets 8 %": offsets(0.08),
+    "trend 2 %": trend(0.02),
+    "trend 5 %": trend(0.05),
+    "trend 10 %": trend(0.10),
+    "wandering 2 %": wandering(0.02),
+    "wandering 5 %": wandering(0.05),
+    "a step of 10 %": stepping(0.10),
+    "a neighbour of 15 %": neighbour(0.15),
+    "a neighbour of 30 %": neighbour(0.30),
+}
+"""What shared systems were seen to do."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scene:
     """How two sets are measured: `step_time` stretches each step of new, `num_repeats` more sets of base's
-    configuration come before, and runs are made in turns or one set after the other. Shared seeds have shared curves.
+    configuration come before and `num_after` behind, and runs are made in turns or one set after the other. From new
+    on the system is faster by `jump`. Shared seeds have shared curves.
     """
 
-    noise: Noise
+    noise: Noise = NOISES["independent 0.3 %"]
     num_runs: int = 5
     share_seeds: bool = False
     in_turns: bool = False
     num_repeats: int = 0
+    num_after: int = 0
+    jump: float = 0.0
     step_time: float = 1.0
     min_effect: float = 0.03
 
 
-def simulate(scene: Scene, num_pairs: int, seed: int) -> Iterator[Comparison]:
+def simulate(scene: Scene, num_pairs: int, seed: int, *, is_described: bool = True) -> Iterator[Comparison]:
     """Compare as many pairs of sets as asked for."""
-    generator, epochs, runs = np.random.default_rng(seed), shipped_epochs(), scene.num_runs
+    generator, epochs, runs, at = np.random.default_rng(seed), shipped_epochs(), scene.num_runs, scene.num_repeats
     for _ in range(num_pairs):
-        speeds = scene.noise(generator, scene.num_repeats + 2, runs)
-        order = np.arange(2 * runs).reshape(2, runs)
+        speeds = scene.noise(generator, at + 2 + scene.num_after, runs)
+        speeds[at + 1 :] += scene.jump
+        starts = np.arange(speeds.size).reshape(speeds.shape)
         if scene.in_turns:  # A B, B A, A B ...
             turns = np.arange(2 * runs).reshape(runs, 2)
             turns[1::2] = turns[1::2, ::-1]
-            order = turns.T
-            speeds[-2:] = speeds[-2:].reshape(-1)[order]
+            speeds[at : at + 2] = speeds[at : at + 2].reshape(-1)[turns.T]
+            starts[at : at + 2] = at * runs + turns.T
         luck = generator.choice(epochs, speeds.shape)
         if scene.share_seeds:
-            luck[-1] = luck[-2]
-        base, new = (
-            _side(generator, name, luck[index], speeds[index], scene, starts, stretch)
-            for name, index, starts, stretch in (("base", -2, order[0], 1.0), ("new", -1, order[1], scene.step_time))
-        )
-        before = (
-            _side(generator, f"repeat {index}", luck[index], speeds[index], scene, -np.arange(1, runs + 1), 1.0)
-            for index in range(scene.num_repeats)
-        )
-        repeats = Repeats(groups=((*before, base),), is_given=True) if scene.num_repeats else NO_REPEATS
-        yield compare_results(base, [new], min_effect=scene.min_effect, context=GroupContext(repeats=repeats))[0]
+            luck[at + 1] = luck[at]
+        sides = [
+            _side(
+                generator,
+                f"set {index}",
+                luck[index],
+                speeds[index],
+                scene,
+                starts[index],
+                scene.step_time if index == at + 1 else 1.0,
+            )
+            for index in range(len(speeds))
+        ]
+        new = sides.pop(at + 1)
+        repeats = Repeats(groups=(tuple(sides),), is_given=True) if len(sides) > 1 else NO_REPEATS
+        yield compare_results(
+            sides[at],
+            [new],
+            min_effect=scene.min_effect,
+            context=GroupContext(repeats=repeats),
+            is_described=is_described,
+        )[0]
+
+
+def simulate_sweeps(
+    noise: Noise, num_equal: int, num_sweeps: int, seed: int, quantities: tuple[str, ...] = ("throughput",)
+) -> Iterator[list[Result]]:
+    """Measure as many sweeps as asked for, each of equal configurations that take turns in five rounds."""
+    generator, epochs, scene = np.random.default_rng(seed), shipped_epochs(), Scene(noise=noise, share_seeds=True)
+    for _ in range(num_sweeps):
+        turns = np.arange(5 * num_equal).reshape(5, num_equal)
+        turns[1::2] = turns[1::2, ::-1]
+        speeds, luck = noise(generator, 5, num_equal).reshape(-1), generator.choice(epochs, 5)
+        yield [
+            replace(
+                _side(generator, f"c{index}", luck, speeds[turns[:, index]], scene, turns[:, index], 1.0),
+                quantities=quantities,
+            )
+            for index in range(num_equal)
+        ]
 
 
 def _side(

@@ -227,7 +227,10 @@ def test_sets_that_repeat_one_another_show_how_far_the_system_drifts(
     assert noise.throughput.apart == pytest.approx(width, abs=0.002)
     text = section(tmp_path / "set0")
     assert f"Throughput {size_text(noise.throughput.apart)} " in text
-    assert "prediction interval from 4 repeated sets: set0, set1, set2, set3" in text and "assumed:" not in text
+    assert (
+        "prediction interval, at least 5 %, from 4 repeated sets: set0, set1, set2, set3" in text
+        and "assumed:" not in text
+    )
     from harness.cli import main
 
     with pytest.raises(SystemExit):
