@@ -13,6 +13,8 @@ from rules.logs import keys
 from rules.official.opinion import CheckerName, OfficialOpinion
 
 Relation = Literal["same", "differ", "ours alone", "no verdict"]
+ADDED = "asked with "
+"""How a message begins that says what was added to an official checker's own tables."""
 _TOLERATED = 1
 """Logs of a set that may be rejected: package_checker's own allowance, of which Olympic scoring drops one."""
 _QUOTED_KEY = re.compile(r"'([a-z0-9_]+)'|Failed checks for ([a-z0-9_]+) ")
@@ -229,6 +231,8 @@ def _one_checker(checker: CheckerName, asked: Sequence[OfficialOpinion]) -> str:
     others = [opinion for opinion in asked if opinion.outcome != "valid"]
     names = [PurePath(opinion.subject).name for opinion in others if opinion.outcome == "timeout"]
     late = f" ({', '.join(names[:_MAX_FOLDERS])}{' and more' * (len(names) > _MAX_FOLDERS)})" if names else ""
+    added = next((message for opinion in asked for message in opinion.messages if message.startswith(ADDED)), "")
+    late += f" ({added.partition(':')[0]})" if added else ""
     return f"{checker} {counted}{late}" + (f": {_first(others)}" if others else "")
 
 

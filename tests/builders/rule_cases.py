@@ -312,7 +312,7 @@ def _other_organization(root: Path) -> Path:
     return _tree(root / "Elsewhere")
 
 
-def _published_factor(root: Path, factor: float = 1.5) -> Path:
+def published_factor(root: Path, factor: float = 1.5) -> Path:
     _tree(root)
     (root / "results" / "example" / "dlrm_dcnv2" / "scaling.json").write_text(f'{{"scaling_factor": {factor}}}')
     return root
@@ -337,7 +337,7 @@ SET_CASES: dict[str, Callable[[Path], Path]] = {
     "SY104": lambda root: _change_system(root, lambda desc: {**desc, "status": "onprem"}),
     "RC101": _too_fast,
     "RC102": _other_batch,
-    "RC103": _published_factor,
+    "RC103": published_factor,
 }
 
 
@@ -361,7 +361,7 @@ _PLACES: dict[str, tuple[str, int | None]] = {
 """File and line of the finding; by default the directory of the logs."""
 _ALSO = {"RS103": frozenset({"SE101"}), "RS105": frozenset({"QU103"}), "RS107": frozenset({"SY105"})}
 _WARNINGS = ("RS101", "RS107", "RC103")
-_GOOD: dict[str, Callable[[Path], Path]] = {"RC103": lambda folder: _published_factor(folder / "Example", 1.0)}
+_GOOD: dict[str, Callable[[Path], Path]] = {"RC103": lambda folder: published_factor(folder / "Example", 1.0)}
 """Sets that the rule is asked about; by default write_good_set. Slower than the reference, so the factor is 1."""
 
 

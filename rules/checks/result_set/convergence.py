@@ -162,12 +162,21 @@ def _scaling_file(subject: SetSubject) -> Path:
 def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
     """scaling.json beside the logs, where there is one, gives the factor that follows from the logs and this round's
     reference points. It is compared and never used: a score here comes from the logs alone. Round 3.0 got points
-    after its results had been uploaded; a factor by the points before is only mentioned (info)."""
+    after its results had been uploaded; a factor by the points before is only mentioned (info). A factor below 1 is
+    an error: it slows down what converged too fast, and speeds nothing up."""
     assert subject.convergence is not None
     path = _scaling_file(subject)
     given = None if path.is_symlink() else decode(path, _Scaling)
     if not isinstance(given, _Scaling):
         yield Problem("no factor can be read", path, expected='{"scaling_factor": NUMBER}')
+    elif given.scaling_factor < 1 - _FACTOR_TOLERANCE:
+        yield Problem(
+            "a factor below 1 makes the score better than the runs were",
+            path,
+            found=f"{given.scaling_factor:.10g}",
+            expected="at least 1",
+            severity="error",
+        )
     elif not _is_close(given.scaling_factor, subject.convergence.factor):
         is_of_upload = _is_close(given.scaling_factor, subject.convergence.factor_at_upload)
         yield Problem(

@@ -7,12 +7,14 @@ from rules.benchmarks.rounds import max_init_s
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
-from rules.logs.log import LogLine
+from rules.logs.log import LogLine, as_number
 from rules.logs.text import show
-from rules.scoring.results import LATE_MS
+from rules.scoring.results import LATE_MS, epochs_trained
 
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
 _CLOCK_STEP_MS = 1000
+_MAX_GAP_S = 1.0
+_THROUGHPUT_TOLERANCE = 0.02
 _BEGIN_MS = 1_514_764_800_000
 NO_MILLISECONDS = 1e12
 """Stamps below this (September 2001) cannot be milliseconds since 1970: most are seconds."""
@@ -76,11 +78,15 @@ def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: in
 def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
     """What is between init_start and init_stop is not timed, so its length is limited: 30 minutes in Closed
     (20 in round 0.7), 4 hours in Open (from round 2.0 on). From round 2.0 on the log must name its division
-    before init_stop: the official checker, which reads from top to bottom, allows no time before it knows it."""
+    before init_stop: the official checker, which reads from top to bottom, allows no time before it knows it. What
+    passes between init_stop and run_start is not timed either: it counts to the limit, and more than 1 s is a
+    warning."""
     starts, stop = subject.log.all(keys.INIT_START), subject.log.last(keys.INIT_STOP)
     if not starts or stop is None:
         return
-    took_s = stop.time_s - min(line.time_s for line in starts)
+    run_start = subject.log.first(keys.RUN_START)
+    gap_s = 0.0 if run_start is None else max(0.0, run_start.time_s - stop.time_s)
+    took_s = stop.time_s - min(line.time_s for line in starts) + gap_s
     limit_s = max_init_s(subject.division, subject.round)
     if took_s >= limit_s:
         yield Problem(
@@ -89,9 +95,79 @@ def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
             found=f"{took_s:.0f} s",
             expected=f"under {limit_s:.0f} s in the {subject.division} division",
         )
+    elif gap_s > _MAX_GAP_S:
+        yield Problem(
+            "time passes between init_stop and run_start, where none is counted",
+            run_start,
+            found=f"{gap_s:.3f} s",
+            expected=f"at most {_MAX_GAP_S:g} s",
+            remedy="Log init_stop last of all that is not timed, and run_start right after it.",
+            severity="warning",
+        )
     named = subject.log.first(keys.SUBMISSION_DIVISION)
     if named is not None and named.line_num > stop.line_num and subject.is_at_least("2.0"):
         yield Problem("submission_division is below init_stop", named, expected=f"above line {stop.line_num}")
+
+
+@rule(
+    "TI109",
+    "training starts with the clock",
+    source=f"{_RUN_RESULTS}: the clock starts before any training data is touched",
+    remedy="Log run_start before the first step; a run without it has not been timed whole, run again.",
+    requires={"ST101"},
+)
+def training_starts_with_clock(subject: LogSubject) -> Iterator[Problem]:
+    """No block or epoch begins, and nothing is evaluated, before run_start by the stamps of one rank. In logs of
+    others a second is left to clocks that were set meanwhile."""
+    start = subject.log.first(keys.RUN_START)
+    if start is None:
+        return
+    allowed_ms = 0 if subject.is_ours else _CLOCK_STEP_MS
+    of_training = (keys.BLOCK_START, keys.EPOCH_START, keys.EVAL_START)
+    firsts = [
+        line for key in of_training for line in subject.log.all(key)[:1]
+        if line.rank == start.rank and line.time_ms < start.time_ms - allowed_ms
+    ]  # fmt: skip
+    if firsts:
+        first = min(firsts, key=lambda line: line.time_ms)
+        yield Problem(
+            "run_start is stamped after training began: what came before is not timed",
+            start,
+            found=f"{(start.time_ms - first.time_ms) / 1e3:.3f} s after {first.key}",
+            expected=f"before {first.key} in line {first.line_num}",
+        )
+
+
+@rule(
+    "TI110",
+    "the run's throughput fits its time",
+    source="none: of 890 published HugeCTR logs of rounds 3.0 to 5.1, tracked_stats fits within 0.5 % in all",
+    remedy="Ask for the log as it was written: its stamps or its tracked_stats were changed.",
+    severity="warning",
+    requires={"ST101", "ST107", "ST110"},
+)
+def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
+    """From round 3.0 on, where tracked_stats below run_stop gives the throughput of the whole run, as HugeCTR does,
+    that times run_stop - run_start is the number of samples trained, within 2 %: the dataset's size times the epochs
+    of the last epoch_num."""
+    log, benchmark = subject.log, subject.benchmark
+    start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
+    if benchmark is None or start is None or stop is None or not subject.is_at_least("3.0"):
+        return
+    of_run = [line for line in log.all(keys.TRACKED_STATS) if line.line_num > stop.line_num]
+    stats = of_run[0].value if len(of_run) == 1 else None
+    rate = as_number(stats.get("throughput")) if isinstance(stats, dict) else None
+    epochs, size = epochs_trained(log, benchmark), benchmark.data_samples(keys.TRAIN_SAMPLES)
+    if rate is None or not epochs or not size:
+        return
+    ratio = rate * (stop.time_s - start.time_s) / (epochs * size)
+    if abs(ratio - 1) > _THROUGHPUT_TOLERANCE:
+        yield Problem(
+            f"throughput x time is {ratio:.4g} of the samples trained",
+            of_run[0],
+            found=f"{rate:.6g} samples/s for {stop.time_s - start.time_s:.3f} s",
+            expected=f"{epochs * size:.6g} samples",
+        )
 
 
 @rule(
