@@ -29,7 +29,9 @@ def run_set_content(**changes: Any) -> dict[str, Any]:
         "config": {},
         "num_runs": 5,
         "base_seed": 7,
-        "seeds": derive_seeds(7, int(changes.get("num_runs", 5))),
+        "seeds": derive_seeds(
+            7, number if isinstance(number := changes.get("num_runs"), int) and 0 < number < 100 else 5
+        ),
         "division": "closed",
         "timeout_s": None,
         "num_threads": 2,

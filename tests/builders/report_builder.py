@@ -7,12 +7,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from log_builder import SEEDS, Record, make_runs, write_set
+from log_builder import SEEDS, Record, make_runs, with_record, write_set
 from records_builder import read_data, run_content, run_set_content, system_part
 
 from reports.page.content import gather_everything
 from reports.page.report import render_report, write_whole
 from rules.benchmarks.loader import load_benchmark
+from rules.benchmarks.seeds import derive_seeds
+from rules.logs import keys
 
 
 def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
@@ -22,6 +24,15 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str | None = Non
 
 VOID = {"meta", "link", "input", "br"}
 OPTIONAL_END = {"td", "th", "tr", "tbody", "thead", "li"}
+
+
+def seeded(runs: Sequence[Sequence[Record]]) -> tuple[int, Sequence[Sequence[Record]]]:
+    """A base seed and the runs with its seeds: as they are where those are of 7, else of the first run's seed."""
+    found = [next((record["value"] for record in run if record["key"] == keys.SEED), None) for run in runs]
+    if found == SEEDS[: len(runs)] or not runs or not isinstance(found[0], int):
+        return 7, runs
+    seeds = derive_seeds(found[0], len(runs))
+    return found[0], [with_record(run, keys.SEED, value=seed) for run, seed in zip(runs, seeds, strict=True)]
 
 
 def write_run_set(
@@ -35,6 +46,7 @@ def write_run_set(
     """A run set of our own below `root` with run_set.json and attempts; `changes` replaces run_set.json's members."""
     definition = load_benchmark(benchmark)
     runs = make_runs(definition) if runs is None else runs
+    base_seed, runs = seeded(runs)
     write_set(root, definition, runs)
     content = run_set_content(
         name=root.name,
@@ -45,6 +57,8 @@ def write_run_set(
             "runtime.threads": {"value": 2, "source": "option --threads"},
         },
         num_runs=len(runs),
+        base_seed=base_seed,
+        seeds=derive_seeds(base_seed, len(runs)),
         system=system_part() | {"provenance": {"submitter": "given (option)"}},
         environment={"python": "3.11.0"},
         preflight=[

@@ -110,7 +110,7 @@ def test_verdicts_do_not_depend_on_what_is_explained(sets: tuple[Result, ...]) -
             replace(factor, smallest_shown=None, runs_needed=None, runs_needed_low=None, runs_needed_high=None)
             for factor in explained.factors
         )
-        assert short == replace(explained, factors=stripped)
+        assert short == replace(explained, factors=stripped, pairs_to_tell=())
     judged = compare_results(sets[0], sets[1:], context=sides, is_described=False)
     assert [(each.new, each.refusal, each.verdict) for each in judged] == [
         (each.new, each.refusal, each.verdict) for each in long

@@ -94,9 +94,10 @@ def _has_set_record(subject: SetSubject) -> str | None:
 )
 def records_agree(subject: SetSubject) -> Iterator[Problem]:
     """The seeds in extra/run_set.json are those that its base seed gives, without those of reference convergence
-    points, and run i's log has the i-th of them (errors). Its number of threads is that of the logs, its system's
-    fields are those of systems/<system>.json, its code's digest is that of each run's record (warnings: a set may be
-    completed by a newer version, and a description by its submitter)."""
+    points, and run i's log has the i-th of them: anything else is an error. Its number of threads is that of the
+    logs, its system's fields are those of systems/<system>.json, its code's digest is that of each run's record:
+    anything else is a warning, since a set may be completed by a newer version, and a description by its submitter.
+    """
     record = subject.files.run_set
     assert isinstance(record, RunSetRecord)
     place = _root(subject) / "extra" / "run_set.json"
