@@ -82,13 +82,19 @@ def test_a_stamp_of_rounding_changes_no_time_and_no_quality() -> None:
 @pytest.mark.parametrize(("late_ms", "num_found"), [(1, 0), (10, 0), (11, 1), (3000, 1)])
 def test_a_target_met_later_than_rounding_explains_is_an_error(late_ms: int, num_found: int) -> None:
     subject = make_log_subject(to_log(rounded_apart(RECORDS, late_ms)), DLRM, "1.0")
-    assert len(list(success_means_met.check(subject))) == num_found
+    problems = list(success_means_met.check(subject))
+    assert len(problems) == num_found
+    for problem in problems:
+        assert f" is stamped {late_ms} ms after run_stop" in (problem.found or "")
+        assert problem.remedy is not None and "run_stop" in problem.remedy
 
 
 def test_an_evaluation_below_run_stop_is_outside_however_it_is_stamped() -> None:
     evaluation = [record for record in RECORDS if record["key"] == keys.EVAL_ACCURACY][-1]
     place = max(index for index, record in enumerate(RECORDS) if record["key"] == keys.EVAL_ACCURACY)
     moved = [*RECORDS[:place], *RECORDS[place + 1 :], evaluation]
+    (problem,) = success_means_met.check(make_log_subject(to_log(moved), DLRM, "1.0"))
+    assert (problem.found or "").endswith("below run_stop")
     inside = evaluations_inside_run(to_log(moved))
     assert len(inside) == len(evaluations_inside_run(to_log(RECORDS))) - 1
 

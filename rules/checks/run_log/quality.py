@@ -63,9 +63,34 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
         yield Problem(
             "the run claims success without having met the target",
             judged[-1][0] if judged else stop,
-            found="no evaluation" if best is None else _apart(best, target),
+            found=("no evaluation" if best is None else _apart(best, target))
+            + (outside := _outside(subject, target)),
             expected=f"at least {target:.6g}" + (", at most 1" if best is not None and best > 1 else ""),
+            remedy="Stamp run_start before and run_stop after what the run did; a log is never put right by hand."
+            if outside
+            else None,
         )
+
+
+def _outside(subject: LogSubject, target: float) -> str:
+    """Name the best evaluation that met the target outside the timed run, and how far outside it is stamped."""
+    inside = {line.line_num for line, _ in evaluations_inside_run(subject.log)}
+    start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
+    met = [
+        (quality, line)
+        for line in subject.log.all(keys.EVAL_ACCURACY)
+        if line.line_num not in inside and (quality := as_number(line.value)) is not None and target <= quality <= 1.0
+    ]
+    if start is None or stop is None or not met:
+        return ""
+    quality, line = max(met, key=lambda pair: pair[0])
+    if line.time_ms < start.time_ms:
+        where = f"stamped {start.time_ms - line.time_ms:.0f} ms before run_start"
+    elif line.time_ms > stop.time_ms:
+        where = f"stamped {line.time_ms - stop.time_ms:.0f} ms after run_stop"
+    else:
+        where = "written below run_stop"
+    return f"; {_apart(quality, target)} is {where}"
 
 
 def _count_others(evaluations: Sequence[tuple[LogLine, float]]) -> int:
