@@ -80,7 +80,7 @@ def test_a_rule(tree: Tree) -> None:
     handbook, explain, cases = recipe.commands
     assert tree.run(handbook).returncode == 0
     assert tree.touched() == {*recipe.changes, "rules/README.md"}
-    assert "TI109" in (tree.folder / "rules" / "README.md").read_text()
+    assert "TI199" in (tree.folder / "rules" / "README.md").read_text()
     explained = tree.run(explain)
     assert explained.returncode == 0 and "a run ends within a day" in explained.stdout, explained.stderr
     tested = tree.run(cases)
@@ -92,7 +92,7 @@ def test_a_rule(tree: Tree) -> None:
     )
     (tree.folder / "slow.txt").write_text(to_text(records))
     judged = tree.run("dlrmbench check slow.txt --no-second-opinion")
-    assert judged.returncode == 3 and "TI109" in judged.stdout, judged.stderr
+    assert judged.returncode == 3 and "TI199" in judged.stdout, judged.stderr
 
 
 def test_a_benchmark(tree: Tree, data_root: Path) -> None:
