@@ -14,8 +14,9 @@ _HELD_UP_S = 0.5
 class RunClock:
     """Stamps the arrival of two events and hands all others on.
 
-    A process that was held up, by Ctrl-Z or by a terminal that takes no output, has stamped them late: `run_s` is
-    None then, as where an event did not come.
+    The first run_start and the last run_stop count: a run that sends more of them is not shorter for it. A process
+    that was held up, by Ctrl-Z or by a terminal that takes no output, has stamped them late: `run_s` is None then, as
+    where an event did not come.
     """
 
     def __init__(self, on_event: Callable[[Mapping[str, Any]], None]) -> None:
@@ -43,8 +44,10 @@ class RunClock:
     def take(self, event: Mapping[str, Any]) -> None:
         """Stamp or hand on an event that has just arrived."""
         now_s = time.monotonic()
-        if event["event"] in (RUN_START, RUN_STOP):
-            self._stamps_s[event["event"]] = now_s
+        if event["event"] == RUN_START:
+            self._stamps_s.setdefault(RUN_START, now_s)
+        elif event["event"] == RUN_STOP:
+            self._stamps_s[RUN_STOP] = now_s
         else:
             self._on_event(event)
             self._longest_s = max(self._longest_s, time.monotonic() - now_s)

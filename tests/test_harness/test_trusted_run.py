@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from inside import run_inside, use_workers_inside
 from torch import nn
 
 from harness.launch.run_clock import RUN_START, RUN_STOP, RunClock
+from reference_models.registry import MODELS, find_model
 from reference_models.training.optimizers import SparseAdagrad, name_built
+from rules.checks.result_set.consistency import SHIPPED_CODE
 from rules.judge.checker import check_paths
 from rules.logs import keys
 from rules.logs.log import read_log
@@ -102,6 +105,19 @@ def test_the_log_names_the_optimizers_that_train(
     found = codes_of(log.parents[3])
     judged = {code: severity for code, severity in found.items() if code in ("HP101", "HP106", "ST104")}
     assert judged == expected, found
+
+
+def test_what_is_shipped_is_not_called_own_code() -> None:
+    specs = {name: find_model(name) for name in MODELS}
+    assert {*MODELS, *(name for spec in specs.values() for name in spec.implementations)} == {*SHIPPED_CODE}
+
+
+def test_a_run_that_sends_its_lines_again_is_not_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, seconds = RunClock(lambda event: None), iter(range(10))
+    monkeypatch.setattr("harness.launch.run_clock.time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
+    for name in (RUN_START, RUN_STOP, RUN_START, RUN_STOP):
+        clock.take({"event": name})
+    assert clock.run_s == 3.0
 
 
 class Subclass(torch.optim.Adagrad):

@@ -1,12 +1,11 @@
 """The records in a set's extra/ against one another and against a second clock; and whose code trained."""
 
-import re
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 from rules.benchmarks.seeds import derive_seed, reserved_seeds
-from rules.checks.result_set.records import has_records, record_of
+from rules.checks.result_set.records import has_records, record_of, run_number
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
@@ -15,7 +14,6 @@ from rules.logs.text import plural, printable, show
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
-_RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _LATE_S, _LATE, _ALL_LATE = 1.0, 0.02, 0.1
 """How much more the second clock may say than the log: the larger of seconds and a share of the run, or, of all runs
 together, of the same seconds and a larger share of the shortest."""
@@ -110,7 +108,7 @@ def records_agree(subject: SetSubject) -> Iterator[Problem]:
             severity="error",
         )
     for log in subject.logs:
-        index, seed, threads = _index(log), log.first(keys.SEED), log.first(keys.NUM_THREADS)
+        index, seed, threads = run_number(log), log.first(keys.SEED), log.first(keys.NUM_THREADS)
         planned = record.seeds[index] if index is not None and index < len(record.seeds) else None
         if seed is not None and index is not None and seed.value != planned:
             expected = "no such run" if planned is None else f"{planned} as in extra/run_set.json"
@@ -173,11 +171,6 @@ def code_is_shipped(subject: SetSubject) -> Iterator[Problem]:
 def _root(subject: SetSubject) -> Path:
     assert subject.result_set.root is not None
     return subject.result_set.root
-
-
-def _index(log: RunLog) -> int | None:
-    match = _RESULT.match(Path(log.path).name)
-    return None if match is None else int(match[1])
 
 
 def _recorded(subject: SetSubject) -> Iterator[tuple[RunLog, RunRecord, Path]]:

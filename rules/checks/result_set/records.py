@@ -56,7 +56,7 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
     has_any = any(place is not None for _, place in places)
     for log, place in places:
         if place is None:
-            if has_any and _RESULT.match(Path(log.path).name):
+            if has_any and run_number(log) is not None:
                 yield Problem(
                     "no record of this run",
                     log.path,
@@ -71,10 +71,15 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
             yield from _compare(log, record, place, root)
 
 
+def run_number(log: RunLog) -> int | None:
+    """Return the number of the run in the name of its log, result_<i>.txt; None of any other name."""
+    match = _RESULT.match(log.path.rpartition("/")[2])
+    return None if match is None else int(match[1])
+
+
 def record_of(subject: SetSubject, log: RunLog) -> Path | None:
     """run.json of the attempt whose log became this result."""
-    match = _RESULT.match(log.path.rpartition("/")[2])
-    folder = subject.files.run_folders.by_name.get(f"run_{int(match[1])}") if match is not None else None
+    folder = subject.files.run_folders.by_name.get(f"run_{run_number(log)}")
     return folder.made_result if folder is not None else None
 
 
@@ -130,9 +135,9 @@ _Contradiction = tuple[str, LogLine | None, str, str]
 
 
 def _settings(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
-    match = _RESULT.match(Path(log.path).name)
-    if match is not None and record.run_index != int(match[1]):
-        yield "the number of the run", None, match[1], show(record.run_index)
+    number = run_number(log)
+    if number not in (None, record.run_index):
+        yield "the number of the run", None, str(number), show(record.run_index)
     seed, stop, clear = log.first(keys.SEED), log.last(keys.RUN_STOP), log.first(keys.CACHE_CLEAR)
     if record.seed is not None and seed is not None and seed.value != record.seed:
         yield "the seed", seed, show(seed.value), show(record.seed)
