@@ -131,7 +131,7 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
             rows["note"] = "the speed varied between runs: something disturbed them, see 'dlrmbench doctor'"
         rows["evaluation, overhead"] = shown["evaluation, overhead"]
     rows = {
-        "verdict": f"{result.verdict.outcome.upper()}: {counts}",
+        "verdict": f"{result.verdict.outcome.upper()}: {counts}{result.verdict.own_code}",
         "runs": shown["runs"],
         **rows,
         "smallest difference": shown["smallest difference"],

@@ -57,6 +57,12 @@ class Verdict:
         below = {finding for part in self.parts for finding in part.findings}
         return tuple(finding for finding in self.findings if finding not in below)
 
+    @property
+    def own_code(self) -> str:
+        """Name what trained where that was not the harness's own code, as "; own code: …"; empty else."""
+        found = next((finding.found for finding in self.findings if finding.code == "RS123"), None)
+        return "" if found is None else f"; own code: {found}"
+
     def count(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)
 

@@ -78,6 +78,8 @@ def test_a_clock_that_own_code_bends_is_seen(dlrmbench: Command, data_root: Path
     (folder,) = tmp_path.glob("out/dlrm_tiny*")
     found = codes_of(folder)
     assert found["RS121"] == "error" and found["RS123"] == "info", (done.stdout, done.stderr)
+    assert '; own code: "own.py:bend@' in " ".join(done.stdout.split()), done.stdout
+    assert "; own code: &quot;own.py:bend@" in (folder / "report.html").read_text().replace("&#34;", "&quot;")
 
 
 @pytest.mark.parametrize(

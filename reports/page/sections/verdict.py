@@ -72,7 +72,7 @@ def verdict_section(
 def badge(result: Result) -> Badge:
     """The verdict as icon, word and one sentence."""
     errors, warnings = result.verdict.count("error"), result.verdict.count("warning")
-    words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules"
+    words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules{result.verdict.own_code}"
     outcome = result.verdict.outcome
     return Badge(kind=outcome, icon=_ICONS[outcome], word=outcome.upper(), words=words)
 

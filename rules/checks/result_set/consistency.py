@@ -164,7 +164,8 @@ def code_is_shipped(subject: SetSubject) -> Iterator[Problem]:
     own = sorted(name for name in named if not set(name.split(" of ")) <= {*SHIPPED_CODE})
     if own:
         yield Problem(
-            "own code trained in the process that keeps the time and computes the quality", found=", ".join(own[:3])
+            "own code trained in the process that keeps the time and computes the quality",
+            found=", ".join(map(show, own[:3])),
         )
 
 
