@@ -148,6 +148,8 @@ class SetSubject:
     """What was measured of power, None where the set has no power/."""
     files: SetFiles
     """What is beside the logs."""
+    has_broken_logs: bool = False
+    """Whether a log has errors that no set may forgive."""
 
     @property
     def runs(self) -> tuple[RunResult, ...]:

@@ -19,7 +19,7 @@ from rules.checks.result_set import (
     times,
 )
 from rules.checks.rule import Rule, family_of
-from rules.checks.run_log import cadence, definition, hyperparameters, quality, structure, timing
+from rules.checks.run_log import cadence, definition, hyperparameters, plausibility, quality, structure, timing
 from rules.checks.submission import layout, shared_runs
 from rules.checks.verdict import Level
 from rules.errors import DefinitionError
@@ -34,7 +34,7 @@ ALL = "ALL"
 _MAX_NEAR = 3
 RULES: dict[Level, tuple[Rule[Any], ...]] = {
     "log": (
-        *_rules_of(structure, definition, hyperparameters, timing, cadence, quality),
+        *_rules_of(structure, definition, hyperparameters, timing, cadence, quality, plausibility),
         seeds.seed_is_logged,
         seeds.one_seed,
     ),

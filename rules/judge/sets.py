@@ -26,6 +26,8 @@ from rules.scoring.scoring import score_runs
 from rules.tree.result_set import ResultSet, set_of_one
 from rules.tree.system_desc import read_system_desc
 
+_FORGIVABLE = (LOG_NOT_CONVERGED, CRASHED)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Ruleset:
@@ -89,7 +91,9 @@ def judge_set(
     benchmark = _definition_of_set(logs, benchmark_file, result_set)
     chosen = _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many)
     verdicts = tuple(_judge_log(log, chosen) for log in logs)
-    subject = make_set_subject(result_set, logs, benchmark, chosen.round)
+    errors = (finding for verdict in verdicts for finding in verdict.findings if finding.severity == "error")
+    is_broken = any(finding.code not in _FORGIVABLE for finding in errors)
+    subject = replace(make_set_subject(result_set, logs, benchmark, chosen.round), has_broken_logs=is_broken)
     own = judge(RULES["set"], subject, str(result_set.folder))
     outcomes = (*own, *(_forgive(outcome, own) for verdict in verdicts for outcome in verdict.outcomes))
     return JudgedSet(
@@ -190,7 +194,7 @@ def _reach(
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
     """In a set that may hold a run that did not converge or crashed, that run is a warning and not an error."""
-    if outcome.code not in (LOG_NOT_CONVERGED, CRASHED) or not outcome.findings:
+    if outcome.code not in _FORGIVABLE or not outcome.findings:
         return outcome
     allowed = next((other for other in of_set if other.code == NOT_CONVERGED), None)
     if allowed is None or allowed.status != "pass":

@@ -24,7 +24,7 @@ from rules.logs.line import MAX_RECORD_BYTES as MAX_RECORD_BYTES
 from rules.logs.line import TOKEN
 from rules.logs.line import LogLine as LogLine
 from rules.logs.plain import read_plain_line, read_plain_log
-from rules.logs.text import printable
+from rules.logs.text import printable, show
 
 MAX_NUM_RECORDS = 200_000
 MAX_RECORD_TEXT_BYTES = 16 << 20
@@ -42,6 +42,8 @@ _BEGINNINGS = (b":::MLLOG ", b":::MLLOG\t", b":::MLLOG{")
 _SPACE = re.compile(r"[ \t]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RANK = re.compile(rb"[ \t]*\[?(\d{1,6})\]?:?[ \t]*\Z")
+FOUND = "; found "
+"""Between what is wrong with a record and what it holds, in `LogLine.problems`."""
 _FOREIGN = {
     b"\xff\xfe": "UTF-16; convert it to UTF-8",
     b"\xfe\xff": "UTF-16; convert it to UTF-8",
@@ -297,10 +299,10 @@ def _fields(record: object, text: str) -> dict[str, Any]:
     problems = [f"no {name!r}" for name in _EXPECTED if name not in record]
     metadata, event_type = record.get("metadata", {}), record.get("event_type", "")
     if not isinstance(metadata, dict):
-        problems.append("'metadata' is not an object")
+        problems.append(f"'metadata' is not an object{FOUND}{show(metadata)}")
         metadata = {}
     if not isinstance(event_type, str):
-        problems.append("'event_type' is not a string")
+        problems.append(f"'event_type' is not a string{FOUND}{show(event_type)}")
         event_type = ""
     namespace = record.get("namespace", "")
     if not isinstance(namespace, str):

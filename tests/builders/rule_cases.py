@@ -206,7 +206,7 @@ LOG_CASES: dict[str, LogCase] = {
         keys.SUBMISSION_DIVISION,
         is_error=False,
     ),
-    "CA101": official(_sparse, keys.EVAL_ACCURACY),
+    "CA101": official(_sparse, keys.EVAL_ACCURACY, also=frozenset({"CA107"})),
     "CA102": official(
         lambda records: with_record(records, keys.EVAL_ACCURACY, metadata={"epoch_num": None}), keys.EVAL_ACCURACY
     ),

@@ -116,7 +116,7 @@ def test_incomplete_record_is_kept_and_says_what_is_missing(removed: str, proble
 
 def test_metadata_that_is_text_is_kept_as_a_problem() -> None:
     (line,) = parse_lines(GOOD.replace('{"file": "a.py", "lineno": 1}', '""')).lines
-    assert line.metadata == {} and line.problems == ("'metadata' is not an object",)
+    assert line.metadata == {} and line.problems == ("'metadata' is not an object; found \"\"",)
 
 
 def test_non_finite_values_are_values() -> None:

@@ -142,6 +142,8 @@ def reference_exists(subject: SetSubject) -> Iterator[Problem]:
 def _has_factor(subject: SetSubject) -> str | None:
     if not _scaling_file(subject).is_file():
         return "the set publishes no factor"
+    if subject.has_broken_logs:
+        return "the set's logs are broken"
     if subject.is_own or subject.convergence is None or subject.convergence.status in ("missing", "none"):
         return "the set cannot be tested against reference points"
     return None
@@ -157,6 +159,7 @@ def _scaling_file(subject: SetSubject) -> Path:
     source='training_rules.adoc, "RCP": normalisation; mlperf_logging rcp_checker writes scaling.json',
     remedy="Remove scaling.json and let the RCP checker write it again; a factor set in review needs its reason.",
     severity="warning",
+    requires={"RS102", "RS103", "RS104", "RS105", "RS106"},
     applies=_has_factor,
 )
 def factor_agrees(subject: SetSubject) -> Iterator[Problem]:

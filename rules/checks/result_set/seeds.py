@@ -33,6 +33,7 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
                 line,
                 found=f"{show(line.value)}, also in {Path(subject.logs[indices[0]].path).name}",
                 expected="a seed of its own",
+                remedy="Log the seed that was drawn; a negative one only asks for that." if seed < 0 else None,
                 severity="warning" if is_before(subject.round, "4.1") else "error",
             )
 
@@ -48,7 +49,7 @@ def _optional(subject: LogSubject) -> str | None:
     "the run says its seed",
     source="mlcommons/training_policies#546: required from round 4.1 on",
     remedy="Log the seed that the run used.",
-    severity="warning",
+    severity="info",
     requires={"ST101"},
     applies=_optional,
 )

@@ -119,10 +119,10 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
 )
 def status_is_known(subject: SetSubject) -> Iterator[Problem]:
     """From round 4.1 on, status is one of four phrases: available on-premise or in a cloud, RDI, preview. In round
-    4.0 any other is a warning, though the official checker rejects it: older words such as "onprem" were taken off
-    its list on 2024-05-14 (92c4281), and its change of 2024-09-04 (191ed2c), titled "update rule change to start at
-    v4.1 instead of v4.0", left the condition at major version 4. Another spelling of a phrase is a warning. Own
-    benchmarks may leave it open."""
+    4.0 any other is a warning, though the official checker rejects it: older words such as "onprem" were valid until
+    May 2024 (92c4281), and its change of September 2024, titled "update rule change to start at v4.1 instead of v4.0"
+    (191ed2c), left the condition at major version 4. Another spelling of a phrase is a warning. Own benchmarks may
+    leave it open."""
     if is_before(subject.round, "4.0"):
         return
     status = subject.system_fields.get("status")
@@ -130,7 +130,8 @@ def status_is_known(subject: SetSubject) -> Iterator[Problem]:
         is_spelling = isinstance(status, str) and letters(status) in map(letters, STATUSES)
         is_warning = is_spelling or is_before(subject.round, "4.1")
         yield Problem(
-            "unknown status",
+            "unknown status"
+            + ("; before May 2024 other words were valid" if is_before(subject.round, "4.1") else ""),
             found=show(status),
             expected=" | ".join(STATUSES),
             severity="info" if subject.round is None else "warning" if is_warning else "error",

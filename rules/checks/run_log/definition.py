@@ -1,12 +1,15 @@
 """Structure: the benchmark that a log names, and the definition that it was made from."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
-from rules.benchmarks.loader import list_versions, shipped_versions
+from rules.benchmarks.loader import list_versions, shipped_names, shipped_versions
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject
 from rules.logs import keys
 from rules.logs.text import show
+
+_NEAR = 0.8
 
 
 @rule(
@@ -32,11 +35,15 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
             remedy="Update dlrmbench, if the log is of a newer one.",
         )
     elif subject.benchmark is None:
+        near = get_close_matches(str(name), shipped_names(), n=1, cutoff=_NEAR)
         yield Problem(
-            "no definition of this benchmark",
+            "no definition of this benchmark" + (f"; did you mean {near[0]}?" if near else ""),
             line,
             found=show(line.value),
             expected="a benchmark of 'dlrmbench list'",
+            remedy=f"Let runs log {near[0]}, letter by letter and without blanks, if that is meant."
+            if near
+            else None,
         )
     elif line.value != subject.benchmark.name:
         yield Problem(

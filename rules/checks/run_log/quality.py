@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
-from rules.logs.log import LogLine, as_number
+from rules.logs.log import LogLine, as_number, as_whole
 from rules.logs.text import show
 from rules.scoring.results import evaluations_inside_run
 
@@ -193,12 +193,17 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
 )
 def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
     """No evaluation is beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks). Before
-    round 3.0 logs count epochs in several ways, so there it is a warning."""
+    round 3.0 logs count epochs in several ways, so there it is a warning, and nothing where every epoch_num is whole:
+    those logs count evaluations."""
     if subject.benchmark is None or _target(subject) is None:
         return
     quality, samples = subject.benchmark.quality, as_number(subject.log.value(keys.TRAIN_SAMPLES))
     limit = quality.first_epoch_num + quality.max_epochs
-    for line in subject.log.all(keys.EVAL_ACCURACY):
+    is_strict = subject.is_ours or subject.is_at_least("3.0")
+    lines = subject.log.all(keys.EVAL_ACCURACY)
+    if not is_strict and all(as_whole(line.metadata.get(keys.EPOCH_NUM)) is not None for line in lines):
+        return
+    for line in lines:
         epoch = as_number(line.metadata.get(keys.EPOCH_NUM))
         count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
         if quality.convergence_unit == keys.SAMPLES_COUNT:
@@ -209,7 +214,7 @@ def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
                 line,
                 found=f"{epoch:.6g}",
                 expected=f"at most {limit:.6g}",
-                severity="error" if subject.is_ours or subject.is_at_least("3.0") else "warning",
+                severity="error" if is_strict else "warning",
             )
             return
 

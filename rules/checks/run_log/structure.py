@@ -17,7 +17,7 @@ from rules.checks.run_log.required_keys import (
 )
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
-from rules.logs.log import LogLine, RunLog
+from rules.logs.log import FOUND, LogLine, RunLog
 from rules.logs.text import show
 
 CRASHED = "ST116"
@@ -76,15 +76,18 @@ def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
 )
 def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
     """A record without value or metadata crashes the official checker instead of being reported. In official logs
-    metadata or an event type of another JSON type is a warning; so is a record without these two before round 2.0,
-    whose parsers read neither, and one without event_type outside of init_start to run_stop."""
+    metadata or an event type of another JSON type is a warning, of keys that the round does not require only said
+    (info); a warning is also a record without these two before round 2.0, whose parsers read neither, and one without
+    event_type outside of init_start to run_stop."""
+    known = {*kinds_of(subject), *EVENT_TYPES}
     for line in subject.log.lines:
         for problem in line.problems:
             is_optional = problem in subject.optional_parts(line)
             is_error = subject.is_ours or (problem.startswith("no ") and not is_optional)
-            severity: Severity = "error" if is_error else "warning"
+            severity: Severity = "error" if is_error else "warning" if is_optional or line.key in known else "info"
+            what, _, found = problem.partition(FOUND)
             yield Problem(
-                f"{line.key}: {problem}", line, found=problem, expected="a complete record", severity=severity
+                f"{line.key}: {what}", line, found=found or what, expected="a complete record", severity=severity
             )
 
 

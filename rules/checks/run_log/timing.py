@@ -1,20 +1,19 @@
 """Timing: what the clock says and what is inside the timed run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rules.benchmarks.rounds import max_init_s
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
-from rules.logs.log import LogLine, as_number
+from rules.logs.log import LogLine, RunLog
 from rules.logs.text import show
-from rules.scoring.results import LATE_MS, epochs_trained
+from rules.scoring.results import LATE_MS
 
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
 _CLOCK_STEP_MS = 1000
 _MAX_GAP_S = 1.0
-_THROUGHPUT_TOLERANCE = 0.02
 _BEGIN_MS = 1_514_764_800_000
 NO_MILLISECONDS = 1e12
 """Stamps below this (September 2001) cannot be milliseconds since 1970: most are seconds."""
@@ -31,7 +30,8 @@ _END_MS = 4_102_444_800_000
 def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
     """Each record's time_ms is at least that of the record before. In logs of others, nodes with clocks of their own
     write into one file, so there only the records of one rank are held against one another: what is back by more
-    than a second is a warning; the rest is only said. cache_clear of others may be anywhere: TI104 judges its
+    than a second is a warning (before round 3.0 only from run_start to run_stop: formatters of that time sorted what
+    is before and behind); the rest is only said (info). cache_clear of others may be anywhere: TI104 judges its
     stamp."""
     lines = subject.log.lines
     if subject.is_ours:
@@ -45,7 +45,7 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
         return
     last: dict[int | None, LogLine] = {}
     disorder = []
-    for line in lines:
+    for line in lines if subject.round is None or subject.is_at_least("3.0") else _timed(subject.log, lines):
         latest = last.get(line.rank)
         if latest is None or line.time_ms >= latest.time_ms:
             last[line.rank] = line
@@ -55,6 +55,15 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
         yield _inverted(*disorder[0], "warning", len(disorder))
     else:
         yield _inverted(*inversions[0], "info", len(inversions))
+
+
+def _timed(log: RunLog, lines: Sequence[LogLine]) -> Sequence[LogLine]:
+    """What stands from run_start to run_stop in the file, but for statistics."""
+    start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
+    if start is None or stop is None:
+        return lines
+    inside = range(start.line_num, stop.line_num + 1)
+    return [line for line in lines if line.line_num in inside and line.key != keys.TRACKED_STATS]
 
 
 def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: int = 1) -> Problem:
@@ -135,38 +144,6 @@ def training_starts_with_clock(subject: LogSubject) -> Iterator[Problem]:
             start,
             found=f"{(start.time_ms - first.time_ms) / 1e3:.3f} s after {first.key}",
             expected=f"before {first.key} in line {first.line_num}",
-        )
-
-
-@rule(
-    "TI110",
-    "the run's throughput fits its time",
-    source="none: of 890 published HugeCTR logs of rounds 3.0 to 5.1, tracked_stats fits within 0.5 % in all",
-    remedy="Ask for the log as it was written: its stamps or its tracked_stats were changed.",
-    severity="warning",
-    requires={"ST101", "ST107", "ST110"},
-)
-def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
-    """From round 3.0 on, where tracked_stats below run_stop gives the throughput of the whole run, as HugeCTR does,
-    that times run_stop - run_start is the number of samples trained, within 2 %: the dataset's size times the epochs
-    of the last epoch_num."""
-    log, benchmark = subject.log, subject.benchmark
-    start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
-    if benchmark is None or start is None or stop is None or not subject.is_at_least("3.0"):
-        return
-    of_run = [line for line in log.all(keys.TRACKED_STATS) if line.line_num > stop.line_num]
-    stats = of_run[0].value if len(of_run) == 1 else None
-    rate = as_number(stats.get("throughput")) if isinstance(stats, dict) else None
-    epochs, size = epochs_trained(log, benchmark), benchmark.data_samples(keys.TRAIN_SAMPLES)
-    if rate is None or not epochs or not size:
-        return
-    ratio = rate * (stop.time_s - start.time_s) / (epochs * size)
-    if abs(ratio - 1) > _THROUGHPUT_TOLERANCE:
-        yield Problem(
-            f"throughput x time is {ratio:.4g} of the samples trained",
-            of_run[0],
-            found=f"{rate:.6g} samples/s for {stop.time_s - start.time_s:.3f} s",
-            expected=f"{epochs * size:.6g} samples",
         )
 
 

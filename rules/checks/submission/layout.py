@@ -290,7 +290,7 @@ def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
     "it is said how to run the code on the system",
     source=_LAYOUT,
     remedy="Add <system>_<implementation>.json and the scripts to benchmarks/<benchmark>/<system>/.",
-    severity="warning",
+    severity="info",
     requires={"SU101"},
     applies=_has_code,
 )

@@ -1,0 +1,149 @@
+"""Plausibility: what all published logs show, and what a log that was changed by hand does not."""
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import partial
+from itertools import cycle, pairwise
+
+from rules.checks.rule import Problem, rule
+from rules.checks.subject import LogSubject
+from rules.logs import keys
+from rules.logs.log import LogLine, as_number, as_whole
+from rules.scoring.results import epochs_trained
+
+_PUBLISHED = "none: of {} published logs of rounds 3.0 to 5.1, {}"
+_THROUGHPUT_TOLERANCE = 0.02
+_OF_EVALUATION = (keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
+_SHORTEST = 0.9
+_FEWEST_INTERVALS = 4
+_MOST_STEPS = 10_000_000
+"""Most steps of an epoch that are looked for behind an epoch_num."""
+
+
+def _published_form(subject: LogSubject) -> str | None:
+    if subject.is_ours or subject.benchmark is None:
+        return "only logs of others' implementations of known benchmarks"
+    return None if subject.is_at_least("3.0") else "before round 3.0 logs were written in too many ways"
+
+
+_rule = partial(rule, severity="warning", applies=_published_form)
+
+
+@_rule(
+    "TI110",
+    "the run's throughput fits its time",
+    source=_PUBLISHED.format("890 HugeCTR", "tracked_stats fits within 0.5 % in all"),
+    remedy="Ask for the log as it was written: its stamps or its tracked_stats were changed.",
+    requires={"ST101", "ST107", "ST110"},
+)
+def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
+    """Where tracked_stats below run_stop gives the throughput of the whole run, as HugeCTR does from round 3.0 on,
+    that times run_stop - run_start is the number of samples trained, within 2 %: the dataset's size times the epochs
+    of the last epoch_num."""
+    log, benchmark = subject.log, subject.benchmark
+    start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
+    if benchmark is None or start is None or stop is None:
+        return
+    of_run = [line for line in log.all(keys.TRACKED_STATS) if line.line_num > stop.line_num]
+    stats = of_run[0].value if len(of_run) == 1 else None
+    rate = as_number(stats.get("throughput")) if isinstance(stats, dict) else None
+    epochs, size = epochs_trained(log, benchmark), benchmark.data_samples(keys.TRAIN_SAMPLES)
+    if rate is None or not epochs or not size:
+        return
+    ratio = rate * (stop.time_s - start.time_s) / (epochs * size)
+    if abs(ratio - 1) > _THROUGHPUT_TOLERANCE:
+        yield Problem(
+            f"throughput x time is {ratio:.4g} of the samples trained",
+            of_run[0],
+            found=f"{rate:.6g} samples/s for {stop.time_s - start.time_s:.3f} s",
+            expected=f"{epochs * size:.6g} samples",
+        )
+
+
+@_rule(
+    "CA107",
+    "every evaluation begins and ends",
+    source=_PUBLISHED.format(780, "all that ran to their end keep this order"),
+    remedy="Log eval_start, eval_accuracy and eval_stop of every evaluation, in this order.",
+    requires={"ST101", "ST104"},
+)
+def evaluations_begin_and_end(subject: LogSubject) -> Iterator[Problem]:
+    """From round 3.0 on, eval_start, eval_accuracy and eval_stop follow one another in the file. Where several ranks
+    log evaluations it is not judged."""
+    lines = [line for line in subject.log.lines if line.key in _OF_EVALUATION]
+    starts = {line.rank for line in lines if line.key == keys.EVAL_START}
+    if len(starts) > 1 or any(a.key == b.key == keys.EVAL_START for a, b in pairwise(lines)):
+        return
+    stop = subject.log.last(keys.RUN_STOP)
+    is_whole = stop is not None and stop.metadata.get(keys.STATUS) == keys.SUCCESS
+    num = len(lines) % len(_OF_EVALUATION)
+    wrong = next(((a, b) for a, b in zip(lines, cycle(_OF_EVALUATION), strict=False) if a.key != b), None)
+    if wrong is not None:
+        yield Problem(f"{wrong[0].key} where {wrong[1]} belongs", wrong[0], found=wrong[0].key, expected=wrong[1])
+    elif is_whole and num:
+        yield Problem("the last evaluation does not end", lines[-1], expected=", ".join(_OF_EVALUATION[num:]))
+
+
+@_rule(
+    "CA108",
+    "epochs are counted in the batches that the log names",
+    source=_PUBLISHED.format(780, "epoch_num is a number of steps over FLOOR or CEIL(train_samples / batch) in all"),
+    remedy="Show with which global_batch_size was trained; reference convergence points are chosen by it.",
+    requires={"ST101", "ST105", "HP102"},
+)
+def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
+    """From round 3.0 on, where the epoch_num of all evaluations are whole numbers of steps of one epoch, to the last
+    digit, that epoch has as many steps as train_samples and global_batch_size give, rounded down or up."""
+    log = subject.log
+    batch, samples = as_whole(log.value(keys.GLOBAL_BATCH_SIZE)), as_whole(log.value(keys.TRAIN_SAMPLES))
+    lines = [line for line in log.all(keys.EVAL_ACCURACY) if as_number(line.metadata.get(keys.EPOCH_NUM)) is not None]
+    if not batch or not samples or len(lines) < _FEWEST_INTERVALS:
+        return
+    steps = 1
+    for line in lines:
+        epoch = float(line.metadata[keys.EPOCH_NUM])
+        part = Fraction(epoch).limit_denominator(_MOST_STEPS)
+        steps = math.lcm(steps, part.denominator)
+        if float(part) != epoch or steps > _MOST_STEPS:
+            return
+    other = -(-samples // steps)
+    if 0.1 < other / batch < 10 and (samples // batch) % steps and -(-samples // batch) % steps:
+        yield Problem(
+            f"epoch_num counts {steps} steps in an epoch, as batches of {other} give",
+            log.first(keys.GLOBAL_BATCH_SIZE),
+            found=f"global_batch_size {batch}, which gives {samples // batch} or {-(-samples // batch)}",
+            expected=f"about {other}",
+        )
+
+
+@_rule(
+    "CA109",
+    "no interval is far shorter than all others",
+    source=_PUBLISHED.format(780, "the shortest takes at least 0.988 of the next in all"),
+    remedy="Ask for the log as it was written: stamps of one interval were changed, or less was trained in it.",
+    requires={"ST101", "ST103", "ST107", "TI109", "CA101"},
+)
+def intervals_alike(subject: LogSubject) -> Iterator[Problem]:
+    """From round 3.0 on, between evaluations the time per epoch_num may be longer by chance, but the shortest is at
+    least 0.9 of the next one: no hardware is faster for one interval."""
+    start = subject.log.first(keys.RUN_START)
+    points: dict[float, LogLine] = {}
+    for line in subject.log.all(keys.EVAL_ACCURACY):
+        if (epoch := as_number(line.metadata.get(keys.EPOCH_NUM))) is not None:
+            points.setdefault(epoch, line)
+    found = sorted(points.items())
+    if start is None or len(found) < _FEWEST_INTERVALS:
+        return
+    before = [(2 * found[0][0] - found[1][0], start), *found]  # evaluation begins where the interval says
+    per_epoch = [
+        ((b[1].time_s - a[1].time_s) / (b[0] - a[0]), b[1], b[1].time_s - a[1].time_s) for a, b in pairwise(before)
+    ]
+    (shortest, line, took_s), (following, *_) = sorted(per_epoch, key=lambda each: each[0])[:2]
+    if following > 0 and shortest < _SHORTEST * following:
+        yield Problem(
+            f"the interval takes {shortest / following:.3g} of the time that the next shortest takes",
+            line,
+            found=f"{took_s:.3f} s",
+            expected=f"about {took_s * following / shortest:.3f} s" if shortest > 0 else "more than 0 s",
+        )
