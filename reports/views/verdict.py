@@ -12,7 +12,7 @@ from reports.render.csv import render_csv
 from reports.text.formatting import plural
 from rules.checks.rule import SEVERITIES, Finding, Rule
 from rules.checks.verdict import Verdict, VerdictOutcome
-from rules.judge.agreement import compare_opinions, differences
+from rules.judge.agreement import accepted_by_round, compare_opinions, differences
 from rules.official.opinion import OfficialOpinion
 
 MAX_PLACES = 5
@@ -100,6 +100,7 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
         ),
         blocks=(
             Prose(text="; ".join(about)),
+            *(Prose(text=line, kind="note") for line in accepted_by_round(verdict)),
             *(_parts(verdict, None if max_places is None else MAX_PARTS) if is_tree else ()),
             *([FindingList(id="findings", groups=groups)] if groups else []),
             Prose(text=f"{plural(statuses['pass'], 'judgement')} passed, {statuses['skip']} did not apply"),

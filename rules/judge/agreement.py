@@ -80,6 +80,28 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def accepted_by_round(verdict: Verdict) -> tuple[str, ...]:
+    """Return a line for each round whose own compliance checker accepts logs in which these rules find errors: how
+    many, and by which rules and sources, at which that checker does not look."""
+    against: dict[str, list[Verdict]] = {}
+    num_broken: Counter[str | None] = Counter()
+    for log in verdict.logs or (verdict,):
+        asked = [each for each in log.official if each.checker == "compliance" and each.ruleset == f"{log.round}.0"]
+        if log.round is not None and asked and log.count("error"):
+            num_broken[log.round] += 1
+            if all(each.outcome == "valid" for each in asked):
+                against.setdefault(log.round, []).append(log)
+    lines = []
+    for round_name, logs in against.items():
+        errors = (finding for log in logs for finding in log.findings if finding.severity == "error")
+        rules = dict.fromkeys(f"{each.code}, {each.title} ({each.citation})" for each in errors)
+        lines.append(
+            f"the official checker says SUCCESS to {len(logs)} of {num_broken[round_name]} logs with errors here, by"
+            f" its own rules of round {round_name}, which do not test {'; '.join(rules)}"
+        )
+    return tuple(lines)
+
+
 def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion]) -> ComparedFamily:
     ours, is_accepted = _ours(family, verdict)
     checkers = LOOKED_AT_BY.get(family, ())

@@ -37,6 +37,7 @@ from reports.text.formatting import (
     throughput,
 )
 from rules.checks.rule import SEVERITIES
+from rules.judge.agreement import accepted_by_round
 from rules.scoring.good_sets import failing_words
 from rules.scoring.results import RunResult
 
@@ -62,6 +63,11 @@ def verdict_section(
         blocks.append(Facts(facts=key_numbers(group[0]), style="numbers"))
     if warnings := group_warnings(group):
         blocks.append(Bullets(items=warnings, kind="warnings"))
+    blocks += [
+        Prose(text=f"{result.label}: {line}.", kind="note")
+        for result in group
+        for line in accepted_by_round(result.verdict)
+    ]
     if note := detail_note(group):  # above the table, which may have a thousand rows
         blocks.append(Prose(text=note))
     blocks.append(verdict_table(group, f"{id_}-verdicts", comparisons))
