@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.results.result import Result
-from reports.statistics.power_law import Floats, PowerLaw, fit_power_law, values_at, why_no_law
+from reports.statistics.power_law import (
+    LACK_OF_FIT,
+    Floats,
+    PowerLaw,
+    are_alike,
+    fit_power_law,
+    values_at,
+    why_no_law,
+)
 from rules.records.measured.quality import QualityRecord
 
 
@@ -70,8 +78,8 @@ class ScalingLaw:
 def find_law(labels: Sequence[str], measured: Sequence[Result | None], seed: int) -> ScalingLaw:
     """Fit the law to those configurations that were measured with the same number of seeds, the most that any has.
 
-    Of several with equal training FLOP the best is the size: a learning rate may be an axis, too. `seed` is of the
-    bootstrap.
+    Of several with equal training FLOP, or less than 10 % apart, the best is the size: a learning rate may be an
+    axis, too. Sizes that do not follow a law have none. `seed` is of the bootstrap.
     """
     known = [
         (label, found.measured)
@@ -90,22 +98,34 @@ def find_law(labels: Sequence[str], measured: Sequence[Result | None], seed: int
     ]
     most = max((len(size.entropies) for size in sizes), default=0)
     whole = sorted((size for size in sizes if len(size.entropies) == most), key=lambda size: size.entropy)
-    best: dict[float, Size] = {}
+    best: list[Size] = []
     for size in whole:
-        best.setdefault(size.training_flop, size)
-    sizes = sorted(best.values(), key=lambda size: size.training_flop)
+        if not any(are_alike(size.training_flop, other.training_flop) for other in best):
+            best.append(size)
+    sizes = sorted(best, key=lambda size: size.training_flop)
     flop = [size.training_flop for size in sizes]
     data = [_data_of(record) for _, record in known]
     unlike = [other.why_unlike(data[0]) for other in data[1:] if other != data[0]]
     why_not = f"its configurations differ by more than size ({unlike[0]})" if unlike else why_no_law(flop)
+    fitted = fit_power_law(flop, [size.entropies for size in sizes], seed) if why_not is None else None
+    if fitted is not None and fitted.misfit_chance is not None and fitted.misfit_chance < LACK_OF_FIT:
+        why_not = (
+            f"the sizes do not follow one: their means lie {_largest_gap(fitted, sizes):.2g} from the best, more "
+            f"than seeds explain (F test of lack of fit, chance {fitted.misfit_chance:.1g})"
+        )
+        fitted = None
     return ScalingLaw(
         sizes=tuple(sizes),
-        fitted=fit_power_law(flop, [size.entropies for size in sizes], seed) if why_not is None else None,
+        fitted=fitted,
         why_not=why_not or "",
         data=data[0] if data else None,
         seed=seed,
         num_beaten=len(whole) - len(sizes),
     )
+
+
+def _largest_gap(fitted: PowerLaw, sizes: Sequence[Size]) -> float:
+    return max(abs(size.entropy - fitted.at(size.training_flop)) for size in sizes)
 
 
 def _data_of(record: QualityRecord) -> LawData:

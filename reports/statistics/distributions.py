@@ -39,6 +39,13 @@ def chi_square_quantile(degrees: Real, upper_tail: Real) -> Any:
     return chdtri(degrees, upper_tail)
 
 
+def f_tail(numerator: Real, denominator: Real, ratio: Real) -> Any:
+    """Return the probability of more than `ratio`, of the F distribution with these degrees of freedom."""
+    from scipy.special import fdtrc
+
+    return fdtrc(numerator, denominator, ratio)
+
+
 def gamma_quantile(shape: Real, probability: Real) -> Any:
     """Return the value that is not exceeded with this probability, of a gamma distribution with unit scale."""
     from scipy.special import gammaincinv

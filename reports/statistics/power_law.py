@@ -1,12 +1,18 @@
 """The law value = a * C ** -b + c, a, b, c >= 0, of a quantity that falls as more is computed.
 
-For one exponent b the rest is linear, so every b of a grid is solved exactly, for all resamples at once: no starting
-point, no local minimum, the same answer for the same numbers. The interval is a bootstrap over seeds. A seed's
-deviations from the means are drawn together for all sizes, since sizes share seeds, and made larger by two factors:
-sqrt(n / (n - 1)), which n deviations from their own mean lack, and that by which Student's t with n - 1 degrees of
-freedom is wider than the normal, since so few seeds know their spread badly. Floors of resamples may be below zero,
-where a bound would keep small exponents out of the interval. How often the interval holds an exponent
-that was planted is simulated in `tests/test_reports/test_power_law.py`.
+For one exponent b the rest is linear, so every b of a grid is solved exactly, for all resamples at once, and the best
+refined between its neighbours by golden section: no starting point, no local minimum, the same answer for the same
+numbers. b -> 0 with a -> infinity is the logarithmic law, which has no floor.
+
+The interval is a bootstrap over seeds. A seed's deviations from the means are drawn together for all sizes, since
+sizes share seeds, and made larger by two factors: sqrt(n / (n - 1)), which n deviations from their own mean lack, and
+that by which Student's t with n - 1 degrees of freedom is wider than the normal, since so few seeds know their spread
+badly. Floors of resamples may be below zero, where a bound would keep small exponents out of the interval. How often
+the interval holds an exponent that was planted is simulated in `tests/test_reports/test_power_law.py`.
+
+Whether the sizes follow a law at all is an F test of lack of fit (Draper and Smith, "Applied Regression Analysis",
+section 2.1): what the best curve, its floor free, leaves of the sizes' means, against how seeds differ between sizes.
+What a seed adds to all sizes alike moves c alone, and is left out of both.
 """
 
 import math
@@ -17,17 +23,30 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.statistics.distributions import student_quantile
-from reports.statistics.intervals import Interval
+from reports.statistics.distributions import f_tail, student_quantile
+from reports.statistics.intervals import Interval, mean_interval
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 MIN_SIZES = 4
 MIN_DECADES = 1.0
 MIN_EXPONENT, MAX_EXPONENT = 1e-3, 5.0
-"""What is searched; below the first, which a decade changes by 0.2 %, an exponent is zero."""
+"""What is searched."""
+_LOGARITHM = 0.01
+"""An interval that reaches below this reaches b = 0: over a decade the curve's slope changes by 2 %, as a logarithm's
+does by nothing."""
 _RESAMPLES = 2000
-_EXPONENTS = np.concatenate([[0.0], np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 700)])
+_EXPONENTS = np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 200)
+_NUM_SECTIONS = 30
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_ALIKE = 1.1
+"""Training FLOP that differ by less than this factor are of one size."""
+LACK_OF_FIT = 0.001
+"""Below this chance of the F test, sizes do not follow a law."""
+_NUM_FREE = 3
+"""a, b and c."""
+_IMMATERIAL = 1e-4
+"""What the means may lie off a law for other reasons than seeds, as a share of what they differ by."""
 METHOD = "bootstrap over seeds"
 
 
@@ -46,6 +65,12 @@ class PowerLaw:
     low: float
     """The least C, and the largest."""
     high: float
+    gain: float
+    """By how much the value at the least C is above that at the largest, as measured."""
+    gain_interval: Interval | None
+    """Of the gain, by pairs of equal seeds; None with one seed."""
+    misfit_chance: float | None
+    """The chance of means as far from the law, if it holds; None with one seed."""
 
     @property
     def decades(self) -> float:
@@ -56,9 +81,17 @@ class PowerLaw:
         return float(self.factor * compute**-self.exponent + self.floor)
 
 
+def are_alike(compute: float, other: float) -> bool:
+    """Return whether two amounts of training FLOP are those of one size."""
+    return max(compute, other) < _ALIKE * min(compute, other)
+
+
 def why_no_law(compute: Sequence[float]) -> str | None:
     """Say why sizes with these C have no law: too few of them, or too near to one another. None where they may."""
-    sizes = sorted({value for value in compute if value > 0})
+    sizes: list[float] = []
+    for value in sorted(value for value in compute if value > 0):
+        if not sizes or not are_alike(value, sizes[-1]):
+            sizes.append(value)
     if len(sizes) < MIN_SIZES:
         return f"{len(sizes)} different amounts of training FLOP, at least {MIN_SIZES} are needed"
     if (decades := math.log10(sizes[-1] / sizes[0])) < MIN_DECADES:
@@ -83,12 +116,13 @@ def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], s
     middle = math.exp(float(np.log(cost).mean()))
     num_sizes, num_seeds = observed.shape
     exponent, factor, floor = (part[0] for part in _solve(cost / middle, observed.mean(axis=1)[None, :]))
+    gains = observed[cost.argmin()] - observed[cost.argmax()]
     interval = None
     if num_seeds > 1:
         exponents = _solve(cost / middle, _resampled(observed, seed), is_bounded=False)[0]
         ends = np.quantile(exponents, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
         low, high = min(float(ends[0]), float(exponent)), max(float(ends[1]), float(exponent))
-        low = 0.0 if low <= MIN_EXPONENT else low
+        low = 0.0 if low <= _LOGARITHM else low
         interval = Interval(low=low, high=high, confidence=CONFIDENCE, method=METHOD)
     return PowerLaw(
         exponent=float(exponent),
@@ -99,7 +133,25 @@ def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], s
         num_seeds=num_seeds,
         low=float(cost.min()),
         high=float(cost.max()),
+        gain=float(gains.mean()),
+        gain_interval=mean_interval(gains),
+        misfit_chance=_misfit_chance(cost / middle, observed),
     )
+
+
+def _misfit_chance(cost: Floats, observed: Floats) -> float | None:
+    """Return the p-value of the F test of lack of fit of `observed` [size, seed] to a law."""
+    num_sizes, num_seeds = observed.shape
+    if num_seeds < 2:
+        return None
+    means = observed.mean(axis=1)
+    exponent, factor, floor = _solve(cost, means[None, :], is_bounded=False)
+    left = float(np.square(means - factor * cost**-exponent - floor).sum()) / (num_sizes - _NUM_FREE)
+    between = observed - means[:, None] - observed.mean(axis=0) + observed.mean()
+    degrees = (num_sizes - 1) * (num_seeds - 1)
+    pure = float(np.square(between).sum()) / degrees / num_seeds
+    least = (_IMMATERIAL * float(np.ptp(means))) ** 2
+    return float(f_tail(num_sizes - _NUM_FREE, degrees, left / max(pure, least, 1e-300)))
 
 
 def values_at(at: float, compute: Sequence[float], values: Sequence[Sequence[float]], seed: int) -> Floats | None:
@@ -130,22 +182,44 @@ def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Fl
 
     Where it `is_bounded`, no c is below zero.
     """
-    mean = values.mean(axis=1)
-    best = np.square(values - mean[:, None]).sum(axis=1)  # b = 0: nothing is gained
-    found = np.zeros((3, len(values)))
-    found[2] = mean
-    for exponent in _EXPONENTS[1:]:
-        power = cost**-exponent
-        centred = power - power.mean()
-        slope = values @ centred / (centred @ centred)
-        floor = mean - slope * power.mean()
-        if is_bounded:  # below zero there is no entropy: then the law has no floor at all
-            is_below = floor < 0
-            slope = np.where(is_below, values @ power / (power @ power), slope)
-            floor = np.where(is_below, 0.0, floor)
-        errors = np.square(values - slope[:, None] * power - floor[:, None]).sum(axis=1)
-        better = (slope > 0) & (errors < best)
-        best = np.where(better, errors, best)
-        for row, part in zip(found, (np.full_like(slope, exponent), slope, floor), strict=True):
-            row[better] = part[better]
-    return found[0], found[1], found[2]
+    num_rows, mean = len(values), values.mean(axis=1)
+    flat = np.square(values - mean[:, None]).sum(axis=1)  # b = 0: nothing is gained
+    best, place = flat, np.full(num_rows, -1)
+    for index, exponent in enumerate(_EXPONENTS):
+        errors = _with_exponent(cost, values, np.array([exponent]), is_bounded=is_bounded)[0]
+        better = errors < best
+        best, place = np.where(better, errors, best), np.where(better, index, place)
+    low, high = (_EXPONENTS[np.clip(place + step, 0, len(_EXPONENTS) - 1)] for step in (-1, 1))
+    for _ in range(_NUM_SECTIONS):
+        inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        inner_errors, outer_errors = (
+            _with_exponent(cost, values, each, is_bounded=is_bounded)[0] for each in (inner, outer)
+        )
+        is_inner = inner_errors < outer_errors
+        low, high = np.where(is_inner, low, inner), np.where(is_inner, outer, high)
+    exponents = (low + high) / 2
+    errors, slope, floor = _with_exponent(cost, values, exponents, is_bounded=is_bounded)
+    edge = _EXPONENTS[np.clip(place, 0, None)]
+    at_edge = _with_exponent(cost, values, edge, is_bounded=is_bounded)
+    is_edge = at_edge[0] <= errors  # the search ends there, or the refined one is no better
+    exponents = np.where(is_edge, edge, exponents)
+    slope, floor = np.where(is_edge, at_edge[1], slope), np.where(is_edge, at_edge[2], floor)
+    is_flat = place < 0
+    return np.where(is_flat, 0.0, exponents), np.where(is_flat, 0.0, slope), np.where(is_flat, mean, floor)
+
+
+def _with_exponent(
+    cost: Floats, values: Floats, exponents: Floats, *, is_bounded: bool
+) -> tuple[Floats, Floats, Floats]:
+    """Return squared errors, a and c of each row of `values` for its exponent, or for one of all; the errors are
+    infinite where nothing would be gained."""
+    power = cost[None, :] ** -exponents[:, None]
+    centred, mean = power - power.mean(axis=1, keepdims=True), values.mean(axis=1)
+    slope = (values * centred).sum(axis=1) / np.square(centred).sum(axis=1)
+    floor = mean - slope * power.mean(axis=1)
+    if is_bounded:  # below zero there is no entropy: then the law has no floor at all
+        is_below = floor < 0
+        slope = np.where(is_below, (values * power).sum(axis=1) / np.square(power).sum(axis=1), slope)
+        floor = np.where(is_below, 0.0, floor)
+    errors = np.square(values - slope[:, None] * power - floor[:, None]).sum(axis=1)
+    return np.where(slope > 0, errors, np.inf), slope, floor

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reports.statistics.power_law import MAX_EXPONENT, fit_power_law, why_no_law
+from reports.statistics.power_law import LACK_OF_FIT, MAX_EXPONENT, fit_power_law, why_no_law
 
 SCENES = {
     "four sizes, one decade": (0.1, 0.7, 0.1, 0.002, 4, 1.0, 5),
@@ -66,8 +66,13 @@ def test_the_same_numbers_have_the_same_law() -> None:
 @pytest.mark.parametrize(
     ("cost", "words"),
     [
-        ([1e9, 1e10, 1e11], "3 different amounts of training FLOP, at least 4 are needed"),
+        (
+            [1e9, 1e10, 1e11],
+            "3 different amounts of training FLOP, at least 4 are needed",
+        ),
         ([1e9, 1e9, 1e10, 1e11], "3 different amounts"),
+        ([1.0, 10.0, 10.0001, 10.0002], "2 different amounts"),
+        ([1.0, 1.00001, 1.00002, 11.0], "2 different amounts"),
         ([1e9, 2e9, 3e9, 9e9], "training FLOP from 1e+09 to 9e+09, 0.95 decades, at least 1 is needed"),
         ([], "0 different amounts"),
     ],
@@ -77,6 +82,40 @@ def test_too_few_or_too_near_sizes_have_no_law(cost: list[float], words: str) ->
     with pytest.raises(ValueError, match=r"needed"):
         fit_power_law(cost, [[0.7, 0.7]] * len(cost))
     assert why_no_law([1e9, 2e9, 3e9, 1e10]) is None
+
+
+def test_a_logarithmic_law_keeps_its_gain_and_has_no_floor_that_is_known() -> None:
+    values = (0.6003, 0.5865, 0.5722, 0.5584, 0.5446, 0.5308)
+    generator = np.random.default_rng(0)
+    cost = list(np.geomspace(1e9, 1e11, 6))
+    law = fit_power_law(cost, [list(value + 3e-4 * generator.standard_normal(5)) for value in values])
+    assert law.interval is not None and law.interval.low == 0
+    assert law.gain_interval is not None and law.gain_interval.low < 0.0695 < law.gain_interval.high
+    assert law.gain_interval.high - law.gain_interval.low < 0.002
+    assert law.misfit_chance is not None and law.misfit_chance > LACK_OF_FIT
+
+
+@pytest.mark.parametrize(
+    "values", [(0.8, 0.7, 0.65, 0.7, 0.8), (0.9, 0.8, 0.7999, 0.7998, 0.6)], ids=["U", "broken in the middle"]
+)
+def test_what_follows_no_law_is_found_by_what_seeds_explain(values: tuple[float, ...]) -> None:
+    generator = np.random.default_rng(1)
+    noise, shared = 1e-3 * generator.standard_normal((5, 5)), 0.05 * generator.standard_normal(5)
+    law = fit_power_law(np.geomspace(1, 1e4, 5), (np.array(values)[:, None] + noise + shared).tolist())
+    assert law.misfit_chance is not None and law.misfit_chance < LACK_OF_FIT
+
+
+def test_laws_that_hold_are_refused_as_seldom_as_the_test_says() -> None:
+    chances = [fit_power_law(*simulate(SCENES["six sizes, two decades"], seed)).misfit_chance for seed in range(30)]
+    assert all(chance is not None and chance > LACK_OF_FIT for chance in chances)
+    assert 0.2 < np.median([chance or 0 for chance in chances]) < 0.8
+
+
+def test_an_exponent_is_as_fine_as_the_values() -> None:
+    cost = np.geomspace(1e9, 1e12, 6)
+    for exponent in (0.2, 0.2013, 0.2027):
+        law = fit_power_law(cost, [[0.5 + 1.7 * c**-exponent] for c in cost / cost[0]])
+        assert law.exponent == pytest.approx(exponent, rel=1e-4)
 
 
 def test_sizes_need_equal_seeds() -> None:
