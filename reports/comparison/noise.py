@@ -70,7 +70,7 @@ def _columns(noise: Noise) -> dict[str, float | None]:
         "overhead_share": shares.overhead if shares else None,
     }
     for name, smallest in (("time", noise.time), ("throughput", noise.throughput)):
-        for where in ("apart", "in_turns"):
+        for where in ("apart", "in_turns", "in_turns_low", "in_turns_high"):
             size = getattr(smallest, where) if smallest else None
             found[f"smallest_{name}_{where}"] = size if size is not None and math.isfinite(size) else None
     return found

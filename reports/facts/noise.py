@@ -20,6 +20,9 @@ from reports.statistics.ratios import sample_variance
 
 DRIFT_BAND = 0.2
 """By how much a system may drift between two sets measured one after the other, unless that is measured."""
+_Turns = tuple[float | None, float | None, float | None]
+"""The smallest difference in turns, and the two between which it lies."""
+_NO_TURNS: _Turns = (None, None, None)
 _LEVEL = 0.05
 """That of a single test, such as that of a measurement of one quantity."""
 
@@ -38,11 +41,14 @@ class Smallest:
     """The smallest true difference that is found in 80 % of cases; as a fraction, of a quality in its unit.
 
     `apart` is that of two sets measured one after the other; `in_turns` that of pairs measured in turns with shared
-    seeds, which need equal samples to converge; None where nothing says what pairs of equal seeds share.
+    seeds, which need equal samples to converge; None where nothing says what pairs of equal seeds share. It lies
+    between the other two in 95 % of sets, by how badly so few runs know how far neighbours in time differ.
     """
 
     apart: float
     in_turns: float | None = None
+    in_turns_low: float | None = None
+    in_turns_high: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,16 +70,16 @@ def noise_of(samples: Sequence[Repetition], *, min_effect: float, bands: Mapping
     time, speed, num_samples = (
         _logs(samples, name) for name in ("time_to_train", "throughput", "samples_to_converge")
     )
-    grid, pairs = _step(samples, "time_to_train"), None
+    grid, pairs = _step(samples, "time_to_train"), _NO_TURNS
     apart = None if time is None else _apart(time, grid, min_effect, bands["time_to_train"])
     if time is not None and num_samples is not None:
-        # Pairs that need equal samples differ in the rest alone, which the verdict floors by the evaluations' grid.
-        pairs = _in_turns(time - num_samples, grid, min_effect)
+        # Pairs that need equal samples have equal curves, so the verdict needs no floor by the evaluations' grid.
+        pairs = _in_turns(time - num_samples, 0.0, min_effect)
     step, band = _step(samples, "throughput"), bands["throughput"]
     return Noise(
         num_runs=len(samples),
         shares=_shares(samples),
-        time=None if apart is None else Smallest(apart=apart, in_turns=pairs),
+        time=None if apart is None else _smallest(apart, pairs),
         throughput=None if speed is None else _of_rates(speed, step, min_effect, band),
     )
 
@@ -95,9 +101,10 @@ def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest |
     return Smallest(apart=math.log1p(smallest_difference(design, _LEVEL, min_effect)))
 
 
-def spread_reach(num_runs: int) -> tuple[float, float]:
-    """Return between which factors of the spread of `num_runs` runs, at least 2, the true one is in 95 % of cases."""
-    degrees = num_runs - 1
+def spread_reach(num_runs: int, degrees: float | None = None) -> tuple[float, float]:
+    """Return between which factors of the spread of `num_runs` runs, at least 2, the true one is in 95 % of cases;
+    `degrees` of freedom are one fewer, unless told."""
+    degrees = num_runs - 1 if degrees is None else degrees
     return math.sqrt(degrees / chi_square_quantile(degrees, 0.025)), math.sqrt(
         degrees / chi_square_quantile(degrees, 0.975)
     )
@@ -107,7 +114,12 @@ def _of_rates(
     logs: NDArray[np.float64], step: float, min_effect: float, band: float, level: float = FIRST_LEVEL
 ) -> Smallest | None:
     apart = _apart(logs, step, min_effect, band, level)
-    return None if apart is None else Smallest(apart=apart, in_turns=_in_turns(logs, step, min_effect, level))
+    return None if apart is None else _smallest(apart, _in_turns(logs, step, min_effect, level))
+
+
+def _smallest(apart: float, in_turns: _Turns) -> Smallest:
+    middle, low, high = in_turns
+    return Smallest(apart=apart, in_turns=middle, in_turns_low=low, in_turns_high=high)
 
 
 def _apart(
@@ -119,12 +131,24 @@ def _apart(
     return smallest_apart(spread, number, number, level=level, min_effect=min_effect, band=band)
 
 
-def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: float = FIRST_LEVEL) -> float | None:
+def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: float = FIRST_LEVEL) -> _Turns:
+    """What pairs find whose two runs follow each other, by how far a set's own runs, in the order of time, differ
+    from their neighbours: what lasts longer than a run meets both runs of a pair alike."""
     if (number := len(logs)) < MIN_RUNS:
-        return None
-    floored = float(sample_variance(math.sqrt(2) * logs, step))  # of differences within pairs
-    design = Design(spread=math.sqrt(floored), num_base=number, num_new=number, is_paired=True)
-    return smallest_difference(design, level, math.log1p(min_effect))
+        return _NO_TURNS
+    floor = float(sample_variance(np.zeros(number), step))
+    spread = math.sqrt(max(float(np.square(np.diff(logs)).mean()), floor))
+    # Successive differences share runs: their mean square has so many degrees of freedom (von Neumann 1941).
+    reach = spread_reach(number, degrees=2 * (number - 1) ** 2 / (3 * number - 4))
+    middle, low, high = (
+        smallest_difference(
+            Design(spread=factor * spread, num_base=number, num_new=number, is_paired=True),
+            level,
+            math.log1p(min_effect),
+        )
+        for factor in (1.0, *reach)
+    )
+    return middle, low, high
 
 
 def _shares(samples: Sequence[Repetition]) -> Shares | None:

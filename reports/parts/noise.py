@@ -1,6 +1,5 @@
 """How large a difference sets could show, in words, and what that rests on."""
 
-import math
 from collections.abc import Sequence
 
 from reports.comparison.drift_tolerance import DriftTolerance, drift_source
@@ -8,27 +7,55 @@ from reports.comparison.factor import factor_of
 from reports.comparison.noise import MIN_EFFECT
 from reports.facts.noise import DRIFT_BAND, Shares, Smallest, spread_reach
 from reports.results.result import Result
-from reports.statistics.intervals import MIN_RUNS
-from reports.text.formatting import percent
+from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
+from reports.text.formatting import interval, percent
 
 _FOUND = "found in 80 % of cases"
 
 
+STEADY_THROUGHPUT = 0.05
+"""Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
+_EQUAL = 1e-9
+_INTERVALS = f"Intervals hold 95 % {IF_INDEPENDENT}."
 _UNSEEN = 0.005
 """A share that is printed as 0 %."""
 
 
 def size_text(fraction: float | None) -> str:
-    """A difference as percent with two digits at least: '31 %', '8.2 %'; infinite is beyond a factor of 100."""
-    if fraction == math.inf:
-        return "over 100×"
+    """A difference as percent with two digits at least: '31 %', '8.2 %'; beyond 100 % it is of no use."""
+    if fraction is not None and fraction > 1:
+        return "over 100 %"
     return percent(fraction, 0 if fraction is not None and fraction >= 0.0995 else 1)
 
 
 def smallest_words(smallest: Smallest) -> str:
-    """'38 % in a later set, 7.8 % in turns (80 % of cases)'."""
-    turns = "" if smallest.in_turns is None else f", {size_text(smallest.in_turns)} in turns"
+    """'38 % in a later set, 7.8 % (4.5 % – 31 %) in turns (80 % of cases)'."""
+    if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
+        return "too noisy to compare: only differences over 100 % would be found"
+    turns = "" if smallest.in_turns is None else f", {turns_text(smallest)} in turns"
     return f"{size_text(smallest.apart)} in a later set{turns} (80 % of cases)"
+
+
+def turns_text(smallest: Smallest) -> str:
+    """'7.8 % (4.5 % – 31 %)': in turns, and where that may lie."""
+    low, middle, high = map(size_text, (smallest.in_turns_low, smallest.in_turns, smallest.in_turns_high))
+    return middle if low == high else f"{middle} ({interval(low, high)})"
+
+
+def variation_text(variation: float, number: int, step: float | None = None) -> str:
+    """'3.0 % (1.8 % – 8.6 %)': a coefficient of variation and where it may lie, by so few runs; of values that are
+    all equal on a grid with this `step` only that it is below an evaluation."""
+    if variation < _EQUAL:
+        return f"below one evaluation ({percent(step)})" if step else percent(variation)
+    low, high = (percent(factor * variation) for factor in spread_reach(number))
+    return f"{percent(variation)} ({interval(low, high)})"
+
+
+def disturbed_words(throughput_cv: float | None) -> str:
+    """'; disturbed: the speed varied by 27 % between runs', where it did by more than quiet systems show."""
+    if (throughput_cv or 0.0) <= STEADY_THROUGHPUT:
+        return ""
+    return f"; disturbed: the speed varied by {percent(throughput_cv)} between runs"
 
 
 def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:
@@ -36,8 +63,9 @@ def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:
     return (
         "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
         f"factors (95 %); none below {percent(MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_drift(bands)} "
-        "In turns: runs of equal seeds take turns ('dlrmbench run --beside SET'), so that drift meets both alike, "
-        "and equal seeds need equal samples, as where the settings change the speed alone."
+        "In turns: runs of equal seeds take turns ('dlrmbench run --beside SET'), so that what lasts longer than a "
+        "run meets both alike, and equal seeds need equal samples, as where the settings change the speed alone; by "
+        "how far this set's runs differ from their neighbours in time, so without noise that it has not met."
     )
 
 
@@ -54,7 +82,8 @@ def measured_assumptions(measured: Result, band: DriftTolerance) -> str:
     )
     if is_ratio:
         turns = "In turns: the processes take turns, as in a sweep, so that drift meets both alike."
-        return f"{found} {_drift([band])} {turns}"
+        return f"{found} {_drift([band])} {turns} {_INTERVALS}"
+    found += f" {_INTERVALS}"
     return f"{found} Pairs of equal seeds show smaller ones, as far as equal seeds share their luck."
 
 

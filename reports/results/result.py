@@ -300,6 +300,12 @@ class Result:
         return summary
 
     @property
+    def throughput_cv(self) -> float | None:
+        """Return how much the runs' speed varies: the coefficient of variation; None of fewer than two."""
+        summary = self.summary("throughput_samples_per_s")
+        return summary.coefficient_of_variation if summary else None
+
+    @property
     def overhead(self) -> LogSummary | None:
         """The time to train over the training time, over the runs that converged."""
         return log_summary(overhead_ratio(run.log) for run in self.converged)

@@ -25,6 +25,8 @@ AT_LEAST = 0.90
 normal and lognormal times, of 96 % with Student's t with 3 degrees of freedom, and of 91 % and more of sets drawn
 from the shipped reference points."""
 AT_LEAST_NAME = f"{AT_LEAST:.0%} interval".replace("%", " %")
+IF_INDEPENDENT = "if processes are independent: of this hour, not of the system"
+"""What an interval over processes assumes: with drift within a set it holds the long-run mean far less often."""
 _MAX_LOG = 709.0
 
 

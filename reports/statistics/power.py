@@ -69,19 +69,6 @@ def smallest_apart(
     return smallest_difference(design, level, math.log1p(min_effect), math.log1p(band))
 
 
-def smallest_in_turns(
-    spread: float, num_pairs: int, *, level: float = FIRST_LEVEL, min_effect: float = 0.0, shared: float = 0.0
-) -> float:
-    """Return the smallest true difference that pairs of runs measured in turns show in 80 % of cases, as a fraction.
-
-    `spread` is as in `smallest_apart`; `shared` is the correlation of the two runs of a pair (0 where they have
-    nothing in common, near 1 where they share their seed's convergence, or the system's mood).
-    """
-    apart = spread * math.sqrt(2 * (1 - shared))
-    design = Design(spread=apart, num_base=num_pairs, num_new=num_pairs, is_paired=True)
-    return smallest_difference(design, level, math.log1p(min_effect))
-
-
 def smallest_difference(design: Design, level: float, margin: float, band: float = 0.0) -> float:
     """Return the smallest true difference with a power of 80 %, as a fraction; `margin` and `band` are logarithms."""
     return math.expm1(smallest_effect(design, level, margin, band))

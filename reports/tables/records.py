@@ -141,8 +141,12 @@ class SetRow(Row, kw_only=True, frozen=True):
     smallest_time_in_turns: Annotated[
         Amount, meaning("likewise, where two sets' runs take turns with shared seeds")
     ] = None
+    smallest_time_in_turns_low: Annotated[Amount, meaning("between this and the next it lies in 95 % of sets")] = None
+    smallest_time_in_turns_high: Annotated[Amount, meaning("by how badly so few runs know their spread")] = None
     smallest_throughput_apart: Annotated[Amount, meaning("as smallest_time_apart, in throughput")] = None
     smallest_throughput_in_turns: Annotated[Amount, meaning("as smallest_time_in_turns, in throughput")] = None
+    smallest_throughput_in_turns_low: Annotated[Amount, meaning("likewise")] = None
+    smallest_throughput_in_turns_high: Annotated[Amount, meaning("likewise")] = None
 
 
 class EvaluationRow(Row, kw_only=True, frozen=True):

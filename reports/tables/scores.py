@@ -27,6 +27,9 @@ class ScoreRecord(SetRow, kw_only=True, frozen=True):
     no_interval_reason: Annotated[Text, meaning("why a score has no interval")] = None
     samples_to_converge: Annotated[SmoothedSamples, meaning("geometric mean over the runs that converged")] = None
     samples_cv: Annotated[Amount, meaning("coefficient of variation of samples_to_converge")] = None
+    samples_step: Annotated[
+        Amount, meaning("samples between two evaluations, as a fraction of samples_to_converge")
+    ] = None
     samples_to_converge_smoothed: Annotated[
         SmoothedSamples, meaning("where a line through the last evaluations meets the target; not scored")
     ] = None
@@ -87,3 +90,5 @@ class MeasurementDocument(Row, kw_only=True, frozen=True):
     smallest_in_turns: Annotated[
         Amount, meaning("likewise, where the processes of both take turns with shared seeds")
     ]
+    smallest_in_turns_low: Annotated[Amount, meaning("between this and the next it lies in 95 % of sets")] = None
+    smallest_in_turns_high: Annotated[Amount, meaning("by how badly so few processes know their spread")] = None

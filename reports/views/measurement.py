@@ -27,7 +27,7 @@ from reports.parts.profile import (
 from reports.parts.sweep import sweep_notes, sweep_table
 from reports.results.measured import clock_step, rate_summary, title_of
 from reports.results.result import Result
-from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
+from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS, log_summary, mean_interval
 from reports.tables.scores import MeasurementDocument
 from reports.text.formatting import count, percent, throughput_text
 from rules.records.profile import ProfileRecord
@@ -83,6 +83,8 @@ def measurement_document(measured: Result, options: Mapping[str, int], path: Pat
         confidence=bounds.confidence if bounds else None,
         smallest_apart=_finite(smallest.apart) if smallest else None,
         smallest_in_turns=_finite(smallest.in_turns) if smallest else None,
+        smallest_in_turns_low=_finite(smallest.in_turns_low) if smallest else None,
+        smallest_in_turns_high=_finite(smallest.in_turns_high) if smallest else None,
     )
 
 
@@ -98,7 +100,7 @@ def _throughput_facts(measured: Result, options: Mapping[str, int]) -> list[tupl
         mean = f"{throughput_text(summary.geometric_mean)} of {summary.num_values} processes{each}"
         facts.append(("geometric mean", mean))
         if (bounds := summary.interval) is not None:
-            both = f"{bounds_text(bounds, throughput_text)} ({bounds.method})"
+            both = f"{bounds_text(bounds, throughput_text)} ({bounds.method}, {IF_INDEPENDENT})"
             facts.append((f"{bounds.confidence:.0%} interval", both))
         facts.append(("varies by", f"{percent(summary.coefficient_of_variation)} between processes"))
     return facts + [("exchange", traffic_words(traffic)) for traffic in traffic_of(measured)[:1]]

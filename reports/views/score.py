@@ -11,11 +11,11 @@ from reports.comparison.noise import describe_sets
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.noise import Smallest
 from reports.parts.cost import cost_text, cost_to_train
-from reports.parts.noise import smallest_words
+from reports.parts.noise import disturbed_words, smallest_words, variation_text
 from reports.render.csv import render_csv
 from reports.results.logs import make_result, unique_labels
 from reports.results.records import read_set_records
-from reports.results.resolution import smoothed_samples
+from reports.results.resolution import mean_step, samples_step, smoothed_samples
 from reports.results.result import Result, Standing, overhead_ratio
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.tables.columns import columns_of, shared_members
@@ -27,8 +27,6 @@ from rules.checks.subject import JudgedSet
 from rules.logs.text import printable
 from rules.scoring.results import RunResult
 
-STEADY_THROUGHPUT = 0.05
-"""Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
 OWN = "not an MLPerf result: a benchmark of its own"
 _VERIFICATION: dict[Standing, str | None] = {
     "own": OWN,
@@ -71,6 +69,7 @@ def _describe(result: Result, row: SetMember) -> ScoreRecord:
         grown_after=result.growth.after if result.growth is not None else None,
         no_interval_reason=_why_no_interval(result),
         **_mean("samples_to_converge", "samples", [run.samples_to_converge for run in converged]),
+        samples_step=mean_step(samples_step, converged) or None,
         **_mean("samples_to_converge_smoothed", "smoothed", _smoothed(converged)),
         **_mean("overhead_s", "overhead", [run.overhead_s for run in converged]),
         **_mean("overhead_ratio", "overhead_ratio", [overhead_ratio(run) for run in converged]),
@@ -127,11 +126,11 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
         of = f" of the first {first} runs" if first < len(result.runs) else ""
         rows = {"time to train": f"{duration(record.score_s)} (measured; Olympic mean{of})"}
         rows |= {name: shown[name] for name in ("interval", "samples to converge", "throughput")}
-        if (record.throughput_cv or 0) > STEADY_THROUGHPUT:
-            rows["note"] = "the speed varied between runs: something disturbed them, see 'dlrmbench doctor'"
+        if disturbed_words(record.throughput_cv):
+            rows["note"] = "something disturbed the runs, see 'dlrmbench doctor'"
         rows["evaluation, overhead"] = shown["evaluation, overhead"]
     rows = {
-        "verdict": f"{result.verdict.outcome.upper()}: {counts}{result.verdict.own_code}",
+        "verdict": f"{result.verdict.outcome.upper()}: {counts}{_remarks(result)}",
         "runs": shown["runs"],
         **rows,
         "smallest difference": shown["smallest difference"],
@@ -139,6 +138,10 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
         "report": str(page),
     }
     return (facts_part(f"{record.benchmark} on {system}", rows.items()),)
+
+
+def _remarks(result: Result) -> str:
+    return f"{result.verdict.own_code}{disturbed_words(result.throughput_cv)}"
 
 
 def _problem(record: ScoreRecord) -> str:
@@ -157,8 +160,10 @@ def _score(record: ScoreRecord) -> str:
 
 
 def _verdict(record: ScoreRecord) -> str:
-    is_invalid = record.outcome == "invalid"
-    return f"INVALID: {plural(record.num_errors or 0, 'error')}; see 'dlrmbench check'" if is_invalid else ""
+    disturbed = disturbed_words(record.throughput_cv) if record.score_s is not None else ""
+    if record.outcome == "invalid":
+        return f"INVALID: {plural(record.num_errors or 0, 'error')}; see 'dlrmbench check'{disturbed}"
+    return f"{(record.outcome or '').upper()}{disturbed}" if disturbed else ""
 
 
 def _olympic_mean(record: ScoreRecord) -> str:
@@ -188,7 +193,10 @@ def _shown_mean(name: str, spread: str, show: Callable[[float | None], str]) -> 
         value, variation = getattr(record, name), getattr(record, spread)
         if value is None:
             return ""
-        varies = f", coefficient of variation {percent(variation)}" if variation is not None else ""
+        step = record.samples_step if name == "samples_to_converge" else None
+        number = record.num_converged or 0
+        known = variation is not None and number > 1
+        varies = f", CV {variation_text(variation, number, step)}" if known else ""
         return f"{show(value)} (geometric mean{varies})"
 
     return text
@@ -206,7 +214,14 @@ def _smallest(record: ScoreRecord) -> str:
     apart, in_turns = record.smallest_time_apart, record.smallest_time_in_turns
     if apart is None and in_turns is None:
         return ""
-    return smallest_words(Smallest(apart=math.inf if apart is None else apart, in_turns=in_turns))
+    return smallest_words(
+        Smallest(
+            apart=math.inf if apart is None else apart,
+            in_turns=in_turns,
+            in_turns_low=record.smallest_time_in_turns_low,
+            in_turns_high=record.smallest_time_in_turns_high or (math.inf if in_turns is not None else None),
+        )
+    )
 
 
 def _cost(record: ScoreRecord) -> str:

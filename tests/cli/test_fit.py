@@ -98,7 +98,7 @@ def test_the_law_is_in_json(run: Run) -> None:
         (("--axis", AXIS, "--throughput", "5", "--fit"), 2, "--fit is of --quality SAMPLES"),
         (("--axis", "model.mlp=8,64,512", "--quality", "1000", "--fit"), 7, "3 different amounts of training FLOP"),
         (
-            ("--axis", "model.mlp=8,9,10,11", "--quality", "1000", "--fit"),
+            ("--axis", "model.mlp=32,40,48,56", "--quality", "1000", "--fit"),
             7,
             "decades, at least 1 is needed (per sample). Vary what makes the model larger, such as --axis model.mlp=",
         ),

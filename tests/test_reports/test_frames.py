@@ -46,7 +46,8 @@ DTYPES: dict[str, dict[str, str]] = {
         "throughput_samples_per_s throughput_cv quality_target final_quality learning_rate peak_rss_bytes "
         "peak_device_bytes"
         " convergence_share speed_share overhead_share smallest_time_apart smallest_time_in_turns "
-        "smallest_throughput_apart smallest_throughput_in_turns",
+        "smallest_time_in_turns_low smallest_time_in_turns_high smallest_throughput_apart "
+        "smallest_throughput_in_turns smallest_throughput_in_turns_low smallest_throughput_in_turns_high",
     },
     "runs": {
         "string": "configuration benchmark division run status reason log_sha256 path organization platform",

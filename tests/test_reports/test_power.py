@@ -1,9 +1,11 @@
 """The smallest difference that a comparison finds is found in four of five cases: by simulation through `decide`."""
 
+import math
+
 import numpy as np
 import pytest
 
-from reports.statistics.power import FIRST_LEVEL, POWER, smallest_apart, smallest_in_turns
+from reports.statistics.power import FIRST_LEVEL, POWER, Design, smallest_apart, smallest_difference
 from reports.statistics.ratios import decide, paired_difference, welch_difference
 
 NUM_SETS = 4_000
@@ -21,6 +23,14 @@ def test_separate_sets_find_it_in_four_of_five_cases(
     difference = welch_difference(base, new, step=0)
     verdicts = decide(difference, np.asarray(FIRST_LEVEL), np.log1p(min_effect))
     assert np.mean(verdicts == "slower") == pytest.approx(POWER, abs=0.025)
+
+
+def smallest_in_turns(spread: float, num_pairs: int, shared: float = 0.0) -> float:
+    """By pairs the two runs of which have so much of their spread in common."""
+    spread *= math.sqrt(2 * (1 - shared))
+    return smallest_difference(
+        Design(spread=spread, num_base=num_pairs, num_new=num_pairs, is_paired=True), FIRST_LEVEL, 0.0
+    )
 
 
 @pytest.mark.parametrize("num_pairs", [5, 10])

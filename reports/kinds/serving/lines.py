@@ -3,7 +3,7 @@
 from reports.kinds.serving.words import ServedResult, best_run, served_among
 from reports.parts.cells import bounds_text
 from reports.results.result import Result
-from reports.statistics.intervals import MIN_RUNS
+from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
 from reports.text.formatting import duration, num_bytes, percent, plural, printable, si
 from rules.records.measured.serve import ServeProcess, ServeRecord
 
@@ -36,7 +36,12 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     answer = f"{rate(served.rate)}, {items}, {judged}, {limit_words(record, latency_s)}; {_said(served)}"
     facts = [(NAMES[record.scenario], answer)]
     if summary is not None and (bounds := summary.interval) is not None:
-        facts.append((f"{bounds.confidence:.0%} interval", f"{bounds_text(bounds, rate)} ({bounds.method})"))
+        facts.append(
+            (
+                f"{bounds.confidence:.0%} interval",
+                f"{bounds_text(bounds, rate)} ({bounds.method}, {IF_INDEPENDENT})",
+            )
+        )
     else:
         facts.append(("interval", f"none, and no verdicts: takes {MIN_RUNS} processes, has {len(processes)}"))
     if (beside := beside_words(served)) is not None:

@@ -11,7 +11,7 @@ from reports.comparison.noise import find_bands, noise_of_runs
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
 from reports.facts.noise import Noise
 from reports.page.figures.detail import detail_words, detailed
-from reports.parts.noise import _FOUND, _UNSEEN, assumptions, shares_words, size_text
+from reports.parts.noise import _FOUND, _UNSEEN, assumptions, shares_words, size_text, turns_text
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, LogSummary
 from reports.text.formatting import names, percent, plural
@@ -49,7 +49,7 @@ def _lead(result: Result, noise: Noise) -> str:
         texts.append(f"The spread of the times (CV {varies}) is {shares_words(noise.shares)}.")
     if noise.time is not None:
         turns = noise.time.in_turns
-        in_turns = "" if turns is None else f"; in turns, with shared seeds, of {size_text(turns)}"
+        in_turns = "" if turns is None else f"; in turns, with shared seeds, of {turns_text(noise.time)}"
         texts.append(
             f"Two sets of {noise.num_runs} such runs, one measured after the other, show a difference in time to "
             f"train of {size_text(noise.time.apart)} and more{in_turns}."
@@ -84,7 +84,7 @@ def _table_of_one(result: Result, noise: Noise, id_: str) -> Table:
         (
             ("Difference in", itemgetter(0)),
             (numeric("In a later set", "smallest found"), itemgetter(1), lambda smallest: size_text(smallest.apart)),
-            (numeric("In turns", "smallest found"), itemgetter(1), lambda smallest: size_text(smallest.in_turns)),
+            (numeric("In turns", "smallest found"), itemgetter(1), turns_text),
             (numeric("Spread", "CV of runs"), itemgetter(2), lambda spread: percent(spread.coefficient_of_variation)),
         ),
         id_=id_,

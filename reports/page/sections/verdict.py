@@ -17,6 +17,7 @@ from reports.page.figures.times import column_unit
 from reports.page.sections.remarks import count_words, group_warnings
 from reports.parts.cells import bounds_text, by_value, spread_text, with_spread
 from reports.parts.cost import cost_columns, cost_numbers
+from reports.parts.noise import disturbed_words
 from reports.results.logs import Order
 from reports.results.result import Result
 from reports.results.sequential_stopping import stopping_words
@@ -79,6 +80,7 @@ def badge(result: Result) -> Badge:
     """The verdict as icon, word and one sentence."""
     errors, warnings = result.verdict.count("error"), result.verdict.count("warning")
     words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules{result.verdict.own_code}"
+    words += disturbed_words(result.throughput_cv)
     outcome = result.verdict.outcome
     return Badge(kind=outcome, icon=_ICONS[outcome], word=outcome.upper(), words=words)
 
@@ -90,7 +92,10 @@ def headline(result: Result) -> str:
     rejected = ("INVALID by the rules",) if result.outcome == "invalid" else ()
     if result.score.score_s is not None and math.isfinite(result.score.score_s):
         score = column_unit([result]).text(result.score.score_s)
-        return ", ".join((f"{result.benchmark_name} trained{goal} in {score}", *_marks(result), *rejected))
+        disturbed = ("disturbed",) if disturbed_words(result.throughput_cv) else ()
+        return ", ".join(
+            (f"{result.benchmark_name} trained{goal} in {score}", *_marks(result), *disturbed, *rejected)
+        )
     reached = sum(run.log.converged for run in result.runs)
     found = f"{result.benchmark_name}: {reached} of {plural(len(result.runs), 'run')} trained{goal}, no score"
     return ", ".join((found, *rejected))
