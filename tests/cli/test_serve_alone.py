@@ -82,6 +82,8 @@ def test_no_rate_is_an_exit_code_of_its_own(inside: Command, data_root: Path) ->
 def test_what_was_trained_is_served_with_its_quality(inside: Command, data_root: Path, tmp_path: Path) -> None:
     words = ("--scenario", "single_stream", "--queries", "fixed:8", "-n", "1", "-q", "--train", "2048")
     done = inside("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
+    if done.returncode == ExitCode.INCONCLUSIVE:
+        pytest.skip(f"this system is too busy for LoadGen to judge it: {done.stderr}")
     assert done.returncode == 0, done.stderr
     assert "single stream" in done.stdout and "1.00000 of fp32 (MLPerf class 99.9 %)" in done.stdout
     record = record_of(tmp_path / "out")

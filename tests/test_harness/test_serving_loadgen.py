@@ -137,6 +137,14 @@ def judge_alone(folder: Path, **asked: Any) -> dict[str, Any]:
     return found
 
 
+def unless_too_busy(found: dict[str, Any]) -> dict[str, Any]:
+    """What was found, where the system had the time to keep any pace; else the error must say that no rate was."""
+    if "error" in found:
+        assert found["exit_code"] == ExitCode.INCONCLUSIVE, found
+        pytest.skip(f"this system is too busy to keep any pace: {found['error']}")
+    return found
+
+
 def read_keys(path: Path) -> dict[str, Any]:
     entries = [json.loads(line.removeprefix(":::MLLOG ")) for line in path.read_text().splitlines()]
     return {entry["key"]: entry["value"] for entry in entries}
@@ -145,7 +153,8 @@ def read_keys(path: Path) -> dict[str, Any]:
 def test_loadgen_finds_a_valid_rate_and_its_files_are_kept(tmp_path: Path) -> None:
     """Half of the queries within 100 ms of a service of 1 ms: at some rate so on any system under any load."""
     (tmp_path / "audit.config").write_text("*.*.min_query_count = 100000000\n")
-    found = judge_alone(tmp_path, service_s=0.001, target_latency_ms=100, percentile=50, queries="fixed:1")
+    asked = {"service_s": 0.001, "target_latency_ms": 100, "percentile": 50, "queries": "fixed:1"}
+    found = unless_too_busy(judge_alone(tmp_path, **asked))
     assert found["best"]["is_valid"] and found["best"]["reason"] is None
     assert found["best"]["latency_s"] <= 0.1
     assert found["best"]["completed_per_s"] == max(run["completed_per_s"] for run in found["runs"] if run["is_valid"])
@@ -193,8 +202,8 @@ def test_a_limit_below_the_service_time_has_no_rate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scenario", ("offline", "single_stream"))
 def test_the_other_scenarios_are_one_run(tmp_path: Path, scenario: str) -> None:
-    found = judge_alone(tmp_path, service_s=0.002, scenario=scenario, queries="fixed:1")
-    assert len(found["runs"]) == 1 or "VALID" in found.get("error", "")
+    found = unless_too_busy(judge_alone(tmp_path, service_s=0.002, scenario=scenario, queries="fixed:1"))
+    assert len(found["runs"]) == 1
     assert found["best"]["completed_per_s"] < 1 / 0.002
 
 
