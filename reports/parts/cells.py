@@ -7,6 +7,9 @@ from reports.document.blocks import Cell
 from reports.statistics.intervals import Interval, LogSummary
 from reports.text.formatting import MISSING, interval, percent
 
+ALL_EQUAL = 1e-9
+"""A coefficient of variation below this is what floats lose: on a grid, values that are all equal."""
+
 
 def sorted_cell(text: str, value: float | None, sub: str = "") -> Cell:
     """A number whose text does not sort by itself (its unit varies), with the value that sorts it."""
@@ -24,9 +27,9 @@ def with_spread(form: Callable[[float], str]) -> Callable[[LogSummary], Cell]:
 
 
 def spread_text(found: LogSummary) -> str:
-    """'CV 4.3 %'; empty where there is a single value."""
+    """'CV 4.3 %', 'all equal'; empty where there is a single value."""
     spread = found.coefficient_of_variation
-    return "" if spread is None else f"CV {percent(spread)}"
+    return "" if spread is None else "all equal" if spread < ALL_EQUAL else f"CV {percent(spread)}"
 
 
 def interval_of(form: Callable[[float], str]) -> Callable[[LogSummary], str]:

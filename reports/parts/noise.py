@@ -6,6 +6,7 @@ from reports.comparison.drift_tolerance import DriftTolerance, drift_source
 from reports.comparison.factor import factor_of
 from reports.comparison.noise import MIN_EFFECT
 from reports.facts.noise import DRIFT_BAND, Shares, Smallest, spread_reach
+from reports.parts.cells import ALL_EQUAL
 from reports.results.result import Result
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
 from reports.text.formatting import interval, percent
@@ -15,7 +16,6 @@ _FOUND = "found in 80 % of cases"
 
 STEADY_THROUGHPUT = 0.05
 """Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
-_EQUAL = 1e-9
 _INTERVALS = f"Intervals hold 95 % {IF_INDEPENDENT}."
 _UNSEEN = 0.005
 """A share that is printed as 0 %."""
@@ -45,8 +45,8 @@ def turns_text(smallest: Smallest) -> str:
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
     """'3.0 % (1.8 % – 8.6 %)': a coefficient of variation and where it may lie, by so few runs; of values that are
     all equal on a grid with this `step` only that it is below an evaluation."""
-    if variation < _EQUAL:
-        return f"below one evaluation ({percent(step)})" if step else percent(variation)
+    if variation < ALL_EQUAL:
+        return f"below one evaluation ({percent(step)})" if step else "none: all equal"
     low, high = (percent(factor * variation) for factor in spread_reach(number))
     return f"{percent(variation)} ({interval(low, high)})"
 

@@ -15,10 +15,11 @@ from reports.facts.reference_points import outcome_words
 from reports.page.figures.detail import detail_note, detailed
 from reports.page.figures.times import column_unit
 from reports.page.sections.remarks import count_words, group_warnings
-from reports.parts.cells import bounds_text, by_value, spread_text, with_spread
+from reports.parts.cells import bounds_text, by_value, with_spread
 from reports.parts.cost import cost_columns, cost_numbers
-from reports.parts.noise import disturbed_words
+from reports.parts.noise import disturbed_words, variation_text
 from reports.results.logs import Order
+from reports.results.resolution import mean_step, samples_step
 from reports.results.result import Result
 from reports.results.sequential_stopping import stopping_words
 from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS, mean_of_known
@@ -140,8 +141,12 @@ def key_numbers(result: Result) -> tuple[Fact, ...]:
         summary = result.summary(member)
         value, note = MISSING, "not known from the logs"
         if summary is not None:
-            value, spread = text(summary.geometric_mean), spread_text(summary)
-            note = "geometric mean" + (f", {spread}" if spread else " of one run")
+            value, variation = text(summary.geometric_mean), summary.coefficient_of_variation
+            step = mean_step(samples_step, (run.log for run in result.converged)) if member == _EPOCHS else None
+            spread = (
+                " of one run" if variation is None else f", CV {variation_text(variation, summary.num_values, step)}"
+            )
+            note = f"geometric mean{spread}"
         numbers.append(Fact(name=name, value=value, unit=unit, note=note))
     overhead = result.overhead
     share = overhead_share(overhead.geometric_mean).removesuffix(" %") if overhead else MISSING
