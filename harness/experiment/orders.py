@@ -1,6 +1,7 @@
 """The orders in which repetitions of several configurations are made: pure functions of names and numbers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
 from typing import NamedTuple
 
 from harness.foundation.errors import ExitCode, HarnessError
@@ -21,10 +22,15 @@ Order = Callable[[Sequence[int], int], Iterator[Step]]
 def turns(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
     """Make repetition k of every configuration before k + 1 of any, forwards and backwards in turn: A B, B A, A B …
 
-    A drift of the system that is even in time then weighs on all configurations alike.
+    A drift of the system that is even in time then weighs on all configurations alike. Three and more are shuffled
+    after every second repetition, the same way every time: else the last one's runs would follow each other, and a
+    neighbour who comes for a while would meet both.
     """
     for repetition in range(repetitions):
-        for configuration in configurations if repetition % 2 == 0 else reversed(configurations):
+        places, first = list(configurations), repetition - repetition % 2
+        if first and len(places) > 2:
+            Random(first).shuffle(places)
+        for configuration in places if repetition == first else reversed(places):
             yield Step(configuration, repetition)
 
 

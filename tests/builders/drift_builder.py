@@ -10,6 +10,7 @@ import numpy as np
 from comparison_builder import GRID, make_side
 from numpy.typing import NDArray
 
+from harness.experiment.orders import Step, turns
 from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.drift_tolerance import NO_REPEATS, Repeats
 from reports.comparison.records import Comparison
@@ -131,10 +132,10 @@ def simulate(scene: Scene, num_pairs: int, seed: int, *, is_described: bool = Tr
         speeds[at + 1 :] += scene.jump
         starts = np.arange(speeds.size).reshape(speeds.shape)
         if scene.in_turns:  # A B, B A, A B ...
-            turns = np.arange(2 * runs).reshape(runs, 2)
-            turns[1::2] = turns[1::2, ::-1]
-            speeds[at : at + 2] = speeds[at : at + 2].reshape(-1)[turns.T]
-            starts[at : at + 2] = at * runs + turns.T
+            places = np.arange(2 * runs).reshape(runs, 2)
+            places[1::2] = places[1::2, ::-1]
+            speeds[at : at + 2] = speeds[at : at + 2].reshape(-1)[places.T]
+            starts[at : at + 2] = at * runs + places.T
         luck = generator.choice(epochs, speeds.shape)
         if scene.share_seeds:
             luck[at + 1] = luck[at]
@@ -167,12 +168,14 @@ def simulate_sweeps(
     """Measure as many sweeps as asked for, each of equal configurations that take turns in five rounds."""
     generator, epochs, scene = np.random.default_rng(seed), shipped_epochs(), Scene(noise=noise, share_seeds=True)
     for _ in range(num_sweeps):
-        turns = np.arange(5 * num_equal).reshape(5, num_equal)
-        turns[1::2] = turns[1::2, ::-1]
+        order = {step: place for place, step in enumerate(turns(range(num_equal), 5))}
+        turns_of = np.array(
+            [[order[Step(index, repetition)] for index in range(num_equal)] for repetition in range(5)]
+        )
         speeds, luck = noise(generator, 5, num_equal).reshape(-1), generator.choice(epochs, 5)
         yield [
             replace(
-                _side(generator, f"c{index}", luck, speeds[turns[:, index]], scene, turns[:, index], 1.0),
+                _side(generator, f"c{index}", luck, speeds[turns_of[:, index]], scene, turns_of[:, index], 1.0),
                 quantities=quantities,
             )
             for index in range(num_equal)

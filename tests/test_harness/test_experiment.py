@@ -135,6 +135,10 @@ def test_turns_go_forwards_and_backwards() -> None:
         Step(3, 2),
         Step(5, 2),
     ]
+    three = [step.configuration for step in find_order("turns")([1, 2, 4], 6)]
+    rounds = [three[at : at + 3] for at in range(0, 18, 3)]
+    assert rounds[0] == [1, 2, 4] and all(rounds[at] == rounds[at + 1][::-1] for at in (0, 2, 4))
+    assert len(set(map(tuple, rounds[::2]))) > 1, "no two configurations are always neighbours"
     for order in ORDERS.values():
         assert sorted(order([1, 2, 4], 2)) == [Step(place, k) for place in (1, 2, 4) for k in range(2)]
 
