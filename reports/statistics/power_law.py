@@ -68,7 +68,7 @@ class PowerLaw:
     gain: float
     """By how much the value at the least C is above that at the largest, as measured."""
     gain_interval: Interval | None
-    """Of the gain, by pairs of equal seeds; None with one seed."""
+    """By pairs of equal seeds; None with one seed."""
     misfit_chance: float | None
     """The chance of means as far from the law, if it holds; None with one seed."""
 
