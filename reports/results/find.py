@@ -48,6 +48,8 @@ def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: 
         raise InputError(
             f"{option} {printable(name)}: fits {len(found)} configurations: {fitting}. Give one of them."
         )
+    if not labels:
+        raise InputError(f"{option} {printable(name)}: there is no set of training runs here that could be meant.")
     close = get_close_matches(name, labels, n=1)
     meant = f" Did you mean {close[0]!r}?" if close else ""
     raise InputError(f"{option} {printable(name)}: is no configuration here.{meant} There are: {names(labels, 8)}.")

@@ -12,7 +12,9 @@ from log_builder import make_runs, write_set
 from records_builder import process_content, throughput_content
 from report_builder import write_run_set
 
+from reports.results.find import find_index
 from rules.benchmarks.loader import load_benchmark
+from rules.errors import InputError
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -59,6 +61,11 @@ def test_the_baseline_is_the_first_or_the_one_named(inside: Command, results: Pa
     assert "There are: other, set." in done.stderr
     done = inside("report", results, "--baseline", "nothing alike")
     assert done.stderr.count("other, set") == 1
+
+
+def test_where_nothing_can_be_a_baseline_that_is_said() -> None:
+    with pytest.raises(InputError, match="--baseline any: there is no set of training runs here"):
+        find_index([], [], "any", "--baseline")
 
 
 def test_the_rows_are_in_the_order_of_the_files_or_of_the_scores(inside: Command, results: Path) -> None:
