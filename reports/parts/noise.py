@@ -14,7 +14,7 @@ from reports.text.formatting import interval, percent
 _FOUND = "found in 80 % of cases"
 
 
-STEADY_THROUGHPUT = 0.05
+STEADY_SPEED = 0.05
 """Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
 _INTERVALS = f"Intervals hold 95 % {IF_INDEPENDENT}."
 _UNSEEN = 0.005
@@ -51,11 +51,11 @@ def variation_text(variation: float, number: int, step: float | None = None) -> 
     return f"{percent(variation)} ({interval(low, high)})"
 
 
-def disturbed_words(throughput_cv: float | None) -> str:
+def disturbed_words(speed_cv: float | None) -> str:
     """'; disturbed: the speed varied by 27 % between runs', where it did by more than quiet systems show."""
-    if (throughput_cv or 0.0) <= STEADY_THROUGHPUT:
+    if (speed_cv or 0.0) <= STEADY_SPEED:
         return ""
-    return f"; disturbed: the speed varied by {percent(throughput_cv)} between runs"
+    return f"; disturbed: the speed varied by {percent(speed_cv)} between runs"
 
 
 def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:

@@ -300,10 +300,18 @@ class Result:
         return summary
 
     @property
-    def throughput_cv(self) -> float | None:
-        """Return how much the runs' speed varies: the coefficient of variation; None of fewer than two."""
-        summary = self.summary("throughput_samples_per_s")
-        return summary.coefficient_of_variation if summary else None
+    def speed_cv(self) -> float | None:
+        """Return the coefficient of variation of the runs' speed, in training or in all, whichever varies less: logs
+        whose blocks overlap their evaluations tell the two badly apart. None of fewer than two runs."""
+        logs = [run.log for run in self.converged]
+        known = [(log.samples_to_converge, log.time_to_train_s) for log in logs]
+        over_all = log_summary([num / time_s if num and time_s else None for num, time_s in known])
+        found = [
+            summary.coefficient_of_variation
+            for summary in (self.summary("throughput_samples_per_s"), over_all)
+            if summary is not None and summary.coefficient_of_variation is not None
+        ]
+        return min(found, default=None)
 
     @property
     def overhead(self) -> LogSummary | None:

@@ -34,6 +34,9 @@ class ScoreRecord(SetRow, kw_only=True, frozen=True):
         SmoothedSamples, meaning("where a line through the last evaluations meets the target; not scored")
     ] = None
     smoothed_cv: Annotated[Amount, meaning("coefficient of variation of samples_to_converge_smoothed")] = None
+    speed_cv: Annotated[
+        Amount, meaning("coefficient of variation of samples/s, with evaluations or without, whichever varies less")
+    ] = None
     overhead_s: Annotated[Seconds, meaning("geometric mean over the runs that converged")] = None
     overhead_cv: Annotated[Amount, meaning("coefficient of variation of overhead_s")] = None
     overhead_ratio: Annotated[Amount, meaning("time to train over training time, geometric mean")] = None

@@ -71,6 +71,7 @@ def _describe(result: Result, row: SetMember) -> ScoreRecord:
         **_mean("samples_to_converge", "samples", [run.samples_to_converge for run in converged]),
         samples_step=mean_step(samples_step, converged) or None,
         **_mean("samples_to_converge_smoothed", "smoothed", _smoothed(converged)),
+        speed_cv=result.speed_cv,
         **_mean("overhead_s", "overhead", [run.overhead_s for run in converged]),
         **_mean("overhead_ratio", "overhead_ratio", [overhead_ratio(run) for run in converged]),
         rcp_reason=score.rcp_reason,
@@ -126,7 +127,7 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
         of = f" of the first {first} runs" if first < len(result.runs) else ""
         rows = {"time to train": f"{duration(record.score_s)} (measured; Olympic mean{of})"}
         rows |= {name: shown[name] for name in ("interval", "samples to converge", "throughput")}
-        if disturbed_words(record.throughput_cv):
+        if disturbed_words(record.speed_cv):
             rows["note"] = "something disturbed the runs, see 'dlrmbench doctor'"
         rows["evaluation, overhead"] = shown["evaluation, overhead"]
     rows = {
@@ -141,7 +142,7 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
 
 
 def _remarks(result: Result) -> str:
-    return f"{result.verdict.own_code}{disturbed_words(result.throughput_cv)}"
+    return f"{result.verdict.own_code}{disturbed_words(result.speed_cv)}"
 
 
 def _problem(record: ScoreRecord) -> str:
@@ -160,7 +161,7 @@ def _score(record: ScoreRecord) -> str:
 
 
 def _verdict(record: ScoreRecord) -> str:
-    disturbed = disturbed_words(record.throughput_cv) if record.score_s is not None else ""
+    disturbed = disturbed_words(record.speed_cv) if record.score_s is not None else ""
     if record.outcome == "invalid":
         return f"INVALID: {plural(record.num_errors or 0, 'error')}; see 'dlrmbench check'{disturbed}"
     return f"{(record.outcome or '').upper()}{disturbed}" if disturbed else ""

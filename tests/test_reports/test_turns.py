@@ -4,11 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from comparison_builder import make_run
 from drift_builder import NOISES as SCENES
 from drift_builder import Noise, independent, wandering
 
 from reports.facts.noise import Smallest, noise_of_rates, spread_reach
 from reports.parts.noise import disturbed_words, size_text, smallest_words, turns_text, variation_text
+from reports.results.result import Result
+from reports.results.result import make_run as run_of
 from reports.statistics.power import POWER
 from reports.statistics.ratios import decide, paired_difference
 
@@ -79,3 +82,17 @@ def what_pairs_find(noise: Noise, num_sets: int) -> float:
         share = np.mean(decide(difference, np.asarray(0.05), math.log1p(0.03)) == "slower")
         low, high = (low, size) if share >= POWER else (size, high)
     return math.expm1(high)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "is_disturbed"), [((50.0, 50.5, 49.8, 50.2, 50.1), False), ((50, 70, 45, 60, 52), True)]
+)
+def test_only_what_takes_longer_is_disturbed(times_s: tuple[float, ...], is_disturbed: bool) -> None:
+    """Blocks that overlap evaluations may tell both badly apart, in runs that take equally long."""
+    rates = [1e4 * factor for factor in (1.0, 1.3, 0.8, 1.1, 0.9)]
+    runs = [
+        make_run("a", 0, samples_to_converge=700_000, throughput_samples_per_s=rate, time_to_train_s=time_s)
+        for rate, time_s in zip(rates, times_s, strict=True)
+    ]
+    result = Result(label="a", source="logs", benchmark="dlrm_tiny", repetitions=tuple(map(run_of, runs)))
+    assert bool(disturbed_words(result.speed_cv)) == is_disturbed

@@ -81,7 +81,7 @@ def badge(result: Result) -> Badge:
     """The verdict as icon, word and one sentence."""
     errors, warnings = result.verdict.count("error"), result.verdict.count("warning")
     words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules{result.verdict.own_code}"
-    words += disturbed_words(result.throughput_cv)
+    words += disturbed_words(result.speed_cv)
     outcome = result.verdict.outcome
     return Badge(kind=outcome, icon=_ICONS[outcome], word=outcome.upper(), words=words)
 
@@ -93,7 +93,7 @@ def headline(result: Result) -> str:
     rejected = ("INVALID by the rules",) if result.outcome == "invalid" else ()
     if result.score.score_s is not None and math.isfinite(result.score.score_s):
         score = column_unit([result]).text(result.score.score_s)
-        disturbed = ("disturbed",) if disturbed_words(result.throughput_cv) else ()
+        disturbed = ("disturbed",) if disturbed_words(result.speed_cv) else ()
         return ", ".join(
             (f"{result.benchmark_name} trained{goal} in {score}", *_marks(result), *disturbed, *rejected)
         )
