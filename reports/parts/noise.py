@@ -29,7 +29,7 @@ def size_text(fraction: float | None) -> str:
 
 
 def smallest_words(smallest: Smallest) -> str:
-    """'38 % in a later set, 7.8 % (4.5 % – 31 %) in turns (80 % of cases)'."""
+    """'38 % in a later set, 7.8 % (4.5 – 31 %) in turns (80 % of cases)'."""
     if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
         return "too noisy to compare: only differences over 100 % would be found"
     turns = "" if smallest.in_turns is None else f", {turns_text(smallest)} in turns"
@@ -37,18 +37,23 @@ def smallest_words(smallest: Smallest) -> str:
 
 
 def turns_text(smallest: Smallest) -> str:
-    """'7.8 % (4.5 % – 31 %)': in turns, and where that may lie."""
+    """'7.8 % (4.5 – 31 %)': in turns, and where that may lie."""
     low, middle, high = map(size_text, (smallest.in_turns_low, smallest.in_turns, smallest.in_turns_high))
-    return middle if low == high else f"{middle} ({interval(low, high)})"
+    return middle if low == high else f"{middle} ({_between(low, high)})"
 
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
-    """'3.0 % (1.8 % – 8.6 %)': a coefficient of variation and where it may lie, by so few runs; of values that are
+    """'3.0 % (1.8 – 8.6 %)': a coefficient of variation and where it may lie, by so few runs; of values that are
     all equal on a grid with this `step` only that it is below an evaluation."""
     if variation < ALL_EQUAL:
         return f"below one evaluation ({percent(step)})" if step else "none: all equal"
     low, high = (percent(factor * variation) for factor in spread_reach(number))
-    return f"{percent(variation)} ({interval(low, high)})"
+    return f"{percent(variation)} ({_between(low, high)})"
+
+
+def _between(low: str, high: str) -> str:
+    """'1.8 – 8.6 %'."""
+    return interval(low.removesuffix(" %"), high)
 
 
 def disturbed_words(speed_cv: float | None) -> str:
