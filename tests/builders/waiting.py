@@ -1,10 +1,13 @@
 """Waiting in tests: for a condition, for as long as it takes, so that no outcome depends on the machine's load."""
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 HANG_S = 1800.0
@@ -19,6 +22,14 @@ def wait_until(condition: Callable[[], T], what: str) -> T:
         assert time.monotonic() < end_s, f"did not happen within {HANG_S:.0f} s: {what}"
         time.sleep(_POLL_S)
     return value
+
+
+def skip_where_busy(why: str) -> NoReturn:
+    """Skip a test that needs a pace which a system with more to do than it has cores may not keep; elsewhere fail."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores:
+        pytest.skip(f"this system is too busy (load {load:.1f} on {cores} cores): {why}")
+    pytest.fail(why)
 
 
 def has_ended(pid: int) -> bool:

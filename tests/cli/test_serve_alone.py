@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from made_sets import made_in
-from waiting import HANG_S, wait_until
+from waiting import HANG_S, skip_where_busy, wait_until
 
 from harness.foundation.errors import ExitCode
 from harness.measure.serving.loadgen import DETAIL, MODULE, SUMMARY
@@ -83,7 +83,7 @@ def test_what_was_trained_is_served_with_its_quality(inside: Command, data_root:
     words = ("--scenario", "single_stream", "--queries", "fixed:8", "-n", "1", "-q", "--train", "2048")
     done = inside("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
     if done.returncode == ExitCode.INCONCLUSIVE:
-        pytest.skip(f"this system is too busy for LoadGen to judge it: {done.stderr}")
+        skip_where_busy(done.stderr)
     assert done.returncode == 0, done.stderr
     assert "single stream" in done.stdout and "1.00000 of fp32 (MLPerf class 99.9 %)" in done.stdout
     record = record_of(tmp_path / "out")

@@ -13,7 +13,7 @@ import pytest
 import serving_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from waiting import HANG_S
+from waiting import HANG_S, skip_where_busy
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.serving import loadgen
@@ -141,7 +141,7 @@ def unless_too_busy(found: dict[str, Any]) -> dict[str, Any]:
     """What was found, where the system had the time to keep any pace; else the error must say that no rate was."""
     if "error" in found:
         assert found["exit_code"] == ExitCode.INCONCLUSIVE, found
-        pytest.skip(f"this system is too busy to keep any pace: {found['error']}")
+        skip_where_busy(found["error"])
     return found
 
 

@@ -10,6 +10,7 @@ from rules.logs import keys
 from rules.logs.text import show
 
 _NEAR = 0.8
+_NAME_CHARS = 100
 
 
 @rule(
@@ -35,7 +36,7 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
             remedy="Update dlrmbench, if the log is of a newer one.",
         )
     elif subject.benchmark is None:
-        near = get_close_matches(str(name), shipped_names(), n=1, cutoff=_NEAR)
+        near = get_close_matches(str(name)[:_NAME_CHARS], shipped_names(), n=1, cutoff=_NEAR)
         yield Problem(
             "no definition of this benchmark" + (f"; did you mean {near[0]}?" if near else ""),
             line,
