@@ -10,6 +10,7 @@ import pytest
 from contributing import EXAMPLES, ROOT, TEXT, Tree, added_lines, apply_change, read_recipes
 from dense_logistic import install, write_definition
 from log_builder import make_records, make_runs, to_text, with_record, write_set
+from waiting import needs_two_cpus
 
 from rules.benchmarks.loader import load_benchmark
 from rules.logs import keys
@@ -198,6 +199,7 @@ def test_an_implementation(tree: Tree, data_root: Path) -> None:
     assert '"implementation", "value": "careful"' in log.read_text()
 
 
+@needs_two_cpus
 def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
     recipe = RECIPES["A kind of measurement"]
     tree.follow(recipe)

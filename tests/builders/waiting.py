@@ -32,6 +32,12 @@ def skip_where_busy(why: str) -> NoReturn:
     pytest.fail(why)
 
 
+needs_two_cpus = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2,
+    reason="varies threads from 1 to 2, which are refused on the one CPU that this process may use",
+)
+
+
 def has_ended(pid: int) -> bool:
     """Whether that process has ended, collected by its parent or not."""
     try:

@@ -12,6 +12,7 @@ import pytest
 from made_sets import made_in
 from sweep_builder import FastWorkers, throughput_answer
 from version_builder import next_version
+from waiting import needs_two_cpus
 
 from harness.experiment.finish import worst_of
 from harness.foundation.errors import ExitCode
@@ -61,6 +62,7 @@ def made(workers: FastWorkers) -> list[tuple[str, int]]:
     ]
 
 
+@needs_two_cpus
 @pytest.mark.parametrize("kind", [(), ("--throughput", 4), ("--quality", 4096)])
 def test_two_sets_are_made_in_turns_with_equal_seeds_and_compared(
     kind: tuple[object, ...], run: Command, workers: FastWorkers, tmp_path: Path
@@ -225,6 +227,7 @@ def test_a_set_whose_definition_or_data_is_another_is_refused(run: Command, tmp_
     assert code == 2 and f"{digest[:12]}, which none of the versions here has (1 and 2, the current one)" in err
 
 
+@needs_two_cpus
 @pytest.mark.parametrize("kind", [(), ("--throughput", 4)])
 def test_a_set_of_an_older_version_is_measured_again_by_that_version(
     kind: tuple[object, ...], run: Command, tmp_path: Path
@@ -241,6 +244,7 @@ def test_a_set_of_an_older_version_is_measured_again_by_that_version(
     assert {side["version"] for side in sides} == {older.version}
 
 
+@needs_two_cpus
 def test_code_that_only_the_set_names_runs_where_it_is_given_again(run: Command, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("from reference_models.dlrm.reference import ReferenceWorkload as Mine\n")

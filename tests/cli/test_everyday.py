@@ -49,7 +49,7 @@ def run(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
     "words",
     [
         ["run", "-n", 1], ["run", "--throughput", 4], ["profile"],
-        ["sweep", "-n", 1, "--axis", "runtime.threads=1,2"],
+        ["sweep", "-n", 1, "--axis", "train.opt_base_learning_rate=0.04,0.05"],
     ],
     ids=lambda words: " ".join(map(str, words[:2])),
 )  # fmt: skip
@@ -64,7 +64,9 @@ def test_what_disturbs_is_said_before_the_first_run(run: Run, words: list[object
     assert "warning" not in run(*words, "-q").stderr
 
 
-@pytest.mark.parametrize("words", [["run", "-n", 1], ["sweep", "-n", 1, "--axis", "runtime.threads=1,2"]])
+@pytest.mark.parametrize(
+    "words", [["run", "-n", 1], ["sweep", "-n", 1, "--axis", "train.opt_base_learning_rate=0.04,0.05"]]
+)
 def test_what_disturbs_is_said_again_before_a_set_goes_on(
     run: Run, words: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +233,7 @@ def test_too_little_address_space_is_out_of_memory_and_no_interrupt(
 
 @pytest.mark.parametrize(
     "verb",
-    [["run"], ["run", "--throughput", 4], ["sweep", "--axis", "runtime.threads=1,2"], ["profile"]],
+    [["run"], ["run", "--throughput", 4], ["sweep", "--axis", "train.opt_base_learning_rate=0.04,0.05"], ["profile"]],
     ids=["run", "throughput", "sweep", "profile"],
 )
 @pytest.mark.parametrize(("output", "exit_code"), [("loop", 8), ("file", 2), ("file/below", 2), ("gone", 8)])

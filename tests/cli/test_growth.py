@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from records_builder import run_set_content
 from scripted_workload import ScriptedWorkload
 from sweep_builder import FastWorkers, use_fast_workers
+from waiting import needs_two_cpus
 
 from harness.api import resume
 from harness.cli import cli
@@ -175,6 +176,7 @@ def test_an_official_benchmark_is_not_run_more_often_than_it_is_scored(command: 
     assert list(tmp_path.iterdir()) == []
 
 
+@needs_two_cpus
 def test_a_measurement_and_a_sweep_grow_too(command: Run, data_root: Path, workers: UnevenWorkers) -> None:
     given = ["dlrm_tiny", "--data", data_root, "--seed", 5, "-q", "-o", "out"]
     assert command("run", *given, "--throughput", 4).exit_code == 0
@@ -285,6 +287,7 @@ def test_growth_that_cannot_be_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+@needs_two_cpus
 def test_compare_names_the_commands_that_add_runs(command: Run, run: Run, data_root: Path, tmp_path: Path) -> None:
     """Of sets that hold fewer than it takes; a folder of anyone's, or an official benchmark's, cannot grow."""
     assert run("-q", "-n", 1).exit_code == 0

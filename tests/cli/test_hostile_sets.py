@@ -38,7 +38,16 @@ def bases(workers: FastWorkers, data_root: Path, tmp_path: Path) -> dict[str, Pa
     common = ["dlrm_tiny", "--data", str(data_root), "-q", "--seed", "5"]
     for words in (
         ["run", *common, "-n", "2", "-o", str(folder / "of_runs")],
-        ["sweep", *common, "--throughput", "5", "--axis", "runtime.threads=1,2", "-o", str(folder / "of_sweep")],
+        [
+            "sweep",
+            *common,
+            "--throughput",
+            "5",
+            "--axis",
+            "train.opt_base_learning_rate=0.04,0.05",
+            "-o",
+            str(folder / "of_sweep"),
+        ],
         ["run", *common, "--quality", "5000", "-o", str(folder / "of_quality")],
     ):
         code, _, err = run_bounded(words)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sweep_builder import FastWorkers
+from waiting import needs_two_cpus
 
 CommandLine = Callable[..., tuple[int, str, str]]
 
@@ -89,6 +90,7 @@ def test_a_pipe_in_the_place_of_a_draft_is_removed_and_not_waited_for(
     assert not list(mine.rglob("*.partial")) and (mine / "extra" / "run_2").is_dir()
 
 
+@needs_two_cpus
 def test_a_configuration_of_a_sweep_is_no_link(
     command: CommandLine, workers: FastWorkers, data_root: Path, tmp_path: Path
 ) -> None:

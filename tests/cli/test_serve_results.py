@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from made_sets import made_in
 from sweep_builder import FastWorkers
+from waiting import needs_two_cpus
 
 from harness.cli import cli
 from harness.foundation.errors import ExitCode, exit_code_of
@@ -96,6 +97,7 @@ def test_another_question_is_refused_with_2_and_said(run: Run, arguments: tuple[
     assert words in " ".join((done.output + str(done.exception)).split())
 
 
+@needs_two_cpus
 def test_a_sweep_keeps_the_weights_of_every_configuration(run: Run, workers: FastWorkers) -> None:
     run("sweep", "--keep-weights", "-n", "1", "--axis", "runtime.threads=1,2")
     assert [launch["keep_weights"] for launch in workers.launches] == [True, True]

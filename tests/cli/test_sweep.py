@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from made_sets import made_in
 from sweep_builder import FastWorkers
-from waiting import HANG_S
+from waiting import HANG_S, needs_two_cpus
 
 from harness.cli import cli
 from harness.foundation.errors import ExitCode, HarnessError
@@ -75,6 +75,7 @@ def test_each_configuration_is_an_ordinary_run_set(sweep: Sweep, tmp_path: Path)
     assert "Sweep: time to train over train.opt_base_learning_rate" in page
 
 
+@needs_two_cpus
 def test_a_sweeps_name_is_in_its_folders_name_and_finds_it(sweep: Sweep, tmp_path: Path) -> None:
     assert sweep("--axis", "runtime.threads=2,1", "--throughput", "4", "--name", "threads").exit_code == 0
     folder = the_sweep(tmp_path)
@@ -82,6 +83,7 @@ def test_a_sweeps_name_is_in_its_folders_name_and_finds_it(sweep: Sweep, tmp_pat
     assert [path.name for path in find_named("threads", folder.parent)] == [folder.name]
 
 
+@needs_two_cpus
 def test_the_table_compares_with_the_first(sweep: Sweep) -> None:
     done = sweep(
         "--axis", "runtime.threads=2,1", "--throughput", "4", "--axis", "data.num_tables=3", "--format", "json"
@@ -125,6 +127,7 @@ def test_a_configuration_that_runs_out_of_memory_is_recorded_and_the_others_go_o
     assert len(workers.launches) == 4 + 3
 
 
+@needs_two_cpus
 def test_each_configuration_is_profiled_once_after_all_runs(
     sweep: Sweep, workers: FastWorkers, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from sweep_builder import FastWorkers, use_fast_workers
-from waiting import HANG_S
+from waiting import HANG_S, needs_two_cpus
 
 from harness import api
 from harness.cli import cli
@@ -75,6 +75,7 @@ def test_the_record_has_the_command_line_that_does_the_same(workers: FastWorkers
     assert parsed["assignments"] == ("runtime.threads=1", "train.global_batch_size=256")
 
 
+@needs_two_cpus
 def test_measurements_are_compared_and_rendered(workers: FastWorkers, tmp_path: Path) -> None:
     base, new = (
         api.run("dlrm_tiny", throughput=20, seed=1, settings={"runtime.threads": threads}, output=tmp_path / "r")
@@ -88,6 +89,7 @@ def test_measurements_are_compared_and_rendered(workers: FastWorkers, tmp_path: 
     assert "<title>Both" in page.read_text()
 
 
+@needs_two_cpus
 def test_a_sweep_has_a_set_per_combination_and_a_page(workers: FastWorkers, tmp_path: Path) -> None:
     axes = {"train.global_batch_size": [256, 512], "runtime.threads": [1, 2]}
     folder = api.sweep("dlrm_tiny", axes, runs=1, seed=2, output=tmp_path / "results")
@@ -121,6 +123,7 @@ def test_the_ending_decides_the_form(form: str, workers: FastWorkers, tmp_path: 
     assert {"json": '"configurations"', "csv": "configuration,", "md": "| "}[form] in text
 
 
+@needs_two_cpus
 def test_a_set_grows_until_it_is_precise_and_is_completed_and_extended(workers: FastWorkers, tmp_path: Path) -> None:
     output = tmp_path / "results"
     folder = api.run("dlrm_tiny", until=0.9, max_runs=7, seed=3, output=output)
@@ -206,6 +209,7 @@ def test_the_example_of_the_page_runs(tmp_path: Path, data_root: Path) -> None:
     assert re.search(r"throughput +\d+\.\d+ +inconclusive", done.stdout), done.stdout
 
 
+@needs_two_cpus
 def test_a_pair_is_two_sets_in_turns_with_a_comparison(workers: FastWorkers, tmp_path: Path) -> None:
     output = tmp_path / "results"
     base = api.run("dlrm_tiny", throughput=20, settings={"runtime.threads": 1}, output=output)

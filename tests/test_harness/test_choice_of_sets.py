@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from sweep_builder import FastWorkers, use_fast_workers
+from waiting import needs_two_cpus
 
 from harness import api
 from harness.autotune import tuning as choosing
@@ -272,6 +273,7 @@ def give(timing: Timing, tmp_path: Path) -> Callable[..., Path]:
     return call
 
 
+@needs_two_cpus
 def test_products_that_are_given_are_used_and_on_record_with_their_file(
     give: Callable[..., Path], timing: Timing, tmp_path: Path
 ) -> None:
