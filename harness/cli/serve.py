@@ -10,8 +10,8 @@ from harness.cli.shared.options import QUIET, benchmarks, completing, configurat
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import read_request, request_options
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s)")
-_MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min)")
+_MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
 
 
 def duration(text: str) -> float:
@@ -25,9 +25,15 @@ def duration(text: str) -> float:
     return milliseconds
 
 
+def seconds(text: str) -> float:
+    """Read the seconds of 20s or 2min. Raises BadParameter as `duration` does."""
+    return duration(text) / 1e3
+
+
 _ASKED = {
     "target_latency_ms": "--target-latency", "percentile": "--percentile", "queries": "--queries",
-    "scenario": "--scenario", "batch": "--batch", "colocate": "--colocate", "train_samples": "--train",
+    "scenario": "--scenario", "batch": "--batch", "threads": "--workers",
+    "duration_s": "--duration", "colocate": "--colocate", "train_samples": "--train",
 }  # fmt: skip
 """Keys of [serve] that have an option."""
 
@@ -52,6 +58,15 @@ _ASKED = {
     help="Items of a call at most: queries are merged up to it, larger ones split.  [default: a call for each query]",
 )  # fmt: skip
 @click.option(
+    "--workers", "threads", type=click.IntRange(min=1), metavar="N",
+    help="Threads that take queries; --threads are shared out among them.",
+)  # fmt: skip
+@click.option(
+    "--duration", "duration_s", type=seconds, metavar="TIME",
+    help="That LoadGen's runs of a process should take, such as 2min; longer ones are nearer to the long run.  "
+    "[default: 20s]",
+)  # fmt: skip
+@click.option(
     "--colocate",
     type=click.IntRange(min=1),
     metavar="N",
@@ -74,7 +89,9 @@ def serve(benchmark: str, is_simulated: bool, form: str, **given: Any) -> None:
 
     A query is a number of items to be ranked for one user. In a fresh process the model is built and timed; a virtual
     clock, on which queries queue without a model, says near which rate the limit is met; MLPerf LoadGen then issues
-    queries at a few real rates around it, and the highest that it judges VALID is the answer. Its own files are kept.
+    queries at a few real rates around it, with its own seeds. In short runs its rule allows less than the long run
+    does: the answer is the highest rate that it judges VALID, over what the clock says is left of the long run, and
+    both are shown. Its own files are kept.
 
     The limit and the queries are those of the definition's [serve], where it has one; --set serve.KEY=VALUE gives any
     key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra

@@ -43,6 +43,9 @@ class ServeConfig:
     """How long the first query of a call that is not full waits for others."""
     threads: PositiveCount = 1
     """Threads that answer queries; `runtime.threads` are shared out among them."""
+    duration_s: Annotated[float, Meta(gt=0)] = 20.0
+    """Seconds that LoadGen's runs of one process are made to take: four of them, where the first rate is near the
+    bound. Longer ones are nearer to the long run."""
     colocate: PositiveCount = 1
     """Processes that serve at the same time, each with its own queries; `runtime.threads` are those of each."""
     weights: str | None = None

@@ -12,7 +12,7 @@ from reports.comparison.factor import FACTORS, factor_of
 from reports.comparison.pairing import compared_values
 from reports.comparison.repeats import find_repeats
 from reports.facts.noise import Noise, Smallest, noise_of, noise_of_rates, noise_of_values
-from reports.results.measured import clock_step
+from reports.results.measured import value_step
 from reports.results.result import Result
 from reports.statistics.ratios import fraction_from
 from reports.tables.records import ReportDocument
@@ -48,7 +48,7 @@ def noise_of_processes(result: Result, band: DriftTolerance) -> Smallest | None:
     min_effect, values = factor_of(name).min_effect, [sample.values[name] for sample in result.samples]
     if result.measure.scale != "ratio":
         return noise_of_values(values, min_effect=min_effect)
-    step = clock_step(result) if result.measure.counts_samples else 0.0
+    step = value_step(result)
     width = fraction_from(max(band.width(name), _own_reach(compared_values(result.samples, name))))
     return noise_of_rates(values, min_effect=min_effect, band=width, step=step)
 

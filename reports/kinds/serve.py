@@ -7,5 +7,9 @@ from reports.kinds.serving.terms import TERMS
 from reports.kinds.serving.words import served_answer
 
 DETAILS = Details(
-    lines=serve_facts, blocks=serving_blocks, hidden=("times_alone", "auc"), answer=served_answer, terms=TERMS
+    lines=serve_facts,
+    blocks=serving_blocks,
+    hidden=("queries_per_s", "times_alone", "auc"),
+    answer=served_answer,
+    terms=TERMS,
 )

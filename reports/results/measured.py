@@ -81,11 +81,9 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
 
 def _repetition(process: Any, index: int, seed: int | None, record: Measurement, compared: str) -> Repetition:
     """Make one process, with its seed where the set's record says it; a rate is on the grid of the clock."""
-    value, steps = float(getattr(process, record.measure.value)), {}
-    if record.measure.counts_samples:
-        steps = {compared: _clock_step(process)}
-        if (num_samples := getattr(process, "num_samples", None)) is not None and steps[compared]:
-            value = num_samples / process.duration_s
+    value, steps = float(getattr(process, record.measure.value)), {compared: _step(record, process)}
+    if record.measure.counts_samples and (num_samples := getattr(process, "num_samples", None)) is not None:
+        value = num_samples / process.duration_s if steps[compared] else value
     return Repetition(
         label=str(index),
         seed=seed,
@@ -97,9 +95,10 @@ def _repetition(process: Any, index: int, seed: int | None, record: Measurement,
     )
 
 
-def clock_step(result: Result) -> float:
-    """Return the grid of a measurement's rates: the clock's microsecond over what a process took, on average."""
-    steps = [_clock_step(process.record) for process in result.repetitions]
+def value_step(result: Result) -> float:
+    """Return the grid of what a measurement measured, as a fraction of it: the mean of its processes'."""
+    assert result.measured is not None
+    steps = [_step(result.measured, process.record) for process in result.repetitions]
     return sum(steps) / len(steps) if steps else 0.0
 
 
@@ -113,7 +112,7 @@ def rate_summary(result: Result) -> LogSummary | None:
     """Summarize the rates of a measurement that counts samples; None of another."""
     if result.measured is None or not result.measure.counts_samples:
         return None
-    return log_summary(compared_values(result), step=clock_step(result))
+    return log_summary(compared_values(result), step=value_step(result))
 
 
 def centre_of(result: Result) -> tuple[float | None, Interval | None]:
@@ -122,8 +121,7 @@ def centre_of(result: Result) -> tuple[float | None, Interval | None]:
         return result.mean(result.measure.value), mean_interval(result.measured_values)
     if result.num_runs == 1:  # as it was measured, without what a logarithm rounds
         return compared_values(result)[0], None
-    step = clock_step(result) if result.measure.counts_samples else 0.0
-    summary = log_summary(compared_values(result), step=step)
+    summary = log_summary(compared_values(result), step=value_step(result))
     return (summary.geometric_mean, summary.interval) if summary else (None, None)
 
 
@@ -134,7 +132,9 @@ def title_of(result: Result) -> str:
     return printable(f"{result.benchmark} on {result.system.name}", 160)
 
 
-def _clock_step(process: Any) -> float:
-    """The clock's step over what a process took; 0 where it does not say that."""
+def _step(record: Measurement, process: Any) -> float:
+    """The clock's microsecond over what a process took, of a rate of samples; else the resolution that it states."""
+    if not record.measure.counts_samples:
+        return float(getattr(process, "resolution", 0.0))
     duration_s = getattr(process, "duration_s", None)
     return min(_CLOCK_STEP_S / float(duration_s), 1.0) if duration_s else 0.0

@@ -25,7 +25,7 @@ from reports.parts.profile import (
     phases_table,
 )
 from reports.parts.sweep import sweep_notes, sweep_table
-from reports.results.measured import clock_step, rate_summary, title_of
+from reports.results.measured import rate_summary, title_of, value_step
 from reports.results.result import Result
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS, log_summary, mean_interval
 from reports.tables.scores import MeasurementDocument
@@ -64,8 +64,7 @@ def measurement_document(measured: Result, options: Mapping[str, int], path: Pat
     """As `measured_blocks`: where everything is, what every process measured, its mean and interval."""
     measure, values = measured.measure, measured.measured_values
     smallest = _noise(measured)
-    step = clock_step(measured) if measured.measure.counts_samples else 0.0
-    summary = log_summary(values, step=step) if measure.scale == "ratio" else None
+    summary = log_summary(values, step=value_step(measured)) if measure.scale == "ratio" else None
     bounds = summary.interval if summary else mean_interval(values)
     return MeasurementDocument(
         kind=measured.kind,

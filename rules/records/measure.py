@@ -19,7 +19,7 @@ class Column:
     member: str
     title: str
     unit: str | None
-    origin: Literal["measured", "simulated"] = "measured"
+    origin: Literal["measured", "measured over simulated", "simulated"] = "measured"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

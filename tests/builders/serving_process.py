@@ -16,6 +16,7 @@ import msgspec
 from harness.config.serving import parse_serve
 from harness.foundation.errors import HarnessError, end_process
 from harness.measure.serving.bench import Bench
+from harness.measure.serving.loadgen import Seeds
 from reference_models.process.world import SingleProcess
 
 
@@ -30,8 +31,15 @@ def measure(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
         time.sleep(service_s)
         took_s.append(time.perf_counter() - start_s)
 
+    seeds = Seeds(library=1, samples=2, schedule=3)
     bench = Bench(
-        answer=answer, sizes=(1,) * 8, serve=parse_serve(asked), seed=5, folder=folder, on_event=lambda event: None
+        answer=answer,
+        sizes=(1,) * 8,
+        serve=parse_serve(asked),
+        seed=5,
+        seeds=seeds,
+        folder=folder,
+        on_event=lambda event: None,
     )
     try:
         found = bench.measure(SingleProcess(), "run", 0.0)
@@ -42,6 +50,8 @@ def measure(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
         "runs": msgspec.to_builtins(found.runs),
         "best": msgspec.to_builtins(found.best),
         "modelled": found.modelled.rate,
+        "bounded": found.bounded_per_s,
+        "doubtful": found.bracket.high is None or any(run.is_held_up for run in found.runs),
         "took_s": took_s,
         "files": sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")),
     }

@@ -21,6 +21,7 @@ from harness.config.serving import parse_serve
 from harness.foundation.errors import end_process
 from harness.measure.serving.bench import Bench
 from harness.measure.serving.bound import Limit, model_bound
+from harness.measure.serving.loadgen import published_seeds
 from harness.measure.serving.queue import ServiceTimes, Workers, draw_traffic
 from reference_models.process.world import SingleProcess
 
@@ -39,8 +40,8 @@ def bound_once(service_s: float, limit_s: float, seed: int) -> dict[str, Any]:
     asked = {"target_latency_ms": limit_s * 1e3, "percentile": PERCENTILE, "queries": "fixed:1"}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(
-            answer=answer, sizes=(1,) * 64, serve=parse_serve(asked), seed=seed, folder=Path(folder),
-            on_event=lambda event: None,
+            answer=answer, sizes=(1,) * 64, serve=parse_serve(asked), seed=seed, seeds=published_seeds(),
+            folder=Path(folder), on_event=lambda event: None,
         )  # fmt: skip
         overhead_s = bench.measure_overhead()
         found = bench.measure(SingleProcess(), "run", overhead_s)
@@ -51,7 +52,7 @@ def bound_once(service_s: float, limit_s: float, seed: int) -> dict[str, Any]:
     truth = model_bound(traffic, service, Workers(), Limit(seconds=limit_s, share=PERCENTILE / 100)).rate
     assert truth is not None
     return {
-        "ratio": found.best.completed_per_s / truth,
+        "ratio": found.bounded_per_s / truth,
         "truth_per_s": truth,
         "loadgen_per_s": found.best.completed_per_s,
         "modelled_per_s": found.modelled.rate,

@@ -1,24 +1,18 @@
-"""Serving: what [serve] says, service times, the rule of LoadGen, the search for the highest valid rate."""
+"""Serving: what [serve] says, service times, parts of queries."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from harness.config.run_config import Override, resolve
 from harness.config.serving import list_sizes, parse_serve
-from harness.measure.serving.bound import Limit, model_bound
 from harness.measure.serving.model import ServedModel
-from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, draw_traffic, simulate
-from harness.measure.serving.rule import most_late, passing_share
-from harness.measure.serving.schedule import choose_schedule, draw_arrivals
-from harness.measure.serving.search import RESOLUTION, search_highest
+from harness.measure.serving.queue import Workers
 from harness.measure.serving.timing import TimedSize, choose_calls, fit_service, time_calls
 from harness.measure.serving.worker_pool import QueryPart, split_query
 from reference_models.data.store.dataset import Batch
@@ -175,81 +169,3 @@ def test_parts_of_queries_are_answered_as_the_items_that_they_hold(sizes: list[i
     parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, max_items)]
     assert served.answer(parts).tolist() == list(range(sum(sizes)))
     assert torch.cat([served.answer([part]) for part in parts]).tolist() == list(range(sum(sizes)))
-
-
-# LoadGen's rule
-
-
-@pytest.mark.parametrize(("share", "fewest"), ((0.9, 44), (0.95, 90), (0.97, 152), (0.99, 459), (0.999, 4603)))
-def test_the_fewest_queries_that_loadgen_calls_valid(share: float, fewest: int) -> None:
-    assert (most_late(fewest - 1, share), most_late(fewest, share)) == (None, 0)
-    assert passing_share(fewest - 1, share) is None and passing_share(fewest, share) == 1
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(1, 20_000), st.sampled_from((0.5, 0.9, 0.95, 0.97, 0.99, 0.999)))
-def test_so_many_may_be_late_that_chance_would_do_as_well_in_less_than_a_hundredth(num: int, share: float) -> None:
-    late = most_late(num, share)
-    assert binom.cdf(0 if late is None else late + 1, num, 1 - share) >= 0.0099999999
-    assert late is None or binom.cdf(late, num, 1 - share) < 0.0100000001
-    # The other half of the rule, the order statistic that LoadGen takes, is the weaker one.
-    assert late is None or late <= num - 1 - int(num * share)
-
-
-# the search
-
-
-def valid_below(bound: float) -> Any:
-    return lambda rate: rate <= bound
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.floats(1e-2, 1e5), st.floats(0.3, 3))
-def test_the_search_finds_the_bound_wherever_it_starts(bound: float, off: float) -> None:
-    tried = search_highest(valid_below(bound), bound * off, max_attempts=20)
-    best = max(rate for rate, is_valid in tried if is_valid)
-    assert bound / (RESOLUTION * 1.0001) <= best <= bound
-
-
-@pytest.mark.parametrize(("off", "most"), ((1.0, 2), (0.99, 2), (1.01, 2), (0.95, 5), (1.05, 5), (0.8, 8), (1.25, 8)))
-def test_a_start_that_is_nearly_right_takes_few_attempts(off: float, most: int) -> None:
-    tried = search_highest(valid_below(100), 100 * off)
-    best = max(rate for rate, is_valid in tried if is_valid)
-    assert len(tried) <= most and best >= 100 / (RESOLUTION * 1.0001)
-
-
-def test_the_search_ends_after_so_many_attempts() -> None:
-    rates = [rate for rate, _ in search_highest(valid_below(0), 100.0)]
-    assert len(rates) == 8
-    assert rates == sorted(rates, reverse=True) and rates[0] == 100 and 5 < rates[-1] < 10
-
-
-@pytest.mark.parametrize("least", (60.0, 99.0, 100.0))
-def test_the_search_tries_nothing_below_the_least_rate_and_that_once(least: float) -> None:
-    rates = [rate for rate, _ in search_highest(valid_below(0), 100.0, least=least)]
-    assert rates[-1] == least and len(set(rates)) == len(rates)
-
-
-@pytest.mark.parametrize("limit_s", (0.025, 0.1))
-def test_a_constant_service_time_is_bounded_within_five_percent_by_the_rule_of_loadgen(limit_s: float) -> None:
-    """Queries and arrivals as LoadGen draws them, judged by its rule; what a real run has besides is its overhead."""
-    service = ServiceTimes(by_items_s=np.full(2, 0.002), factors=np.ones(1))
-    limit, workers, num_queries = Limit(seconds=limit_s, share=0.95), Workers(), 2000
-    truth = model_bound(draw_traffic(200_000, (1,), service, 0), service, workers, limit).rate
-    assert truth is not None
-    ratios = []
-    for seed in range(8):
-        traffic = draw_traffic(30_000, (1,), service, seed)
-        modelled = model_bound(traffic, service, workers, limit, lambda rate: num_queries).rate
-        assert modelled is not None
-        chosen = choose_schedule(seed, num_queries, modelled, traffic, service, workers, limit)
-        drawn = draw_traffic(num_queries, (1,), service, seed)
-        asked = replace(drawn, arrivals_s=draw_arrivals(chosen, num_queries))
-
-        def attempt(rate: float, asked: Traffic = asked) -> bool:
-            late = int((simulate(asked, rate, service, workers) > limit_s).sum())
-            return late <= (most_late(num_queries, 0.95) or 0)
-
-        tried = search_highest(attempt, modelled)
-        ratios.append(max(rate for rate, is_valid in tried if is_valid) / truth)
-    assert min(ratios) >= 0.95 and max(ratios) <= 1.05, ratios

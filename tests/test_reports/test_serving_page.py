@@ -10,7 +10,12 @@ from browser import Browser, find_browser
 from records_builder import run_set_content, serve_content, serve_process
 from report_builder import write_report
 
-from rules.records.codec import encode
+from reports.kinds.serving.lines import serve_facts
+from reports.kinds.serving.words import served_answer
+from reports.results.measured import make_measured
+from reports.results.result import Result
+from rules.records.codec import convert, encode
+from rules.records.measured.serve import ServeRecord
 from rules.records.study import Parameter, StudyColumn, StudyRecord, StudyTable
 
 QUALITY = {"auc": 0.75, "log_loss": 0.5, "normalised_entropy": 0.9, "auc_ratio": 0.99512, "entropy_ratio": 1.01,
@@ -149,3 +154,39 @@ def test_no_table_scrolls_at_1100_pixels_and_no_page_at_400(browser: Browser, wi
             ".map((box) => box.querySelector('caption').textContent + ' ' + box.scrollWidth)"
         )
         assert width < 1100 or tab.evaluate(scrolling) == []
+
+
+def searched(**changes: Any) -> Result:
+    """A measurement of two processes whose searches ended so."""
+    runs = serve_process()["runs"]
+    runs[1] = {**runs[1], **changes.pop("late", {})}
+    known = {"long_run_per_s": 125.0, "loadgen_share": 0.8, "invalid_per_s": 102.0, "runs": runs}
+    record = convert(serve_content([serve_process(**(known | changes)) for _ in range(2)]), ServeRecord)
+    return make_measured(Path("here"), "serve", record, None)
+
+
+def test_the_rate_is_the_long_runs_and_loadgens_own_is_beside_it() -> None:
+    facts = dict(serve_facts(found := searched()))
+    assert facts["latency-bounded"].startswith("125 queries/s, 20.6 k items/s, VALID by LoadGen in 2 of 2 processes")
+    assert facts["long run"].startswith(
+        "LoadGen's own is 100 queries/s, in runs of 200 queries: 20.0 % below the long"
+    )
+    assert "doubt" not in facts and served_answer([found]).startswith("here: 125")
+    near = dict(serve_facts(searched(long_run_per_s=101.0, loadgen_share=0.99)))
+    assert "within 3 % of the long run" in near["long run"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rate", "doubt"),
+    (
+        ({"invalid_per_s": 300.0}, "between 125 and 375", "the rate was left open in 2 of 2 processes"),
+        ({"invalid_per_s": None}, "at least 125", "the rate was left open in 2 of 2 processes"),
+        ({"late": {"is_held_up": True, "stall_s": 0.31}}, "125", "2 of 4 runs held up, up to 310.0 ms"),
+    ),
+)
+def test_what_a_search_left_open_or_a_stall_disturbed_is_said_with_the_rate(
+    changes: dict[str, Any], rate: str, doubt: str
+) -> None:
+    facts = dict(serve_facts(found := searched(**changes)))
+    assert facts["latency-bounded"].startswith(f"{rate} queries/s") and facts["doubt"] == doubt
+    assert doubt in served_answer([found])

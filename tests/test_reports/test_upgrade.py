@@ -61,7 +61,9 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def upgraded(name: str, document: str) -> dict[str, Any]:
-    return upgrade(document, json.loads((PRINTED / f"{name}.json").read_text(encoding="utf-8")))
+    printed = (PRINTED / f"{name}.json").read_text(encoding="utf-8")
+    # The digest in a served set's name is of all keys, and serve has gained one.
+    return upgrade(document, json.loads(printed.replace("dlrm_tiny-c768ce86", "dlrm_tiny-1959f327")))
 
 
 def assert_as_printed(old: Any, new: Any, place: str = "") -> None:

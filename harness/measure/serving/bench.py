@@ -1,5 +1,7 @@
 """The measurement of what answers queries: its service times, the modelled bound, the runs of LoadGen around it."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +12,7 @@ from harness.config.serving import ServeConfig
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError
 from harness.measure.kinds import OnEvent
 from harness.measure.serving.bound import Limit, ModelledBound, model_bound, most_per_s
-from harness.measure.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, judge
+from harness.measure.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, Seeds, judge
 from harness.measure.serving.queue import (
     ServiceTimes,
     Times,
@@ -20,28 +22,20 @@ from harness.measure.serving.queue import (
     draw_traffic,
     percentile_of,
 )
-from harness.measure.serving.schedule import choose_schedule
-from harness.measure.serving.search import search_highest
+from harness.measure.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
+from harness.measure.serving.search import Attempt, Bracket, bracket_of, search_highest
+from harness.measure.serving.stalls import Call, Stalls, find_stalls
 from harness.measure.serving.timing import TimedSize, fit_service, time_calls
-from harness.measure.serving.worker_pool import Answer
+from harness.measure.serving.worker_pool import Answer, QueryPart
 from reference_models.process.world import SingleProcess, World
 from rules.records.measured.serve import LoadGenRun, ServiceTime
 
 TIMING_S = 1.0
-RUN_LATE = 100
-"""Queries that may be late by the percentile, of one LoadGen run that takes no longer than `RUN_MOST_S`; LoadGen then
-allows three quarters of them, and finds the bound of a constant service time some 2 % below the truth."""
-RUN_S, RUN_MOST_S, RUN_LIMITS = 2.0, 5.0, 20
-"""Least seconds of one LoadGen run, usual most, and least in multiples of the limit: a queue that grows by a
-twentieth shows."""
-LONGEST_RUN_S = 40.0
-"""What the fewest queries take at the lowest rate that is tried, unless that is a fourth of the modelled one."""
+USUAL_RUNS = 4
+"""LoadGen's runs of a search that begins near the bound, and two thirds of them again where it does not."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
 """Queries to simulate for one worker that takes one after the other, which needs no loop."""
-MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
-"""By percentile, so that LoadGen can be sure: of ln .01 / ln p of them (44, 90, 152, 459, 4603) none may be late, of
-more some."""
 _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S = 1000.0, 400, 0.4
 
 
@@ -51,12 +45,40 @@ class ProcessMeasurements:
 
     timed: Sequence[TimedSize]
     modelled: ModelledBound
+    """What the virtual clock says of the long run."""
     overhead_s: float
     runs: tuple[LoadGenRun, ...]
     best: LoadGenRun
+    bracket: Bracket
+    """Queries a second that each process was asked."""
+    loadgen_share: float | None
+    """What the virtual clock says that LoadGen calls VALID, as a share of the long run's bound; None without a limit.
+    """
     service: ServiceTimes
     traffic: Traffic
     """Queries on the virtual clock, whose table is made of them."""
+
+    @property
+    def bounded_per_s(self) -> float:
+        """What is within the limit in the long run, where there is a limit; of each process."""
+        share = self.loadgen_share
+        return self.best.completed_per_s if share is None else self.best.asked_per_s / share
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Plan:
+    """What is known before LoadGen's first run."""
+
+    rate: float
+    """The bound in the long run, where there is a limit; of each process."""
+    start: float
+    """Where the search begins: what LoadGen will call VALID."""
+    num_queries: int
+    """In each run."""
+
+    @property
+    def run_s(self) -> float:
+        return self.num_queries / self.start
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +90,9 @@ class Bench:
     """Items of each query of the pool."""
     serve: ServeConfig
     seed: int
+    """What the queries on the virtual clock are drawn from."""
+    seeds: Seeds
+    """LoadGen's."""
     folder: Path
     """The folder of LoadGen's files."""
     on_event: OnEvent
@@ -83,7 +108,7 @@ class Bench:
 
     def measure_overhead(self) -> float:
         """Return the median latency that LoadGen sees of a system that does nothing, in seconds."""
-        trial = self._trial("server", _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S, self.seed)
+        trial = self._trial("server", _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S)
         found = judge(lambda parts: None, self.sizes, Workers(), trial, self.folder / "overhead")
         overhead_s = found.latencies_s["50.00"]
         self._say(f"LoadGen adds {overhead_s * 1e3:.3g} ms to a query")
@@ -92,7 +117,8 @@ class Bench:
     def measure(self, world: World, name: str, overhead_s: float) -> ProcessMeasurements | None:
         """Measure on every rank of `world`, at equal rates; what was found on rank 0. LoadGen's files are in `name`.
 
-        Raises HarnessError (exit 7) on every rank where no rate meets the limit.
+        Raises HarnessError on every rank where no rate meets the limit (exit 7), or where no run that can be judged
+        fits into serve.duration_s (exit 2).
         """
         world.barrier()
         self._say("timing calls")
@@ -108,35 +134,39 @@ class Bench:
             raise RefusedByAllError(
                 self._say_no_rate(answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
             )
+        plan = self._plan(traffic, service, slowest, overhead_s, world)
+        done: list[LoadGenRun] = []
 
-        schedule_seed = self._choose_schedule(traffic, service, slowest, overhead_s)
-
-        def attempt(rate: float) -> bool:
+        def try_rate(rate: float) -> Attempt:
             number = f"{name}_{len(done) + 1}"
-            self._say(f"LoadGen asks {rate:,.4g} queries/s{self._say_found(done[-1]) if done else ''}")
+            found = self._say_found(done[-1]) if done else ""
+            self._say(f"LoadGen asks {rate:,.4g} queries/s for {plan.num_queries / rate:.3g} s{found}")
             world.barrier()
-            folder = Path(number) if world.size == 1 else Path(number) / f"process_{world.rank}"
-            trial = self._trial(self.serve.scenario, rate, self.min_queries, self.run_s(rate), schedule_seed)
-            found = judge(self.answer, self.sizes, self.workers, trial, self.folder / folder)
-            whole = world.gather(found)
+            folder = self.folder / (Path(number) if world.size == 1 else Path(number) / f"process_{world.rank}")
+            trial = self._trial(self.serve.scenario, rate, plan.num_queries, 0.0)
+            judged = self._judge(trial, folder, timed, service)
+            whole = world.gather(judged)
             run = world.broadcast(None if whole is None else self._describe_run(whole, number, rate))
             assert run is not None
             done.append(run)
-            return run.is_valid
+            of_limit = run.latency_s / self.limit.seconds
+            return Attempt(rate=rate, is_valid=run.is_valid, of_limit=of_limit, is_held_up=run.is_held_up)
 
-        done: list[LoadGenRun] = []
+        def may_go_on() -> bool:
+            took_s = sum(run.duration_s for run in done)
+            return bool(world.broadcast(took_s + plan.run_s <= 2 * self.serve.duration_s))
+
         if self.serve.scenario == "server":
-            search_highest(attempt, slowest, least=min(slowest / 4, self.min_queries / LONGEST_RUN_S))
+            least = min(slowest / 4, plan.start / 2)
+            bracket = bracket_of(search_highest(try_rate, plan.start, least=least, may_go_on=may_go_on))
         else:
-            attempt(slowest * 1.2)
-        if done:
-            self._say(f"LoadGen has ended{self._say_found(done[-1])}")
-        valid = [run for run in done if run.is_valid]
-        if not valid:
+            bracket = bracket_of([try_rate(plan.start * 1.2)])
+        self._say(f"LoadGen has ended{self._say_found(done[-1])}")
+        if bracket.low is None:
             raise RefusedByAllError(
                 self._say_none_valid(done, answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
             )
-        best = max(valid, key=lambda run: run.completed_per_s)
+        best = next(run for run in reversed(done) if run.is_valid and run.asked_per_s == bracket.low)
         if world.rank != 0:
             return None
         return ProcessMeasurements(
@@ -145,41 +175,75 @@ class Bench:
             overhead_s=overhead_s,
             runs=tuple(done),
             best=best,
+            bracket=bracket,
+            loadgen_share=plan.start / plan.rate if self.serve.scenario == "server" else None,
             service=service,
             traffic=traffic,
         )
 
     def _model(self, traffic: Traffic, service: ServiceTimes, overhead_s: float) -> ModelledBound:
-        """Say on the virtual clock what LoadGen will find; the overhead is taken off the limit."""
+        """Say on the virtual clock what holds in the long run; the overhead is taken off the limit."""
         if self.serve.scenario == "server":
-            limit = self._limit_without(overhead_s)
-            return model_bound(traffic, service, self.workers, limit, self.count_queries)
+            return model_bound(traffic, service, self.workers, self._limit_without(overhead_s))
         if self.serve.scenario == "offline":
             return ModelledBound(rate=most_per_s(traffic, service, self.workers), curve=())
         return ModelledBound(rate=1 / float(answer_alone(traffic, service, self.workers).mean()), curve=())
 
+    def _plan(self, traffic: Traffic, service: ServiceTimes, rate: float, overhead_s: float, world: World) -> _Plan:
+        """Say how long a run is, and at which rate the first one is; equal on every rank.
+
+        As long as LoadGen's rule needs to be near the long run, where serve.duration_s lets it. Raises HarnessError
+        (exit 2) where that does not hold two of the shortest runs that LoadGen can judge.
+        """
+        usual_s = self.serve.duration_s / USUAL_RUNS
+        if self.serve.scenario != "server":
+            return _Plan(rate=rate, start=rate, num_queries=max(self.min_queries, round(rate * usual_s)))
+        limit = self._limit_without(overhead_s)
+        model = QueueModel(traffic=traffic, service=service, workers=self.workers, limit=limit)
+        counts = world.gather(model.count_queries(rate, usual_s, self.min_queries))
+        num_queries = world.broadcast(max(counts) if counts else 0)
+        bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, rate))
+        start = world.broadcast(None if bounds is None else _slowest(bounds)) or rate / 4
+        plan = _Plan(rate=rate, start=start, num_queries=num_queries)
+        needed_s = 2 * plan.run_s
+        if needed_s > self.serve.duration_s:
+            raise RefusedByAllError(
+                f"serve.duration_s is {self.serve.duration_s:g}, but at {start:,.3g} queries/s two runs of "
+                f"{num_queries:,} queries, the fewest that LoadGen can judge at p{self.serve.percentile:g} here, "
+                f"take {needed_s:.3g} s. Give --duration {math.ceil(needed_s * 1.1)}s, a longer --target-latency or "
+                "a lower --percentile.",
+                ExitCode.USAGE,
+            )
+        self._say(
+            f"runs of LoadGen take {plan.run_s:.3g} s ({num_queries:,} queries): {plan.run_s * 2:.3g} s if the first "
+            f"rate is right, {2 * self.serve.duration_s:.3g} s at most"
+        )
+        return plan
+
+    def _judge(
+        self, trial: ScheduledRun, folder: Path, timed: Sequence[TimedSize], service: ServiceTimes
+    ) -> tuple[LoadGenVerdict, Stalls]:
+        """Let LoadGen judge one rate, and find what held the service up meanwhile."""
+        calls: list[Call] = []
+
+        def answer(parts: Sequence[QueryPart]) -> None:
+            start_s = time.perf_counter()
+            self.answer(parts)
+            calls.append((sum(part.items for part in parts), time.perf_counter() - start_s))
+
+        verdict = judge(answer, self.sizes, self.workers, trial, folder)
+        delays_s: Sequence[float] = ()
+        if trial.scenario == "server":
+            asked_s = draw_arrivals(trial.seeds.schedule, len(verdict.issued_s)) / trial.rate
+            delays_s = (np.asarray(verdict.issued_s) - asked_s).tolist()
+        return replace(verdict, issued_s=()), find_stalls(calls, delays_s, timed, service, self.limit)
+
     def _limit_without(self, overhead_s: float) -> Limit:
         return replace(self.limit, seconds=self.limit.seconds - overhead_s)
-
-    def _choose_schedule(self, traffic: Traffic, service: ServiceTimes, rate: float, overhead_s: float) -> int:
-        if self.serve.scenario != "server":
-            return self.seed
-        num_queries, limit = self.count_queries(rate), self._limit_without(overhead_s)
-        return choose_schedule(self.seed, num_queries, rate, traffic, service, self.workers, limit)
 
     @property
     def min_queries(self) -> int:
         return MIN_QUERIES[self.serve.percentile]
-
-    def run_s(self, rate: float) -> float:
-        """Return the seconds that a run of LoadGen takes at least, at that rate."""
-        if self.serve.scenario != "server":
-            return RUN_S
-        return max(RUN_S, RUN_LIMITS * self.limit.seconds, min(RUN_LATE / (1 - self.limit.share) / rate, RUN_MOST_S))
-
-    def count_queries(self, rate: float) -> int:
-        """Return the queries that a run of LoadGen issues at that rate, about."""
-        return max(self.min_queries, round(rate * self.run_s(rate)))
 
     def _say(self, doing: str) -> None:
         self.on_event({"event": "progress", "doing": doing})
@@ -188,9 +252,7 @@ class Bench:
         verdict = "VALID" if run.is_valid else "INVALID"
         return f"; {run.asked_per_s:,.4g} was {verdict}, p{self.serve.percentile:g} {run.latency_s * 1e3:.3g} ms"
 
-    def _trial(
-        self, scenario: Scenario, rate: float, min_queries: int, duration_s: float, schedule_seed: int
-    ) -> ScheduledRun:
+    def _trial(self, scenario: Scenario, rate: float, min_queries: int, duration_s: float) -> ScheduledRun:
         return ScheduledRun(
             scenario=scenario,
             rate=rate,
@@ -198,13 +260,14 @@ class Bench:
             share=self.limit.share,
             min_queries=min_queries,
             min_duration_s=duration_s,
-            seed=self.seed,
-            schedule_seed=schedule_seed,
+            seeds=self.seeds,
         )
 
-    def _describe_run(self, found: Sequence[LoadGenVerdict], folder: str, rate: float) -> LoadGenRun:
+    def _describe_run(self, judged: Sequence[tuple[LoadGenVerdict, Stalls]], folder: str, rate: float) -> LoadGenRun:
         key = f"{self.serve.percentile:.2f}"
+        found = [verdict for verdict, _ in judged]
         late = [judgement.num_late for judgement in found if judgement.num_late is not None]
+        stalls = max((stalls for _, stalls in judged), key=lambda stalls: stalls.total_s)
         return LoadGenRun(
             folder=folder,
             asked_per_s=rate,
@@ -216,6 +279,8 @@ class Bench:
             latency_s=max(judgement.latencies_s[key] for judgement in found),
             is_valid=all(judgement.is_valid for judgement in found),
             reason=next((judgement.reason for judgement in found if judgement.reason is not None), None),
+            stall_s=stalls.longest_s,
+            is_held_up=bool(late) and stalls.may_decide(rate, found[0].num_queries, self.serve.share),
         )
 
     def _say_no_rate(self, alone_s: Times) -> str:

@@ -7,14 +7,12 @@ import numpy as np
 
 from harness.measure.serving.queue import (
     ServiceTimes,
-    Times,
     Traffic,
     Workers,
     finish_batches,
     percentile_of,
     simulate,
 )
-from harness.measure.serving.rule import passing_share
 
 NUM_RATES = 24
 """At which the curve is computed, from a twentieth of what the workers can do to all of it."""
@@ -35,7 +33,7 @@ class ModelledBound:
     """What the virtual clock says: the highest rate within the limit, None where there is none, and the curve."""
 
     rate: float | None
-    """That LoadGen calls VALID where the length of its runs is given, else that holds in the long run."""
+    """That holds in the long run."""
     curve: tuple[tuple[float, float], ...]
     """(queries a second, latency in seconds at the limit's share), rates rising."""
 
@@ -45,21 +43,14 @@ def model_bound(
     service: ServiceTimes,
     workers: Workers,
     limit: Limit,
-    count_queries: Callable[[float], int] | None = None,
 ) -> ModelledBound:
     """Find the highest rate within the limit on the virtual clock, with equal random numbers at every rate.
 
-    With `count_queries`, the queries of a run of LoadGen at a rate, the limit is met where LoadGen's rule is met by
-    the late queries that such a run has on average. Merging makes the latency fall before it rises, so the rates are
-    looked at from the highest down.
+    Merging makes the latency fall before it rises, so the rates are looked at from the highest down.
     """
 
-    def is_within(rate: float, latencies_s: Times) -> bool:
-        share = limit.share if count_queries is None else passing_share(count_queries(rate), limit.share)
-        return share is not None and percentile_of(latencies_s, share) <= limit.seconds
-
     def is_met(rate: float) -> bool:
-        return is_within(rate, simulate(traffic, rate, service, workers))
+        return percentile_of(simulate(traffic, rate, service, workers), limit.share) <= limit.seconds
 
     most = most_per_s(traffic, service, workers)
     rates = np.concatenate((np.geomspace(most / 20, most * 0.6, NUM_RATES // 2, endpoint=False),
@@ -68,7 +59,7 @@ def model_bound(
     for position, rate in enumerate(rates.tolist()):
         latencies_s = simulate(traffic, rate, service, workers)
         curve.append((rate, percentile_of(latencies_s, limit.share)))
-        if is_within(rate, latencies_s):
+        if curve[-1][1] <= limit.seconds:
             within.append(position)
     if not within:
         found = _bisect(rates[0] / 1e4, rates[0], is_met)

@@ -5,12 +5,12 @@ measured, the virtual clock says near which rate the limit is met, and LoadGen j
 """
 
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import SERVE, Override, RunConfig, resolve
@@ -19,7 +19,7 @@ from harness.foundation.files import write_record
 from harness.measure.kinds import Job, Kind, OnEvent, Option
 from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.bench import Bench, measure_beside
-from harness.measure.serving.loadgen import require_loadgen
+from harness.measure.serving.loadgen import published_seeds, require_loadgen
 from harness.measure.serving.study import make_queue_study
 from harness.system.resources import read_resources
 from reference_models.config.sections import RuntimeConfig
@@ -27,6 +27,7 @@ from reference_models.process.world import World
 from reference_models.serving.servable import explain_emulation
 from rules.records.codec import VERSION
 from rules.records.measured.serve import CurvePoint, ServeProcess, ServeRecord
+from rules.records.run_set import RunSetRecord
 from rules.records.study import STUDY_FILE
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ USUAL_PROCESSES = 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeJob(Job):
-    """One process's measurement; all that is asked is in [serve]."""
+    """One process's measurement; all else that is asked is in [serve]."""
+
+    index: int = 0
+    """The process's number in its set: one of the same number in another set has the same arrivals."""
 
 
 def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord | None:
@@ -51,11 +55,13 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
     num_threads = config.runtime.threads or 1
     served, quality = build_served(job, benchmark, config, serve, with_quality=world.rank == 0)
     seed = (job.seed + world.rank) % 2**62
+    seeds = published_seeds().of_process(job.index * world.size + world.rank)
     bench = Bench(
         answer=served.answer,
         sizes=served.sizes,
         serve=serve,
         seed=seed,
+        seeds=seeds,
         folder=Path(job.folder) / "loadgen",
         on_event=on_event,
     )
@@ -72,9 +78,15 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
     process = ServeProcess(
         queries_per_s=found.best.completed_per_s,
         items_per_s=found.best.completed_per_s * mean_items,
+        invalid_per_s=found.bracket.high,
+        long_run_per_s=None
+        if found.loadgen_share is None
+        else found.best.asked_per_s * num_copies / found.loadgen_share,
+        loadgen_share=found.loadgen_share,
+        schedule_seed=str(seeds.schedule),
         latency_s=found.best.latency_s,
         modelled_per_s=found.modelled.rate,
-        alone_per_s=None if alone is None else alone.best.completed_per_s,
+        alone_per_s=None if alone is None else alone.bounded_per_s,
         overhead_s=found.overhead_s,
         service=bench.describe_service(found.timed),
         curve=tuple(
@@ -123,6 +135,9 @@ class ServeKind(Kind):
     def remarks(self, config: RunConfig) -> list[str]:
         emulated = explain_emulation(config.workload.runtime)
         return [] if emulated is None else [f"warning: {emulated}"]
+
+    def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
+        return ServeJob(**members, **more, index=index)
 
     def num_processes(self, config: RunConfig) -> int:
         return config.serve.colocate

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +27,22 @@ Scenario = Literal["server", "offline", "single_stream"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Seeds:
+    """What a run of LoadGen draws from; MLPerf publishes new ones for every round."""
+
+    library: int
+    """For the samples that are loaded."""
+    samples: int
+    """For the order in which they are asked."""
+    schedule: int
+    """For the moments at which a server is asked."""
+
+    def of_process(self, index: int) -> "Seeds":
+        """Return those of a measurement's process of that number, from 0: the first has LoadGen's own."""
+        return replace(self, schedule=(self.schedule + index) % 2**64)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduledRun:
     """What one LoadGen run is asked. `rate` is what is issued, or of the other scenarios what is expected."""
 
@@ -36,10 +52,7 @@ class ScheduledRun:
     share: float
     min_queries: int
     min_duration_s: float
-    seed: int
-    """Seed of the samples that are asked."""
-    schedule_seed: int
-    """Seed of the moments at which a server is asked."""
+    seeds: Seeds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,12 +68,25 @@ class LoadGenVerdict:
     mean_s: float
     latencies_s: Mapping[str, float]
     """By percentile, as LoadGen names them: "50.00", "95.00", "99.90"."""
+    issued_s: tuple[float, ...] = ()
+    """When each query was issued, from the first one on, by the monotonic clock."""
 
 
 def require_loadgen() -> None:
     """Raise HarnessError (exit 2), with the line that installs it, where LoadGen is missing. Imports nothing."""
     if find_spec(MODULE) is None:
         raise HarnessError(f"serving is judged by MLPerf LoadGen, which is not installed. Install it: {INSTALL}")
+
+
+def published_seeds() -> Seeds:
+    """Return the seeds that the installed LoadGen publishes, in the mlperf.conf that it holds."""
+    import mlperf_loadgen as loadgen
+
+    settings = loadgen.TestSettings()
+    settings.FromConfig("", "dlrm-v2", "Server", 0)
+    return Seeds(
+        library=settings.qsl_rng_seed, samples=settings.sample_index_rng_seed, schedule=settings.schedule_rng_seed
+    )
 
 
 def judge(
@@ -75,8 +101,9 @@ def judge(
     failures: list[BaseException] = []
     line = RequestQueue(workers)
     crew = start_workers(answer, line, workers.count, _complete, failures)
-    issued = (sizes, workers.max_items, trial, folder, line, failures)
-    issuer = threading.Thread(target=_issue, args=issued, daemon=True)
+    issued_s: list[float] = []
+    asked = (sizes, workers.max_items, trial, folder, line, issued_s, failures)
+    issuer = threading.Thread(target=_issue, args=asked, daemon=True)
     issuer.start()
     while issuer.is_alive() and not failures:
         issuer.join(_JOIN_S)
@@ -87,7 +114,8 @@ def judge(
         worker.join()
     for name in _EMPTY_FILES:
         (folder / name).unlink(missing_ok=True)
-    return read_judgement(folder / DETAIL, trial)
+    found = read_judgement(folder / DETAIL, trial)
+    return replace(found, issued_s=tuple(moment_s - issued_s[0] for moment_s in issued_s))
 
 
 def _issue(
@@ -96,6 +124,7 @@ def _issue(
     trial: ScheduledRun,
     folder: Path,
     line: RequestQueue,
+    issued_s: list[float],
     failures: list[BaseException],
 ) -> None:
     import mlperf_loadgen as loadgen
@@ -104,6 +133,7 @@ def _issue(
 
     def issue(samples: Sequence[Any]) -> None:
         now_s = time.perf_counter()
+        issued_s.extend([now_s] * len(samples))
         for sample in samples:
             of_query = parts[sample.index]
             line.put(Query(sample.id, now_s, len(of_query)), of_query)
@@ -145,8 +175,9 @@ def _settings(trial: ScheduledRun) -> Any:
     settings.server_target_latency_ns = round(trial.limit_s * 1e9)
     settings.server_target_latency_percentile = settings.single_stream_target_latency_percentile = trial.share
     settings.single_stream_expected_latency_ns = round(1e9 / trial.rate)
-    settings.qsl_rng_seed, settings.sample_index_rng_seed = trial.seed, trial.seed + 1
-    settings.schedule_rng_seed = trial.schedule_seed
+    seeds = trial.seeds
+    settings.qsl_rng_seed, settings.sample_index_rng_seed = seeds.library, seeds.samples
+    settings.schedule_rng_seed = seeds.schedule
     return settings
 
 

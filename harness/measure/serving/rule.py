@@ -12,6 +12,8 @@ import numpy as np
 
 CHANCE = 1 - 0.99
 """With which LoadGen may call a system VALID whose share is only just p."""
+MOST_QUERIES = 270_336
+"""No run is longer: as many queries as MLPerf Inference asks of a server at p99."""
 
 
 def most_late(num_queries: int, share: float) -> int | None:
@@ -24,7 +26,16 @@ def most_late(num_queries: int, share: float) -> int | None:
     return allowed - 1 if allowed else None
 
 
-def passing_share(num_queries: int, share: float) -> float | None:
-    """Return the share of `num_queries` that must be within the limit, above `share`; None where no share does."""
-    late = most_late(num_queries, share)
-    return None if late is None else 1 - late / num_queries
+def fewest_queries(late_share: float, share: float, margin: float = 0.0) -> int:
+    """Return the queries of the shortest run that is VALID where `late_share` of them are late, to a tenth.
+
+    With a margin, so many standard deviations more of them. `MOST_QUERIES` where no shorter run is.
+    """
+    num_queries = 40
+    while num_queries < MOST_QUERIES:
+        late = most_late(num_queries, share)
+        mean = late_share * num_queries
+        if late is not None and late >= mean + margin * math.sqrt(mean):
+            return num_queries
+        num_queries = math.ceil(num_queries * 1.1)
+    return MOST_QUERIES

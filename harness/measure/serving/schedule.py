@@ -1,20 +1,34 @@
-"""LoadGen's arrivals, drawn before it draws them, and which of several such schedules is an ordinary one.
+"""LoadGen's arrivals, drawn before it draws them, and how far from the long run its verdict on them is.
 
-In a short run at a rate near the bound, chance in the arrivals moves the bound by several percent. So many schedules
-are drawn; of those whose queries come at the rate that is asked, LoadGen is given the seed of that one of which the
-virtual clock says that about as many queries are late as on average over all that could be drawn.
+The seeds are LoadGen's own, published ones: nobody chooses among arrivals. In a short run they move the bound by
+several percent, and LoadGen's rule, which allows fewer late queries the shorter a run is, makes it lower still. What
+both do is known: the virtual clock judges the same arrivals by the same rule, and knows the long run besides.
 """
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
-from harness.measure.serving.bound import Limit
+from harness.measure.serving.bound import RESOLUTION, Limit
 from harness.measure.serving.queue import ServiceTimes, Times, Traffic, Workers, simulate
-from harness.measure.serving.rule import most_late
+from harness.measure.serving.rule import MOST_QUERIES, fewest_queries, most_late
 
-NUM_DRAWN, NUM_TRIED = 256, 16
-"""Schedules that are drawn, and those of them, the nearest to the rate, that are tried on the virtual clock."""
-_STRIDE = 1000
-"""Between the seeds of two schedules, more than a run of LoadGen has seeds."""
+LOW = 0.015
+"""By which LoadGen's rule alone may make the bound low in a run that is as long as it should be."""
+MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
+"""By percentile, so that LoadGen can be sure: of ln .01 / ln p of them (44, 90, 152, 459, 4603) none may be late, of
+more some."""
+CHANCE = 0.02
+"""Standard deviation by which chance may move the bound in such a run."""
+SHORTEST_S = 2.0
+"""Seconds of a run at the bound, so that one at a much higher rate does not end before LoadGen can measure it."""
+_BLOCK = 2000
+"""Queries in a row whose late ones are counted together, to see how much chance there is."""
+_NUM_DRAWS = 8
+"""Draws of items and service times over which late queries are averaged: those of LoadGen's runs are others."""
+_STEP, _MOST_STEPS = 1.05, 80
 
 
 def draw_arrivals(seed: int, num_queries: int) -> Times:
@@ -28,19 +42,73 @@ def draw_arrivals(seed: int, num_queries: int) -> Times:
     return np.concatenate(([0.0], np.cumsum(-np.log(1 - uniform))))
 
 
-def choose_schedule(
-    seed: int, num_queries: int, rate: float, traffic: Traffic, service: ServiceTimes, workers: Workers, limit: Limit
-) -> int:
-    """Choose the seed of a schedule of which as many queries are late at `rate`, the modelled bound, as may be."""
-    drawn = {
-        seed + number * _STRIDE: draw_arrivals(seed + number * _STRIDE, num_queries) for number in range(NUM_DRAWN)
-    }
-    near = sorted(drawn, key=lambda candidate: abs(drawn[candidate][-1] - num_queries))[:NUM_TRIED]
-    allowed = most_late(num_queries, limit.share) or 0
-    items, factors = np.resize(traffic.items, num_queries), np.resize(traffic.factors, num_queries)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueModel:
+    """A queue on the virtual clock, with the limit by which it is judged."""
 
-    def misses(candidate: int) -> int:
-        asked = Traffic(arrivals_s=drawn[candidate], items=items, factors=factors)
-        return abs(int((simulate(asked, rate, service, workers) > limit.seconds).sum()) - allowed)
+    traffic: Traffic
+    service: ServiceTimes
+    workers: Workers
+    limit: Limit
 
-    return min(near, key=misses)
+    def late(self, rate: float) -> NDArray[np.bool_]:
+        """Return which queries are late at `rate`, of many in a row."""
+        return simulate(self.traffic, rate, self.service, self.workers) > self.limit.seconds
+
+    def count_queries(self, bound: float, run_s: float, least: int) -> int:
+        """Return the queries of a run of which LoadGen's rule lowers `bound`, that of the long run, by `LOW`, and
+        chance moves it by `CHANCE`.
+
+        No more than come in `run_s`, but at least `least`, those of `SHORTEST_S`, and so many that a run at a quarter
+        of the bound is VALID.
+        """
+        below = self.late(bound * (1 - LOW))
+        by_rule = fewest_queries(float(below.mean()), self.limit.share)
+        late = self.late(bound)
+        slope = (float(late.mean()) - float(below.mean())) / LOW
+        blocks = late[: len(late) // _BLOCK * _BLOCK].reshape(-1, _BLOCK).mean(1)
+        by_chance = _BLOCK * (float(blocks.std()) / max(slope, 1e-9) / CHANCE) ** 2
+        usual = min(MOST_QUERIES, max(by_rule, math.ceil(by_chance)))
+        fewest = fewest_queries(float(self.late(bound / 4).mean()), self.limit.share, margin=2.0)
+        return max(least, fewest, round(bound * min(run_s, SHORTEST_S)), min(usual, round(bound * run_s)))
+
+    def loadgen_bound(self, seed: int, num_queries: int, bound: float) -> float | None:
+        """Return the highest rate at which LoadGen's rule calls a run of so many queries of that seed VALID.
+
+        None where it calls none VALID. `bound` is that of the long run, from which the search begins.
+        """
+        allowed = most_late(num_queries, self.limit.share)
+        if allowed is None:
+            return None
+        arrivals_s, number = draw_arrivals(seed, num_queries), len(self.traffic.items)
+        draws = [
+            Traffic(
+                arrivals_s=arrivals_s,
+                items=np.take(self.traffic.items, places),
+                factors=np.take(self.traffic.factors, places),
+            )
+            for places in ((np.arange(num_queries) + draw * num_queries) % number for draw in range(_NUM_DRAWS))
+        ]
+
+        def is_valid(rate: float) -> bool:
+            late = sum(
+                int((simulate(draw, rate, self.service, self.workers) > self.limit.seconds).sum()) for draw in draws
+            )
+            return late <= allowed * len(draws)
+
+        is_above, step, rate = is_valid(bound), _STEP, bound
+        for _ in range(_MOST_STEPS):
+            following = rate * step if is_above else rate / step
+            if is_valid(following) != is_above:
+                break
+            rate = following
+        else:
+            return rate if is_above else None
+        low, high = sorted((rate, following))
+        while high / low > 1 + RESOLUTION:
+            middle = (low * high) ** 0.5
+            if is_valid(middle):
+                low = middle
+            else:
+                high = middle
+        return low

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, Table, TableColumn, numeric, table_of
-from reports.kinds.serving.words import ServedResult, promise_words, served_among
+from reports.kinds.serving.words import ServedResult, doubts, promise_words, served_among
 from reports.parts.study import study_parts
 from reports.results.records import read_study
 from reports.results.result import Result
@@ -44,12 +44,25 @@ def _setup_table(found: Sequence[ServedResult], id_: str) -> Table:
             (TableColumn(name="Served by", help="given"), "record", _served_by),
             (TableColumn(name="Precision", help="given; bytes computed"), "record", _precision_cell),
             ("Weights", "record.weights"),
-            (numeric("Of the model", "measured over simulated"), "of_modelled", percent),
-            (numeric("LoadGen adds", "measured, a query"), "first.overhead_s", duration),
+            (numeric("Of the model", "measured over simulated; a query, measured"), _model_cell),
+            (numeric("VALID", "queries/s, measured; its share of the long run, simulated"), _valid_cell),
         ),
         id_=f"{id_}-setup",
-        caption="How queries were served; queries/s are those of the highest rate that LoadGen judged VALID",
+        caption="How queries were served; queries/s are what is within the limit in the long run: the highest rate "
+        "that LoadGen judged VALID, over what the virtual clock says that its rule leaves of it in so short a run",
     )
+
+
+def _valid_cell(served: ServedResult) -> Cell:
+    """LoadGen's own rate, how far from the long run it is, and what keeps it from standing alone."""
+    share = served.mean("loadgen_share")
+    notes = [] if share is None else [f"{percent(share)} of the long run"]
+    return Cell(text=si(served.mean("queries_per_s")), sub="; ".join([*notes, *doubts(served)]))
+
+
+def _model_cell(served: ServedResult) -> Cell:
+    """The share of what the virtual clock said, and what LoadGen adds to a query."""
+    return Cell(text=percent(served.of_modelled), sub=f"LoadGen adds {duration(served.first.overhead_s)}")
 
 
 def _asked(record: ServeRecord) -> Cell:
@@ -91,7 +104,7 @@ def _beside_table(found: Sequence[ServedResult], id_: str) -> Table:
             ("Measurement", "result.label"),
             (numeric("Processes", "given"), "record.num_copies", count),
             (numeric("One alone", "queries/s, measured"), lambda each: each.mean("alone_per_s"), si),
-            (numeric("Together", "queries/s, measured"), lambda each: each.mean("queries_per_s"), si),
+            (numeric("Together", "queries/s, measured"), lambda each: each.rate, si),
             (numeric("Times one", "measured"), lambda each: each.mean("times_alone"), ratio),
             ("Cores", "record.is_oversubscribed", cores.get),
         ),
@@ -185,6 +198,7 @@ def _dot(rate: float, latency_s: float, words: str) -> Dot:
 
 def _run_dot(run: LoadGenRun) -> Dot:
     words = "VALID" if run.is_valid else f"INVALID: {printable(run.reason, 120)}"
+    words += f", held up for {duration(run.stall_s)}" if run.is_held_up else ""
     return _dot(run.completed_per_s, run.latency_s, words)
 
 
@@ -207,4 +221,6 @@ def _runs_table(served: ServedResult, id_: str) -> Table:
 
 
 def _verdict(run: LoadGenRun) -> Cell:
-    return Cell(text="VALID" if run.is_valid else "INVALID", sub=printable(run.reason or "", 120))
+    held_up = [f"held up for {duration(run.stall_s)}"] if run.is_held_up else []
+    notes = [printable(run.reason, 120)] if run.reason else []
+    return Cell(text="VALID" if run.is_valid else "INVALID", sub="; ".join(notes + held_up))

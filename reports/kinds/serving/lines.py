@@ -1,6 +1,6 @@
 """What one measurement of serving found, in lines: the bound, what the virtual clock said, LoadGen's runs."""
 
-from reports.kinds.serving.words import ServedResult, best_run, served_among
+from reports.kinds.serving.words import ServedResult, doubts, low_words, rate_words, served_among
 from reports.parts.cells import bounds_text
 from reports.results.result import Result
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
@@ -27,14 +27,14 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     (served,) = served_among([measured])
     record, summary = served.record, served.summary
     processes = record.processes
-    num_valid = sum(best_run(process).is_valid for process in processes)
-    judged = "VALID by LoadGen" if num_valid else "not VALID by LoadGen"
-    if len(processes) > 1:
-        judged += f" in {num_valid or len(processes)} of {len(processes)} processes"
     latency_s = max(process.latency_s for process in processes)
     items = f"{si(served.rate * record.mean_items)} items/s"
-    answer = f"{rate(served.rate)}, {items}, {judged}, {limit_words(record, latency_s)}; {_said(served)}"
-    facts = [(NAMES[record.scenario], answer)]
+    parts = [f"{rate_words(served)} queries/s", items, _judged(served), limit_words(record, latency_s)]
+    facts = [(NAMES[record.scenario], f"{', '.join(parts)}; {_said(served)}")]
+    if (long_run := _long_run(served)) is not None:
+        facts.append(("long run", long_run))
+    if found := doubts(served):
+        facts.append(("doubt", "; ".join(found)))
     if summary is not None and (bounds := summary.interval) is not None:
         facts.append(
             (
@@ -58,9 +58,30 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     )
     if (study := measured.path.parent / "serve_0" / "study.json").is_file():
         facts.append(("study", f"{printable(study)}: the virtual clock's table, which 'report' shows"))
-    if any(best_run(process).latency_s < 5 * overhead_s for process in processes):
+    if any(process.latency_s < 5 * overhead_s for process in processes):
         facts.append(("", "LoadGen's overhead is more than a fifth of the latency: the queries are very short."))
     return facts
+
+
+def _judged(served: ServedResult) -> str:
+    processes = served.record.processes
+    num_valid = sum(process.valid_run.is_valid for process in processes)
+    judged = "VALID by LoadGen" if num_valid else "not VALID by LoadGen"
+    return judged + (f" in {num_valid or len(processes)} of {len(processes)} processes" if len(processes) > 1 else "")
+
+
+def _long_run(served: ServedResult) -> str | None:
+    """How the rate was made of LoadGen's: 'LoadGen's own is 130 queries/s, in runs of 830 queries: 6.1 % below …'."""
+    processes = served.record.processes
+    share, queries = served.mean("loadgen_share"), processes[0].valid_run.num_queries
+    own = served.mean("queries_per_s")
+    if share is None or own is None:
+        return None
+    how = low_words(served) or "within 3 % of the long run"
+    return (
+        f"LoadGen's own is {rate(own)}, in runs of {plural(queries, 'query', 'queries')}: {how}. The rate above is "
+        f"that over {share:.3f}, simulated"
+    )
 
 
 def _said(served: ServedResult) -> str:

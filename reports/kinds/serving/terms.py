@@ -2,8 +2,13 @@
 
 TERMS = {
     "Latency-bounded throughput": "The highest rate of queries at which the percentile of their latencies stays "
-    "within the limit. A virtual clock says near which rate that is; LoadGen judges real rates around it, and the "
-    "answer is the highest that is VALID.",
+    "within the limit. A virtual clock says near which rate that is; LoadGen judges real rates around it. The "
+    "highest that is VALID, over what LoadGen's rule leaves of the long run, is the answer.",
+    "Long run": "LoadGen's rule allows fewer late queries the shorter a run is, and chance in the arrivals, whose "
+    "seeds are LoadGen's own, moves a short run's bound. The virtual clock judges the same arrivals by the same rule "
+    "and knows the long run, so it says by how much LoadGen's rate is low or high.",
+    "Held up": "Calls or the issuing of queries stood still for longer than half the limit, and for so many queries "
+    "that the verdict may be due to that. Such a run is made again when it is INVALID.",
     "Query": "A number of items to be ranked for one user, in one request.",
     "Ranked items/s": "Queries a second times the items of a query, on average.",
     "Percentile": "p95 within 25 ms: of 100 queries, 95 are answered at most 25 ms after they arrived, waiting "

@@ -1,14 +1,18 @@
 """The answer of served configurations, in words."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from reports.parts.cells import bounds_text
+from reports.results.measured import value_step
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, LogSummary, log_summary, mean_of_known
 from reports.text.formatting import duration, plural, printable, si
-from rules.records.measured.serve import LoadGenRun, ServeProcess, ServeRecord
+from rules.records.measured.serve import ServeProcess, ServeRecord
 
+_NEAR = 0.03
+"""Between LoadGen's rate and the long run's, where nothing need be said."""
 _SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -27,7 +31,7 @@ class ServedResult(NamedTuple):
     @property
     def summary(self) -> LogSummary | None:
         """The queries per second of the processes, on the log scale, as they are compared."""
-        return log_summary(self.result.measured_values, step=0.0)
+        return log_summary(self.result.measured_values, step=value_step(self.result))
 
     @property
     def rate(self) -> float:
@@ -37,7 +41,7 @@ class ServedResult(NamedTuple):
     @property
     def of_modelled(self) -> float | None:
         """The mean share of what the virtual clock said; None where it found no rate."""
-        found = (each.queries_per_s / each.modelled_per_s for each in self.record.processes if each.modelled_per_s)
+        found = (each.bounded_per_s / each.modelled_per_s for each in self.record.processes if each.modelled_per_s)
         return mean_of_known(found)
 
     def mean(self, member: str) -> float | None:
@@ -54,8 +58,8 @@ def served_answer(measured: Sequence[Result]) -> str:
     if not found:
         return ""
     best = max(found, key=lambda each: each.rate)
-    label, rate = best.result.label, f"{si(best.rate)} queries/s".replace(" ", _NO_BREAK)
-    words = f"{rate} {promise_words(best.record)}, {_verdict_words(best.record)} ({_interval_words(best.summary)})"
+    label, rate = best.result.label, f"{rate_words(best)} queries/s".replace(" ", _NO_BREAK)
+    words = f"{rate} {promise_words(best.record)}, {_verdict_words(best)} ({_interval_words(best.summary)})"
     if len(found) == 1:
         return f"{best.result.benchmark or label}: {words}"
     same = {(record.problem_sha256, each.benchmark) for each, record in found}
@@ -72,16 +76,43 @@ def promise_words(record: ServeRecord) -> str:
     return f"within {duration(record.target_latency_s)} at p{record.percentile:g}"
 
 
-def best_run(process: ServeProcess) -> LoadGenRun:
-    """The run whose rate is the process's answer."""
-    valid = [run for run in process.runs if run.is_valid]
-    return max(valid or process.runs, key=lambda run: run.completed_per_s)
+def rate_words(served: ServedResult) -> str:
+    """'551'; where a search left the rate open, 'between 1.54 k and 5.48 k', or 'at least 551'."""
+    processes = served.record.processes
+    if all(process.is_resolved for process in processes):
+        return si(served.rate)
+    low = min(process.bounded_per_s for process in processes)
+    highs = [process.bounded_per_s * (process.width or math.inf) for process in processes]
+    return f"at least {si(low)}" if max(highs) == math.inf else f"between {si(low)} and {si(max(highs))}"
 
 
-def _verdict_words(record: ServeRecord) -> str:
-    num_valid = sum(best_run(process).is_valid for process in record.processes)
-    of = f" in {num_valid} of {len(record.processes)} processes" if num_valid < len(record.processes) else ""
-    return f"VALID{of}" if num_valid else "not VALID"
+def low_words(served: ServedResult) -> str:
+    """'6.1 % below the long run'; empty where LoadGen's own rate is within 3 % of it, or nothing says so."""
+    shares = [process.loadgen_share for process in served.record.processes]
+    mean = mean_of_known(shares)
+    if mean is None or abs(mean - 1) <= _NEAR:
+        return ""
+    return f"{abs(mean - 1):.1%} {'below' if mean < 1 else 'above'} the long run".replace("%", " %")
+
+
+def doubts(served: ServedResult) -> list[str]:
+    """What keeps VALID from standing alone: rates that were left open, and runs that were held up."""
+    processes = served.record.processes
+    found = []
+    if num_open := sum(not process.is_resolved for process in processes):
+        found.append(f"the rate was left open in {num_open} of {plural(len(processes), 'process', 'processes')}")
+    runs = [run for process in processes for run in process.runs]
+    if held_up := [run for run in runs if run.is_held_up]:
+        longest_s = max(run.stall_s for run in held_up)
+        found.append(f"{len(held_up)} of {plural(len(runs), 'run')} held up, up to {duration(longest_s)}")
+    return found
+
+
+def _verdict_words(served: ServedResult) -> str:
+    processes = served.record.processes
+    num_valid = sum(process.valid_run.is_valid for process in processes)
+    of = f" in {num_valid} of {len(processes)} processes" if num_valid < len(processes) else ""
+    return "; ".join([f"VALID{of}" if num_valid else "not VALID", *doubts(served)])
 
 
 def served_among(measured: Sequence[Result]) -> list[ServedResult]:

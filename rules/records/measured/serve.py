@@ -10,6 +10,8 @@ from rules.records.measure import Column, DetailTable, Measure, ProcessMeasureme
 from rules.records.measured.served import ServedRow
 
 Percentile = Annotated[float, Meta(ge=50, le=99.9)]
+WIDEST_BRACKET = 1.05
+"""Between a VALID rate and the lowest INVALID one, where the former may be called the bound."""
 MAX_ENTRIES = 1000
 """Most entries of a list of one process."""
 
@@ -55,6 +57,10 @@ class LoadGenRun(Record, frozen=True, kw_only=True):
     """LoadGen's own verdict; of several processes, that of all."""
     reason: str | None
     """Why it is not VALID."""
+    stall_s: Amount = 0.0
+    """The longest time in which the service stood still, beyond what its calls take; 0 where it never did."""
+    is_held_up: bool = False
+    """Whether stalls made so many queries wait that they may have decided."""
 
 
 class ServedQuality(Record, frozen=True, kw_only=True):
@@ -73,13 +79,25 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     """One fresh process, or several beside each other."""
 
     queries_per_s: PositiveAmount
-    """Completed by the fastest run that is VALID."""
+    """Completed by the fastest run that is VALID, below every rate that is not."""
+    invalid_per_s: PositiveAmount | None = None
+    """Asked of each process, at the lowest rate above it that was not VALID and not held up; None where there was
+    none."""
+    long_run_per_s: PositiveAmount | None = None
+    """What is within the limit in the long run: the rate that was VALID, measured, over `loadgen_share`. None without
+    a limit, and in older files."""
+    loadgen_share: PositiveAmount | None = None
+    """Simulated: the rate that LoadGen's rule calls VALID on its arrivals, of that which is within the limit in the
+    long run; None without a limit, and in older files."""
+    schedule_seed: str | None = None
+    """LoadGen's seed for the moments at which it asked, in decimal; for several processes the first one's."""
     items_per_s: PositiveAmount
     """Ranked: queries a second times the mean items of a query."""
     latency_s: PositiveAmount
     """At the percentile, in that run."""
     modelled_per_s: PositiveAmount | None
-    """What the virtual clock said that LoadGen would find, of all processes; None where it found no rate."""
+    """What the virtual clock said of the long run, of all processes; None where it found no rate. In files without
+    `loadgen_share`, what it said that LoadGen would find."""
     alone_per_s: PositiveAmount | None
     """What one of the processes did alone; None where there is only one."""
     overhead_s: Amount
@@ -93,6 +111,33 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     ended_utc: str
 
     @property
+    def valid_run(self) -> LoadGenRun:
+        """Return the run whose rate is the process's answer."""
+        valid = [run for run in self.runs if run.is_valid]
+        found = [run for run in valid if run.completed_per_s == self.queries_per_s]
+        return (found or valid or list(self.runs))[-1]
+
+    @property
+    def bounded_per_s(self) -> float:
+        """Return what is compared: the rate of the long run; without a limit, or in an older file, the VALID one."""
+        return self.queries_per_s if self.long_run_per_s is None else self.long_run_per_s
+
+    @property
+    def width(self) -> float | None:
+        """How many times the VALID rate the lowest INVALID one is; None where none was, or none is looked for."""
+        return None if self.invalid_per_s is None else self.invalid_per_s / self.valid_run.asked_per_s
+
+    @property
+    def resolution(self) -> float:
+        """How much further than the rate the truth may be, as a fraction of it: the bracket that was left."""
+        return 0.0 if self.width is None else max(0.0, self.width - 1)
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the rate is known: nothing was looked for but one rate, or the bracket around it is narrow."""
+        return self.loadgen_share is None or (self.width is not None and self.width <= WIDEST_BRACKET)
+
+    @property
     def auc(self) -> float | None:
         """Return the ROC AUC of what was served, where there are labels."""
         return None if self.quality is None else self.quality.auc
@@ -100,7 +145,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     @property
     def times_alone(self) -> float | None:
         """How many times the queries of one process; None where there is only one."""
-        return None if self.alone_per_s is None else self.queries_per_s / self.alone_per_s
+        return None if self.alone_per_s is None else self.bounded_per_s / self.alone_per_s
 
 
 class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
@@ -108,12 +153,13 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     MEASURE: ClassVar[Measure] = Measure(
         title="Serving",
-        value="queries_per_s",
+        value="bounded_per_s",
         unit="queries/s",
         scale="ratio",
         direction="higher",
         columns=(
-            Column(member="queries_per_s", title="Queries/s", unit="queries/s"),
+            Column(member="bounded_per_s", title="Queries/s", unit="queries/s", origin="measured over simulated"),
+            Column(member="queries_per_s", title="VALID queries/s", unit="queries/s"),
             Column(member="items_per_s", title="Items/s", unit="items/s"),
             Column(member="latency_s", title="Latency", unit="s"),
             Column(member="modelled_per_s", title="Modelled queries/s", unit="queries/s", origin="simulated"),
@@ -122,12 +168,13 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
             Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
         ),
     )
-    ASKED: ClassVar[tuple[str, ...]] = ("scenario", "target_latency_s", "percentile", "queries")
+    ASKED: ClassVar[tuple[str, ...]] = ("scenario", "target_latency_s", "percentile", "queries", "judged_as")
     MUST_AGREE: ClassVar[Mapping[str, str]] = {
         "scenario": "different scenarios: {} and {}",
         "target_latency_s": "different latency limits: {} s and {} s",
         "percentile": "judged at different percentiles: {} and {}",
         "queries": "queries of different sizes: {} and {}",
+        "judged_as": "rates of different kinds: {} and {}. Measure the older one again",
     }
     COMMAND: ClassVar[str | None] = "serve"
     DETAILS: ClassVar[DetailTable | None] = DetailTable(name="served", row=ServedRow, parts=("quality",))
@@ -159,3 +206,11 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """Computed: of tables and products, in their precisions."""
     loadgen_version: str
     processes: Annotated[tuple[ServeProcess, ...], Meta(min_length=1)]
+
+    @property
+    def judged_as(self) -> str | None:
+        """Return what its rates are, which older files have as LoadGen judged short runs; None without a limit."""
+        if self.target_latency_s is None:
+            return None
+        are_long = all(process.long_run_per_s is not None for process in self.processes)
+        return "of the long run" if are_long else "VALID in short runs"

@@ -40,9 +40,16 @@ class ServedRow(Row, kw_only=True, frozen=True):
     table_precision: Annotated[str, meaning("of embedding rows")]
     model_bytes: Annotated[Bytes, meaning("computed: of tables and products, in their precisions")]
     queries_per_s: Annotated[QueriesPerSecond, meaning("measured: completed by the fastest run that is VALID")]
+    long_run_per_s: Annotated[
+        QueriesPerSecond, meaning("what is within the limit in the long run: VALID, measured, over loadgen_share")
+    ] = None
+    loadgen_share: Annotated[Number, meaning("simulated: VALID on LoadGen's arrivals, of the long run's rate")] = None
+    invalid_per_s: Annotated[QueriesPerSecond, meaning("measured: the lowest rate of a process, not VALID")] = None
     items_per_s: Annotated[ItemsPerSecond, meaning("measured: ranked; queries_per_s times mean_items")]
     latency_s: Annotated[Seconds, meaning("measured: at the percentile, in that run")]
-    modelled_per_s: Annotated[QueriesPerSecond, meaning("simulated: what the virtual clock said")] = None
+    modelled_per_s: Annotated[QueriesPerSecond, meaning("simulated: what the virtual clock said of the long run")] = (
+        None
+    )
     alone_per_s: Annotated[QueriesPerSecond, meaning("measured: of one process alone, beside none")] = None
     overhead_s: Annotated[Seconds, meaning("measured: what LoadGen adds to a query, the median")] = None
     auc: Annotated[Number, meaning("of the whole evaluation split; missing for random weights")] = None
