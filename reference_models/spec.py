@@ -143,6 +143,9 @@ class ModelSpec:
     """Simpler models that a calibrated target must be out of reach of."""
     weights: Callable[[Any], Sequence[str]] = lambda model: ()
     """(model): the tensors whose initialisation the official log names."""
+    notes: Sequence[str] = ()
+    """Sentences on the model that `show` adds to a definition's notes, such as where it departs from an official one.
+    """
     serve: Callable[[WorkloadSpec, Weights | None], Servable] | None = None
     """Builds what answers queries; None for a model that can only be trained. Raises ConfigError."""
     plan_devices: Callable[..., PlannerEstimate] | None = None

@@ -44,6 +44,7 @@ def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str,
         return {**_describe_problem(benchmark), **benchmark.sections, "cadence": cadence, "size": None}
     workload = parse_workload(benchmark, benchmark.sections, None if model is None else pin_code(model))
     return _describe_problem(benchmark) | {
+        "notes": [*benchmark.notes, *workload.model_spec.notes],
         "model": asdict(workload.model),
         "data": asdict(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
         "train": {key: value for key, value in asdict(workload.train).items() if key != "optimizer"}

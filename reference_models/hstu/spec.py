@@ -11,6 +11,10 @@ SPEC = ModelSpec(
     parse=parse_model,
     refuse=sequence_shape,
     optimizers=("Adam",),
+    notes=(
+        "The model departs from MLPerf's reference in actions, content, contextual tokens and attention's divisor: "
+        "see reference_models/hstu/README.md, section 4.",
+    ),
     scaling_axis="model.num_layers=1,2,4,16",
     implementations={
         "reference": Implementation(load=load_class(_REFERENCE)),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sequence_builder import CONFIG, make_batch, small_workload
 from torch.utils.flop_counter import FlopCounterMode
 
+from harness.config.describe import describe_benchmark
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.hstu.config import HSTUConfig, SequenceShape
 from reference_models.hstu.fused_layers import FusedHSTU
@@ -232,3 +233,7 @@ def test_both_implementations_train_the_same_model(tmp_path: Path) -> None:
     for name, value in reference["model"].items():
         torch.testing.assert_close(optimized["model"][name], value, rtol=1e-3, atol=1e-4, msg=name)
     assert found[0].evaluate() == pytest.approx(found[1].evaluate(), abs=1e-3)
+
+
+def test_what_departs_from_the_official_model_is_shown_with_the_benchmark() -> None:
+    assert any("departs from MLPerf's reference" in note for note in describe_benchmark("dlrmv4_small")["notes"])
