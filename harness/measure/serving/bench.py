@@ -292,6 +292,8 @@ class Bench:
     def _say_none_valid(self, done: Sequence[LoadGenRun], alone_s: Times) -> str:
         least = min(done, key=lambda run: run.asked_per_s)
         limit = f"; the limit is {self.limit.seconds * 1e3:g} ms" if self.serve.scenario == "server" else ""
+        if held_up := [run.stall_s for run in done if run.is_held_up]:
+            limit += f"; {len(held_up)} of {len(done)} runs were held up, for up to {max(held_up) * 1e3:.3g} ms"
         return (
             f"no run of LoadGen was VALID: at {least.asked_per_s:,.4g} queries/s p{self.serve.percentile:g} was "
             f"{least.latency_s * 1e3:.3g} ms ({least.reason}), where {self._say_alone(alone_s)}{limit}. "
