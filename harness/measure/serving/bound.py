@@ -62,15 +62,17 @@ def model_bound(
         if curve[-1][1] <= limit.seconds:
             within.append(position)
     if not within:
-        found = _bisect(rates[0] / 1e4, rates[0], is_met)
+        found = bisect_rate(rates[0] / 1e4, rates[0], is_met)
     elif within[-1] == len(rates) - 1:
         found = rates[-1]
     else:
-        found = _bisect(rates[within[-1]], rates[within[-1] + 1], is_met)
+        found = bisect_rate(rates[within[-1]], rates[within[-1] + 1], is_met)
     return ModelledBound(rate=None if found is None else float(found), curve=tuple(curve))
 
 
-def _bisect(low: float, high: float, is_met: Callable[[float], bool]) -> float | None:
+def bisect_rate(low: float, high: float, is_met: Callable[[float], bool]) -> float | None:
+    """Return the highest rate of which `is_met`, between one of which it is and one of which it is not, to
+    `RESOLUTION`; None where it is not of `low` either."""
     if not is_met(low):
         return None
     while high / low > 1 + RESOLUTION:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.measure.serving.bound import RESOLUTION, Limit
+from harness.measure.serving.bound import Limit, bisect_rate
 from harness.measure.serving.queue import ServiceTimes, Times, Traffic, Workers, simulate
 from harness.measure.serving.rule import MOST_QUERIES, fewest_queries, most_late
 
@@ -104,11 +104,4 @@ class QueueModel:
             rate = following
         else:
             return rate if is_above else None
-        low, high = sorted((rate, following))
-        while high / low > 1 + RESOLUTION:
-            middle = (low * high) ** 0.5
-            if is_valid(middle):
-                low = middle
-            else:
-                high = middle
-        return low
+        return bisect_rate(min(rate, following), max(rate, following), is_valid)
