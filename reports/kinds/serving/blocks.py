@@ -27,6 +27,8 @@ def serving_blocks(measured: Sequence[Result], id_: str) -> list[Block]:
     if not found:
         return []
     blocks: list[Block] = [Prose(text=_KINDS, kind="note"), _setup_table(found, id_)]
+    if doubted := [f"{each.result.label}: {'; '.join(doubts(each))}." for each in found if doubts(each)]:
+        blocks.append(Prose(text=" ".join(doubted), kind="note"))
     if beside := [each for each in found if each.record.num_copies > 1]:
         blocks.append(_beside_table(beside, id_))
     if any(each.first.quality for each in found) or len({_precision(each.record) for each in found}) > 1:
@@ -44,25 +46,24 @@ def _setup_table(found: Sequence[ServedResult], id_: str) -> Table:
             (TableColumn(name="Served by", help="given"), "record", _served_by),
             (TableColumn(name="Precision", help="given; bytes computed"), "record", _precision_cell),
             ("Weights", "record.weights"),
-            (numeric("Of the model", "measured over simulated; a query, measured"), _model_cell),
-            (numeric("VALID", "queries/s, measured; its share of the long run, simulated"), _valid_cell),
+            (numeric("Of the model", "over simulated"), _model_cell),
+            (numeric("VALID", "of the long run"), _valid_cell),
         ),
         id_=f"{id_}-setup",
-        caption="How queries were served; queries/s are what is within the limit in the long run: the highest rate "
-        "that LoadGen judged VALID, over what the virtual clock says that its rule leaves of it in so short a run",
+        caption="How queries were served; queries/s are of the long run: what LoadGen judged VALID, measured, over "
+        "its share of the long run, simulated",
     )
 
 
 def _valid_cell(served: ServedResult) -> Cell:
-    """LoadGen's own rate, how far from the long run it is, and what keeps it from standing alone."""
+    """LoadGen's own rate, and how far from the long run it is."""
     share = served.mean("loadgen_share")
-    notes = [] if share is None else [f"{percent(share)} of the long run"]
-    return Cell(text=si(served.mean("queries_per_s")), sub="; ".join([*notes, *doubts(served)]))
+    return Cell(text=si(served.mean("queries_per_s")), sub="" if share is None else f"{percent(share)} of it")
 
 
 def _model_cell(served: ServedResult) -> Cell:
     """The share of what the virtual clock said, and what LoadGen adds to a query."""
-    return Cell(text=percent(served.of_modelled), sub=f"LoadGen adds {duration(served.first.overhead_s)}")
+    return Cell(text=percent(served.of_modelled), sub=f"+{duration(served.first.overhead_s)} a query")
 
 
 def _asked(record: ServeRecord) -> Cell:

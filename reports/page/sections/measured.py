@@ -46,14 +46,14 @@ def _page_columns(kind: str, measured: Sequence[Result]) -> list[tuple[TableColu
     no column without a single value, or that a table below has."""
     measure = measured[0].measure
     (mean, show), (_, between), *others = measured_columns(measure)
-    both = numeric(mean.name, f"measured, {mean_name(measure)}; 95 % interval")
+    main = next(column for column in measure.columns if column.member == measure.value)
+    both = numeric(mean.name, f"{main.origin}, {mean_name(measure)}; 95 % interval")
     beside = [column for column in measure.columns if column.member != measure.value]
     kept = [
         (numeric(column.name, f"{about.origin}, mean"), _short(cell, about))
         for about, (column, cell) in zip(beside, others, strict=True)
         if about.member not in details_of(kind).hidden and any(cell(found).text != MISSING for found in measured)
     ]
-    main = next(column for column in measure.columns if column.member == measure.value)
     return [(both, lambda found: replace(_short(show, main)(found), sub=_without(between(found).text, main))), *kept]
 
 
