@@ -1,4 +1,4 @@
-"""Before the first run of a set, off every clock: how its steps are computed on this system, by timing.
+"""Before the first run of a set, off every clock: how its steps are computed, or queries answered, by timing.
 
 Threads, where nobody gives them, how long OpenMP's threads spin at a barrier, and, of an implementation that has a
 choice among libraries, the form of each matrix product. What is chosen is the set's (`run_set.json`), for all of its
@@ -8,12 +8,14 @@ torch; two sets that share a file there have the same choice. Removing the file 
 Each count of threads is timed with products chosen for it. A plainer way, of fewer threads or shorter spinning, is
 replaced only by one that is 5 % faster; less is a tie, which is said, with the times. What was timed while the system
 was busy is timed again when it is quiet, and what an earlier torch had, too: a gain of 5 % replaces it.
+
+Of what answers queries, workers, threads and the items of a call are chosen alike (`harness.autotune.service`).
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,28 +23,21 @@ from typing import Any
 from msgspec.structs import replace as change
 
 from harness.autotune.candidates import Candidate, time_ways
+from harness.autotune.choices import Candidates, find_candidates
 from harness.autotune.job import fewest_changes
-from harness.config.matmul import GivenMatmul, as_choice, can_choose
+from harness.config.matmul import GivenMatmul, as_choice
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
 from harness.run_sets.dataset import dataset_lock
 from harness.run_sets.installation import Installation
-from harness.system.hardware import read_processors
 from harness.system.preflight import check_load
-from harness.system.resources import read_resources
-from harness.system.software import SPIN, SPIN_VARIABLES, version_of
-from reports.results.records import describe_times
+from harness.system.software import SPIN
+from reports.results.records import describe_times, describe_way
 from reports.text.formatting import plural
-from rules.benchmarks.loader import canonical_sha256
 from rules.records.codec import Damage, Document, decode
 from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, StepTimeRecord
-
-FOLDER = "choices"
-SPIN_COUNTS = (1_000, 300_000)
-"""Values of GOMP_SPINCOUNT: what a busy system needs, and GNU's own default, which is faster on a quiet one."""
-_SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_", "LD_PRELOAD")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,111 +61,8 @@ class KeptChoice(Document, frozen=True, kw_only=True):
     """Whether other work disturbed the timing: on a quiet system it is then done again."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidates:
-    """What is to be chosen, among which ways, and what for."""
-
-    config: RunConfig
-    data_dir: Path
-    thread_counts: tuple[int, ...]
-    spin_counts: tuple[int | None, ...]
-    chooses_matmul: bool
-    given: GivenMatmul | None
-    torch_version: str | None
-    surroundings: Mapping[str, str]
-    num_cores: int
-    cpu: str | None
-
-    @property
-    def chosen_for(self) -> dict[str, Any]:
-        """What decides it, apart from torch's version: shape, batch, precision, code that trains, this system."""
-        workload, runtime = self.config.workload, self.config.workload.runtime
-        data = {key: value for key, value in asdict(workload.data).items() if key not in ("name", "sha256")}
-        train = workload.train
-        return {
-            "cpu": self.cpu,
-            "cores": self.num_cores,
-            "threads": list(self.thread_counts),
-            "environment": dict(self.surroundings),
-            "implementation": runtime.implementation,
-            "precision": runtime.precision,
-            "batch_sizes": [train.global_batch_size, train.eval_batch_size],
-            "optimizer": train.opt_name,
-            "matmul": None if self.given is None else self.given.record.digest,
-            "model_name": workload.model_name,
-            "model": self.config.tables["model"],
-            "data": data,
-        }
-
-    @property
-    def key(self) -> str:
-        return canonical_sha256({**self.chosen_for, "torch": self.torch_version})
-
-    @property
-    def path(self) -> Path:
-        """The file that keeps the answer."""
-        version = "".join(char if char.isalnum() or char in ".-" else "-" for char in str(self.torch_version))
-        return self.data_dir / FOLDER / f"{canonical_sha256(self.chosen_for)[:16]}-torch-{version}.json"
-
-    @property
-    def fits(self) -> Callable[[ChoiceRecord], bool]:
-        """Whether a choice of any origin is one of the answers."""
-        return lambda choice: (
-            choice.key == self.key
-            and choice.num_threads in self.thread_counts
-            and choice.spin_count in self.spin_counts
-            and (self.given is None or choice.matmul is not None)
-        )
-
-
 Measure = Callable[[Candidates, MatmulRecord | None], ChoiceRecord | str]
 """Choose among candidates by timing, products beginning from earlier ones; or say why that failed."""
-
-
-def find_candidates(
-    config: RunConfig, data_dir: Path, given: GivenMatmul | None = None, installation: Installation | None = None
-) -> Candidates | None:
-    """Say what is to be chosen for a configuration; None where there is one way only.
-
-    On several ranks and on GPUs all is as given, or as the cores allow.
-    """
-    runtime, implementation = config.workload.runtime, config.workload.implementation
-    if runtime.device != "cpu" or runtime.ranks != 1:
-        return None
-    num_cores = read_resources().num_cores
-    if not can_choose(config.workload):
-        given = None
-    of_given = given.record.num_threads if given is not None and given.record.num_threads <= num_cores else None
-    given_threads = runtime.threads or of_given
-    counts = (given_threads,) if given_threads else _powers(num_cores)
-    surroundings = {
-        name: value
-        for name, value in sorted(os.environ.items())
-        if name.startswith(_SURROUNDINGS) and not name.endswith("_NUM_THREADS")
-    }
-    is_spin_given = any(name in surroundings for name in SPIN_VARIABLES)
-    spins: tuple[int | None, ...] = (None,) if is_spin_given else SPIN_COUNTS if max(counts) > 1 else SPIN_COUNTS[:1]
-    chooses = implementation.chooses_matmul and given is None
-    if len(counts) == len(spins) == 1 and not chooses and given is None:
-        return None
-    packages: Any = {} if installation is None else installation.about.environment.get("packages")
-    return Candidates(
-        config=config,
-        data_dir=data_dir,
-        thread_counts=counts,
-        spin_counts=spins,
-        chooses_matmul=chooses,
-        given=given,
-        torch_version=version_of("torch") if installation is None else str(dict(packages or {}).get("torch")),
-        surroundings=surroundings,
-        num_cores=num_cores,
-        cpu=read_processors().model_name,
-    )
-
-
-def _powers(num_cores: int) -> tuple[int, ...]:
-    """1, 2, 4 … up to the cores, and all of them."""
-    return (*(1 << power for power in range(num_cores.bit_length()) if 1 << power < num_cores), num_cores)
 
 
 def autotune(
@@ -191,7 +83,7 @@ def autotune(
     candidates = find_candidates(config, prepared.data_dir, given, installation)
     if candidates is None:
         return prepared
-    line = StatusLine(quiet=quiet)
+    line, done = StatusLine(quiet=quiet), "answered" if candidates.service_ways else "computed"
     choice = known.get(candidates.key)
     if choice is not None and candidates.fits(choice):
         return _with(prepared, choice)
@@ -199,25 +91,24 @@ def autotune(
         found, is_busy = _read_kept(candidates, line), is_system_busy()
         kept = None if found is None else found.choice
         if kept is not None and found is not None and (is_busy or not found.was_busy):
-            line.finish(
-                f"computed with {describe_choice(kept)}, as timed on {kept.chosen_utc[:10]}: {candidates.path}"
-            )
+            line.finish(f"{done} with {describe_choice(kept)}, as timed on {kept.chosen_utc[:10]}: {candidates.path}")
             known[candidates.key] = kept
             return _with(prepared, kept)
-        what = " and matrix products" if candidates.chooses_matmul else ""
-        line.show(f"timing threads{what}, once for this shape on this system: some seconds", now=True)
+        what = "threads and matrix products" if candidates.chooses_matmul else "threads"
+        what = "workers, threads and calls" if candidates.service_ways else what
+        line.show(f"timing {what}, once for this shape on this system: some seconds", now=True)
         earlier = _earlier(candidates) if kept is None else kept.matmul
         timed = (measure or _Timing(installation))(candidates, earlier)
         if isinstance(timed, str):
             line.finish(
-                f"note: threads{what} were not chosen by timing ({timed}); {plural(prepared.num_threads, 'thread')}."
+                f"note: {what} were not chosen by timing ({timed}); {plural(prepared.num_threads, 'thread')}."
             )
             return prepared
         timed = timed if kept is None else prefer(kept, timed)
         why_not = why_not or _keep(candidates, timed, was_busy=is_busy)
         where = f"not kept: {why_not}" if why_not else f"kept in {candidates.path}"
         where += ", until it is quiet here" if is_busy and not why_not else ""
-        line.finish(f"computed with {describe_choice(timed)}, as timed now; {where}")
+        line.finish(f"{done} with {describe_choice(timed)}, as timed now; {where}")
     known[candidates.key] = timed
     return _with(prepared, timed)
 
@@ -241,6 +132,8 @@ def to_be_timed(config: RunConfig, data_dir: Path) -> Candidates | None:
 def describe_choice(choice: ChoiceRecord) -> str:
     """Say in a few words what was chosen."""
     words = plural(choice.num_threads, "thread")
+    if choice.service is not None:
+        words = describe_way(choice.service.chosen)
     notes = [f"{SPIN}={choice.spin_count}"] if choice.num_threads > 1 and choice.spin_count is not None else []
     notes += [times] if (times := describe_times(choice)) else []
     words += f" ({'; '.join(notes)})" if notes else ""
@@ -254,6 +147,10 @@ class _Timing:
     installation: Installation | None
 
     def __call__(self, candidates: Candidates, earlier: MatmulRecord | None) -> ChoiceRecord | str:
+        if candidates.service_ways:
+            from harness.autotune.service import time_services
+
+            return time_services(candidates, None if self.installation is None else self.installation.interpreter)
         given = None if candidates.given is None else candidates.given.record
         if given is not None and len(candidates.thread_counts) == len(candidates.spin_counts) == 1:
             return self._answer(candidates, candidates.thread_counts[0], candidates.spin_counts[0], (), given)
@@ -322,6 +219,10 @@ def is_system_busy() -> bool:
 
 def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
     """Return an earlier choice, timed again, where nothing new is clearly faster; its forms as timed now."""
+    if kept.service is not None and timed.service is not None:
+        rates = {way.setup: way.queries_per_s for way in timed.service.tried}
+        of_kept = rates.get(kept.service.chosen.setup)
+        return timed if of_kept is None or of_kept * TIE < max(rates.values()) else kept
     step_s = {(way.num_threads, way.spin_count): way.step_s for way in timed.tried}
     of_kept = step_s.get((kept.num_threads, kept.spin_count))
     if of_kept is None or of_kept > TIE * min(step_s.values()):

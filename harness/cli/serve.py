@@ -25,6 +25,15 @@ def duration(text: str) -> float:
     return milliseconds
 
 
+def items_or_auto(text: str) -> int | str:
+    """Read a number of items, or auto. Raises BadParameter."""
+    if text == "auto":
+        return text
+    if not re.fullmatch(r"(?a:0*[1-9]\d{0,8})", text):
+        raise click.BadParameter(f"{text!r} is no number of items of at least 1, nor auto.")
+    return int(text)
+
+
 def seconds(text: str) -> float:
     """Read the seconds of 20s or 2min. Raises BadParameter as `duration` does."""
     return duration(text) / 1e3
@@ -54,12 +63,13 @@ _ASKED = {
     help="Queries arrive at random, are all there at once, or come one after the other.",
 )
 @click.option(
-    "--batch", type=click.IntRange(min=1), metavar="ITEMS",
-    help="Items of a call at most: queries are merged up to it, larger ones split.  [default: a call for each query]",
+    "--batch", type=items_or_auto, metavar="ITEMS|auto",
+    help="Items of a call at most: queries are merged up to it, larger ones split; auto: searched, and the size from "
+    "which queries are split over the workers.  [default: a call for each query; offline, auto]",
 )  # fmt: skip
 @click.option(
     "--workers", "threads", type=click.IntRange(min=1), metavar="N",
-    help="Threads that take queries; --threads are shared out among them.",
+    help="Threads that take queries; --threads are shared out among them.  [default: both chosen by timing]",
 )  # fmt: skip
 @click.option(
     "--duration", "duration_s", type=seconds, metavar="TIME",

@@ -93,8 +93,10 @@ class RunConfig:
             shown = "auto" if value is None else value
             resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
         for key, value in asdict(self.serve).items() if SERVE in self.tables else ():
-            if value is not None:
-                resolved.setdefault(f"{SERVE}.{key}", {"value": value, "source": "default"})
+            is_chosen = key == "threads" or (key == "batch" and self.serve.is_batch_searched)
+            if value is not None or is_chosen:
+                shown = "auto" if value is None else value
+                resolved.setdefault(f"{SERVE}.{key}", {"value": shown, "source": "default"})
         return resolved
 
     @property

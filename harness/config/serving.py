@@ -36,13 +36,17 @@ class ServeConfig:
     """Percentile of the queries' latencies by which a service is judged: one that LoadGen reports."""
     queries: str = "deeprecsys"
     """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (100 to 700, mean 270), or `fixed:N`."""
-    batch: PositiveCount | None = None
-    """Items of one call at most: queries are merged up to it, a larger one is split among `threads`. Left out, every
-    query is a call of its own."""
+    batch: PositiveCount | Literal["auto"] | None = None
+    """Items of one call at most: queries are merged up to it, a larger one is split among `threads`. `auto`: searched
+    on the virtual clock, with `split_from`. Left out, every query is a call of its own; offline it is `auto`."""
+    split_from: PositiveCount | None = None
+    """Items from which a query is split over all `threads`; smaller ones are split by `batch` alone, which it needs.
+    """
     batch_wait_ms: Annotated[float, Meta(ge=0)] = 0.0
     """How long the first query of a call that is not full waits for others."""
-    threads: PositiveCount = 1
-    """Threads that answer queries; `runtime.threads` are shared out among them."""
+    threads: PositiveCount | None = None
+    """Threads that answer queries; `runtime.threads` are shared out among them. What is left out of both is chosen by
+    timing."""
     duration_s: Annotated[float, Meta(gt=0)] = 20.0
     """Seconds that LoadGen's runs of one process are made to take: four of them, where the first rate is near the
     bound. Longer ones are nearer to the long run."""
@@ -52,6 +56,20 @@ class ServeConfig:
     """The folder of kept weights; random weights where it is left out."""
     train_samples: PositiveCount | None = None
     """Samples that are trained before anything is served, in place of kept weights."""
+
+    @property
+    def num_workers(self) -> int:
+        """Threads that answer; 1 where nobody chose."""
+        return self.threads or 1
+
+    @property
+    def max_items(self) -> int | None:
+        """Items of a call at most; None where every query is a call, or nobody chose."""
+        return None if self.batch == "auto" else self.batch
+
+    @property
+    def is_batch_searched(self) -> bool:
+        return self.batch == "auto" or (self.batch is None and self.scenario == "offline")
 
     @property
     def share(self) -> float:
@@ -80,6 +98,8 @@ def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
         raise ConfigError(f"serve.percentile is {serve.percentile:g}, expected one that LoadGen reports: {known}.")
     if serve.scenario == "server" and serve.target_latency_ms is None:
         raise ConfigError("serve.target_latency_ms is missing. Give --target-latency, such as 25ms.")
+    if serve.split_from is not None and serve.batch in (None, "auto"):
+        raise ConfigError("serve.split_from splits among the calls of serve.batch; give that a number of items, too.")
     if serve.weights is not None and serve.train_samples is not None:
         raise ConfigError("serve.weights and serve.train_samples both say what is served; give one of them.")
     return serve

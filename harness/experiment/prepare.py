@@ -9,7 +9,8 @@ from pathlib import Path
 
 from msgspec.structs import replace as change
 
-from harness.autotune.tuning import Preparation, autotune, find_candidates
+from harness.autotune.choices import find_candidates
+from harness.autotune.tuning import Preparation, autotune
 from harness.config.matmul import GivenMatmul, as_choice
 from harness.config.run_config import RunConfig, command_name
 from harness.config.synthetic import hold_in_memory

@@ -96,7 +96,7 @@ class Kind:
     ends_early: bool = False
     """Whether a repetition may be done before its work is, by meeting a target."""
     is_autotuned: bool = True
-    """Whether threads and matrix products of its training steps are chosen by timing; what serves makes no steps."""
+    """Whether how its steps are computed, or its queries answered, is chosen by timing."""
     takes: frozenset[str] = frozenset()
     """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights."""
 
@@ -192,6 +192,7 @@ def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
 
 _ASIDE: Mapping[str, str] = {
     "choice": "harness.autotune.job",
+    "service_choice": "harness.autotune.service",
     "forward": "harness.measure.profile.forward",
     "queue": "harness.measure.serving.simulate",
 }

@@ -20,6 +20,8 @@ def repetition_key(record: RunSetRecord | None) -> str | None:
         return None
     choice = record.choice
     chosen = None if choice is None else [choice.spin_count, choice.matmul and choice.matmul.digest]
+    if chosen is not None and choice is not None and choice.service is not None:
+        chosen += choice.service.chosen.setup
     try:
         return canonical_sha256(
             {

@@ -21,7 +21,7 @@ from rules.checks.subject import SetFiles
 from rules.records.codec import Damage, Record, decode, read_object
 from rules.records.experiment import ExperimentRecord, read_experiment
 from rules.records.run import RunRecord
-from rules.records.run_set import ChoiceRecord, RunSetRecord
+from rules.records.run_set import ChoiceRecord, RunSetRecord, ServiceChoice, ServiceWayRecord
 from rules.records.study import STUDY_FILE, StudyRecord
 from rules.tree.attempts import RECORD_FILE
 from rules.tree.result_set import ResultSet
@@ -126,6 +126,10 @@ def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
         if record.choice is not None:
             origin = ": ".join(filter(None, ("chosen by timing", describe_times(record.choice))))
         texts[THREADS] = (str(record.num_threads), origin)
+    if record.choice is not None and record.choice.service is not None:
+        for key, value in record.choice.service.settings.items():
+            if texts.get(key, ("auto", ""))[0] == "auto":
+                texts[key] = (str(value), "chosen by timing")
     if record.choice is not None and (matmul := record.choice.matmul) is not None:
         source = record.choice.matmul_source
         texts["runtime.matmul"] = (matmul.label, "chosen by timing" if source == "measured" else source or "")
@@ -137,6 +141,8 @@ def describe_times(choice: ChoiceRecord) -> str:
 
     Such as "10.4 ms a step; 2 threads: 10.1 ms, a tie"; empty where nothing was timed.
     """
+    if choice.service is not None:
+        return _describe_services(choice.service)
     chosen = choice.chosen_way
     if chosen is None:
         return ""
@@ -150,6 +156,28 @@ def describe_times(choice: ChoiceRecord) -> str:
         if count != chosen.num_threads
     )
     return "; ".join((f"{chosen.step_s * 1e3:.3g} ms a step", *others))
+
+
+def describe_way(way: ServiceWayRecord) -> str:
+    """Say what answers queries: "2 workers, 2 threads, up to 256 items a call"."""
+    parts = [plural(way.num_workers, "worker"), plural(way.num_threads, "thread")]
+    parts += [] if way.batch_items is None else [f"up to {plural(way.batch_items, 'item')} a call"]
+    parts += [] if way.split_items is None else [f"split from {way.split_items} items"]
+    return ", ".join(parts)
+
+
+def _describe_services(service: ServiceChoice) -> str:
+    """Say what the chosen way answers, and the best one of every other number of workers and threads; simulated."""
+    best: dict[tuple[int, int], ServiceWayRecord] = {}
+    for way in sorted(service.tried, key=lambda way: way.queries_per_s):
+        best[way.setup[:2]] = way
+    best.pop(service.chosen.setup[:2], None)
+    rates = [f"{service.chosen.queries_per_s:,.4g} queries/s, simulated"]
+    plain = [way for way in service.tried if way.setup == (*service.chosen.setup[:2], None, None)]
+    if plain and service.chosen.batch_items is not None:
+        rates.append(f"a call for each query: {plain[0].queries_per_s:,.4g}")
+    rates += [f"{describe_way(way)}: {way.queries_per_s:,.4g}" for _, way in sorted(best.items())[:MAX_ITEMS]]
+    return "; ".join(rates)
 
 
 def environment_texts(record: RunSetRecord | None) -> dict[str, str]:

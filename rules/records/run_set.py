@@ -142,6 +142,40 @@ class StepTimeRecord(Record, frozen=True, kw_only=True):
     """
 
 
+class ServiceWayRecord(Record, frozen=True, kw_only=True):
+    """A way to answer queries that was tried before the first run."""
+
+    num_workers: PositiveCount
+    num_threads: PositiveCount
+    """All workers' together."""
+    batch_items: PositiveCount | None
+    """Most items of a call; None where every query is a call of its own."""
+    split_items: PositiveCount | None
+    """Items from which a query is split over all workers; None where only `batch_items` splits."""
+    queries_per_s: PositiveAmount
+    """Simulated: the most within the limit, on a virtual clock with the calls' times as measured on all workers at
+    once; of a scenario without a limit, the most."""
+
+    @property
+    def setup(self) -> tuple[int, int, int | None, int | None]:
+        """What makes the way, without what it reached."""
+        return self.num_workers, self.num_threads, self.batch_items, self.split_items
+
+
+class ServiceChoice(Record, frozen=True, kw_only=True):
+    """How queries are answered on this system."""
+
+    chosen: ServiceWayRecord
+    tried: Annotated[tuple[ServiceWayRecord, ...], Meta(max_length=1000)]
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """Return what was chosen by the keys of the configuration, without threads and without what is left out."""
+        chosen = self.chosen
+        keys = {"threads": chosen.num_workers, "batch": chosen.batch_items, "split_from": chosen.split_items}
+        return {f"serve.{key}": value for key, value in keys.items() if value is not None}
+
+
 class ChoiceRecord(Record, frozen=True, kw_only=True):
     """How steps are computed on this system, chosen by timing before the first run; every run of the set has it."""
 
@@ -159,6 +193,8 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     matmul_source: str | None
     """"measured", or the file that was given."""
     chosen_utc: str
+    service: ServiceChoice | None = None
+    """How a set's processes answer queries; None of one that trains."""
 
     @property
     def chosen_way(self) -> StepTimeRecord | None:

@@ -10,13 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.autotune.choices import FOLDER, Candidates, find_candidates
 from harness.autotune.tuning import (
-    FOLDER,
-    Candidates,
     KeptChoice,
     Preparation,
     autotune,
-    find_candidates,
     find_choice,
     prefer,
     to_be_timed,
@@ -39,7 +37,7 @@ def way(num_threads: int, spin_count: int | None, step_s: float) -> StepTimeReco
 def cores(monkeypatch: pytest.MonkeyPatch, num_cores: int) -> None:
     found = read_resources()
     values = {name: getattr(found, name) for name in Resources.__dataclass_fields__} | {"num_cores": num_cores}
-    monkeypatch.setattr("harness.autotune.tuning.read_resources", lambda: Resources(**values))
+    monkeypatch.setattr("harness.autotune.choices.read_resources", lambda: Resources(**values))
     for name in [name for name in os.environ if name.startswith(("GOMP_", "OMP_", "KMP_"))]:
         monkeypatch.delenv(name)
 
@@ -95,7 +93,7 @@ def test_the_key_is_of_shape_batch_threads_and_precision_and_of_no_learning_rate
     others.append(key_of(tmp_path))
     monkeypatch.setenv("MKL_ENABLE_INSTRUCTIONS", "AVX2")
     others.append(key_of(tmp_path))
-    monkeypatch.setattr("harness.autotune.tuning.version_of", lambda package: "9.9")
+    monkeypatch.setattr("harness.autotune.choices.version_of", lambda package: "9.9")
     others.append(key_of(tmp_path))
     assert len({plain, *others}) == 8
 
@@ -265,7 +263,7 @@ def test_another_torch_begins_from_the_forms_that_an_earlier_one_had(
 ) -> None:
     timing = FakeTiming(matmul=matmul_of())
     chosen(timing)
-    monkeypatch.setattr("harness.autotune.tuning.version_of", lambda package: "9.9")
+    monkeypatch.setattr("harness.autotune.choices.version_of", lambda package: "9.9")
     chosen(timing)
     assert timing.asked == [None, matmul_of()] and len(kept_in(tmp_path)) == 2
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.autotune.tuning import FOLDER, Candidates, Preparation, autotune
+from harness.autotune.choices import FOLDER, Candidates
+from harness.autotune.tuning import Preparation, autotune
 from harness.config.run_config import Override, resolve
 from rules.records.run_set import ChoiceRecord, MatmulRecord
 

@@ -15,7 +15,7 @@ from waiting import needs_two_cpus
 
 from harness import api
 from harness.autotune import tuning as choosing
-from harness.autotune.tuning import Candidates
+from harness.autotune.choices import Candidates, find_candidates
 from harness.experiment.executors import job_members
 from harness.experiment.loop import Watcher, complete
 from harness.foundation.errors import ExitCode, HarnessError
@@ -30,7 +30,7 @@ from rules.benchmarks.loader import load_benchmark
 from rules.records.run_set import ChoiceRecord, MatmulRecord, RunSetRecord
 
 THREADS = "runtime.threads"
-ASK = choosing.find_candidates
+ASK = find_candidates
 
 
 def matmul_content(form: str = "onednn", num_samples: int = 512) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def timing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Timing:
     use_fast_workers(monkeypatch, made.workers)
     monkeypatch.setattr(choosing, "find_candidates", ASK)
     monkeypatch.setattr(choosing, "_Timing", made)
-    monkeypatch.setattr(choosing, "_powers", lambda num_cores: (1, 2))
+    monkeypatch.setattr("harness.autotune.choices._powers", lambda num_cores: (1, 2))
     monkeypatch.setattr(choosing, "is_system_busy", lambda: False)
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME"):
         monkeypatch.delenv(name, raising=False)

@@ -99,8 +99,8 @@ def test_a_key_of_serve_is_refused_where_nothing_is_served() -> None:
 
 def test_calls_reach_from_the_smallest_query_to_the_largest_full_one() -> None:
     sizes = (30, 10, 20, 40)
-    assert choose_calls(sizes, None) == [(QueryPart(place, 0, sizes[place]),) for place in (1, 2, 0, 3)]
-    calls = [[part.items for part in call] for call in choose_calls(sizes, 160)]
+    assert choose_calls(sizes, Workers()) == [(QueryPart(place, 0, sizes[place]),) for place in (1, 2, 0, 3)]
+    calls = [[part.items for part in call] for call in choose_calls(sizes, Workers(max_items=160))]
     assert calls[:4] == [[10], [20], [30], [40]]
     totals = [sum(call) for call in calls[4:]]
     assert totals == sorted(totals) and 120 < totals[-1] <= 160 and all(len(call) > 1 for call in calls[4:])
@@ -108,7 +108,7 @@ def test_calls_reach_from_the_smallest_query_to_the_largest_full_one() -> None:
 
 
 def test_parts_of_large_queries_are_timed_and_merged_with_others() -> None:
-    calls = choose_calls((100, 10), 40)
+    calls = choose_calls((100, 10), Workers(max_items=40))
     assert [[part.items for part in call] for call in calls[:3]] == [[10], [33], [34]]
     assert all(sum(part.items for part in call) <= 40 for call in calls)
 
@@ -121,7 +121,7 @@ def test_calls_are_timed_in_turns_for_as_long_as_asked() -> None:
         answered.append(len(parts))
         clock_s[0] += 0.001 * sum(part.items for part in parts)
 
-    timed = time_calls(answer, (1, 3), Workers(), 0.1, lambda: clock_s[0])
+    timed = time_calls(answer, choose_calls((1, 3), Workers()), 1, 0.1, lambda: clock_s[0])
     assert [size.items for size in timed] == [1, 3]
     assert [size.mean_s for size in timed] == pytest.approx([0.001, 0.003])
     assert {len(size.seconds) for size in timed} == {25}
@@ -133,7 +133,7 @@ def test_an_error_of_the_model_ends_the_timing() -> None:
         raise ValueError("no model")
 
     with pytest.raises(ValueError, match="no model"):
-        time_calls(answer, (1,), Workers(count=2), 0.0)
+        time_calls(answer, choose_calls((1,), Workers()), 2, 0.0)
 
 
 def test_service_times_between_and_beyond_what_was_timed() -> None:
@@ -166,6 +166,8 @@ class Summing:
 def test_parts_of_queries_are_answered_as_the_items_that_they_hold(sizes: list[int], max_items: int) -> None:
     model = Summing()
     served = ServedModel(servable=model, sizes=tuple(sizes), pool=tuple(model.queries(sizes)))
-    parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, max_items)]
+    parts = [
+        part for place, items in enumerate(sizes) for part in split_query(place, items, Workers(max_items=max_items))
+    ]
     assert served.answer(parts).tolist() == list(range(sum(sizes)))
     assert torch.cat([served.answer([part]) for part in parts]).tolist() == list(range(sum(sizes)))

@@ -37,7 +37,7 @@ def test_without_loadgen_the_line_that_installs_it_is_said(monkeypatch: pytest.M
 def line_of(workers: Workers, *sizes: int) -> RequestQueue:
     line = RequestQueue(workers)
     for number, items in enumerate(sizes):
-        parts = split_query(number, items, workers.max_items)
+        parts = split_query(number, items, workers)
         line.put(Query(number, 0.0, len(parts)), parts)
     line.close()
     return line

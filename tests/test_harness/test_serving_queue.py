@@ -20,7 +20,6 @@ from harness.measure.serving.queue import (
     finish_singly,
     percentile_of,
     simulate,
-    split_items,
 )
 from harness.measure.serving.study import make_queue_study
 from rules.benchmarks.loader import load_benchmark
@@ -103,7 +102,14 @@ def test_the_last_part_of_a_query_shares_its_call_with_the_next_query() -> None:
 
 
 def test_parts_are_alike_and_as_few_as_fit() -> None:
-    assert [split_items(10, most) for most in (None, 10, 9, 4, 1)] == [[10], [10], [5, 5], [4, 3, 3], [1] * 10]
+    found = [Workers(max_items=most).split(10) for most in (None, 10, 9, 4, 1)]
+    assert found == [
+        [10],
+        [10],
+        [5, 5],
+        [4, 3, 3],
+        [1] * 10,
+    ]
 
 
 def mean_latency_s(load: float, service: ServiceTimes, workers: Workers) -> float:
@@ -167,7 +173,7 @@ def test_what_holds_of_any_queue(
     ends, sizes = np.unique(finished, return_counts=True)
     assert sizes.max() <= max_items * count and len(ends) * max_items * count >= len(arrivals)
     # No worker idles beyond the limit: all is done when each part was alone, one after the other, and had waited.
-    num_parts = sum(len(split_items(size, max_items)) for size in items.tolist())
+    num_parts = sum(len(Workers(max_items=max_items).split(size)) for size in items.tolist())
     assert finished.max() <= arrived.max() + (wait_s + 2 * service.by_items_s.max()) * num_parts
 
 

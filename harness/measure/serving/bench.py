@@ -11,7 +11,7 @@ import numpy as np
 from harness.config.serving import ServeConfig
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError
 from harness.measure.kinds import OnEvent
-from harness.measure.serving.bound import Limit, ModelledBound, model_bound, most_per_s
+from harness.measure.serving.bound import Limit, ModelledBound, highest_rate, model_bound, most_per_s
 from harness.measure.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, Seeds, judge
 from harness.measure.serving.queue import (
     ServiceTimes,
@@ -21,22 +21,35 @@ from harness.measure.serving.queue import (
     answer_alone,
     draw_traffic,
     percentile_of,
+    simulate,
 )
 from harness.measure.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
 from harness.measure.serving.search import Attempt, Bracket, bracket_of, search_highest
 from harness.measure.serving.stalls import Call, Stalls, find_stalls
-from harness.measure.serving.timing import TimedSize, fit_service, time_calls
+from harness.measure.serving.timing import TimedSize, choose_calls, fit_service, time_calls
 from harness.measure.serving.worker_pool import Answer, QueryPart
 from reference_models.process.world import SingleProcess, World
 from rules.records.measured.serve import LoadGenRun, ServiceTime
 
 TIMING_S = 1.0
+LOADED_S, MIN_LOADED = 0.8, 40
+"""How long more is asked than can be answered, and the fewest queries of that."""
 USUAL_RUNS = 4
 """LoadGen's runs of a search that begins near the bound, and two thirds of them again where it does not."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
 """Queries to simulate for one worker that takes one after the other, which needs no loop."""
 _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S = 1000.0, 400, 0.4
+
+
+def make_workers(serve: ServeConfig) -> Workers:
+    """Make the workers that are asked for, or were chosen."""
+    return Workers(
+        count=serve.num_workers,
+        max_items=serve.max_items,
+        wait_s=serve.batch_wait_ms / 1e3,
+        split_from=serve.split_from,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +60,8 @@ class ProcessMeasurements:
     modelled: ModelledBound
     """What the virtual clock says of the long run."""
     overhead_s: float
+    loaded: float | None
+    """How many times as long calls take under LoadGen's load; None where that was not measured."""
     runs: tuple[LoadGenRun, ...]
     best: LoadGenRun
     bracket: Bracket
@@ -99,7 +114,7 @@ class Bench:
 
     @property
     def workers(self) -> Workers:
-        return Workers(count=self.serve.threads, max_items=self.serve.batch, wait_s=self.serve.batch_wait_ms / 1e3)
+        return make_workers(self.serve)
 
     @property
     def limit(self) -> Limit:
@@ -122,11 +137,14 @@ class Bench:
         """
         world.barrier()
         self._say("timing calls")
-        timed = time_calls(self.answer, self.sizes, self.workers, TIMING_S)
-        service = fit_service(timed, self.serve.batch or max(self.sizes))
+        calls = choose_calls(self.sizes, self.workers)
+        timed = time_calls(self.answer, calls, self.workers.count, TIMING_S)
+        service = fit_service(timed, self.serve.max_items or max(self.sizes))
         is_fast = self.workers.count == 1 and self.workers.max_items is None
         num_simulated = NUM_SIMULATED_FAST if is_fast else NUM_SIMULATED
         traffic = draw_traffic(num_simulated, self.sizes, service, self.seed)
+        loaded = self._time_loaded(traffic, service, name) if self.serve.scenario == "server" else None
+        service = replace(service, by_items_s=service.by_items_s * (loaded or 1.0))
         modelled = self._model(traffic, service, overhead_s)
         rates = world.gather(modelled.rate)
         slowest = world.broadcast(None if rates is None else _slowest(rates))
@@ -154,7 +172,8 @@ class Bench:
 
         def may_go_on() -> bool:
             took_s = sum(run.duration_s for run in done)
-            return bool(world.broadcast(took_s + plan.run_s <= 2 * self.serve.duration_s))
+            most_s = (2 if any(run.is_valid for run in done) else 4) * self.serve.duration_s
+            return bool(world.broadcast(took_s + plan.run_s <= most_s))
 
         if self.serve.scenario == "server":
             least = min(slowest / 4, plan.start / 2)
@@ -173,6 +192,7 @@ class Bench:
             timed=timed,
             modelled=replace(modelled, rate=slowest * world.size),
             overhead_s=overhead_s,
+            loaded=loaded,
             runs=tuple(done),
             best=best,
             bracket=bracket,
@@ -181,13 +201,27 @@ class Bench:
             traffic=traffic,
         )
 
+    def _time_loaded(self, traffic: Traffic, service: ServiceTimes, name: str) -> float:
+        """Return how many times as long calls take while LoadGen asks for more than all workers can answer.
+
+        What asks and what queues need the interpreter that the workers need: where calls are short, that is much.
+        """
+        rate = 1.5 * most_per_s(traffic, service, self.workers)
+        trial = self._trial("server", rate, max(MIN_LOADED, round(rate * LOADED_S)), 0.0)
+        found = judge(self.answer, self.sizes, self.workers, trial, self.folder / f"{name}_loaded")
+        arrivals_s = draw_arrivals(self.seeds.schedule, found.num_queries)
+        places = np.arange(found.num_queries) % len(traffic.items)
+        asked = Traffic(arrivals_s=arrivals_s, items=traffic.items[places], factors=traffic.factors[places])
+        done_s = float((arrivals_s / rate + simulate(asked, rate, service, self.workers)).max())
+        self._say(f"under LoadGen calls take {found.duration_s / done_s:.3g} times as long")
+        return found.duration_s / done_s
+
     def _model(self, traffic: Traffic, service: ServiceTimes, overhead_s: float) -> ModelledBound:
         """Say on the virtual clock what holds in the long run; the overhead is taken off the limit."""
+        limit = self._limit_without(overhead_s)
         if self.serve.scenario == "server":
-            return model_bound(traffic, service, self.workers, self._limit_without(overhead_s))
-        if self.serve.scenario == "offline":
-            return ModelledBound(rate=most_per_s(traffic, service, self.workers), curve=())
-        return ModelledBound(rate=1 / float(answer_alone(traffic, service, self.workers).mean()), curve=())
+            return model_bound(traffic, service, self.workers, limit)
+        return ModelledBound(rate=highest_rate(self.serve.scenario, traffic, service, self.workers, limit), curve=())
 
     def _plan(self, traffic: Traffic, service: ServiceTimes, rate: float, overhead_s: float, world: World) -> _Plan:
         """Say how long a run is, and at which rate the first one is; equal on every rank.
@@ -216,7 +250,7 @@ class Bench:
             )
         self._say(
             f"runs of LoadGen take {plan.run_s:.3g} s ({num_queries:,} queries): {plan.run_s * 2:.3g} s if the first "
-            f"rate is right, {2 * self.serve.duration_s:.3g} s at most"
+            f"rate is right, as a rule {2 * self.serve.duration_s:.3g} s at most"
         )
         return plan
 

@@ -1,7 +1,7 @@
 """The latency bound: the highest rate at which a share of the queries is answered within a limit."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,15 +9,18 @@ from harness.measure.serving.queue import (
     ServiceTimes,
     Traffic,
     Workers,
+    answer_alone,
     finish_batches,
     percentile_of,
     simulate,
 )
 
-NUM_RATES = 24
-"""At which the curve is computed, from a twentieth of what the workers can do to all of it."""
+NUM_RATES, _NUM_RATES_FAST = 24, 8
+"""At which the curve is computed, from a twentieth of what the workers can do to all of it; without a curve."""
 RESOLUTION = 0.002
 """Relative width at which the search for the rate ends."""
+MIN_CALL, MAX_CALL = 16, 1024
+"""Items of a call at most, between which its bound is searched."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +46,7 @@ def model_bound(
     service: ServiceTimes,
     workers: Workers,
     limit: Limit,
+    num_rates: int = NUM_RATES,
 ) -> ModelledBound:
     """Find the highest rate within the limit on the virtual clock, with equal random numbers at every rate.
 
@@ -53,8 +57,8 @@ def model_bound(
         return percentile_of(simulate(traffic, rate, service, workers), limit.share) <= limit.seconds
 
     most = most_per_s(traffic, service, workers)
-    rates = np.concatenate((np.geomspace(most / 20, most * 0.6, NUM_RATES // 2, endpoint=False),
-                            np.linspace(most * 0.6, most, NUM_RATES - NUM_RATES // 2)))  # fmt: skip
+    rates = np.concatenate((np.geomspace(most / 20, most * 0.6, num_rates // 2, endpoint=False),
+                            np.linspace(most * 0.6, most, num_rates - num_rates // 2)))  # fmt: skip
     curve, within = [], []
     for position, rate in enumerate(rates.tolist()):
         latencies_s = simulate(traffic, rate, service, workers)
@@ -68,6 +72,51 @@ def model_bound(
     else:
         found = bisect_rate(rates[within[-1]], rates[within[-1] + 1], is_met)
     return ModelledBound(rate=None if found is None else float(found), curve=tuple(curve))
+
+
+def highest_rate(
+    scenario: str, traffic: Traffic, service: ServiceTimes, workers: Workers, limit: Limit
+) -> float | None:
+    """Return the most queries a second on the virtual clock, without a curve.
+
+    Of the server, within the limit, None where no rate is; offline, of workers that are never idle; of a single
+    stream, one query after the other.
+    """
+    if scenario == "server":
+        return model_bound(traffic, service, workers, limit, num_rates=_NUM_RATES_FAST).rate
+    if scenario == "offline":
+        return most_per_s(traffic, service, workers)
+    return 1 / float(answer_alone(traffic, service, workers).mean())
+
+
+def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: Sequence[int]) -> dict[Workers, float]:
+    """Search the bound of a call in items, then the size from which queries are split, by hill climbing.
+
+    Bounds are powers of two, looked at from the size of a usual query up and down as long as the rate rises; splits
+    halve, from the largest query down. Returns the rate of each way that was tried and has one, the plain one first.
+    (Gupta et al., "DeepRecSys", ISCA 2020, section 4.)
+    """
+    rates: dict[Workers, float] = {}
+
+    def follow(ways: Iterable[Workers]) -> None:
+        last = 0.0
+        for way in ways:
+            rate = rate_of(way) or 0.0
+            if rate > 0:
+                rates[way] = rate
+            if rate < last:
+                return
+            last = rate
+
+    plain, most = replace(workers, max_items=None, split_from=None), max(sizes)
+    follow([plain])
+    usual = sorted(sizes)[len(sizes) // 2].bit_length()
+    follow(replace(plain, max_items=1 << power) for power in range(usual, MAX_CALL.bit_length()))
+    follow(replace(plain, max_items=1 << power) for power in range(usual - 1, MIN_CALL.bit_length() - 2, -1))
+    best = max(rates, key=lambda way: rates[way], default=plain)
+    if workers.count > 1 and best.max_items is not None:
+        follow(replace(best, split_from=most >> power) for power in range((most // MIN_CALL).bit_length()))
+    return rates
 
 
 def bisect_rate(low: float, high: float, is_met: Callable[[float], bool]) -> float | None:

@@ -27,7 +27,7 @@ from reference_models.process.world import World
 from reference_models.serving.servable import explain_emulation
 from rules.records.codec import VERSION
 from rules.records.measured.serve import CurvePoint, ServeProcess, ServeRecord
-from rules.records.run_set import RunSetRecord
+from rules.records.run_set import RunSetRecord, ServiceChoice
 from rules.records.study import STUDY_FILE
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         modelled_per_s=found.modelled.rate,
         alone_per_s=None if alone is None else alone.bounded_per_s,
         overhead_s=found.overhead_s,
+        loaded_factor=found.loaded,
         service=bench.describe_service(found.timed),
         curve=tuple(
             CurvePoint(queries_per_s=rate * num_copies, latency_s=latency_s + found.overhead_s)
@@ -107,9 +108,10 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         queries=serve.queries,
         mean_items=mean_items,
         problem_sha256=serve.problem_sha256,
-        batch_items=serve.batch,
+        batch_items=serve.max_items,
+        split_items=serve.split_from,
         batch_wait_s=serve.batch_wait_ms / 1e3,
-        num_workers=serve.threads,
+        num_workers=serve.num_workers,
         num_threads=num_threads,
         num_copies=num_copies,
         is_oversubscribed=num_copies * num_threads > read_resources().num_cores,
@@ -137,6 +139,8 @@ class ServeKind(Kind):
         return [] if emulated is None else [f"warning: {emulated}"]
 
     def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
+        if record.choice is not None and record.choice.service is not None:
+            members = {**members, "tables": with_choice(members["tables"], record.choice.service)}
         return ServeJob(**members, **more, index=index)
 
     def num_processes(self, config: RunConfig) -> int:
@@ -152,6 +156,12 @@ class ServeKind(Kind):
         return torch.device("cpu")
 
 
+def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, Any]:
+    """Return a definition's tables with the workers and calls that were chosen by timing."""
+    serve = {key: value for key, value in tables.get(SERVE, {}).items() if value != "auto"}
+    return {**tables, SERVE: serve | {key.removeprefix("serve."): value for key, value in choice.settings.items()}}
+
+
 def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
     """Resolve a benchmark with its [serve]. Raises ConfigError or DefinitionError."""
     return resolve(benchmark, overrides, label, derived_suffix="_serve", has_serve=True)
@@ -164,7 +174,6 @@ KIND = ServeKind(
     run=serve_queries,
     usual_repetitions=USUAL_PROCESSES,
     takes=frozenset({"weights"}),
-    is_autotuned=False,
     option=Option(
         verbs=("sweep",),
         help="Find the queries/s within the latency limit in 5 processes instead, as 'serve' does; any key may vary.",

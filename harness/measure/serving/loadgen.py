@@ -102,7 +102,7 @@ def judge(
     line = RequestQueue(workers)
     crew = start_workers(answer, line, workers.count, _complete, failures)
     issued_s: list[float] = []
-    asked = (sizes, workers.max_items, trial, folder, line, issued_s, failures)
+    asked = (sizes, workers, trial, folder, line, issued_s, failures)
     issuer = threading.Thread(target=_issue, args=asked, daemon=True)
     issuer.start()
     while issuer.is_alive() and not failures:
@@ -120,7 +120,7 @@ def judge(
 
 def _issue(
     sizes: Sequence[int],
-    max_items: int | None,
+    workers: Workers,
     trial: ScheduledRun,
     folder: Path,
     line: RequestQueue,
@@ -129,7 +129,7 @@ def _issue(
 ) -> None:
     import mlperf_loadgen as loadgen
 
-    parts = [split_query(place, items, max_items) for place, items in enumerate(sizes)]
+    parts = [split_query(place, items, workers) for place, items in enumerate(sizes)]
 
     def issue(samples: Sequence[Any]) -> None:
         now_s = time.perf_counter()

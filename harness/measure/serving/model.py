@@ -93,7 +93,7 @@ def build_served(
     sizes = pool_sizes(serve.queries)
     num_samples = max(sum(sizes), serve.train_samples or 0)
     config = hold_in_memory(config, -(-num_samples // config.train.global_batch_size))
-    num_threads = max(1, (config.runtime.threads or 1) // serve.threads)
+    num_threads = max(1, (config.runtime.threads or 1) // serve.num_workers)
     config = replace(config, runtime=replace(config.runtime, threads=num_threads))
     spec = job.spec(config)
     weights = load_weights(serve, config, spec, benchmark.definition_sha256)

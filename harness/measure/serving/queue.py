@@ -23,12 +23,22 @@ class Workers:
     """What answers the queue: so many workers, each taking up to `max_items` items at once, a query where it is None.
 
     A free worker waits for a full call until the first query of it is `wait_s` old, then takes what is there. A call
-    is full when it has so many items, or when the next query, or part of one, does not fit.
+    is full when it has so many items, or when the next query, or part of one, does not fit. A query of at least
+    `split_from` items has a part for each worker, even where one call would hold it; parts of one query are never in
+    one call.
     """
 
     count: int = 1
     max_items: int | None = None
     wait_s: float = 0.0
+    split_from: int | None = None
+
+    def split(self, items: int) -> list[int]:
+        """Return the items of each part of a query: as few parts as fit, alike to one item."""
+        num_parts = 1 if self.max_items is None else -(-items // self.max_items)
+        if self.split_from is not None and items >= self.split_from:
+            num_parts = min(items, max(num_parts, self.count))
+        return [items // num_parts + (number < items % num_parts) for number in range(num_parts)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,12 +108,6 @@ def finish_singly(arrivals_s: Times, service_s: Times, num_workers: int) -> Time
     return np.asarray(finished_s)
 
 
-def split_items(items: int, max_items: int | None) -> list[int]:
-    """Return the items of each part of a query: as few parts as fit, alike to one item."""
-    num_parts = 1 if max_items is None else -(-items // max_items)
-    return [items // num_parts + (number < items % num_parts) for number in range(num_parts)]
-
-
 def finish_batches(
     arrivals_s: Times, items: NDArray[np.int64], factors: Times, service: ServiceTimes, workers: Workers
 ) -> Times:
@@ -112,7 +116,7 @@ def finish_batches(
     A call begins when a worker is free and either it is full or its first part has waited `wait_s`.
     """
     assert workers.max_items is not None
-    by_size = {size: split_items(size, workers.max_items) for size in np.unique(items).tolist()}
+    by_size = {size: workers.split(size) for size in np.unique(items).tolist()}
     parts = [by_size[size] for size in items.tolist()]
     num_parts = np.array([len(of_query) for of_query in parts])
     first_part = np.cumsum(num_parts) - num_parts
@@ -122,14 +126,20 @@ def finish_batches(
     arrived = arrivals_s[owners].tolist()
     ends = np.concatenate(([0], np.cumsum([size for of_query in parts for size in of_query]))).tolist()
     by_items_s, free_s, number = service.by_items_s.tolist(), [0.0] * workers.count, len(owners)
+    before_siblings = [*(np.flatnonzero(owners[1:] == owners[:-1]) + 1).tolist(), number]
+    sibling = 0
     finished_s = np.empty(number)
     first = 0
     while first < number:
         fitting = bisect_right(ends, ends[first] + workers.max_items, first + 1, number + 1) - 1
+        while before_siblings[sibling] <= first:
+            sibling += 1
+        fitting = min(fitting, before_siblings[sibling])
         ready_s = max(free_s[0], arrived[first])
         begin_s = max(ready_s, arrived[first] + workers.wait_s)
         # Full with its last part, or known to be full when the next one comes, which does not fit.
-        known_full = fitting - 1 if ends[fitting] - ends[first] == workers.max_items else fitting
+        is_full = ends[fitting] - ends[first] == workers.max_items
+        known_full = fitting - 1 if is_full else fitting
         if known_full < number:
             begin_s = min(begin_s, max(ready_s, arrived[known_full]))
         end = bisect_right(arrived, begin_s, first + 1, fitting)

@@ -10,12 +10,12 @@ from harness.config.serving import parse_serve
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import Job, Kind, OnEvent
 from harness.measure.refusals import refuse_unservable
-from harness.measure.serving.bench import NUM_SIMULATED, TIMING_S
+from harness.measure.serving.bench import NUM_SIMULATED, TIMING_S, make_workers
 from harness.measure.serving.bound import Limit, model_bound
 from harness.measure.serving.job import resolve_served
-from harness.measure.serving.queue import Workers, answer_alone, draw_traffic, percentile_of
+from harness.measure.serving.queue import answer_alone, draw_traffic, percentile_of
 from harness.measure.serving.study import make_queue_study
-from harness.measure.serving.timing import fit_service, time_calls
+from harness.measure.serving.timing import choose_calls, fit_service, time_calls
 from reference_models.process.world import World
 from rules.records.study import STUDY_FILE, StudyRecord
 
@@ -37,9 +37,9 @@ def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecor
     assert serve.limit_s is not None, "as resolved"
     limit = Limit(seconds=serve.limit_s, share=serve.share)
     served, _ = build_served(job, benchmark, config, serve, with_quality=False)
-    workers = Workers(count=serve.threads, max_items=serve.batch, wait_s=serve.batch_wait_ms / 1e3)
-    timed = time_calls(served.answer, served.sizes, workers, TIMING_S)
-    service = fit_service(timed, serve.batch or max(served.sizes))
+    workers = make_workers(serve)
+    timed = time_calls(served.answer, choose_calls(served.sizes, workers), workers.count, TIMING_S)
+    service = fit_service(timed, serve.max_items or max(served.sizes))
     traffic = draw_traffic(NUM_SIMULATED, served.sizes, service, job.seed)
     bound = model_bound(traffic, service, workers, limit)
     if bound.rate is None:

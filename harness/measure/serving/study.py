@@ -72,8 +72,8 @@ def _list_parameters(
         ("mean service time", mean_s, "s", "measured", "of a query alone"),
         ("overhead", overhead_s, "s", "measured", "of LoadGen, the median"),
         ("limit", serve.limit_s, "s", "given", f"at p{serve.percentile:g}"),
-        ("workers", workers.count, None, "given", "serve.threads"),
-        ("items a call", workers.max_items, None, "given", "serve.batch, the most")
+        ("workers", workers.count, None, "given", "serve.threads, or chosen by timing"),
+        ("items a call", workers.max_items, None, "given", "serve.batch, the most, or chosen by timing")
         if merges
         else ("items a call", "one query's", None, "default", "serve.batch"),
         ("wait of a batch", workers.wait_s if merges else None, "s", "given", "serve.batch_wait_ms"),

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
+from typing import TypeAlias
 
 import numpy as np
 
@@ -32,9 +33,13 @@ class TimedSize:
         return sum(self.seconds) / len(self.seconds)
 
 
-def choose_calls(sizes: Sequence[int], max_items: int | None) -> list[tuple[QueryPart, ...]]:
+Calls: TypeAlias = Sequence[tuple[QueryPart, ...]]
+
+
+def choose_calls(sizes: Sequence[int], workers: Workers) -> Calls:
     """Choose the calls to time, of a pool of queries of `sizes` items: single parts, and merged ones up to most."""
-    parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, max_items)]
+    max_items = workers.max_items
+    parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, workers)]
     in_order = sorted(parts, key=lambda part: part.items)
     places = np.linspace(0, len(parts) - 1, min(NUM_SIZES, len(parts))).round().astype(int)
     alone: dict[int, tuple[QueryPart, ...]] = {}
@@ -46,6 +51,17 @@ def choose_calls(sizes: Sequence[int], max_items: int | None) -> list[tuple[Quer
         calls.append(_merge_parts(in_order, most))
         most *= 2
     return [call for number, call in enumerate(calls) if number < len(alone) or len(call) > 1]
+
+
+def choose_all_calls(sizes: Sequence[int], most: int) -> Calls:
+    """Choose calls of 1, 2, 4 … items up to `most`: what any bound of a call, and any split, is computed from."""
+    in_order = sorted((QueryPart(place, 0, items) for place, items in enumerate(sizes)), key=lambda part: part.items)
+    largest = in_order[-1]
+    counts = [1 << power for power in range(most.bit_length()) if 1 << power < most] + [most]
+    return [
+        (replace(largest, stop=count),) if count <= largest.items else _merge_parts(in_order, count)
+        for count in counts
+    ]
 
 
 def _merge_parts(in_order: Sequence[QueryPart], most: int) -> tuple[QueryPart, ...]:
@@ -64,16 +80,15 @@ def _merge_parts(in_order: Sequence[QueryPart], most: int) -> tuple[QueryPart, .
 
 def time_calls(
     answer: Answer,
-    sizes: Sequence[int],
-    workers: Workers,
+    calls: Calls,
+    num_workers: int,
     duration_s: float,
     now_s: Callable[[], float] = time.perf_counter,
 ) -> list[TimedSize]:
-    """Time every call of `choose_calls` again and again for `duration_s`, on all workers at once; after a warm-up.
+    """Time every call again and again for `duration_s`, on all workers at once; after a warm-up.
 
     The calls take turns, so that whatever the system does meanwhile weighs on all sizes alike.
     """
-    calls = choose_calls(sizes, workers.max_items)
     took: list[list[float]] = [[] for _ in calls]
 
     def work() -> None:
@@ -87,8 +102,8 @@ def time_calls(
                 answer(call)
                 seconds.append(now_s() - begin_s)
 
-    with ThreadPoolExecutor(workers.count) as crew:
-        for done in [crew.submit(work) for _ in range(workers.count)]:
+    with ThreadPoolExecutor(num_workers) as crew:
+        for done in [crew.submit(work) for _ in range(num_workers)]:
             done.result()
     return [
         TimedSize(items=sum(part.items for part in call), num_queries=len(call), seconds=tuple(seconds))

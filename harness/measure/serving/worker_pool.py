@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from harness.measure.serving.queue import Workers, split_items
+from harness.measure.serving.queue import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ Answer: TypeAlias = Callable[[Sequence[QueryPart]], object]
 """Answers parts of queries in one call."""
 
 
-def split_query(place: int, items: int, max_items: int | None) -> tuple[QueryPart, ...]:
-    """Split the query at `place` into parts of at most `max_items`, in their order."""
+def split_query(place: int, items: int, workers: Workers) -> tuple[QueryPart, ...]:
+    """Split the query at `place` into the parts that `workers` take, in their order."""
     start, parts = 0, []
-    for size in split_items(items, max_items):
+    for size in workers.split(items):
         parts.append(QueryPart(place, start, start + size))
         start += size
     return tuple(parts)
@@ -83,7 +83,7 @@ class RequestQueue:
                 following = self._next(query.issued_s + self._workers.wait_s - time.perf_counter())
                 if following is None:
                     break
-                if following[1].items > left:
+                if following[1].items > left or following[0] is call[-1][0]:
                     self._held = following
                     break
                 call.append(following)

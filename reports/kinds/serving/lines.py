@@ -53,9 +53,10 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     if (quality := quality_words(processes[0])) is not None:
         facts.append(("quality", quality))
     overhead_s = max(process.overhead_s for process in processes)
-    facts.append(
-        ("LoadGen", f"{printable(record.loadgen_version, 40)}; adds {duration(overhead_s)} to a query, measured")
-    )
+    loaded = [process.loaded_factor for process in processes if process.loaded_factor is not None]
+    busy = f", and makes calls {max(loaded):.2f} times as long under full load" if loaded else ""
+    added = f"{printable(record.loadgen_version, 40)}; adds {duration(overhead_s)} to a query{busy}, measured"
+    facts.append(("LoadGen", added))
     if (study := measured.path.parent / "serve_0" / "study.json").is_file():
         facts.append(("study", f"{printable(study)}: the virtual clock's table, which 'report' shows"))
     if any(process.latency_s < 5 * overhead_s for process in processes):

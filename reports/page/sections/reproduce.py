@@ -96,6 +96,10 @@ def _with_seed(record: RunSetRecord) -> str:
     choice, chosen, threads = record.choice, list[str](), record.config.get("runtime.threads")
     if choice is not None and threads is not None and threads.value == "auto":
         chosen += ["--threads", str(choice.num_threads)]
+    if choice is not None and choice.service is not None:
+        for key, number in choice.service.settings.items():
+            given = record.config.get(key)
+            chosen += ["--set", f"{key}={number}"] if given is None or given.value == "auto" else []
     if choice is not None and choice.matmul is not None:
         chosen += ["--matmul", MATMUL_FILE]
     return " ".join([record.command, *runs, *seed, *chosen])

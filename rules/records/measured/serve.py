@@ -102,6 +102,9 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     """What one of the processes did alone; None where there is only one."""
     overhead_s: Amount
     """What LoadGen and the queue add to a query, measured with a system that does nothing: the median."""
+    loaded_factor: PositiveAmount | None = None
+    """How many times as long calls take while LoadGen asks for more than can be answered, measured: the virtual clock
+    has the times of `service` multiplied by it. None where that was not measured."""
     service: Annotated[tuple[ServiceTime, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
     curve: Annotated[tuple[CurvePoint, ...], Meta(max_length=MAX_ENTRIES)]
     runs: Annotated[tuple[LoadGenRun, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
@@ -190,6 +193,8 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """Digest of what is asked: scenario, limit, percentile and queries."""
     batch_items: PositiveCount | None = None
     """Most items of one call, to which queries are merged or split; None: every query is a call of its own."""
+    split_items: PositiveCount | None = None
+    """Items from which a query is split over all workers; None: only by `batch_items`."""
     batch_wait_s: Amount
     num_workers: PositiveCount
     """Threads that answer, in each process."""
