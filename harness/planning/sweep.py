@@ -48,7 +48,7 @@ def plan_sweep(
         configs[0][1].benchmark,
         findings=(
             f"About {rough_duration(total_s)} in all{bound}: {processes}{unknown}.",
-            *([f"In it threads, and products, are timed first for {shapes}."] if num_choices else []),
+            *([f"In it threads, and products or workers, are timed first for {shapes}."] if num_choices else []),
             *([few] if num_runs < MIN_RUNS else []),
         ),
         parameters=(

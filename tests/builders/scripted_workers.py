@@ -97,7 +97,7 @@ class ScriptedWorkers:
         spec = json.loads(spec_path.read_text(encoding="utf-8"))
         ending = self.endings.get(len(self.launches))
         who = "" if interpreter is None else f", by {interpreter.python}"
-        where = "a temporary folder" if spec["kind"] == "choice" else os.path.relpath(spec_path.parent)
+        where = "a temporary folder" if spec["kind"].endswith("choice") else os.path.relpath(spec_path.parent)
         ranks = "" if num_ranks == 1 else f", {num_ranks} ranks"
         more = "" if not variables else f", variables {dict(variables)}"
         self.launches.append(
@@ -136,6 +136,8 @@ class ScriptedWorkers:
             content, name = profile_answer(), "profile.json"
         elif kind == "choice":
             content = tuning_answer(spec)
+        elif kind == "service_choice":
+            content = service_answer(spec)
         elif kind == "throughput":
             content = throughput_answer(spec, number)
         elif kind == "quality":
@@ -153,6 +155,16 @@ def tuning_answer(spec: Mapping[str, Any]) -> dict[str, Any]:
         for count in spec["thread_counts"]
     ]
     return {"schema_version": run_content()["schema_version"], "tried": ways, "matmuls": []}
+
+
+def service_answer(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a process that times ways to answer finds: workers add up, and threads gain a tenth."""
+    ways = [
+        {"num_workers": workers, "num_threads": threads, "batch_items": None, "split_items": None,
+         "queries_per_s": 100 * workers * (1.1 if threads > workers else 1)}
+        for workers, threads in spec["ways"]
+    ]  # fmt: skip
+    return {"schema_version": run_content()["schema_version"], "tried": ways}
 
 
 def train(
