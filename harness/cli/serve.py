@@ -1,6 +1,7 @@
 """`serve`: queries per second within a latency limit, judged by MLPerf LoadGen."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import click
@@ -55,7 +56,10 @@ _ASKED = {
     "--percentile", type=click.FloatRange(50, 99.9), help="Of the queries that stay within the limit, in percent."
 )
 @click.option(
-    "--queries", metavar="SIZES", help="Items of a query: deeprecsys (mean 165), mlperf (mean 270), or fixed:N."
+    "--queries",
+    metavar="SIZES",
+    help="Items of a query: deeprecsys (mean 165), mlperf (mean 270), lognormal:MEDIAN:SIGMA, fixed:N, or file:PATH "
+    "with a line for each: ITEMS, or SECONDS,ITEMS for --simulate.",
 )
 @click.option(
     "--scenario",
@@ -107,8 +111,11 @@ def serve(benchmark: str, is_simulated: bool, form: str, **given: Any) -> None:
     key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra
     dlrmbench[serve].
     """
+    from harness.config.query_file import PREFIX
     from harness.config.run_config import Override
 
+    if (given["queries"] or "").startswith(PREFIX):  # whole, since processes may begin elsewhere
+        given["queries"] = PREFIX + str(Path(given["queries"].removeprefix(PREFIX)).absolute())
     overrides = [
         Override(key=f"serve.{key}", value=value, source=f"option {option}")
         for key, option in _ASKED.items()

@@ -1,25 +1,28 @@
 """[serve] of a definition: what a service promises, and how it is set up. It has no part in the training problem."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from harness.config.query_file import MAX_ITEMS, PREFIX, QueryFile, read_query_file
 from reference_models.config.records import PositiveCount, read_section
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import canonical_sha256
 
 PERCENTILES = (50.0, 90.0, 95.0, 97.0, 99.0, 99.9)
-MAX_ITEMS = 1024
-"""Most items of one query, as DeepRecSys caps them."""
 _DEEPRECSYS = NormalDist(165, 16)
 """Items of a query in DeepRecSys (run_DeepRecSys.sh)."""
 _NUM_DEEPRECSYS = 64
 _MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
 """Twenty quantiles of the items of a query, mean 270 (mlcommons/inference, dlrm, dist_quantile.txt)."""
+_NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
+"""Quantiles that stand for a distribution with a tail; most queries that stand for those of a file."""
 _PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
 """Keys that say what is asked of a service; the others say how it is done."""
 
@@ -35,7 +38,8 @@ class ServeConfig:
     percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
     """Percentile of the queries' latencies by which a service is judged: one that LoadGen reports."""
     queries: str = "deeprecsys"
-    """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (100 to 700, mean 270), or `fixed:N`."""
+    """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (100 to 700, mean 270), `lognormal:MEDIAN:SIGMA`
+    (a heavy tail), `fixed:N`, or `file:PATH` with a line for each query: its items, or SECONDS,ITEMS."""
     batch: PositiveCount | Literal["auto"] | None = None
     """Items of one call at most: queries are merged up to it, a larger one is split among `threads`. `auto`: searched
     on the virtual clock, with `split_from`. Left out, every query is a call of its own; offline it is `auto`."""
@@ -86,7 +90,18 @@ class ServeConfig:
     @property
     def problem_sha256(self) -> str:
         """The digest of what is asked, without how it is done: results of another one are not compared."""
-        return canonical_sha256({key: getattr(self, key) for key in _PROBLEM})
+        return canonical_sha256({key: getattr(self, key) for key in _PROBLEM} | {"queries": self.queries_label})
+
+    @property
+    def query_file(self) -> QueryFile | None:
+        """Read the file of queries; None where they are not of one. Raises HarnessError as `read_query_file` does."""
+        path = self.queries.removeprefix(PREFIX)
+        return None if path == self.queries else read_query_file(Path(path))
+
+    @property
+    def queries_label(self) -> str:
+        """The queries as results have them: equal where they are."""
+        return self.queries if self.query_file is None else self.query_file.label
 
 
 def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
@@ -113,8 +128,18 @@ def list_sizes(queries: str) -> tuple[int, ...]:
         return tuple(min(max(round(_DEEPRECSYS.inv_cdf(level)), 1), MAX_ITEMS) for level in levels)
     if queries == "mlperf":
         return _MLPERF
+    if queries.startswith(PREFIX):
+        items = sorted(read_query_file(Path(queries.removeprefix(PREFIX))).items)
+        count = min(len(items), _MOST_OF_FILE)
+        return tuple(items[(2 * index + 1) * len(items) // (2 * count)] for index in range(count))
+    tail = re.fullmatch(r"(?a:(\d{1,4}):(\d(?:\.\d{1,3})?))", number)
+    if kind == "lognormal" and tail and 1 <= int(tail[1]) <= MAX_ITEMS and float(tail[2]) > 0:
+        normal = NormalDist(math.log(int(tail[1])), float(tail[2]))
+        levels = ((index + 0.5) / _NUM_LOGNORMAL for index in range(_NUM_LOGNORMAL))
+        return tuple(round(min(max(math.exp(normal.inv_cdf(level)), 1), MAX_ITEMS)) for level in levels)
     if kind == "fixed" and re.fullmatch(r"(?a:\d{1,4})", number) and 1 <= int(number) <= MAX_ITEMS:
         return (int(number),)
     raise ConfigError(
-        f"serve.queries is {queries!r}, expected deeprecsys, mlperf, or fixed:N with N from 1 to {MAX_ITEMS} items."
+        f"serve.queries is {queries[:80]!r}, expected deeprecsys, mlperf, fixed:N with N from 1 to {MAX_ITEMS} "
+        "items, lognormal:MEDIAN:SIGMA such as lognormal:100:0.8, or file:PATH."
     )

@@ -21,6 +21,14 @@ from reference_models.serving.weight_bytes import ServedBytes
 from rules.benchmarks.loader import load_benchmark, read_toml, shipped_names, workload_names
 
 LIMIT = {"target_latency_ms": 25}
+TAILS = (
+    "lognormal:100",
+    "lognormal:0:1",
+    "lognormal:100:0",
+    "lognormal:100:-1",
+    "lognormal:2000:1",
+    "lognormal:1:1e3",
+)
 
 
 def test_the_sizes_of_queries_are_those_of_their_sources() -> None:
@@ -31,9 +39,11 @@ def test_the_sizes_of_queries_are_those_of_their_sources() -> None:
     assert list_sizes("fixed:32") == (32,)
 
 
-@pytest.mark.parametrize("text", ("", "fixed", "fixed:", "fixed:0", "fixed:1025", "fixed:-1", "fixed:1e3", "other:3"))
+@pytest.mark.parametrize(
+    "text", ("", "fixed", "fixed:", "fixed:0", "fixed:1025", "fixed:-1", "fixed:1e3", "other:3", *TAILS)
+)
 def test_other_sizes_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"serve\.queries is .*deeprecsys, mlperf, or fixed:N"):
+    with pytest.raises(ConfigError, match=r"serve\.queries is .*deeprecsys, mlperf, fixed:N"):
         parse_serve({**LIMIT, "queries": text})
 
 

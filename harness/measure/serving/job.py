@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import SERVE, Override, RunConfig, resolve
 from harness.config.serving import parse_serve
+from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.measure.kinds import Job, Kind, OnEvent, Option
 from harness.measure.refusals import refuse_unservable
@@ -105,7 +106,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         scenario=serve.scenario,
         target_latency_s=serve.limit_s,
         percentile=serve.percentile,
-        queries=serve.queries,
+        queries=serve.queries_label,
         mean_items=mean_items,
         problem_sha256=serve.problem_sha256,
         batch_items=serve.max_items,
@@ -129,7 +130,14 @@ class ServeKind(Kind):
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         require_loadgen()
-        return resolve_served(benchmark, overrides, label)
+        config = resolve_served(benchmark, overrides, label)
+        file = config.serve.query_file
+        if file is not None and file.arrivals_s is not None:
+            raise HarnessError(
+                f"serve.queries is {config.serve.queries}, which says when queries come, but LoadGen draws that "
+                "itself. Give a file with items alone, or --simulate, which asks the virtual clock."
+            )
+        return config
 
     def check(self, workload: WorkloadConfig) -> None:
         refuse_unservable(workload)

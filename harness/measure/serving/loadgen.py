@@ -14,7 +14,14 @@ from typing import Any, Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.serving.queue import Workers
-from harness.measure.serving.worker_pool import Answer, Query, RequestQueue, split_query, start_workers
+from harness.measure.serving.worker_pool import (
+    Answer,
+    Query,
+    RequestQueue,
+    split_query,
+    start_workers,
+    switching_often,
+)
 
 MODULE = "mlperf_loadgen"
 INSTALL = "pip install 'dlrmbench[serve]'"
@@ -104,9 +111,10 @@ def judge(
     issued_s: list[float] = []
     asked = (sizes, workers, trial, folder, line, issued_s, failures)
     issuer = threading.Thread(target=_issue, args=asked, daemon=True)
-    issuer.start()
-    while issuer.is_alive() and not failures:
-        issuer.join(_JOIN_S)
+    with switching_often():
+        issuer.start()
+        while issuer.is_alive() and not failures:
+            issuer.join(_JOIN_S)
     if failures:
         raise failures[0]
     line.close()

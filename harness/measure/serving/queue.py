@@ -79,6 +79,18 @@ def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, 
     )
 
 
+def replay_traffic(items: Sequence[int], arrivals_s: Sequence[float], service: ServiceTimes, seed: int) -> Traffic:
+    """Make traffic, one query a second on average, of queries that came at given moments; factors are drawn."""
+    moments_s = np.asarray(arrivals_s, dtype=np.float64)
+    moments_s -= moments_s[0]
+    factors = np.random.default_rng((seed, 2)).permutation(np.resize(service.factors, len(items)))
+    return Traffic(
+        arrivals_s=moments_s * (len(items) - 1) / moments_s[-1],
+        items=np.asarray(items, dtype=np.int64),
+        factors=factors,
+    )
+
+
 def simulate(traffic: Traffic, rate: float, service: ServiceTimes, workers: Workers) -> Times:
     """Return the seconds from each query's arrival to its answer, at `rate` queries a second."""
     arrivals_s = traffic.arrivals_s / rate

@@ -13,7 +13,7 @@ from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.bench import NUM_SIMULATED, TIMING_S, make_workers
 from harness.measure.serving.bound import Limit, model_bound
 from harness.measure.serving.job import resolve_served
-from harness.measure.serving.queue import answer_alone, draw_traffic, percentile_of
+from harness.measure.serving.queue import answer_alone, draw_traffic, percentile_of, replay_traffic
 from harness.measure.serving.study import make_queue_study
 from harness.measure.serving.timing import choose_calls, fit_service, time_calls
 from reference_models.process.world import World
@@ -39,8 +39,12 @@ def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecor
     served, _ = build_served(job, benchmark, config, serve, with_quality=False)
     workers = make_workers(serve)
     timed = time_calls(served.answer, choose_calls(served.sizes, workers), workers.count, TIMING_S)
-    service = fit_service(timed, serve.max_items or max(served.sizes))
-    traffic = draw_traffic(NUM_SIMULATED, served.sizes, service, job.seed)
+    asked = serve.query_file
+    service = fit_service(timed, serve.max_items or max(served.sizes if asked is None else asked.items))
+    if asked is None or asked.arrivals_s is None:
+        traffic = draw_traffic(NUM_SIMULATED, served.sizes, service, job.seed)
+    else:
+        traffic = replay_traffic(asked.items, asked.arrivals_s, service, job.seed)
     bound = model_bound(traffic, service, workers, limit)
     if bound.rate is None:
         alone_s = percentile_of(answer_alone(traffic, service, workers), limit.share)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from harness.config.serving import ServeConfig
 from harness.foundation.study import make_check, make_study, make_table
 from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, answer_alone, percentile_of, simulate
@@ -77,7 +79,7 @@ def _list_parameters(
         if merges
         else ("items a call", "one query's", None, "default", "serve.batch"),
         ("wait of a batch", workers.wait_s if merges else None, "s", "given", "serve.batch_wait_ms"),
-        ("queries", serve.queries, None, "given", "items of each"),
+        ("queries", serve.queries_label, None, "given", "items of each"),
         ("simulated queries", num_simulated, None, "default", None),
     )
     return tuple(
@@ -88,14 +90,11 @@ def _list_parameters(
 
 
 def _check_little(rate: float, traffic: Traffic, service: ServiceTimes, workers: Workers) -> StudyCheck:
-    """Count who is there when each query arrives, which Poisson arrivals see as it is on average over time."""
+    """Count who is there at evenly spread moments, while queries come."""
     latencies_s = simulate(traffic, rate, service, workers)
     arrivals_s = traffic.arrivals_s / rate
-    ends_s = sorted((arrivals_s + latencies_s).tolist())
-    there, done = 0, 0
-    for number, arrival_s in enumerate(arrivals_s.tolist()):
-        while ends_s[done] <= arrival_s:
-            done += 1
-        there += number - done
-    expected, found = rate * float(latencies_s.mean()), there / len(latencies_s)
+    ends_s = np.sort(arrivals_s + latencies_s)
+    moments_s = np.linspace(arrivals_s[0], arrivals_s[-1], len(arrivals_s))
+    there = np.searchsorted(arrivals_s, moments_s, "right") - np.searchsorted(ends_s, moments_s, "right")
+    expected, found = rate * float(latencies_s.mean()), float(there.mean())
     return make_check("Little's law, queries in the system", expected=expected, found=found, tolerance=0.05)

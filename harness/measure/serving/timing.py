@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from harness.measure.serving.queue import ServiceTimes, Workers
-from harness.measure.serving.worker_pool import Answer, QueryPart, split_query
+from harness.measure.serving.worker_pool import Answer, QueryPart, split_query, switching_often
 
 NUM_SIZES = 6
 """Sizes of queries that are timed, from the smallest to the largest of the pool."""
@@ -102,7 +102,7 @@ def time_calls(
                 answer(call)
                 seconds.append(now_s() - begin_s)
 
-    with ThreadPoolExecutor(num_workers) as crew:
+    with switching_often(), ThreadPoolExecutor(num_workers) as crew:
         for done in [crew.submit(work) for _ in range(num_workers)]:
             done.result()
     return [

@@ -1,0 +1,81 @@
+"""A file of queries: the items of each, and the moments at which they came, where it has them."""
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from harness.foundation.errors import ExitCode, HarnessError
+
+PREFIX = "file:"
+MAX_BYTES, MAX_QUERIES, MAX_ITEMS = 16 << 20, 200_000, 1024
+"""Of a file; and most items of one query, as DeepRecSys caps them."""
+_NUMBER = re.compile(r"(?a:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryFile:
+    """What the file says, in its order."""
+
+    items: tuple[int, ...]
+    arrivals_s: tuple[float, ...] | None
+    """Seconds, never falling; None where only sizes are given."""
+    sha256: str
+
+    @property
+    def label(self) -> str:
+        """Name it by its content, so that equal files are equal queries wherever they lie."""
+        return f"{PREFIX}{self.sha256[:12]}"
+
+
+def read_query_file(path: Path) -> QueryFile:
+    """Read lines of `ITEMS`, or all of `SECONDS,ITEMS`; empty ones and those that begin with # are passed over.
+
+    Raises HarnessError: exit 2 where the file cannot be read, exit 8 with the line where it is none of queries.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise HarnessError(f"serve.queries: {path}: {error.strerror or error}. Name a file of queries.") from None
+    if len(content) > MAX_BYTES:
+        raise HarnessError(f"{path}: more than {MAX_BYTES >> 20} MiB, expected queries, one a line.", ExitCode.INPUT)
+    return _parse(path, content)
+
+
+@lru_cache(maxsize=2)
+def _parse(path: Path, content: bytes) -> QueryFile:
+    items: list[int] = []
+    arrivals_s: list[float] = []
+    for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        *moment, count = (cell.strip() for cell in text.split(","))
+        place = f"{path}:{number}: {text[:40]!r}"
+        if not re.fullmatch(r"(?a:\d{1,6})", count) or not 1 <= int(count) <= MAX_ITEMS:
+            raise _refuse(place, f"a query of 1 to {MAX_ITEMS} items, as ITEMS or SECONDS,ITEMS")
+        if len(moment) > 1 or (items and bool(moment) != bool(arrivals_s)):
+            raise _refuse(place, "ITEMS in every line, or SECONDS,ITEMS in every line")
+        if moment:
+            if not _NUMBER.fullmatch(moment[0]) or not math.isfinite(arrival_s := float(moment[0])):
+                raise _refuse(place, "the seconds at which the query comes, 0 or more")
+            if arrivals_s and arrival_s < arrivals_s[-1]:
+                raise _refuse(place, f"seconds that do not fall, of at least {arrivals_s[-1]:g}")
+            arrivals_s.append(arrival_s)
+        items.append(int(count))
+        if len(items) > MAX_QUERIES:
+            raise _refuse(place, f"at most {MAX_QUERIES:,} queries")
+    if not items:
+        raise HarnessError(f"{path}: has no query, expected one a line.", ExitCode.INPUT)
+    if arrivals_s and arrivals_s[-1] <= arrivals_s[0]:
+        raise HarnessError(f"{path}: all queries come at once, expected moments that differ.", ExitCode.INPUT)
+    return QueryFile(
+        items=tuple(items), arrivals_s=tuple(arrivals_s) or None, sha256=hashlib.sha256(content).hexdigest()
+    )
+
+
+def _refuse(place: str, expected: str) -> HarnessError:
+    return HarnessError(f"{place}, expected {expected}.", ExitCode.INPUT)
