@@ -11,7 +11,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 
 PREFIX = "file:"
 MAX_BYTES, MAX_QUERIES, MAX_ITEMS = 16 << 20, 200_000, 1024
-"""Of a file; and most items of one query, as DeepRecSys caps them."""
+"""What a file may hold, and the most items of one query, as DeepRecSys caps them."""
 _NUMBER = re.compile(r"(?a:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?)")
 
 
