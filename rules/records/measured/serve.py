@@ -214,8 +214,12 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     @property
     def judged_as(self) -> str | None:
-        """Return what its rates are, which older files have as LoadGen judged short runs; None without a limit."""
+        """Return what its rates are, which older files have as LoadGen judged short runs; None without a limit.
+
+        A set that an earlier version began and this one went on with has both.
+        """
         if self.target_latency_s is None:
             return None
-        are_long = all(process.long_run_per_s is not None for process in self.processes)
-        return "of the long run" if are_long else "VALID in short runs"
+        kinds = {process.long_run_per_s is not None for process in self.processes}
+        words = {True: "of the long run", False: "VALID in short runs"}
+        return " and ".join(words[kind] for kind in sorted(kinds, reverse=True))
