@@ -69,6 +69,15 @@ def _said(text: str) -> str:
     return "" if text.strip().upper() == "N/A" else text.strip()
 
 
+def list_hardware_changes(base: Result, new: Result) -> tuple[Change, ...]:
+    """Return what the descriptions of two systems say differently of their hardware."""
+    of_base, of_new = dict(base.hardware), dict(new.hardware)
+    changes = (
+        Change(name=name, base=of_base.get(name), new=of_new.get(name)) for name in dict.fromkeys((*of_base, *of_new))
+    )
+    return tuple(change for change in changes if _said(change.base or "") != _said(change.new or ""))
+
+
 def list_changes(base: Result, new: Result) -> tuple[Change, ...]:
     """What was set differently, None where a side does not say it.
 

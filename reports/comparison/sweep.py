@@ -129,6 +129,28 @@ class SweepRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BestSide:
+    """Which configuration is the fastest, or the best, and what is not distinguished from it."""
+
+    label: str
+    value: str
+    alike: Sequence[str]
+    num_compared: int
+    is_of_time: bool
+    refused: Sequence[str]
+    """INVALID ones, which are not compared."""
+
+    def __str__(self) -> str:
+        """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4 (98 % over all pairs).'"""
+        word, worse = ("Fastest", "slower") if self.is_of_time else ("Best", "worse")
+        rest = f"Not distinguished from it: {', '.join(self.alike)}" if self.alike else f"All others are {worse}"
+        rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
+        return f"{word}: {self.label} ({self.value}). {rest}" + (
+            f" INVALID: {', '.join(self.refused)}." if self.refused else ""
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SweepFacts:
     """One sweep. `axes` are keys with their values as they were written; rows are in the matrix' order."""
 
@@ -138,10 +160,17 @@ class SweepFacts:
     axes: tuple[tuple[str, tuple[str, ...]], ...]
     rows: tuple[SweepRow, ...]
     problems: tuple[str, ...]
-    closing: str = ""
-    """Which is the fastest, or the best, and what is not distinguished from it; empty without two to compare."""
+    best: BestSide | None = None
+    """None without two to compare."""
+    benchmark: str | None = None
+    """The benchmark that all configurations are of; None where they are of several, or that is not known."""
     law: ScalingLaw | None = None
     """The law of quality over training FLOP, where that was asked for."""
+
+    @property
+    def closing(self) -> str:
+        """Say which is the fastest, or the best; empty without two to compare."""
+        return "" if self.best is None else str(self.best)
 
     @property
     def is_of_runs(self) -> bool:
@@ -192,11 +221,17 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
         axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
         rows=_compare(rows),
         problems=tuple(problems),
-        closing=closing_sentence([side for row in rows if (side := _side(row)) is not None]),
+        best=find_best([side for row in rows if (side := _side(row)) is not None]),
+        benchmark=_common_benchmark(rows),
         law=find_law([row.label for row in rows], [row.result for row in rows], sweep.base_seed)
         if sweep.with_fit
         else None,
     )
+
+
+def _common_benchmark(rows: Sequence[SweepRow]) -> str | None:
+    found = {row.result.benchmark for row in rows if row.result is not None}
+    return found.pop() if len(found) == 1 else None
 
 
 def _inside(folder: Path, name: str | None) -> Path | None:
@@ -230,15 +265,15 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
     return tuple(row if row.index == first else replace(row, comparison=compared.get(row.index)) for row in rows)
 
 
-def closing_sentence(sides: Sequence[Result]) -> str:
-    """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4 (98 % over all pairs).'
+def find_best(sides: Sequence[Result]) -> BestSide | None:
+    """Find the best of those that the rules accept; None without two to compare.
 
-    Of those that the rules accept; all others of them are compared with it, as it is the data that chose it.
+    All others of them are compared with it, as it is the data that chose it.
     """
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
     if not sides:
-        return ""
+        return None
     whole = sides[0].quantities[0]
     factor = factor_of(whole)
     means = {
@@ -247,16 +282,19 @@ def closing_sentence(sides: Sequence[Result]) -> str:
         if (values := compared_values(side.samples, whole)) is not None
     }
     if len(means) < 2:
-        return ""
+        return None
     sign = factor.sign if factor.more in ("slower", "worse") else -factor.sign
     best = min(means, key=lambda index: sign * means[index])
     alike = find_alike(sides[best], [sides[index] for index in means if index != best])
-    word, worse = ("Fastest", "slower") if factor.is_of_time else ("Best", "worse")
-    rest = f"Not distinguished from it: {', '.join(alike)}" if alike else f"All others are {worse}"
-    rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
     mean = factor_from(means[best]) if factor.is_ratio else means[best]
-    value = throughput_text(mean) if whole == "throughput" else factor.show(mean)
-    return f"{word}: {sides[best].label} ({value}). {rest}" + (f" INVALID: {', '.join(refused)}." if refused else "")
+    return BestSide(
+        label=sides[best].label,
+        value=throughput_text(mean) if whole == "throughput" else factor.show(mean),
+        alike=alike,
+        num_compared=len(means),
+        is_of_time=factor.is_of_time,
+        refused=refused,
+    )
 
 
 def find_alike(best: Result, others: Sequence[Result], context: GroupContext | None = None) -> list[str]:

@@ -22,6 +22,7 @@ from reports.page.figures.times import (
 )
 from reports.page.sections.comparison import comparison_section, why_section
 from reports.page.sections.convergence import convergence_section
+from reports.page.sections.differences import differences_section
 from reports.page.sections.measured import measured_section, processes_section
 from reports.page.sections.reference import reference_section
 from reports.page.sections.reproduce import reproduce_section
@@ -76,6 +77,7 @@ ALL = (*TRAINED, *MEASURED)
 SECTIONS = (
     Section(TRAINED, lambda group: verdict_section(group.results, group.id, group.comparisons, group.order)),
     Section(MEASURED, lambda group: measured_section(group.results)),
+    Section(ALL, lambda group: differences_section(group.results, group.id)),
     Section(TRAINED, lambda group: _strips_section(group.results, group.id)),
     Section(MEASURED, lambda group: processes_section(group.results, group.id), is_of_sweeps=True),
     Section(TRAINED, lambda group: _spread_section(group.results, group.context, group.id)),

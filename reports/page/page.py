@@ -12,12 +12,12 @@ from reports.comparison.sweep import SweepFacts
 from reports.document.glossary import footnotes, page_glossary, registered, standing_line
 from reports.document.page import GroupView, PageSection, PageView
 from reports.kinds.details import details_of
-from reports.page.answer import answer, what_there_is
+from reports.page.answer import answer, answer_measured, answer_sweep, what_there_is
 from reports.page.content import ReportContent
 from reports.page.contents import ResultGroup, group_sections, swept_sections
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.rules import rule_index
-from reports.page.sections.verdict import badge, headline, tags
+from reports.page.sections.verdict import badge, headline, system_words, tags
 from reports.page.studies.law import law_sections
 from reports.page.studies.profile import profile_section
 from reports.page.studies.study import study_sections
@@ -25,7 +25,7 @@ from reports.page.studies.sweep import sweep_section
 from reports.results.find import brief_name
 from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
-from reports.text.formatting import distinct_labels, plural, printable
+from reports.text.formatting import distinct_labels, names, plural, printable, utc
 from rules.records.metrics import Metric, metric_of_member
 from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
@@ -120,12 +120,20 @@ def _headline(
         return headline(sets[0])
     if sets:
         return groups[0].finding if num_logged == 1 else what_there_is(sets)
+    measured, sweeps = gathered.measured, gathered.sweeps
     answers = {details_of(kind).answer for kind in _kinds(gathered)}
     answer_of = answers.pop() if len(answers) == 1 else None
+    is_pair = len(groups) == 1 and len(measured) == 2 and not others
+    if is_pair and (found := answer_measured(measured)):
+        return found
     if answer_of is not None and (found := answer_of(gathered.all_measured)):
+        return found
+    if len(sweeps) == 1 and not measured and (found := answer_sweep(sweeps[0])):
         return found
     if others:
         return others[0].heading
+    if len(groups) == 1:
+        return answer_measured(measured) or what_there_is(measured)
     if groups:
         kinds = [groups[0].heading, *(group.heading.lower() for group in groups[1:])]
         return f"{' and '.join(kinds)} of {plural(len(gathered.measured), 'configuration')}"
@@ -244,9 +252,22 @@ def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_i
         parts.append(f"{result.label}: {plural(len(result.runs), 'run')}{sown}.")
     elif len(groups) > 1:
         parts.append(f"{plural(len(groups), 'problem')} that may not be compared with each other: one table each.")
+    if where := _where_and_when(gathered):
+        parts.append(where)
     if gathered.others:
         parts.append(f"Not on this page: {registered(count_others(gathered.others))} that dlrmbench does not judge.")
     return " ".join(parts)
+
+
+def _where_and_when(gathered: ReportContent) -> str:
+    """'On 1 × AMD EPYC, 23 November 2026.'; of several systems or days the first and the last."""
+    results = [*gathered.sets, *gathered.all_measured]
+    systems = list(dict.fromkeys(words for result in results if (words := system_words(result))))
+    moments = [each.started_ms for result in results for each in result.repetitions if each.started_ms is not None]
+    days = [utc(moment)[:10] for moment in (min(moments), max(moments))] if moments else []
+    place = f"On {names(systems, most=4)}" if systems else ""
+    time = " to ".join(dict.fromkeys(days))
+    return f"{', '.join(filter(None, (place, time)))}." if place or time else ""
 
 
 def _version() -> str:

@@ -11,6 +11,7 @@ from reports.page.report import render_report
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
+OF_PAIRS = " on dlrm_tiny: time to train, 5 pairs in turns"
 
 
 def title(folder: Path, **options: str) -> str:
@@ -37,8 +38,8 @@ def write(folder: Path, name: str, throughput: float, *, is_valid: bool = True, 
             {"a": 8980.0, "b": 9000.0, "c": 8990.0},
             "None of 3 configurations of dlrm_tiny is shown to differ from the fastest, b",
         ),
-        ({"a": 9000.0, "b": 4500.0}, "b trains 2.00× slower than a"),
-        ({"a": 8990.0, "b": 9000.0}, "None of 2 configurations of dlrm_tiny is shown to differ from the fastest, b"),
+        ({"a": 9000.0, "b": 4500.0}, "b trains 2.00× slower than a on dlrm_tiny: time to train, 5 pairs in turns"),
+        ({"a": 8990.0, "b": 9000.0}, "b is not shown to differ from a on dlrm_tiny: time to train, 5 pairs in turns"),
     ],
 )
 def test_several_configurations_open_with_the_fastest(
@@ -60,9 +61,9 @@ def test_what_the_rules_reject_is_named_and_is_not_the_fastest(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("speeds", "invalid", "expected"),
     [
-        ({"a": 4000.0, "b": 9000.0}, "b", "b (INVALID) trains 2.25× faster than a"),
-        ({"a": 4000.0, "b": 9000.0}, "a", "b trains 2.25× faster than a (INVALID)"),
-        ({"a": 4000.0, "b": 9000.0}, "ab", "b (INVALID) trains 2.25× faster than a (INVALID)"),
+        ({"a": 4000.0, "b": 9000.0}, "b", f"b (INVALID) trains 2.25× faster than a{OF_PAIRS}"),
+        ({"a": 4000.0, "b": 9000.0}, "a", f"b trains 2.25× faster than a (INVALID){OF_PAIRS}"),
+        ({"a": 4000.0, "b": 9000.0}, "ab", f"b (INVALID) trains 2.25× faster than a (INVALID){OF_PAIRS}"),
         ({"a": 8990.0, "b": 9000.0}, "b", "2 configurations of dlrm_tiny; INVALID: b"),
         ({"b": 9000.0}, "b", f"dlrm_tiny trained to AUC {TINY.quality.target:.5f} in 25.40 s, INVALID by the rules"),
         ({"a": 8980.0, "b": 9000.0, "c": 8990.0}, "abc", "3 configurations of dlrm_tiny; INVALID: a, b, c"),

@@ -14,7 +14,7 @@ from drift_builder import NOISES, Noise, Scene, independent, offsets, shares, si
 
 from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
-from reports.comparison.sweep import closing_sentence
+from reports.comparison.sweep import find_best
 from reports.results.result import TRAINING, Repetition, Result
 
 LENGTHS = [pytest.param(40, id="short"), pytest.param(1_000, id="long", marks=pytest.mark.long)]
@@ -161,7 +161,7 @@ def test_of_equal_configurations_a_sweep_leaves_one_out_in_at_most_2_percent(
 ) -> None:
     for quantities in (("throughput",), TRAINING) if num_sweeps > 25 else (("throughput",),):
         sweeps = simulate_sweeps(NOISES[name], num_equal, num_sweeps, 72, quantities)
-        texts = [closing_sentence(sides) for sides in sweeps]
+        texts = [str(find_best(sides)) for sides in sweeps]
         assert not any("All others are slower" in text for text in texts)
         assert np.mean([text.count(" c") < num_equal for text in texts]) <= most(0.02, num_sweeps)
 
@@ -174,7 +174,7 @@ def test_a_configuration_that_is_slower_is_left_out_beside_the_fastest() -> None
             replace(sample, values=sample.values | {"throughput": sample.values["throughput"] * factor})
             for sample in sides[3].samples
         )
-        text = closing_sentence([*sides[:3], replace(sides[3], repetitions=slow)])
+        text = str(find_best([*sides[:3], replace(sides[3], repetitions=slow)]))
         assert ("c3" not in text) is left_out and text.endswith(" (98 % over all pairs).")
 
 

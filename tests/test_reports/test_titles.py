@@ -1,0 +1,144 @@
+"""The title of every page says what was found: of which benchmark, which one, by how much, from how many."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from records_builder import (
+    process_content,
+    quality_content,
+    quality_process,
+    run_set_content,
+    serve_content,
+    serve_process,
+    throughput_content,
+)
+from report_builder import write_run_set
+
+from reports.page.content import gather_everything
+from reports.page.report import render_report
+
+NOISE = (0.99, 1.0, 1.01, 1.005, 0.995)
+HARDWARE = {"host_processor_model_name": "Example 9000", "host_processors_per_node": "2", "number_of_nodes": "1"}
+
+
+def measure(folder: Path, kind: str, values: list[float], **set_values: Any) -> Path:
+    """A set of processes that measured these values, with settings by key."""
+    contents = {
+        "quality": lambda: quality_content([quality_process(auc=value) for value in values]),
+        "serve": lambda: serve_content([serve_process(queries_per_s=value) for value in values]),
+        "throughput": lambda: throughput_content(
+            [process_content(num_samples=1000, duration_s=1000 / value) for value in values]
+        ),
+    }
+    (folder / "extra").mkdir(parents=True)
+    (folder / "extra" / f"{kind}.json").write_text(json.dumps(contents[kind]()))
+    content = run_set_content(name=folder.name, kind=kind, seeds=list(range(len(values))), num_runs=len(values))
+    content["config"] |= {key: {"value": value, "source": "option"} for key, value in set_values.items()}
+    content["system"]["fields"] |= HARDWARE
+    (folder / "extra" / "run_set.json").write_text(json.dumps(content))
+    return folder
+
+
+def page_of(*folders: Path) -> tuple[str, str]:
+    """The title, and the page."""
+    page = render_report(gather_everything(folders, second_opinion=False))
+    return page.partition("<h1>")[2].partition("</h1>")[0].replace("\N{NO-BREAK SPACE}", " "), page
+
+
+def rates(mean: float, number: int = 5) -> list[float]:
+    return [mean * factor for factor in NOISE[:number]]
+
+
+def test_one_measurement_says_its_value(tmp_path: Path) -> None:
+    title, page = page_of(measure(tmp_path / "one", "throughput", rates(2000)))
+    assert title == "dlrm_tiny: 2.00 k samples/s, throughput of 5 processes"
+    assert "On 2 × Example 9000" in page and "Reproduce" in page
+    title, _ = page_of(measure(tmp_path / "two", "quality", [0.75] * 5))
+    assert title == "dlrm_tiny: AUC 0.75000, quality of 5 processes"
+
+
+@pytest.mark.parametrize(
+    "kind, values, other, expected",
+    (
+        ("throughput", rates(2000), rates(5400), "new is 2.70× faster than base on dlrm_tiny: throughput, 5 pairs"),
+        ("throughput", rates(5400), rates(2000), "new is 2.70× slower than base on dlrm_tiny: throughput, 5 pairs"),
+        (
+            "throughput",
+            rates(2000),
+            rates(2001),
+            "new is not shown to differ from base on dlrm_tiny: throughput, 5 p",
+        ),
+        (
+            "quality",
+            [0.75, 0.751] * 3,
+            [0.76, 0.761] * 3,
+            "new is better than base on dlrm_tiny: AUC +0.01000, AUC, 6",
+        ),
+        (
+            "serve",
+            rates(100),
+            rates(230),
+            "new is better than base on dlrm_tiny: Queries/s 2.30×, Queries/s, 5 pairs",
+        ),
+    ),
+)
+def test_two_say_which_is_faster_and_by_how_much(
+    tmp_path: Path, kind: str, values: list[float], other: list[float], expected: str
+) -> None:
+    base, new = measure(tmp_path / "base", kind, values), measure(tmp_path / "new", kind, other)
+    title, page = page_of(base, new)
+    assert title.startswith(expected)
+    assert "What differs" in page and "On 2 × Example 9000" in page
+
+
+def test_fewer_than_a_verdict_takes_say_how_many_it_would_be(tmp_path: Path) -> None:
+    folders = [
+        measure(tmp_path / name, "throughput", rates(mean, 3)) for name, mean in (("base", 2000.0), ("new", 5200.0))
+    ]
+    title, _ = page_of(*folders)
+    expected = "new measured 2.60× faster than base in 3 of 3 pairs on dlrm_tiny, which decides nothing: 5 runs"
+    assert title.startswith(expected)
+
+
+def test_sides_without_names_are_called_by_the_one_setting_that_differs(tmp_path: Path) -> None:
+    key = "runtime.implementation"
+    base = measure(tmp_path / "base", "throughput", rates(2000), **{key: "reference"})
+    new = measure(tmp_path / "new", "throughput", rates(5400), **{key: "optimized"})
+    title, page = page_of(base, new)
+    assert title.startswith("optimized is 2.70× faster than reference on dlrm_tiny")
+    table = page.partition("What differs")[2].partition("</section>")[0]
+    assert key in table and "optimized" in table and "Example" not in table
+    keys = {"train.global_batch_size": 512}
+    named = measure(tmp_path / "named", "throughput", rates(4000), **{key: "optimized", **keys})
+    assert page_of(base, named)[0].startswith("named is 2.00× faster than base")
+
+
+def test_hardware_that_differs_is_beside_the_settings(tmp_path: Path) -> None:
+    base = measure(tmp_path / "base", "throughput", rates(2000))
+    new = measure(tmp_path / "new", "throughput", rates(4000))
+    path = new / "extra" / "run_set.json"
+    content = json.loads(path.read_text())
+    content["system"]["fields"]["host_processor_model_name"] = "<b>Other</b> 1"
+    path.write_text(json.dumps(content))
+    _, page = page_of(base, new)
+    table = page.partition("What differs")[2].partition("</section>")[0]
+    assert "host_processor_model_name" in table and "&lt;b&gt;Other&lt;/b&gt; 1" in table
+    assert "On 2 × Example 9000, 2 × &lt;b&gt;Other&lt;/b&gt; 1" in page
+
+
+def test_of_several_the_fastest_and_what_is_like_it(tmp_path: Path) -> None:
+    folders = [
+        measure(tmp_path / name, "throughput", rates(mean))
+        for name, mean in (("a", 2000.0), ("b", 5400.0), ("c", 5390.0))
+    ]
+    title, _ = page_of(*folders)
+    assert title.startswith("b is the fastest of 3 configurations of dlrm_tiny: throughput, 5.4")
+    assert title.endswith("; not shown to differ from it: c")
+
+
+def test_sets_that_repeat_each_other_say_so(tmp_path: Path) -> None:
+    folders = [write_run_set(tmp_path / name, interrupted=False) for name in ("a", "b")]
+    _, page = page_of(*folders)
+    assert "What differs" in page
