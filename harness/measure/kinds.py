@@ -194,6 +194,7 @@ _ASIDE: Mapping[str, str] = {
     "choice": "harness.autotune.job",
     "forward": "harness.measure.profile.forward",
     "queue": "harness.measure.serving.simulate",
+    "accuracy": "harness.measure.serving.accuracy",
 }
 """What a process may be asked besides, of which no set is made."""
 

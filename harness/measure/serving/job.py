@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import SERVE, Override, RunConfig, resolve
-from harness.config.serving import parse_serve
+from harness.config.serving import library_sizes, parse_serve
+from harness.config.user_conf import MLPERF_MODEL, MODELS
 from harness.foundation.files import write_record
 from harness.measure.kinds import Job, Kind, OnEvent, Option
 from harness.measure.refusals import refuse_unservable
@@ -23,6 +24,8 @@ from harness.measure.serving.loadgen import published_seeds, require_loadgen
 from harness.measure.serving.study import make_queue_study
 from harness.system.resources import read_resources
 from reference_models.config.sections import RuntimeConfig
+from reference_models.data.synthetic.config import bytes_per_sample
+from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from reference_models.serving.servable import explain_emulation
 from rules.records.codec import VERSION
@@ -55,7 +58,8 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
     num_threads = config.runtime.threads or 1
     served, quality = build_served(job, benchmark, config, serve, with_quality=world.rank == 0)
     seed = (job.seed + world.rank) % 2**62
-    seeds = published_seeds().of_process(job.index * world.size + world.rank)
+    published = published_seeds()
+    seeds = published if serve.mlperf else published.of_process(job.index * world.size + world.rank)
     bench = Bench(
         answer=served.answer,
         sizes=served.sizes,
@@ -106,6 +110,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         percentile=serve.percentile,
         queries=serve.queries,
         mean_items=mean_items,
+        library_queries=len(served.sizes),
         problem_sha256=serve.problem_sha256,
         batch_items=serve.batch,
         batch_wait_s=serve.batch_wait_ms / 1e3,
@@ -153,8 +158,14 @@ class ServeKind(Kind):
 
 
 def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-    """Resolve a benchmark with its [serve]. Raises ConfigError or DefinitionError."""
-    return resolve(benchmark, overrides, label, derived_suffix="_serve", has_serve=True)
+    """Resolve a benchmark with its [serve]. Raises ConfigError, as for a split that is too small; DefinitionError."""
+    config = resolve(benchmark, overrides, label, derived_suffix="_serve", has_serve=True)
+    serve, data, model = config.serve, config.workload.data, config.workload.model_name
+    if serve.mlperf and MODELS.get(model) != MLPERF_MODEL:
+        raise ConfigError(f"--mlperf is the form of {MLPERF_MODEL}, which a model {model!r} is not. Leave it out.")
+    if data.eval_samples is not None:
+        library_sizes(serve, data.eval_samples, bytes_per_sample(data))  # refused before anything is written
+    return config
 
 
 KIND = ServeKind(

@@ -174,6 +174,7 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
         "target_latency_s": "different latency limits: {} s and {} s",
         "percentile": "judged at different percentiles: {} and {}",
         "queries": "queries of different sizes: {} and {}",
+        "library_queries": "sample libraries of {} and {} queries. Measure the older one again",
         "judged_as": "rates of different kinds: {} and {}. Measure the older one again",
     }
     COMMAND: ClassVar[str | None] = "serve"
@@ -186,6 +187,8 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     queries: str
     """How many items they have: deeprecsys, mlperf or fixed:N."""
     mean_items: PositiveAmount
+    library_queries: PositiveCount | None = None
+    """Queries of LoadGen's sample library, from which it draws; None in older files, whose library had 64 or so."""
     problem_sha256: Sha256
     """Digest of what is asked: scenario, limit, percentile and queries."""
     batch_items: PositiveCount | None = None
