@@ -83,7 +83,8 @@ _ASKED = {
     "--mlperf",
     is_flag=True,
     default=None,
-    help="Ask what MLPerf Inference asks of dlrm-v2: runs of 600 s, 204,800 queries of 100 to 700 items, its seeds.",
+    help="Ask what MLPerf Inference v5.1 asks of dlrm-v2: runs of 600 s, 204,800 queries of 100 to 700 items, "
+    "its seeds.",
 )
 @click.option(
     "--user-conf",

@@ -24,6 +24,7 @@ from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.job import resolve_served
 from harness.measure.serving.loadgen import (
     ACCURACY_LOG,
+    ROUND_5_1,
     TRACE,
     basic_settings,
     published_seeds,
@@ -93,7 +94,7 @@ def write_accuracy_log(
             ]
         )
 
-    settings = basic_settings(serve.scenario, published_seeds())
+    settings = basic_settings(serve.scenario, ROUND_5_1 if serve.mlperf else published_seeds())
     settings.mode = loadgen.TestMode.AccuracyOnly
     settings.server_target_qps = settings.offline_expected_qps = serve.target_qps or _AT_ONCE
     run_loadgen(work, sizes, workers, settings, folder, note, complete)
@@ -143,7 +144,7 @@ def measure_accuracy(job: AccuracyJob, world: World, on_event: OnEvent) -> Study
         parameters=_list_parameters(serve, config, reference),
         tables=(make_table("Targets", _COLUMNS, rows),),
         findings=(
-            f"AUC {auc:.6f} in {path.name}, {auc / reference:.6f} of the {reference:.6f} of the same weights in fp32: "
+            f"AUC {auc:.6f} in {path.name}, {auc / reference:.6f} of the same weights' {reference:.6f} in fp32: "
             + (f"meets {' and '.join(met)} of it." if met else "below 99 % of it."),
             f"The reference is no figure of MLPerf's: {benchmark.name} has its own data and weights.",
         ),

@@ -42,6 +42,10 @@ class Seeds:
         return replace(self, schedule=(self.schedule + index) % 2**64)
 
 
+ROUND_5_1 = Seeds(library=1780908523862526354, samples=14771362308971278857, schedule=18209322760996052031)
+"""MLPerf Inference v5.1's, the last round of dlrm-v2 (mlcommons/inference at v5.1, loadgen/mlperf.conf)."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduledRun:
     """What one LoadGen run is asked. `rate` is what is issued, or of the other scenarios what is expected."""
