@@ -112,9 +112,18 @@ def serve(benchmark: str, is_simulated: bool, mode: str, form: str, **given: Any
     does: the answer is the highest rate that it judges VALID, over what the clock says is left of the long run, and
     both are shown. Its own files are kept.
 
-    --mlperf and --user-conf give runs MLPerf Inference's form. What is served stays a benchmark of ours, and no
-    figure an MLPerf result. --mode accuracy makes a study: LoadGen's accuracy log, and its AUC against 99 % and
-    99.9 % of that of the same weights in fp32.
+    Queries are drawn from a sample library: the evaluation split, within 1 GiB, at least 64 queries. Sets whose
+    libraries differ in size are not compared.
+
+    --mlperf asks what MLPerf Inference v5.1 asks of dlrm-v2, and refuses less: p99 within 60 ms of a server, runs of
+    600 s, 204,800 queries in the library, the seeds of that round. Of a user.conf, target_qps is where the search
+    begins, target_latency the limit; min_duration, min_query_count and performance_sample_count_override hold for
+    every run; any other key of dlrm-v2 (or *) and the scenario is refused. What is found is of a benchmark of ours,
+    and no MLPerf result.
+
+    --mode accuracy makes a study: every sample of the evaluation split is answered once, LoadGen's accuracy log is
+    kept, and its AUC held against 99 % and 99.9 % of that of the same weights in fp32: not of MLPerf's 80.31, which
+    is of other weights and data. To be below is a finding, and no error.
 
     The limit and the queries are those of the definition's [serve], where it has one; --set serve.KEY=VALUE gives any
     key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra
