@@ -18,7 +18,7 @@ import msgspec
 from harness.config.serving import parse_serve
 from harness.foundation.errors import HarnessError, end_process
 from harness.measure.serving.bench import Bench
-from harness.measure.serving.loadgen import ROUND_5_1, Seeds
+from harness.measure.serving.loadgen import Seeds, seeds_of_process
 from reference_models.process.world import SingleProcess
 
 
@@ -40,7 +40,7 @@ def measure(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
         sizes=(1,) * (serve.library or 8),
         serve=serve,
         seed=5,
-        seeds=ROUND_5_1 if serve.mlperf else Seeds(library=1, samples=2, schedule=3),
+        seeds=seeds_of_process(3, is_mlperf=True) if serve.mlperf else Seeds(library=1, samples=2, schedule=3),
         folder=folder,
         on_event=lambda event: None,
     )

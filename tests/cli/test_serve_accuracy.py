@@ -51,11 +51,8 @@ def test_the_log_is_kept_and_its_auc_is_judged(inside: Command, data_root: Path,
     (
         (("--mode", "accuracy"), "Give --weights SET of a 'run --keep-weights', or --train SAMPLES"),
         (("--mode", "accuracy", "--train", "512", "-n", "2"), "--mode accuracy is of one process"),
-        (("--mode", "accuracy", "--train", "512", "--simulate"), "give one of them"),
         (("--mode", "accuracy", "--train", "512", "--set", "data.num_dense=3"), "coin flips"),
         (("--mlperf",), "takes 55,296,000 samples, but the evaluation split holds 8,192: 30 queries"),
-        (("--mlperf", "--percentile", "95"), "serve.percentile is 95.0, but MLPerf's form asks for 99.0"),
-        (("--user-conf", "none.conf"), "none.conf: no such file"),
         (("--user-conf", "user.conf"), "user.conf:2: *.Server.max_duration' cannot be honoured"),
     ),
 )

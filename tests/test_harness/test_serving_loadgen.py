@@ -256,3 +256,12 @@ def test_the_official_check_refuses_what_is_asked_without_the_form(tmp_path: Pat
     judge_alone(tmp_path, scenario="offline", queries="fixed:1", service_s=0.001, duration_s=1)
     refused = set(refused_officially(read_keys(tmp_path / "run_1" / loadgen.DETAIL), 600_000))
     assert {"qsl_rng_seed", "schedule_rng_seed", "performance_sample_count", "min_duration"} <= refused
+
+
+def test_a_rate_that_cannot_be_is_refused_before_it_is_asked(tmp_path: Path) -> None:
+    asked = {"target_latency_ms": 1000, "queries": "fixed:1", "service_s": 0.01, "target_qps": 1e5}
+    found = judge_alone(tmp_path, **asked)
+    assert found["exit_code"] == ExitCode.USAGE and not (tmp_path / "run_1").exists()
+    assert re.search(
+        r"serve.target_qps is 1e\+05, but the virtual clock says that \d+[\d.]* queries/s", found["error"]
+    )

@@ -24,17 +24,17 @@ from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.job import resolve_served
 from harness.measure.serving.loadgen import (
     ACCURACY_LOG,
-    ROUND_5_1,
     TRACE,
     basic_settings,
-    published_seeds,
     require_loadgen,
     run_loadgen,
+    seeds_of_process,
 )
 from harness.measure.serving.queue import Workers
 from harness.measure.serving.worker_pool import Answer, QueryPart
 from reference_models.data.synthetic.config import has_signal
 from reference_models.process.world import World
+from rules.records.metrics import ROC_AUC
 from rules.records.study import STUDY_FILE, Origin, Parameter, Scalar, Source, StudyRecord
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def write_accuracy_log(
             ]
         )
 
-    settings = basic_settings(serve.scenario, ROUND_5_1 if serve.mlperf else published_seeds())
+    settings = basic_settings(serve.scenario, seeds_of_process(0, is_mlperf=bool(serve.mlperf)))
     settings.mode = loadgen.TestMode.AccuracyOnly
     settings.server_target_qps = settings.offline_expected_qps = serve.target_qps or _AT_ONCE
     run_loadgen(work, sizes, workers, settings, folder, note, complete)
@@ -189,6 +189,8 @@ class AccuracyKind(Kind):
                 "--mode accuracy judges what was learnt, and random weights know nothing. Give --weights SET of a "
                 "'run --keep-weights', or --train SAMPLES."
             )
+        if config.benchmark.quality.metric != ROC_AUC:
+            raise HarnessError(f"--mode accuracy judges an AUC; {config.benchmark.name} has another metric.")
         if not has_signal(config.workload.data):
             raise HarnessError("--mode accuracy: labels of synthetic data are coin flips, which have no quality.")
         return config

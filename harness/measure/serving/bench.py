@@ -33,6 +33,8 @@ from rules.records.measured.serve import LoadGenRun, ServiceTime
 TIMING_S = 1.0
 USUAL_RUNS = 4
 """LoadGen's runs of a search that begins near the bound, and two thirds of them again where it does not."""
+MOST_ABOVE = 10
+"""Times the rate that the virtual clock says, above which none is tried: its queue would take hours to empty."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
 """Queries to simulate for one worker that takes one after the other, which needs no loop."""
@@ -204,18 +206,25 @@ class Bench:
         (exit 2) where that does not hold two of the shortest runs that LoadGen can judge.
         """
         usual_s = self.duration_s / USUAL_RUNS
+        asked = self.serve.target_qps
+        if asked is not None and asked > MOST_ABOVE * rate:
+            raise RefusedByAllError(
+                f"serve.target_qps is {asked:,.4g}, but the virtual clock says that {rate:,.3g} queries/s can be "
+                f"answered: not {MOST_ABOVE} times as many. Ask for fewer.",
+                ExitCode.USAGE,
+            )
         if self.serve.scenario != "server":
             num_queries = max(self.min_queries, round(rate * usual_s))
-            return _Plan(rate=rate, bound=rate, start=self.serve.target_qps or rate, num_queries=num_queries)
+            return _Plan(rate=rate, bound=rate, start=asked or rate, num_queries=num_queries)
         limit = self._limit_without(overhead_s)
         model = QueueModel(traffic=traffic, service=service, workers=self.workers, limit=limit)
-        near = self.serve.target_qps or rate
+        near = asked or rate
         counts = world.gather(model.count_queries(rate, usual_s * near / rate, self.min_queries))
         fewest = math.ceil(near * (self.serve.min_duration_s or 0.0))
         num_queries = world.broadcast(max(*counts, fewest) if counts else 0)
         bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, rate))
         bound = world.broadcast(None if bounds is None else _slowest(bounds)) or rate / 4
-        start = self.serve.target_qps or bound
+        start = asked or bound
         plan = _Plan(rate=rate, bound=bound, start=start, num_queries=num_queries)
         needed_s = 2 * plan.run_s
         if needed_s > self.duration_s:

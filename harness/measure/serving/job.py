@@ -20,7 +20,7 @@ from harness.foundation.files import write_record
 from harness.measure.kinds import Job, Kind, OnEvent, Option
 from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.bench import Bench, measure_beside
-from harness.measure.serving.loadgen import ROUND_5_1, published_seeds, require_loadgen
+from harness.measure.serving.loadgen import require_loadgen, seeds_of_process
 from harness.measure.serving.study import make_queue_study
 from harness.system.resources import read_resources
 from reference_models.config.sections import RuntimeConfig
@@ -58,8 +58,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
     num_threads = config.runtime.threads or 1
     served, quality = build_served(job, benchmark, config, serve, with_quality=world.rank == 0)
     seed = (job.seed + world.rank) % 2**62
-    number = job.index * world.size + world.rank
-    seeds = ROUND_5_1 if serve.mlperf else published_seeds().of_process(number)
+    seeds = seeds_of_process(job.index * world.size + world.rank, is_mlperf=bool(serve.mlperf))
     bench = Bench(
         answer=served.answer,
         sizes=served.sizes,

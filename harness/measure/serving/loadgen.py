@@ -93,6 +93,11 @@ def published_seeds() -> Seeds:
     )
 
 
+def seeds_of_process(number: int, *, is_mlperf: bool) -> Seeds:
+    """Return the seeds of a measurement's process of that number: in MLPerf's form, the round's own for all."""
+    return ROUND_5_1 if is_mlperf else published_seeds().of_process(number)
+
+
 def judge(
     answer: Answer, sizes: Sequence[int], workers: Workers, trial: ScheduledRun, folder: Path
 ) -> LoadGenVerdict:
