@@ -19,7 +19,10 @@ FOLDER = "choices"
 SPIN_COUNTS = (1_000, 300_000)
 """Values of GOMP_SPINCOUNT: what a busy system needs, and GNU's own default, which is faster on a quiet one."""
 _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_", "LD_PRELOAD")
-_NOT_OF_A_CALL = ("weights", "train_samples", "duration_s", "colocate")
+_NOT_OF_A_CALL = (
+    "weights", "train_samples", "duration_s", "colocate", "target_qps", "min_duration_s", "min_queries", "library",
+    "mlperf", "user_conf",
+)  # fmt: skip
 """Keys of [serve] that change no call."""
 
 

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -43,7 +44,8 @@ def seconds(text: str) -> float:
 _ASKED = {
     "target_latency_ms": "--target-latency", "percentile": "--percentile", "queries": "--queries",
     "scenario": "--scenario", "batch": "--batch", "threads": "--workers",
-    "duration_s": "--duration", "colocate": "--colocate", "train_samples": "--train",
+    "duration_s": "--duration", "colocate": "--colocate", "train_samples": "--train", "mlperf": "--mlperf",
+    "user_conf": "--user-conf",
 }  # fmt: skip
 """Keys of [serve] that have an option."""
 
@@ -90,6 +92,22 @@ _ASKED = {
 @click.option(
     "--train", "train_samples", type=click.IntRange(min=1), metavar="SAMPLES", help="Train so many samples first."
 )
+@click.option(
+    "--mlperf",
+    is_flag=True,
+    default=None,
+    help="Ask what MLPerf Inference v5.1 asks of dlrm-v2: runs of 600 s, 204,800 queries of 100 to 700 items, "
+    "its seeds.",
+)
+@click.option(
+    "--user-conf",
+    metavar="FILE",
+    help="A user.conf of LoadGen: its lines are keys of [serve], honoured or refused.",
+)
+@click.option(
+    "--mode", type=click.Choice(["performance", "accuracy"]), default="performance",
+    help="accuracy: answer every sample of the evaluation split once, and judge the AUC of LoadGen's accuracy log.",
+)  # fmt: skip
 @request_options("serve", "runs")
 @click.option(
     "--simulate", "is_simulated", is_flag=True,
@@ -98,7 +116,7 @@ _ASKED = {
 @request_options("serve", "output", "seed", "strict_env")
 @form_option("table", "json", text="What stdout says at the end: a summary, or the same as JSON and nothing else.")
 @QUIET
-def serve(benchmark: str, is_simulated: bool, form: str, **given: Any) -> None:
+def serve(benchmark: str, is_simulated: bool, mode: str, form: str, **given: Any) -> None:
     """Find how many queries a second BENCHMARK's model answers with most of them within a latency limit.
 
     A query is a number of items to be ranked for one user. In a fresh process the model is built and timed; a virtual
@@ -106,6 +124,19 @@ def serve(benchmark: str, is_simulated: bool, form: str, **given: Any) -> None:
     queries at a few real rates around it, with its own seeds. In short runs its rule allows less than the long run
     does: the answer is the highest rate that it judges VALID, over what the clock says is left of the long run, and
     both are shown. Its own files are kept.
+
+    Queries are drawn from a sample library: the evaluation split, within 1 GiB, at least 64 queries. Sets whose
+    libraries differ in size are not compared.
+
+    --mlperf asks what MLPerf Inference v5.1 asks of dlrm-v2, and refuses less: p99 within 60 ms of a server, runs of
+    600 s, 204,800 queries in the library, the seeds of that round. Of a user.conf, target_qps is where the search
+    begins, target_latency the limit; min_duration, min_query_count and performance_sample_count_override hold for
+    every run; any other key of dlrm-v2 (or *) and the scenario is refused. What is found is of a benchmark of ours,
+    and no MLPerf result.
+
+    --mode accuracy makes a study: every sample of the evaluation split is answered once, LoadGen's accuracy log is
+    kept, and its AUC held against 99 % and 99.9 % of that of the same weights in fp32: not of MLPerf's 80.31, which
+    is of other weights and data. To be below is a finding, and no error.
 
     The limit and the queries are those of the definition's [serve], where it has one; --set serve.KEY=VALUE gives any
     key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra
@@ -122,19 +153,27 @@ def serve(benchmark: str, is_simulated: bool, form: str, **given: Any) -> None:
         if (value := given[key]) is not None
     ]
     request = read_request("serve", benchmark, given, kinds={"serve": None}, overrides=overrides)
-    if not is_simulated:
+    is_accuracy = mode == "accuracy"
+    if not is_simulated and not is_accuracy:
         start_and_show(request, form=form)
         return
+    option = "--mode accuracy" if is_accuracy else "--simulate"
+    if is_simulated and is_accuracy:
+        raise click.UsageError("--simulate and --mode accuracy are two studies; give one of them.")
     if request.runs is not None or given["colocate"] is not None:
-        raise click.UsageError("--simulate is of one process, timed here; leave -n and --colocate out.")
+        raise click.UsageError(f"{option} is of one process; leave -n and --colocate out.")
     from harness.cli.shared.studies import keep_study
     from harness.experiment.expand import with_weights
     from harness.experiment.study import measure_study
-    from harness.measure.serving.simulate import KIND
+    from harness.measure.serving import accuracy, simulate
     from rules.benchmarks.seeds import draw_base_seed
 
     request = with_weights(request)
-    config = KIND.resolve(request.benchmark or "dlrm_small", request.overrides, request.name)
+    kind = accuracy.KIND if is_accuracy else simulate.KIND
+    config = kind.resolve(request.benchmark or "dlrm_small", request.overrides, request.name)
     seed = draw_base_seed() if request.seed is None else request.seed
-    study = measure_study(KIND, [config], request, seed=seed)
-    keep_study(study, request.output, f"queue-{config.label or config.benchmark.name}", form)
+    with TemporaryDirectory(prefix="dlrmbench-logs-") as folder:
+        asked: dict[str, Any] = {"logs": folder} if is_accuracy else {}
+        study = measure_study(kind, [config], request, seed=seed, **asked)
+        name = f"{kind.name}-{config.label or config.benchmark.name}"
+        keep_study(study, request.output, name, form, Path(folder) if is_accuracy else None)

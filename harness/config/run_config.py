@@ -15,6 +15,7 @@ from typing import Any
 from harness.config.catalog import GIVEN_BY_USER, MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
 from harness.config.serving import ServeConfig, parse_serve
 from harness.config.synthetic import use_synthetic_data
+from harness.config.user_conf import take_mlperf_form, take_user_conf
 from harness.foundation.errors import HarnessError
 from harness.system.submission import SubmissionValue, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
@@ -155,7 +156,7 @@ def resolve(
     _pin_code(original, tables, sources)
     if has_serve:
         _refuse_unserved(original.model, tables)
-        parse_serve(tables.setdefault(SERVE, {}))
+        _take_serve(original.model, tables, sources)
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
         reshape(tables, sources)
@@ -191,6 +192,18 @@ def _refuse_unserved(name: str, tables: Mapping[str, Any]) -> None:
     file = tables["runtime"].get(MODEL_KEY)
     if file or is_model(name):
         require_servable(file or name)
+
+
+def _take_serve(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
+    """Write out what a user.conf and MLPerf's form ask of [serve], and parse it. Raises ConfigError."""
+    table = tables[SERVE] = dict(tables.get(SERVE, {}))
+    take_user_conf(table, sources, name)
+    take_mlperf_form(table, sources)
+    try:
+        parse_serve(table)
+    except ConfigError as error:
+        files = (source for key, source in sources.items() if key in str(error) and source.startswith("file "))
+        raise ConfigError(": ".join((*list(files)[:1], str(error)))) from None
 
 
 def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:

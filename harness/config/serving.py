@@ -23,6 +23,18 @@ _MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
 """Twenty quantiles of the items of a query, mean 270 (mlcommons/inference, dlrm, dist_quantile.txt)."""
 _NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
 """Quantiles that stand for a distribution with a tail; most queries that stand for those of a file."""
+MLPERF_FORM: Mapping[str, Mapping[str, Any]] = {
+    "server": {
+        "percentile": 99.0, "target_latency_ms": 60.0, "queries": "mlperf", "min_duration_s": 600.0,
+        "library": 204_800,
+    },
+    "offline": {"queries": "mlperf", "min_duration_s": 600.0, "min_queries": 24_576, "library": 204_800},
+}  # fmt: skip
+"""What MLPerf Inference v5.1 asks of dlrm-v2, by scenario (mlcommons/inference, loadgen/mlperf.conf and
+dist_quantile.txt): a latency of at most so much, counts and a duration of at least."""
+LIBRARY_BYTES = 1 << 30
+"""Most memory of a sample library whose size nobody gives."""
+MIN_LIBRARY = 64
 _PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
 """Keys that say what is asked of a service; the others say how it is done."""
 
@@ -54,6 +66,19 @@ class ServeConfig:
     duration_s: Annotated[float, Meta(gt=0)] = 20.0
     """Seconds that LoadGen's runs of one process are made to take: four of them, where the first rate is near the
     bound. Longer ones are nearer to the long run."""
+    target_qps: Annotated[float, Meta(gt=0)] | None = None
+    """Queries a second that LoadGen is first asked for; what the virtual clock says where it is left out."""
+    min_duration_s: Annotated[float, Meta(gt=0)] | None = None
+    """Least seconds of every run of LoadGen, whatever `duration_s` says."""
+    min_queries: PositiveCount | None = None
+    """Fewest queries of every run of LoadGen."""
+    library: PositiveCount | None = None
+    """Queries of LoadGen's sample library. Left out, as many as the evaluation split holds in whole rounds of
+    `queries`, within 1 GiB; at least 64, for which the split begins again."""
+    mlperf: bool | None = None
+    """Whether all that MLPerf Inference asks of dlrm-v2's runs must hold: limit, sizes, duration, library, seeds."""
+    user_conf: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
+    """Given as the path of a user.conf of LoadGen, whose lines become these keys; kept as its SHA-256."""
     colocate: PositiveCount = 1
     """Processes that serve at the same time, each with its own queries; `runtime.threads` are those of each."""
     weights: str | None = None
@@ -117,7 +142,28 @@ def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
         raise ConfigError("serve.split_from splits among the calls of serve.batch; give that a number of items, too.")
     if serve.weights is not None and serve.train_samples is not None:
         raise ConfigError("serve.weights and serve.train_samples both say what is served; give one of them.")
+    if serve.mlperf:
+        _refuse_other_form(serve)
     return serve
+
+
+def _refuse_other_form(serve: ServeConfig) -> None:
+    """Raise ConfigError for what MLPerf Inference's form does not allow."""
+    form = MLPERF_FORM.get(serve.scenario)
+    if form is None:
+        raise ConfigError(
+            f"serve.scenario is {serve.scenario!r}, but MLPerf Inference asks its recommenders as "
+            f"{' and '.join(MLPERF_FORM)}. Give one of these, or leave --mlperf out."
+        )
+    for key, asked in {**form, "colocate": 1}.items():
+        found = getattr(serve, key)
+        at_most, exact = key == "target_latency_ms", key in ("percentile", "queries", "colocate")
+        if found is None or (found != asked if exact else found > asked if at_most else found < asked):
+            bound = "" if exact else " at most" if at_most else " at least"
+            raise ConfigError(
+                f"serve.{key} is {'missing' if found is None else found}, but MLPerf's form asks for {asked}{bound}. "
+                "Leave it out, or leave --mlperf out."
+            )
 
 
 def list_sizes(queries: str) -> tuple[int, ...]:
@@ -143,3 +189,35 @@ def list_sizes(queries: str) -> tuple[int, ...]:
         f"serve.queries is {queries[:80]!r}, expected deeprecsys, mlperf, fixed:N with N from 1 to {MAX_ITEMS} "
         "items, lognormal:MEDIAN:SIGMA such as lognormal:100:0.8, or file:PATH."
     )
+
+
+def library_sizes(serve: ServeConfig, num_samples: int, sample_bytes: int) -> tuple[int, ...]:
+    """Return the items of each query of the sample library, of an evaluation split of `num_samples`.
+
+    Raises ConfigError where `serve.library` asks for more than the split holds.
+    """
+    round_of = list_sizes(serve.queries)
+    if serve.library is None:
+        rounds = min(num_samples, LIBRARY_BYTES // sample_bytes) // sum(round_of)
+        return round_of * max(rounds, -(-MIN_LIBRARY // len(round_of)))
+    sizes = (round_of * -(-serve.library // len(round_of)))[: serve.library]
+    if sum(sizes) > num_samples:
+        raise ConfigError(
+            f"serve.library is {serve.library:,} queries, which take {sum(sizes):,} samples, but the evaluation "
+            f"split holds {num_samples:,}: {num_samples * len(round_of) // sum(round_of):,} queries. Serve a "
+            "benchmark of a larger split, or ask for fewer."
+        )
+    return sizes
+
+
+def whole_split(queries: str, num_samples: int) -> tuple[int, ...]:
+    """Return the items of queries that hold every sample of the split once; the last takes what is left."""
+    round_of = list_sizes(queries)
+    rounds, left = divmod(num_samples, sum(round_of))
+    rest = []
+    for items in round_of:
+        if left <= 0:
+            break
+        rest.append(min(items, left))
+        left -= items
+    return round_of * rounds + tuple(rest)

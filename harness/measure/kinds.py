@@ -195,6 +195,7 @@ _ASIDE: Mapping[str, str] = {
     "service_choice": "harness.autotune.service",
     "forward": "harness.measure.profile.forward",
     "queue": "harness.measure.serving.simulate",
+    "accuracy": "harness.measure.serving.accuracy",
 }
 """What a process may be asked besides, of which no set is made."""
 

@@ -2,12 +2,14 @@
 
     python serving_process.py FOLDER JSON
 
-JSON has the keys of [serve], `service_s`, and `fails` where the system raises an error.
+JSON has the keys of [serve], `service_s`, `fails` where the system raises an error, and in `shortened` keys that are
+set after all have been checked.
 """
 
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ import msgspec
 from harness.config.serving import parse_serve
 from harness.foundation.errors import HarnessError, end_process
 from harness.measure.serving.bench import Bench
-from harness.measure.serving.loadgen import Seeds
+from harness.measure.serving.loadgen import Seeds, seeds_of_process
 from reference_models.process.world import SingleProcess
 
 
 def measure(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     service_s, fails = asked.pop("service_s"), asked.pop("fails", False)
+    shortened = asked.pop("shortened", {})
+    serve = replace(parse_serve(asked), **shortened)
     took_s: list[float] = []
 
     def answer(parts: Any) -> None:
@@ -31,13 +35,12 @@ def measure(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
         time.sleep(service_s)
         took_s.append(time.perf_counter() - start_s)
 
-    seeds = Seeds(library=1, samples=2, schedule=3)
     bench = Bench(
         answer=answer,
-        sizes=(1,) * 8,
-        serve=parse_serve(asked),
+        sizes=(1,) * (serve.library or 8),
+        serve=serve,
         seed=5,
-        seeds=seeds,
+        seeds=seeds_of_process(3, is_mlperf=True) if serve.mlperf else Seeds(library=1, samples=2, schedule=3),
         folder=folder,
         on_event=lambda event: None,
     )

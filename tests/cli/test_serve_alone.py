@@ -88,6 +88,7 @@ def test_what_was_trained_is_served_with_its_quality(inside: Command, data_root:
     assert "single stream" in done.stdout and "1.00000 of fp32 (MLPerf class 99.9 %)" in done.stdout
     record = record_of(tmp_path / "out")
     (process,) = record.processes
+    assert record.library_queries == 8192 // 8
     assert record.weights == "trained" and record.target_latency_s is None
     assert process.quality is not None and process.quality.auc_ratio == process.quality.entropy_ratio == 1
     assert process.latency_s == process.runs[0].latency_s and len(process.runs) == 1

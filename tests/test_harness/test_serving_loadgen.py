@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import HANG_S, skip_where_busy
 
+from harness.config.serving import MLPERF_FORM
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.serving import loadgen
 from harness.measure.serving.bound import Limit, model_bound
@@ -211,3 +212,56 @@ def test_the_other_scenarios_are_one_run(tmp_path: Path, scenario: str) -> None:
 def test_an_error_of_the_system_ends_the_measurement(tmp_path: Path) -> None:
     found = judge_alone(tmp_path, service_s=0.001, fails=True, **LIMIT)
     assert found == {"error": "the system is broken", "exit_code": None}
+
+
+OFFICIAL = {
+    "performance_sample_count": 204_800, "target_latency_ns": 60_000_000, "samples_per_query": 24_576,
+    "qsl_rng_seed": 1780908523862526354, "sample_index_rng_seed": 14771362308971278857,
+    "schedule_rng_seed": 18209322760996052031,
+}  # fmt: skip
+"""What the official PerformanceCheck asks of dlrm-v2-99 in round v5.1 (mlcommons/inference, tools/submission,
+submission_checker/constants.py); the least duration is shortened here, and nothing else."""
+
+
+def refused_officially(keys: dict[str, Any], min_duration_ms: int) -> list[str]:
+    """The checks of PerformanceCheck that depend on what was asked of LoadGen, not on how it was answered."""
+    seeds = ("qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed")
+    found = [name for name in seeds if keys[f"effective_{name}"] != OFFICIAL[name]]
+    if keys["effective_performance_sample_count"] < OFFICIAL["performance_sample_count"]:
+        found.append("performance_sample_count")
+    if keys["effective_min_duration_ms"] < min_duration_ms:
+        found.append("min_duration")
+    if keys["effective_scenario"] == "Server":
+        if keys["effective_target_latency_ns"] > OFFICIAL["target_latency_ns"]:
+            found.append("target_latency")
+    elif keys["effective_samples_per_query"] < OFFICIAL["samples_per_query"]:
+        found.append("samples_per_query")
+    return found + [key for key in keys if key.startswith("error")]
+
+
+@pytest.mark.parametrize("scenario", ("offline", pytest.param("server", marks=pytest.mark.long)))
+def test_the_official_check_passes_on_what_mlperfs_form_asks(tmp_path: Path, scenario: str) -> None:
+    rate = {"offline": 20_000, "server": 500}[scenario]
+    form = {**MLPERF_FORM[scenario], "mlperf": True, "scenario": scenario, "duration_s": 5, "target_qps": rate}
+    judge_alone(tmp_path, **form, service_s=0, shortened={"min_duration_s": 0.5})
+    keys = read_keys(tmp_path / "run_1" / loadgen.DETAIL)
+    assert refused_officially(keys, 500) == []
+    assert keys["effective_scenario"].lower() == scenario
+    if scenario == "server":
+        assert keys["effective_target_latency_percentile"] == pytest.approx(0.99)
+        assert keys["effective_target_qps"] == rate
+
+
+def test_the_official_check_refuses_what_is_asked_without_the_form(tmp_path: Path) -> None:
+    judge_alone(tmp_path, scenario="offline", queries="fixed:1", service_s=0.001, duration_s=1)
+    refused = set(refused_officially(read_keys(tmp_path / "run_1" / loadgen.DETAIL), 600_000))
+    assert {"qsl_rng_seed", "schedule_rng_seed", "performance_sample_count", "min_duration"} <= refused
+
+
+def test_a_rate_that_cannot_be_is_refused_before_it_is_asked(tmp_path: Path) -> None:
+    asked = {"target_latency_ms": 1000, "queries": "fixed:1", "service_s": 0.01, "target_qps": 1e5}
+    found = judge_alone(tmp_path, **asked)
+    assert found["exit_code"] == ExitCode.USAGE and not (tmp_path / "run_1").exists()
+    assert re.search(
+        r"serve.target_qps is 1e\+05, but the virtual clock says that \d+[\d.]* queries/s", found["error"]
+    )

@@ -1,5 +1,6 @@
 """Keep a study that a verb has made, in a folder of its own with its page, and print it."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,11 @@ if TYPE_CHECKING:
     from rules.records.study import StudyRecord
 
 
-def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None:
-    """Write study.json and report.html to a new folder `name` and moment below `output`; print the study."""
+def keep_study(study: "StudyRecord", output: Path, name: str, form: str, logs: Path | None = None) -> None:
+    """Write study.json and report.html to a new folder `name` and moment below `output`; print the study.
+
+    What the folder `logs` holds, where there is one, is kept beside them.
+    """
     from harness.foundation.files import write_record
     from harness.run_sets.output import unique_folder
     from reports.page.content import ReportContent
@@ -22,6 +26,8 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None
 
     folder = unique_folder(output, f"{name[:100]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     folder.mkdir(parents=True)
+    if logs is not None:
+        shutil.copytree(logs, folder, dirs_exist_ok=True)
     file = folder / STUDY_FILE
     write_record(file, study)
     page = write_page(ReportContent(studies=(study,)), folder)

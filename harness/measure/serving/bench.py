@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from harness.config.serving import ServeConfig
-from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError
+from harness.foundation.errors import ExitCode, RefusedByAllError
 from harness.measure.kinds import OnEvent
 from harness.measure.serving.bound import Limit, ModelledBound, highest_rate, model_bound, most_per_s
 from harness.measure.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, Seeds, judge
@@ -28,7 +28,7 @@ from harness.measure.serving.search import Attempt, Bracket, bracket_of, search_
 from harness.measure.serving.stalls import Call, Stalls, find_stalls
 from harness.measure.serving.timing import TimedSize, choose_calls, fit_service, time_calls
 from harness.measure.serving.worker_pool import Answer, QueryPart
-from reference_models.process.world import SingleProcess, World
+from reference_models.process.world import World
 from rules.records.measured.serve import LoadGenRun, ServiceTime
 
 TIMING_S = 1.0
@@ -36,6 +36,8 @@ LOADED_S, MIN_LOADED = 0.8, 40
 """How long more is asked than can be answered, and the fewest queries of that."""
 USUAL_RUNS = 4
 """LoadGen's runs of a search that begins near the bound, and two thirds of them again where it does not."""
+MOST_ABOVE = 10
+"""Times the rate that the virtual clock says, above which none is tried: its queue would take hours to empty."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
 """Queries to simulate for one worker that takes one after the other, which needs no loop."""
@@ -86,8 +88,10 @@ class _Plan:
 
     rate: float
     """The bound in the long run, where there is a limit; of each process."""
+    bound: float
+    """What LoadGen will call VALID, on the virtual clock."""
     start: float
-    """Where the search begins: what LoadGen will call VALID."""
+    """Where the search begins: at `bound`, or where it is asked to."""
     num_queries: int
     """In each run."""
 
@@ -120,6 +124,11 @@ class Bench:
     def limit(self) -> Limit:
         """Return the server's latency limit; any limit where the scenario has none."""
         return Limit(seconds=self.serve.limit_s or 1.0, share=self.serve.share)
+
+    @property
+    def duration_s(self) -> float:
+        """Return the seconds that all runs should take: the usual number of them, where each has a least length."""
+        return max(self.serve.duration_s, USUAL_RUNS * (self.serve.min_duration_s or 0.0))
 
     def measure_overhead(self) -> float:
         """Return the median latency that LoadGen sees of a system that does nothing, in seconds."""
@@ -158,10 +167,11 @@ class Bench:
         def try_rate(rate: float) -> Attempt:
             number = f"{name}_{len(done) + 1}"
             found = self._say_found(done[-1]) if done else ""
-            self._say(f"LoadGen asks {rate:,.4g} queries/s for {plan.num_queries / rate:.3g} s{found}")
+            lasts_s = max(plan.num_queries / rate, self.serve.min_duration_s or 0.0)
+            self._say(f"LoadGen asks {rate:,.4g} queries/s for {lasts_s:.3g} s{found}")
             world.barrier()
             folder = self.folder / (Path(number) if world.size == 1 else Path(number) / f"process_{world.rank}")
-            trial = self._trial(self.serve.scenario, rate, plan.num_queries, 0.0)
+            trial = self._trial(self.serve.scenario, rate, plan.num_queries, self.serve.min_duration_s or 0.0)
             judged = self._judge(trial, folder, timed, service)
             whole = world.gather(judged)
             run = world.broadcast(None if whole is None else self._describe_run(whole, number, rate))
@@ -172,14 +182,14 @@ class Bench:
 
         def may_go_on() -> bool:
             took_s = sum(run.duration_s for run in done)
-            most_s = (2 if any(run.is_valid for run in done) else 4) * self.serve.duration_s
+            most_s = (2 if any(run.is_valid for run in done) else 4) * self.duration_s
             return bool(world.broadcast(took_s + plan.run_s <= most_s))
 
         if self.serve.scenario == "server":
             least = min(slowest / 4, plan.start / 2)
             bracket = bracket_of(search_highest(try_rate, plan.start, least=least, may_go_on=may_go_on))
         else:
-            bracket = bracket_of([try_rate(plan.start * 1.2)])
+            bracket = bracket_of([try_rate(self.serve.target_qps or plan.start * 1.2)])
         self._say(f"LoadGen has ended{self._say_found(done[-1])}")
         if bracket.low is None:
             raise RefusedByAllError(
@@ -196,7 +206,7 @@ class Bench:
             runs=tuple(done),
             best=best,
             bracket=bracket,
-            loadgen_share=plan.start / plan.rate if self.serve.scenario == "server" else None,
+            loadgen_share=plan.bound / plan.rate if self.serve.scenario == "server" else None,
             service=service,
             traffic=traffic,
         )
@@ -229,20 +239,31 @@ class Bench:
         As long as LoadGen's rule needs to be near the long run, where serve.duration_s lets it. Raises HarnessError
         (exit 2) where that does not hold two of the shortest runs that LoadGen can judge.
         """
-        usual_s = self.serve.duration_s / USUAL_RUNS
+        usual_s = self.duration_s / USUAL_RUNS
+        asked = self.serve.target_qps
+        if asked is not None and asked > MOST_ABOVE * rate:
+            raise RefusedByAllError(
+                f"serve.target_qps is {asked:,.4g}, but the virtual clock says that {rate:,.3g} queries/s can be "
+                f"answered: not {MOST_ABOVE} times as many. Ask for fewer.",
+                ExitCode.USAGE,
+            )
         if self.serve.scenario != "server":
-            return _Plan(rate=rate, start=rate, num_queries=max(self.min_queries, round(rate * usual_s)))
+            num_queries = max(self.min_queries, round(rate * usual_s))
+            return _Plan(rate=rate, bound=rate, start=asked or rate, num_queries=num_queries)
         limit = self._limit_without(overhead_s)
         model = QueueModel(traffic=traffic, service=service, workers=self.workers, limit=limit)
-        counts = world.gather(model.count_queries(rate, usual_s, self.min_queries))
-        num_queries = world.broadcast(max(counts) if counts else 0)
+        near = asked or rate
+        counts = world.gather(model.count_queries(rate, usual_s * near / rate, self.min_queries))
+        fewest = math.ceil(near * (self.serve.min_duration_s or 0.0))
+        num_queries = world.broadcast(max(*counts, fewest) if counts else 0)
         bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, rate))
-        start = world.broadcast(None if bounds is None else _slowest(bounds)) or rate / 4
-        plan = _Plan(rate=rate, start=start, num_queries=num_queries)
+        bound = world.broadcast(None if bounds is None else _slowest(bounds)) or rate / 4
+        start = asked or bound
+        plan = _Plan(rate=rate, bound=bound, start=start, num_queries=num_queries)
         needed_s = 2 * plan.run_s
-        if needed_s > self.serve.duration_s:
+        if needed_s > self.duration_s:
             raise RefusedByAllError(
-                f"serve.duration_s is {self.serve.duration_s:g}, but at {start:,.3g} queries/s two runs of "
+                f"serve.duration_s is {self.duration_s:g}, but at {start:,.3g} queries/s two runs of "
                 f"{num_queries:,} queries, the fewest that LoadGen can judge at p{self.serve.percentile:g} here, "
                 f"take {needed_s:.3g} s. Give --duration {math.ceil(needed_s * 1.1)}s, a longer --target-latency or "
                 "a lower --percentile.",
@@ -250,7 +271,7 @@ class Bench:
             )
         self._say(
             f"runs of LoadGen take {plan.run_s:.3g} s ({num_queries:,} queries): {plan.run_s * 2:.3g} s if the first "
-            f"rate is right, as a rule {2 * self.serve.duration_s:.3g} s at most"
+            f"rate is right, as a rule {2 * self.duration_s:.3g} s at most"
         )
         return plan
 
@@ -277,7 +298,7 @@ class Bench:
 
     @property
     def min_queries(self) -> int:
-        return MIN_QUERIES[self.serve.percentile]
+        return max(MIN_QUERIES[self.serve.percentile], self.serve.min_queries or 0)
 
     def _say(self, doing: str) -> None:
         self.on_event({"event": "progress", "doing": doing})
@@ -359,25 +380,3 @@ def _slowest(rates: Sequence[float | None]) -> float | None:
     """The rate that all can do; None where one can do none."""
     found = [rate for rate in rates if rate is not None]
     return min(found) if len(found) == len(rates) else None
-
-
-def measure_beside(
-    measure: Callable[[World, str, float], ProcessMeasurements | None],
-    measure_overhead: Callable[[], float],
-    world: World,
-) -> tuple[ProcessMeasurements | None, ProcessMeasurements | None]:
-    """Measure all ranks beside each other, and before that rank 0 alone where there are several."""
-    overheads = world.gather(measure_overhead() if world.rank == 0 else 0.0)
-    overhead_s = world.broadcast(overheads[0] if overheads else 0.0)
-    alone: ProcessMeasurements | None = None
-    if world.size > 1:
-        failed = None
-        if world.rank == 0:
-            try:
-                alone = measure(SingleProcess(), "alone", overhead_s)
-            except HarnessError as error:
-                failed = error
-        failed = world.broadcast(failed)
-        if failed is not None:
-            raise failed
-    return measure(world, "run", overhead_s), alone

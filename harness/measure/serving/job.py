@@ -5,7 +5,7 @@ measured, the virtual clock says near which rate the limit is met, and LoadGen j
 """
 
 import resource
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import SERVE, Override, RunConfig, resolve
-from harness.config.serving import parse_serve
+from harness.config.serving import library_sizes, parse_serve
+from harness.config.user_conf import MLPERF_MODEL, MODELS
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.measure.kinds import Job, Kind, OnEvent, Option
 from harness.measure.refusals import refuse_unservable
-from harness.measure.serving.bench import Bench, measure_beside
-from harness.measure.serving.loadgen import published_seeds, require_loadgen
+from harness.measure.serving.bench import Bench, ProcessMeasurements
+from harness.measure.serving.loadgen import require_loadgen, seeds_of_process
 from harness.measure.serving.study import make_queue_study
 from harness.system.resources import read_resources
 from reference_models.config.sections import RuntimeConfig
-from reference_models.process.world import World
+from reference_models.data.synthetic.config import bytes_per_sample
+from reference_models.process.errors import ConfigError
+from reference_models.process.world import SingleProcess, World
 from reference_models.serving.servable import explain_emulation
 from rules.records.codec import VERSION
 from rules.records.measured.serve import CurvePoint, ServeProcess, ServeRecord
@@ -56,7 +59,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
     num_threads = config.runtime.threads or 1
     served, quality = build_served(job, benchmark, config, serve, with_quality=world.rank == 0)
     seed = (job.seed + world.rank) % 2**62
-    seeds = published_seeds().of_process(job.index * world.size + world.rank)
+    seeds = seeds_of_process(job.index * world.size + world.rank, is_mlperf=bool(serve.mlperf))
     bench = Bench(
         answer=served.answer,
         sizes=served.sizes,
@@ -108,6 +111,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         percentile=serve.percentile,
         queries=serve.queries_label,
         mean_items=mean_items,
+        library_queries=len(served.sizes),
         problem_sha256=serve.problem_sha256,
         batch_items=serve.max_items,
         split_items=serve.split_from,
@@ -123,6 +127,28 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         loadgen_version=version("mlcommons-loadgen"),
         processes=(process,),
     )
+
+
+def measure_beside(
+    measure: Callable[[World, str, float], ProcessMeasurements | None],
+    measure_overhead: Callable[[], float],
+    world: World,
+) -> tuple[ProcessMeasurements | None, ProcessMeasurements | None]:
+    """Measure all ranks beside each other, and before that rank 0 alone where there are several."""
+    overheads = world.gather(measure_overhead() if world.rank == 0 else 0.0)
+    overhead_s = world.broadcast(overheads[0] if overheads else 0.0)
+    alone: ProcessMeasurements | None = None
+    if world.size > 1:
+        failed = None
+        if world.rank == 0:
+            try:
+                alone = measure(SingleProcess(), "alone", overhead_s)
+            except HarnessError as error:
+                failed = error
+        failed = world.broadcast(failed)
+        if failed is not None:
+            raise failed
+    return measure(world, "run", overhead_s), alone
 
 
 class ServeKind(Kind):
@@ -171,8 +197,14 @@ def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, A
 
 
 def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-    """Resolve a benchmark with its [serve]. Raises ConfigError or DefinitionError."""
-    return resolve(benchmark, overrides, label, derived_suffix="_serve", has_serve=True)
+    """Resolve a benchmark with its [serve]. Raises ConfigError, as for a split that is too small; DefinitionError."""
+    config = resolve(benchmark, overrides, label, derived_suffix="_serve", has_serve=True)
+    serve, data, model = config.serve, config.workload.data, config.workload.model_name
+    if serve.mlperf and MODELS.get(model) != MLPERF_MODEL:
+        raise ConfigError(f"--mlperf is the form of {MLPERF_MODEL}, which a model {model!r} is not. Leave it out.")
+    if data.eval_samples is not None:
+        library_sizes(serve, data.eval_samples, bytes_per_sample(data))  # refused before anything is written
+    return config
 
 
 KIND = ServeKind(

@@ -6,7 +6,7 @@ Needs the package mlcommons-loadgen, the extra `dlrmbench[serve]`; nothing impor
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +27,7 @@ MODULE = "mlperf_loadgen"
 INSTALL = "pip install 'dlrmbench[serve]'"
 DETAIL, SUMMARY = "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 _PREFIX = ":::MLLOG "
-_EMPTY_FILES = ("mlperf_log_accuracy.json", "mlperf_log_trace.json")
+ACCURACY_LOG, TRACE = "mlperf_log_accuracy.json", "mlperf_log_trace.json"
 _JOIN_S = 0.05
 
 Scenario = Literal["server", "offline", "single_stream"]
@@ -47,6 +47,10 @@ class Seeds:
     def of_process(self, index: int) -> "Seeds":
         """Return those of a measurement's process of that number, from 0: the first has LoadGen's own."""
         return replace(self, schedule=(self.schedule + index) % 2**64)
+
+
+ROUND_5_1 = Seeds(library=1780908523862526354, samples=14771362308971278857, schedule=18209322760996052031)
+"""MLPerf Inference v5.1's, the last round of dlrm-v2 (mlcommons/inference at v5.1, loadgen/mlperf.conf)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +100,11 @@ def published_seeds() -> Seeds:
     )
 
 
+def seeds_of_process(number: int, *, is_mlperf: bool) -> Seeds:
+    """Return the seeds of a measurement's process of that number: in MLPerf's form, the round's own for all."""
+    return ROUND_5_1 if is_mlperf else published_seeds().of_process(number)
+
+
 def judge(
     answer: Answer, sizes: Sequence[int], workers: Workers, trial: ScheduledRun, folder: Path
 ) -> LoadGenVerdict:
@@ -104,12 +113,36 @@ def judge(
     LoadGen runs in a thread of its own, so that this one can be interrupted; who is must leave the process, since
     LoadGen cannot be stopped. Raises the error of a worker, or HarnessError where LoadGen ended without a judgement.
     """
+    issued_s: list[float] = []
+
+    def note(samples: Sequence[Any], now_s: float) -> None:
+        issued_s.extend([now_s] * len(samples))
+
+    run_loadgen(answer, sizes, workers, _settings(trial), folder, note, _complete)
+    for name in (ACCURACY_LOG, TRACE):  # which are empty
+        (folder / name).unlink(missing_ok=True)
+    found = read_judgement(folder / DETAIL, trial)
+    return replace(found, issued_s=tuple(moment_s - issued_s[0] for moment_s in issued_s))
+
+
+def run_loadgen(
+    answer: Answer,
+    sizes: Sequence[int],
+    workers: Workers,
+    settings: Any,
+    folder: Path,
+    note: Callable[[Sequence[Any], float], None],
+    complete: Callable[[Sequence[int]], None],
+) -> None:
+    """Do what `judge` says, by LoadGen's own `settings`, and read nothing.
+
+    `note` gets the samples of every issue and the moment, `complete` the ids of queries that are answered.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     failures: list[BaseException] = []
     line = RequestQueue(workers)
-    crew = start_workers(answer, line, workers.count, _complete, failures)
-    issued_s: list[float] = []
-    asked = (sizes, workers, trial, folder, line, issued_s, failures)
+    crew = start_workers(answer, line, workers.count, complete, failures)
+    asked = (sizes, workers, settings, folder, line, note, failures)
     issuer = threading.Thread(target=_issue, args=asked, daemon=True)
     with switching_often():
         issuer.start()
@@ -120,19 +153,15 @@ def judge(
     line.close()
     for worker in crew:
         worker.join()
-    for name in _EMPTY_FILES:
-        (folder / name).unlink(missing_ok=True)
-    found = read_judgement(folder / DETAIL, trial)
-    return replace(found, issued_s=tuple(moment_s - issued_s[0] for moment_s in issued_s))
 
 
 def _issue(
     sizes: Sequence[int],
     workers: Workers,
-    trial: ScheduledRun,
+    settings: Any,
     folder: Path,
     line: RequestQueue,
-    issued_s: list[float],
+    note: Callable[[Sequence[Any], float], None],
     failures: list[BaseException],
 ) -> None:
     import mlperf_loadgen as loadgen
@@ -141,7 +170,7 @@ def _issue(
 
     def issue(samples: Sequence[Any]) -> None:
         now_s = time.perf_counter()
-        issued_s.extend([now_s] * len(samples))
+        note(samples, now_s)
         for sample in samples:
             of_query = parts[sample.index]
             line.put(Query(sample.id, now_s, len(of_query)), of_query)
@@ -154,7 +183,7 @@ def _issue(
         library = loadgen.ConstructQSL(len(sizes), len(sizes), ignore, ignore)
         # A file of that name in the working folder would change the settings: none is looked for there.
         audit = str(folder / "no_audit.config")
-        loadgen.StartTestWithLogSettings(system, library, _settings(trial), _log_settings(folder), audit)
+        loadgen.StartTestWithLogSettings(system, library, settings, _log_settings(folder), audit)
         loadgen.DestroyQSL(library)
         loadgen.DestroySUT(system)
     except BaseException as error:
@@ -167,7 +196,8 @@ def _complete(response_ids: Sequence[int]) -> None:
     loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(number, 0, 0) for number in response_ids])
 
 
-def _settings(trial: ScheduledRun) -> Any:
+def basic_settings(scenario: Scenario, seeds: Seeds) -> Any:
+    """Return LoadGen's settings of a performance run, of that scenario and those seeds alone."""
     import mlperf_loadgen as loadgen
 
     settings, scenarios = loadgen.TestSettings(), loadgen.TestScenario
@@ -176,16 +206,20 @@ def _settings(trial: ScheduledRun) -> Any:
         "server": scenarios.Server,
         "offline": scenarios.Offline,
         "single_stream": scenarios.SingleStream,
-    }[trial.scenario]
+    }[scenario]
+    settings.qsl_rng_seed, settings.sample_index_rng_seed = seeds.library, seeds.samples
+    settings.schedule_rng_seed = seeds.schedule
+    return settings
+
+
+def _settings(trial: ScheduledRun) -> Any:
+    settings = basic_settings(trial.scenario, trial.seeds)
     settings.min_duration_ms = round(trial.min_duration_s * 1e3)
     settings.min_query_count = trial.min_queries
     settings.server_target_qps = settings.offline_expected_qps = trial.rate
     settings.server_target_latency_ns = round(trial.limit_s * 1e9)
     settings.server_target_latency_percentile = settings.single_stream_target_latency_percentile = trial.share
     settings.single_stream_expected_latency_ns = round(1e9 / trial.rate)
-    seeds = trial.seeds
-    settings.qsl_rng_seed, settings.sample_index_rng_seed = seeds.library, seeds.samples
-    settings.schedule_rng_seed = seeds.schedule
     return settings
 
 

@@ -7,13 +7,17 @@ from pathlib import Path
 import torch
 
 from harness.config.catalog import WorkloadConfig
-from harness.config.serving import ServeConfig, list_sizes
+from harness.config.serving import MIN_LIBRARY, ServeConfig, library_sizes, list_sizes, whole_split
 from harness.config.synthetic import hold_in_memory
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import Job
 from harness.measure.serving.worker_pool import QueryPart
 from harness.measure.throughput import train_steps
 from harness.measure.weights import read_weights
+from harness.system.resources import read_resources
+from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import Batch
+from reference_models.data.synthetic.config import bytes_per_sample
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import build_servable
@@ -22,8 +26,6 @@ from reference_models.serving.servable import Servable, Weights, workload_weight
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark
 from rules.records.measured.serve import ServedQuality
-
-MIN_POOL = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,12 +57,6 @@ def merge(queries: Sequence[Batch]) -> Batch:
     )
 
 
-def pool_sizes(queries: str) -> tuple[int, ...]:
-    """Return the items of the queries of a pool: each size of the distribution, at least 64 queries in all."""
-    sizes = list_sizes(queries)
-    return sizes * -(-MIN_POOL // len(sizes))
-
-
 def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec, sha256: str) -> Weights | None:
     """Read the kept weights of a run, or train the samples that are asked for; None for random weights.
 
@@ -84,23 +80,47 @@ def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec,
 
 
 def build_served(
-    job: Job, benchmark: Benchmark, config: WorkloadConfig, serve: ServeConfig, *, with_quality: bool
+    job: Job,
+    benchmark: Benchmark,
+    config: WorkloadConfig,
+    serve: ServeConfig,
+    *,
+    with_quality: bool,
+    has_whole_split: bool = False,
 ) -> tuple[ServedModel, ServedQuality | None]:
     """Build what is served, whose workers share the CPU threads, and find its quality where that is asked for.
 
-    Quality is that of weights that were trained; random ones have none.
+    Quality is that of weights that were trained; random ones have none. Queries are those of the sample library, or
+    hold every sample of the evaluation split once. Raises ConfigError where the split is too small, HarnessError
+    (exit 9) where the queries do not fit into memory.
     """
-    sizes = pool_sizes(serve.queries)
-    num_samples = max(sum(sizes), serve.train_samples or 0)
+    round_of = list_sizes(serve.queries)
+    num_asked = -(-(serve.library or MIN_LIBRARY) // len(round_of)) * sum(round_of)
+    num_samples = max(num_asked, serve.train_samples or 0)
     config = hold_in_memory(config, -(-num_samples // config.train.global_batch_size))
     num_threads = max(1, (config.runtime.threads or 1) // serve.num_workers)
     config = replace(config, runtime=replace(config.runtime, threads=num_threads))
     spec = job.spec(config)
+    num_eval = open_dataset(spec.data_dir, spec.data).eval.num_samples
+    sample_bytes = bytes_per_sample(spec.data)
+    whole = whole_split(serve.queries, num_eval) if has_whole_split else None
+    sizes = whole or library_sizes(serve, num_eval, sample_bytes)
+    _refuse_large(sum(sizes) * sample_bytes)
     weights = load_weights(serve, config, spec, benchmark.definition_sha256)
     servable = build_servable(config.model_name, spec, weights)
     served = ServedModel(servable=servable, sizes=sizes, pool=tuple(servable.queries(sizes)))
     quality = _quality(config, spec, servable, weights) if weights is not None and with_quality else None
     return served, quality
+
+
+def _refuse_large(num_bytes: int) -> None:
+    available = read_resources().available_memory_bytes
+    if num_bytes > available:
+        raise HarnessError(
+            f"the sample library takes {num_bytes:,} bytes, {available:,} bytes of memory are free. Ask for fewer "
+            "queries (serve.library), or serve on a machine with more memory.",
+            ExitCode.RESOURCES,
+        )
 
 
 def _quality(

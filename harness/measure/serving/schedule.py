@@ -26,8 +26,9 @@ SHORTEST_S = 2.0
 """Seconds of a run at the bound, so that one at a much higher rate does not end before LoadGen can measure it."""
 _BLOCK = 2000
 """Queries in a row whose late ones are counted together, to see how much chance there is."""
-_NUM_DRAWS = 8
-"""Draws of items and service times over which late queries are averaged: those of LoadGen's runs are others."""
+_NUM_DRAWS, _MOST_DRAWN = 8, 400_000
+"""Draws of items and service times over which late queries are averaged: those of LoadGen's runs are others. Fewer
+where runs are so long that they are queries enough."""
 _STEP, _MOST_STEPS = 1.05, 80
 
 
@@ -81,13 +82,14 @@ class QueueModel:
         if allowed is None:
             return None
         arrivals_s, number = draw_arrivals(seed, num_queries), len(self.traffic.items)
+        num_draws = max(1, min(_NUM_DRAWS, _MOST_DRAWN // num_queries))
         draws = [
             Traffic(
                 arrivals_s=arrivals_s,
                 items=np.take(self.traffic.items, places),
                 factors=np.take(self.traffic.factors, places),
             )
-            for places in ((np.arange(num_queries) + draw * num_queries) % number for draw in range(_NUM_DRAWS))
+            for places in ((np.arange(num_queries) + draw * num_queries) % number for draw in range(num_draws))
         ]
 
         def is_valid(rate: float) -> bool:

@@ -171,12 +171,15 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
             Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
         ),
     )
-    ASKED: ClassVar[tuple[str, ...]] = ("scenario", "target_latency_s", "percentile", "queries", "judged_as")
+    ASKED: ClassVar[tuple[str, ...]] = (
+        "scenario", "target_latency_s", "percentile", "queries", "library", "judged_as",
+    )  # fmt: skip
     MUST_AGREE: ClassVar[Mapping[str, str]] = {
         "scenario": "different scenarios: {} and {}",
         "target_latency_s": "different latency limits: {} s and {} s",
         "percentile": "judged at different percentiles: {} and {}",
         "queries": "queries of different sizes: {} and {}",
+        "library": "sample libraries of {} and {} queries",
         "judged_as": "rates of different kinds: {} and {}. Measure the older one again",
     }
     COMMAND: ClassVar[str | None] = "serve"
@@ -189,6 +192,8 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     queries: str
     """How many items they have: deeprecsys, mlperf or fixed:N."""
     mean_items: PositiveAmount
+    library_queries: PositiveCount | None = None
+    """Queries of LoadGen's sample library, from which it draws; None in older files."""
     problem_sha256: Sha256
     """Digest of what is asked: scenario, limit, percentile and queries."""
     batch_items: PositiveCount | None = None
@@ -211,6 +216,11 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
     """Computed: of tables and products, in their precisions."""
     loadgen_version: str
     processes: Annotated[tuple[ServeProcess, ...], Meta(min_length=1)]
+
+    @property
+    def library(self) -> int:
+        """Return the queries of the sample library; of older files, whose rounds of queries make 64 or more."""
+        return self.library_queries or {"mlperf": 80}.get(self.queries, 64)
 
     @property
     def judged_as(self) -> str | None:
