@@ -95,13 +95,13 @@ def test_a_metric_that_the_model_does_not_measure_is_refused(
     assert code == 2 and f"quality.metric is '{metric}', but model '{model}' is measured by" in err
 
 
-def test_show_and_plan_name_the_metric_and_serve_refuses(command: CLI) -> None:
+def test_show_and_plan_name_the_metric_and_serve_refuses_codes(command: CLI) -> None:
     content = json.loads(command("show", "d2nn_small", "--format", "json")[1])
     assert content["quality"]["metric"] == "accuracy" and content["size"]["num_parameters"] == 4096
     code, out, _ = command("plan", "d2nn_small", "--no-measure")
     assert code == 0 and "accuracy 0." in out and "AUC" not in out
-    code, out, err = command("serve", "d2nn_small", "--target-latency", "25ms")
-    assert (code, out, len(err.splitlines())) == (2, "", 1) and "model 'd2nn' cannot be served" in err
+    code, out, err = command("serve", "d2nn_small", "--target-latency", "25ms", "--set", "runtime.precision=int8")
+    assert (code, out, len(err.splitlines())) == (2, "", 1) and "runtime.precision is 'int8', expected 'fp32'" in err
 
 
 def test_a_set_is_judged_and_shown_by_its_accuracy(definition: Path, workers: FastWorkers, command: CLI) -> None:
