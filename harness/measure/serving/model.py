@@ -104,5 +104,7 @@ def _quality(
     if runtime != spec.runtime:
         fp32 = build_servable(config.model_name, replace(spec, runtime=runtime), weights).quality() or found
     ratio = compare_quality(found, fp32)
-    values = {**asdict(found), **asdict(ratio), "mlperf_class": ratio.mlperf_class}
+    # MLPerf Inference's classes are DLRM's, in precisions that only a servable of its own has.
+    mlperf_class = None if config.model_spec.serve is None else ratio.mlperf_class
+    values = {**asdict(found), **asdict(ratio), "mlperf_class": mlperf_class}
     return ServedQuality(**{name: values[name] for name in ServedQuality.__struct_fields__ if name in values})

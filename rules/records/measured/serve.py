@@ -76,7 +76,8 @@ class ServedQuality(Record, frozen=True, kw_only=True):
     accuracy_ratio: Amount | None = None
     entropy_ratio: Amount
     mlperf_class: Literal["99.9 %", "99 %", "below"] | None = None
-    """MLPerf Inference asks for 99.9 % or 99 % of the AUC of fp32; None of another metric."""
+    """MLPerf Inference asks for 99.9 % or 99 % of the AUC of fp32. None of another metric, and of
+    models that the forward pass of training serves."""
 
 
 class ServeProcess(Record, frozen=True, kw_only=True):

@@ -58,6 +58,6 @@ class ServedRow(Row, kw_only=True, frozen=True):
     auc_ratio: Annotated[Number, meaning("auc over that of the same weights in fp32")] = None
     accuracy_ratio: Annotated[Number, meaning("likewise, of accuracy")] = None
     entropy_ratio: Annotated[Number, meaning("likewise, of normalised_entropy")] = None
-    mlperf_class: Annotated[Text, meaning("share of fp32's quality that is kept: 99.9 %, 99 % or below")] = None
+    mlperf_class: Annotated[Text, meaning("share of fp32's AUC that DLRM keeps: 99.9 %, 99 % or below")] = None
     peak_rss_bytes: Annotated[Bytes, meaning("most resident memory of the process")] = None
     path: Annotated[str, meaning("the measurement's file")]
