@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig
 from reference_models.process.errors import OWN_CODE, ConfigError, did_you_mean, explain_second_file
+from reference_models.process.importing import import_with_torch
 from reference_models.serving import servable
 from reference_models.serving.servable import Servable, Weights
 from reference_models.spec import Implementation, ModelSpec
@@ -216,30 +217,24 @@ def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
 
 def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = None) -> Servable:
     """Build what answers queries, of `weights` or, without them, of the seed's. Raises ConfigError."""
-    serve = find_model(model).serve
-    if serve is None:
-        raise _cannot_serve(model)
-    return serve(spec, weights)
-
-
-def require_servable(model: str) -> None:
-    """Raise ConfigError for a model that is trained alone. Imports no torch."""
-    if find_model(model).serve is None:
-        raise _cannot_serve(model)
+    refuse_impossible_serving(model, spec.runtime)
+    if (serve := find_model(model).serve) is not None:
+        return serve(spec, weights)
+    forward, name = import_with_torch("reference_models.serving.forward"), spec.runtime.implementation
+    built: Servable = forward.ServedForward(label_of(name), find_implementation(model, name).load, spec, weights)
+    return built
 
 
 def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for a model that cannot be served, or not so on that device. Imports no torch."""
-    require_servable(model)
-    servable.refuse_impossible_serving(runtime)
-
-
-def _cannot_serve(model: str) -> ConfigError:
-    served = ", ".join(name for name in MODELS if find_model(name).serve is not None)
-    return ConfigError(
-        f"model {label_of(model)!r} cannot be served: its ModelSpec has no `serve`. Train it, 'dlrmbench run', or "
-        f"serve a benchmark of {served}."
-    )
+    """Raise ConfigError for what cannot be served, or not so on that device. Imports no torch."""
+    known, name = find_model(model), runtime.implementation
+    servable.refuse_impossible_serving(runtime, has_own=known.serve is not None)
+    if known.serve is None and not find_implementation(model, name).serves:
+        others = [repr(other) for other, each in known.implementations.items() if each.serves]
+        raise ConfigError(
+            f"implementation {label_of(name)!r} of model {label_of(model)!r} cannot be served: its buffers hold one "
+            f"batch at a time." + (f" Use {' or '.join(others)}." if others else "")
+        )
 
 
 def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeConfig) -> None:

@@ -60,6 +60,8 @@ class Implementation:
     """Raises ConfigError for what it cannot do with so many ranks; None where it trains in one process."""
     chooses_matmul: bool = False
     """Whether on a CPU its workload is a `ChoosesMatmul`, whose products are timed before the first run."""
+    serves: bool = True
+    """Whether queries of any size, several at once, can go through the `compute_logits` of its `TrainingLoop`."""
     gpu_step_bytes: Callable[..., int] | None = None
     """(model, data, train): what a step takes on a GPU beside weights and state; as the reference's where None."""
     process_bytes: int = 0
@@ -147,6 +149,6 @@ class ModelSpec:
     """Sentences on the model that `show` adds to a definition's notes, such as where it departs from an official one.
     """
     serve: Callable[[WorkloadSpec, Weights | None], Servable] | None = None
-    """Builds what answers queries; None for a model that can only be trained. Raises ConfigError."""
+    """Builds what answers queries; the forward pass of its `TrainingLoop` does where None. Raises ConfigError."""
     plan_devices: Callable[..., PlannerEstimate] | None = None
     """(model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress)"""

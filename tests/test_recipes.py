@@ -172,6 +172,9 @@ def test_a_model(tree: Tree) -> None:
     definition = write_definition(tree.folder)
     done = tree.run("dlrmbench run", definition, "-n", 1, "--implementation", "reference", "-q")
     assert done.returncode == 0 and "1 of 1 reached the target" in done.stdout, done.stdout + done.stderr
+    (serve,) = recipe.commands
+    done = tree.run(serve, "--queries", "fixed:2", "--percentile", 50, "--train", 2048, "-o", "served")
+    assert done.returncode == 0 and "mean service time" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_model_and_an_implementation_of_another_package(tree: Tree) -> None:

@@ -20,7 +20,7 @@ from harness.foundation.errors import HarnessError
 from harness.system.submission import SubmissionValue, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
-from reference_models.registry import find_model, is_model, parse_place, pin_code, require_servable
+from reference_models.registry import find_model, is_model, parse_place, pin_code
 from rules.benchmarks.loader import (
     Benchmark,
     canonical_sha256,
@@ -155,7 +155,6 @@ def resolve(
         sources[override.key] = before + override.source
     _pin_code(original, tables, sources)
     if has_serve:
-        _refuse_unserved(original.model, tables)
         _take_serve(original.model, tables, sources)
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
@@ -185,13 +184,6 @@ def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str,
     if (name := runtime.get("implementation")) is not None and parse_place(str(name)) is not None:
         runtime["implementation"] = pin_code(name)
     tables["runtime"] = runtime
-
-
-def _refuse_unserved(name: str, tables: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a model that is trained alone, before anything is said of how it should be served."""
-    file = tables["runtime"].get(MODEL_KEY)
-    if file or is_model(name):
-        require_servable(file or name)
 
 
 def _take_serve(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:

@@ -29,6 +29,8 @@ def refuse_unservable(workload: WorkloadConfig) -> None:
     """Refuse to serve a model, or with a device or CPUs, that cannot; as `refuse_untrainable`."""
     workload.implementation.require_installed()
     refuse_impossible_serving(workload.model_name, workload.runtime)
+    if workload.model_spec.serve is None:
+        refuse_emulation(workload.runtime)
     refuse_threads(workload.runtime.threads)
     refuse_device(workload.runtime)
 

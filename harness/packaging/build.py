@@ -24,7 +24,7 @@ from harness.packaging.sets import (
 from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
 from harness.system.resources import free_disk_bytes
 from reference_models.process.atomic_write import sync_folder
-from reference_models.registry import find_model, is_model
+from reference_models.registry import is_model
 from reports.document.blocks import Block, Prose, text_table
 from reports.text.formatting import num_bytes, plural
 from rules.benchmarks.loader import load_benchmark
@@ -244,9 +244,9 @@ def package_blocks(made: Package) -> tuple[Block, ...]:
 
 
 def _answers_queries(packaged: PackagedSet) -> bool:
-    """Whether the set's model is one that can be served; whose definition cannot be read is not named."""
+    """Whether the set's model is one that is here; whose definition cannot be read is not named."""
     try:
         model = load_benchmark(packaged.unshipped_definition or packaged.benchmark).model
     except DefinitionError:
         return False
-    return is_model(model) and find_model(model).serve is not None
+    return is_model(model)

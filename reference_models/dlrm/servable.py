@@ -6,7 +6,6 @@ is kept for a backward pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -17,16 +16,21 @@ from torch import nn
 
 from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import Batch, ClickDataset
-from reference_models.data.synthetic.config import SYNTHETIC_KINDS, has_signal
+from reference_models.data.synthetic.config import has_signal
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.costs import served_bytes
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.phases import DLRMPhase
 from reference_models.fused.merged_embedding import split_tables
 from reference_models.layers.interaction import LowRankCrossNet
-from reference_models.process.errors import ConfigError
 from reference_models.serving.products import Linear, make_linear
-from reference_models.serving.servable import Weights, refuse_impossible_serving
+from reference_models.serving.queries import read_queries
+from reference_models.serving.servable import (
+    Weights,
+    refuse_impossible_serving,
+    refuse_other_weights,
+    with_samples,
+)
 from reference_models.serving.tables import ServedTables
 from reference_models.serving.weight_bytes import ServedBytes
 from reference_models.training.devices import find_device
@@ -35,8 +39,6 @@ from reference_models.training.phases import Enter, ignore_phase
 from reference_models.training.workload import WorkloadSpec
 
 _WARM_UP_SIZES = (1, 64)
-_SYNTHETIC_SAMPLES = 2048
-"""Samples of data that is made as it is read, where nobody says how many; queries go through them again and again."""
 T = TypeVar("T")
 Array = NDArray[np.generic]
 
@@ -51,10 +53,7 @@ class ServedDLRM:
         torch.set_float32_matmul_precision("high" if spec.runtime.precision == "tf32" else "highest")
         if spec.runtime.threads is not None:
             torch.set_num_threads(spec.runtime.threads)
-        data = spec.data
-        if data.kind in SYNTHETIC_KINDS and data.train_samples is None:
-            data = replace(data, train_samples=_SYNTHETIC_SAMPLES)
-        self._data = open_dataset(spec.data_dir, data)
+        self._data = open_dataset(spec.data_dir, with_samples(spec).data)
         split, precision = self._data.eval, spec.runtime.precision
         with torch.inference_mode():
             model, tables = build_model(spec.model, split, spec.seed, weights)
@@ -104,17 +103,7 @@ class ServedDLRM:
 
     def queries(self, sizes: Sequence[int]) -> list[Batch]:
         """Read one batch of each size, in order, from the evaluation split, which begins again where it ends."""
-        if any(size < 1 for size in sizes):
-            raise ValueError(f"sizes of queries are {list(sizes)[:8]}, expected whole numbers of at least 1")
-        position, made = 0, []
-        for size in sizes:
-            parts: list[Batch] = []
-            while size > 0:
-                stop = min(position + size, self._data.eval.num_samples)
-                parts.append(self._read(position, stop))
-                size, position = size - (stop - position), stop % self._data.eval.num_samples
-            made.append(parts[0] if len(parts) == 1 else _join(parts))
-        return made
+        return read_queries(self._read, self._data.eval.num_samples, sizes)
 
     def quality(self) -> QualityMetrics | None:
         """Evaluate the whole evaluation split as training does; None for data whose labels nobody can learn."""
@@ -156,20 +145,9 @@ def build_model(
             tables=split_tables(tables, split.num_embeddings),
         )
     if weights is not None:
-        _refuse_other_weights(weights, model.state_dict())
+        refuse_other_weights(weights, model.state_dict())
         model.load_state_dict(dict(weights))
     return model, tables
-
-
-def _refuse_other_weights(weights: Weights, expected: Weights) -> None:
-    found = {name: tuple(weight.shape) for name, weight in weights.items()}
-    for name, weight in expected.items():
-        shape = found.pop(name, None)
-        if shape != tuple(weight.shape):
-            has = "are missing" if shape is None else f"have shape {shape}"
-            raise ConfigError(f"weights {name!r} {has}, expected {tuple(weight.shape)}: they are of another model.")
-    if found:
-        raise ConfigError(f"weights {next(iter(found))!r} are of no part of this model.")
 
 
 def make_mlp(mlp: nn.Sequential, precision: str) -> list[Linear]:
@@ -202,11 +180,3 @@ def make_interaction(model: DLRM, precision: str) -> Callable[[torch.Tensor], to
         return x_l
 
     return cross
-
-
-def _join(parts: Sequence[Batch]) -> Batch:
-    return Batch(
-        torch.cat([part.dense for part in parts]),
-        torch.cat([part.indices for part in parts]),
-        torch.cat([part.labels for part in parts]),
-    )

@@ -42,6 +42,17 @@ class Sequences:
     labels: torch.Tensor
     """float32 [B]"""
 
+    def cut(self, start: int, stop: int) -> "Sequences":
+        """Return candidates start to stop - 1, each with the whole history of its sequence."""
+        ends = np.cumsum(self.lengths)
+        lengths = np.minimum(ends, stop) - np.maximum(ends - self.lengths, start)
+        kept = slice(int(np.argmax(lengths > 0)), int(np.searchsorted(ends, stop)) + 1)
+        before = sum(self.past_lengths[: kept.start])
+        past, items = slice(before, before + sum(self.past_lengths[kept])), slice(start, stop)
+        names = [field.name for field in fields(self) if field.name not in ("past_lengths", "lengths")]
+        tensors = {name: getattr(self, name)[past if name.startswith("past_") else items] for name in names}
+        return Sequences(past_lengths=self.past_lengths[kept], lengths=tuple(lengths[kept].tolist()), **tensors)
+
     def to(self, device: torch.device) -> "Sequences":
         """Copy all tensors but the labels to a device; nothing where they are there."""
         if device.type == "cpu":

@@ -1,9 +1,7 @@
 """What reduced precision costs in quality: ratios to fp32, and the classes by which MLPerf Inference knows them."""
 
 from dataclasses import dataclass
-from typing import Literal
-
-from reference_models.training.metrics import QualityMetrics
+from typing import Any, Literal
 
 MLPerfClass = Literal["99.9 %", "99 %", "below"]
 
@@ -12,20 +10,28 @@ MLPerfClass = Literal["99.9 %", "99 %", "below"]
 class QualityRatio:
     """The quality of one evaluation over that of the same weights in fp32, on the same samples."""
 
-    auc_ratio: float
     entropy_ratio: float
     """Ratio of normalised entropies; above 1 is worse."""
+    auc_ratio: float | None = None
+    """None where the model's metric is another one, as below."""
+    accuracy_ratio: float | None = None
 
     @property
-    def mlperf_class(self) -> MLPerfClass:
+    def mlperf_class(self) -> MLPerfClass | None:
         """Which of MLPerf Inference's accuracy targets for DLRM the AUC meets: 99.9 % or 99 % of fp32's."""
+        if self.auc_ratio is None:
+            return None
         if self.auc_ratio >= 0.999:
             return "99.9 %"
         return "99 %" if self.auc_ratio >= 0.99 else "below"
 
 
-def compare_quality(found: QualityMetrics, fp32: QualityMetrics) -> QualityRatio:
-    """Divide `found` by `fp32`; both ratios are exactly 1 where the scores are the same."""
-    return QualityRatio(
-        auc_ratio=found.auc / fp32.auc, entropy_ratio=found.normalised_entropy / fp32.normalised_entropy
-    )
+def compare_quality(found: Any, fp32: Any) -> QualityRatio:
+    """Divide what a `MetricFunction` measured, `found`, by `fp32`; ratios are exactly 1 where the scores are the
+    same, and None of a metric that was not measured, or is 0 in fp32."""
+    shares = {
+        f"{name}_ratio": getattr(found, name) / getattr(fp32, name)
+        for name in ("auc", "accuracy")
+        if getattr(fp32, name, 0.0) > 0
+    }
+    return QualityRatio(entropy_ratio=found.normalised_entropy / fp32.normalised_entropy, **shares)

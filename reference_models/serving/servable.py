@@ -1,24 +1,30 @@
 """What a model that answers queries offers, whatever the model; `registry.build_servable` makes one. Torch-free."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from reference_models.config.sections import RuntimeConfig
-from reference_models.data.store.dataset import Batch
+from reference_models.data.synthetic.config import SYNTHETIC_KINDS
 from reference_models.process.errors import ConfigError
 from reference_models.serving.weight_bytes import ServedBytes
 from reference_models.training.phases import Enter
-from reference_models.training.workload import HoldsWeights, Workload
+from reference_models.training.workload import HoldsWeights, Workload, WorkloadSpec
 
 if TYPE_CHECKING:
     import torch
 
-    from reference_models.training.metrics import QualityMetrics
+    from reference_models.training.metrics import ClassMetrics, QualityMetrics
 
 PRECISIONS = {"cpu": ("fp32", "bf16", "int8"), "cuda": ("fp32", "tf32", "bf16")}
 TABLE_PRECISIONS = {"cpu": ("fp32", "fp16", "int8", "int4"), "cuda": ("fp32", "fp16")}
 """What a device can serve, of matrix products and of the rows of tables."""
+FORWARD_PRECISIONS = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "tf32", "bf16")}
+FORWARD_TABLE_PRECISIONS = ("fp32",)
+"""Likewise, where training's forward pass answers: see `serving.forward`."""
+_SYNTHETIC_SAMPLES = 2048
+"""Samples of data that is made as it is read, where nobody says how many; queries go through them again and again."""
 Weights: TypeAlias = Mapping[str, "torch.Tensor"]
 """By the names of the reference's `state_dict`: embedding_bags.0.weight, bottom_mlp.0.weight …"""
 
@@ -29,16 +35,19 @@ class Servable(Protocol):
     @property
     def served_bytes(self) -> ServedBytes: ...
 
-    def answer(self, batch: Batch) -> "torch.Tensor":
-        """Compute logits float32 [B] on the CPU, in memory of their own. Several threads may ask at once."""
+    def answer(self, batch: Any) -> "torch.Tensor":
+        """Compute logits float32 on the CPU, in memory of their own: [B], of classes [B, T, K].
 
-    def queries(self, sizes: Sequence[int]) -> list[Batch]:
+        Several threads may ask at once.
+        """
+
+    def queries(self, sizes: Sequence[int]) -> list[Any]:
         """Read one batch of each size, in order, from the evaluation split, which begins again where it ends.
 
         Raises DatasetError where the data is damaged.
         """
 
-    def quality(self) -> "QualityMetrics | None":
+    def quality(self) -> "QualityMetrics | ClassMetrics | None":
         """Evaluate the whole evaluation split, in its batches; None for data whose labels nobody can learn.
 
         Raises NotFiniteError when a score is not finite.
@@ -49,7 +58,7 @@ class Servable(Protocol):
 class ReportsForwardPhases(Protocol):
     """A servable whose forward pass can be timed part by part."""
 
-    def answer_in_phases(self, batch: Batch, enter: Enter) -> "torch.Tensor":
+    def answer_in_phases(self, batch: Any, enter: Enter) -> "torch.Tensor":
         """Do `answer`, and call `enter` with the name of each phase as it begins."""
 
 
@@ -61,18 +70,44 @@ def workload_weights(workload: Workload) -> Weights:
     return weights
 
 
-def refuse_impossible_serving(runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for what cannot be served on the device that is asked for, or in several processes."""
+def refuse_other_weights(weights: Weights, expected: Weights) -> None:
+    """Raise ConfigError for weights of other names or shapes than `expected`."""
+    found = {name: tuple(weight.shape) for name, weight in weights.items()}
+    for name, weight in expected.items():
+        shape = found.pop(name, None)
+        if shape != tuple(weight.shape):
+            has = "are missing" if shape is None else f"have shape {shape}"
+            raise ConfigError(f"weights {name!r} {has}, expected {tuple(weight.shape)}: they are of another model.")
+    if found:
+        raise ConfigError(f"weights {next(iter(found))!r} are of no part of this model.")
+
+
+def with_samples(spec: WorkloadSpec) -> WorkloadSpec:
+    """Say how many samples there are of data that is made as it is read, where nobody has."""
+    if spec.data.kind not in SYNTHETIC_KINDS or spec.data.train_samples is not None:
+        return spec
+    num_samples = max(_SYNTHETIC_SAMPLES, spec.train.global_batch_size)
+    return replace(spec, data=replace(spec.data, train_samples=num_samples))
+
+
+def refuse_impossible_serving(runtime: RuntimeConfig, *, has_own: bool = True) -> None:
+    """Raise ConfigError for what cannot be served on the device that is asked for, or in several processes.
+
+    A model that `has_own` code to serve knows more precisions than the forward pass of training.
+    """
     device = runtime.device.partition(":")[0]
     if device not in PRECISIONS:
         raise ConfigError(f"runtime.device is {runtime.device!r}, expected 'cpu', 'cuda' or 'cuda:N'.")
     if runtime.ranks != 1:
         raise ConfigError(f"runtime.ranks is {runtime.ranks}: a model is served by one process. Leave it out.")
-    for key, known in (("precision", PRECISIONS[device]), ("table_precision", TABLE_PRECISIONS[device])):
+    forward = (("precision", FORWARD_PRECISIONS[device]), ("table_precision", FORWARD_TABLE_PRECISIONS))
+    own = (("precision", PRECISIONS[device]), ("table_precision", TABLE_PRECISIONS[device]))
+    for key, known in own if has_own else forward:
         if (value := getattr(runtime, key)) not in known:
+            by = "" if has_own else " by the forward pass of training"
             raise ConfigError(
                 f"runtime.{key} is {value!r}, expected {' or '.join(map(repr, known))} of a model that is served on "
-                f"{device}."
+                f"{device}{by}."
             )
 
 

@@ -18,7 +18,7 @@ SPEC = ModelSpec(
         "reference": Implementation(
             load=load_class("reference_models.dlrm.reference:ReferenceWorkload", model_class=_MODEL)
         ),
-        "optimized": Implementation(load=load_optimized(model_class=_FUSED_MODEL), chooses_matmul=True),
+        "optimized": Implementation(load=load_optimized(model_class=_FUSED_MODEL), chooses_matmul=True, serves=False),
     },
     costs=Costs(step=declare_step),
     phases=LABELS,

@@ -168,6 +168,7 @@ def test_the_data_of_a_benchmark_is_used_and_json_is_the_study(
         (("--forward", "--batch-sizes", "1,0"), "whole numbers of 1 to"),
         (("--forward", "--batch-sizes", "x"), "whole numbers of 1 to"),
         (("--forward", "--set", "runtime.precision=tf32"), "of a model that is served"),
+        (("--forward", "--also", "wukong_small"), "model 'wukong' does not report the phases of its forward pass"),
         (("--forward", "--device", "cuda", "--set", "runtime.table_precision=int4"), "on cuda"),
         (("--forward", "--also", "no_such_benchmark"), "no_such_benchmark"),
     ],

@@ -97,14 +97,22 @@ def test_what_cannot_be_asked_is_refused(run: Run, tmp_path: Path, arguments: tu
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ("wukong_small", "dlrmv4_small"))
-@pytest.mark.parametrize("words", (("serve",), ("sweep", "--serve", "--axis", "serve.batch=1,2")))
-def test_a_model_that_is_trained_alone_is_refused_before_anything_is_asked(
-    words: tuple[str, ...], name: str, run: Run, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "settings", "words"),
+    (
+        ("wukong_small", ("runtime.precision=int8",), "runtime.precision is 'int8', expected 'fp32' or 'bf16'"),
+        ("dlrmv4_small", ("runtime.table_precision=int4",), "runtime.table_precision is 'int4', expected 'fp32'"),
+        ("wukong_small", ("runtime.implementation=optimized",), "cannot be served: its buffers hold one batch"),
+    ),
+)
+@pytest.mark.parametrize("verb", (("serve",), ("sweep", "--serve", "--axis", "serve.batch=1,2")))
+def test_what_a_forward_pass_of_training_cannot_do_is_refused_before_anything_is_made(
+    verb: tuple[str, ...], name: str, settings: tuple[str, ...], words: str, run: Run, tmp_path: Path
 ) -> None:
-    done = CliRunner().invoke(cli, [words[0], name, *words[1:], "-o", str(tmp_path / "out")])
+    given = [word for setting in ("serve.target_latency_ms=25", *settings) for word in ("--set", setting)]
+    done = CliRunner().invoke(cli, [verb[0], name, *verb[1:], *given, "-o", str(tmp_path / "out")])
     assert exit_code_of(done.exception or Exception()) == ExitCode.USAGE
-    assert "cannot be served" in str(done.exception) and "serve a benchmark of dlrm" in str(done.exception)
+    assert words in str(done.exception)
     assert "\n" not in str(done.exception) and not (tmp_path / "out").exists()
 
 

@@ -82,7 +82,8 @@ DTYPES: dict[str, dict[str, str]] = {
         "Int64": "process seed num_copies num_workers num_threads batch_items",
         "float64": "target_latency_s percentile mean_items model_bytes queries_per_s items_per_s latency_s "
         "modelled_per_s alone_per_s overhead_s "
-        "long_run_per_s loadgen_share invalid_per_s auc normalised_entropy auc_ratio entropy_ratio peak_rss_bytes",
+        "long_run_per_s loadgen_share invalid_per_s auc accuracy normalised_entropy auc_ratio "
+        "accuracy_ratio entropy_ratio peak_rss_bytes",
     },
 }
 

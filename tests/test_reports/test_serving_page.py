@@ -10,12 +10,12 @@ from browser import Browser, find_browser
 from records_builder import run_set_content, serve_content, serve_process
 from report_builder import write_report
 
-from reports.kinds.serving.lines import serve_facts
+from reports.kinds.serving.lines import quality_words, serve_facts
 from reports.kinds.serving.words import served_answer
 from reports.results.measured import make_measured
 from reports.results.result import Result
 from rules.records.codec import convert, encode
-from rules.records.measured.serve import ServeRecord
+from rules.records.measured.serve import ServeProcess, ServeRecord
 from rules.records.study import Parameter, StudyColumn, StudyRecord, StudyTable
 
 QUALITY = {"auc": 0.75, "log_loss": 0.5, "normalised_entropy": 0.9, "auc_ratio": 0.99512, "entropy_ratio": 1.01,
@@ -108,6 +108,17 @@ def test_precision_and_colocation_have_their_numbers_and_kinds(tmp_path: Path) -
     for words in ("0.99512 of fp32", "2.000× of fp32", "99.9 %", "MLPerf® class", "oversubscribed", "1.600×",
                   "computed", "measured, mean", "0.75000", "0.90000"):  # fmt: skip
         assert words in page, words
+
+
+def test_an_accuracy_is_shown_as_such_and_has_no_class(tmp_path: Path) -> None:
+    quality = {"accuracy": 0.81234, "log_loss": 0.5, "normalised_entropy": 0.9, "accuracy_ratio": 1.0,
+               "entropy_ratio": 1.0}  # fmt: skip
+    folder = write_served(tmp_path / "images", quality=quality)
+    page = page_of(folder).replace("\N{NO-BREAK SPACE}", " ")
+    assert "0.81234" in page and ">Accuracy<" in page and ">AUC<" not in page
+    process = convert(serve_process(quality=quality), ServeProcess)
+    assert isinstance(process, ServeProcess)
+    assert quality_words(process) == "Accuracy 0.81234, 1.00000 of fp32; normalised entropy 0.90000"
 
 
 def test_the_virtual_clocks_table_is_on_the_page_of_what_was_served(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from harness.measure.profile.analysis import find_bound, move_s
 from harness.measure.refusals import refuse_threads
 from reference_models.config.sections import RuntimeConfig
 from reference_models.costs import PhaseCosts
+from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.registry import build_servable, refuse_impossible_serving
+from reference_models.registry import build_servable, label_of, refuse_impossible_serving
 from reference_models.serving.servable import explain_emulation
 from reports.page.studies.study import CEILINGS, WHOLE
 from reports.text.formatting import count, duration, percent
@@ -159,6 +160,11 @@ class ForwardKind(Kind):
     """Where the time of answering goes, in one process."""
 
     def check(self, workload: WorkloadConfig) -> None:
+        if workload.model_spec.serve is None:
+            raise ConfigError(
+                f"model {label_of(workload.model_name)!r} does not report the phases of its forward pass: its "
+                "ModelSpec has no `serve`. Profile its training step: leave --forward out."
+            )
         refuse_impossible_serving(workload.model_name, workload.runtime)
         refuse_threads(workload.runtime.threads)
 

@@ -1,10 +1,9 @@
 """What is served: a pool of queries and the model that ranks their items."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from harness.config.catalog import WorkloadConfig
 from harness.config.serving import MIN_LIBRARY, ServeConfig, library_sizes, list_sizes, whole_split
@@ -16,16 +15,19 @@ from harness.measure.throughput import train_steps
 from harness.measure.weights import read_weights
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
-from reference_models.data.store.dataset import Batch
 from reference_models.data.synthetic.config import bytes_per_sample
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import build_servable
 from reference_models.serving.quality_ratio import compare_quality
+from reference_models.serving.queries import cut, merge
 from reference_models.serving.servable import Servable, Weights, workload_weights
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark
 from rules.records.measured.serve import ServedQuality
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,27 +36,16 @@ class ServedModel:
 
     servable: Servable
     sizes: tuple[int, ...]
-    pool: tuple[Batch, ...]
+    pool: tuple[Any, ...]
+    """Batches of the model's own kind."""
 
-    def answer(self, parts: Sequence[QueryPart]) -> torch.Tensor:
-        """Score the items of queries of the pool, or of parts of them, in one call; logits [items]."""
-        batches = [self._cut(part) for part in parts]
-        return self.servable.answer(batches[0] if len(batches) == 1 else merge(batches))
+    def answer(self, parts: Sequence[QueryPart]) -> "torch.Tensor":
+        """Score the items of queries of the pool, or of parts of them, in one call: `Servable.answer`."""
+        return self.servable.answer(merge([self._cut(part) for part in parts]))
 
-    def _cut(self, part: QueryPart) -> Batch:
-        query, items = self.pool[part.place], slice(part.start, part.stop)
-        if part.items == len(query.labels):
-            return query
-        return Batch(query.dense[items], query.indices[items], query.labels[items])
-
-
-def merge(queries: Sequence[Batch]) -> Batch:
-    """Put the items of several queries behind each other."""
-    return Batch(
-        torch.cat([query.dense for query in queries]),
-        torch.cat([query.indices for query in queries]),
-        torch.cat([query.labels for query in queries]),
-    )
+    def _cut(self, part: QueryPart) -> Any:
+        query = self.pool[part.place]
+        return query if part.items == self.sizes[part.place] else cut(query, part.start, part.stop)
 
 
 def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec, sha256: str) -> Weights | None:
@@ -133,11 +124,7 @@ def _quality(
     if runtime != spec.runtime:
         fp32 = build_servable(config.model_name, replace(spec, runtime=runtime), weights).quality() or found
     ratio = compare_quality(found, fp32)
-    return ServedQuality(
-        auc=found.auc,
-        log_loss=found.log_loss,
-        normalised_entropy=found.normalised_entropy,
-        auc_ratio=ratio.auc_ratio,
-        entropy_ratio=ratio.entropy_ratio,
-        mlperf_class=ratio.mlperf_class,
-    )
+    # MLPerf Inference's classes are DLRM's, in precisions that only a servable of its own has.
+    mlperf_class = None if config.model_spec.serve is None else ratio.mlperf_class
+    values = {**asdict(found), **asdict(ratio), "mlperf_class": mlperf_class}
+    return ServedQuality(**{name: values[name] for name in ServedQuality.__struct_fields__ if name in values})

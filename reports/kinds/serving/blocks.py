@@ -1,6 +1,7 @@
 """What is shown of serving beside its table: the answer, latency against load, how it was served, precisions."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
@@ -11,6 +12,7 @@ from reports.results.records import read_study
 from reports.results.result import Result
 from reports.text.formatting import count, duration, num_bytes, percent, plural, printable, ratio, si
 from rules.records.measured.serve import LoadGenRun, ServeRecord
+from rules.records.metrics import METRICS
 
 MAX_CHARTS = 12
 _LEAST, _MOST = 1e-12, 1e15
@@ -123,9 +125,20 @@ def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
             return Cell(text=si(each.rate))
         return Cell(text=si(each.rate), sub=f"{ratio(each.rate / plain.rate)} of fp32's")
 
-    def against(value: float, of_fp32: float) -> Cell:
-        return Cell(text=f"{value:.5f}", sub=f"{of_fp32:.5f} of fp32's")
+    def against(member: str, ratio_member: str, each: ServedResult) -> Cell | None:
+        value, of_fp32 = (getattr(each.first.quality, name, None) for name in (member, ratio_member))
+        if value is None:
+            return None
+        return Cell(text=f"{value:.5f}", sub="" if of_fp32 is None else f"{of_fp32:.5f} of fp32's")
 
+    def shown(member: str) -> bool:
+        return any(getattr(each.first.quality, member, None) is not None for each in found)
+
+    qualities = [
+        (numeric(metric.capital, "measured, whole split"), partial(against, metric.member, f"{metric.member}_ratio"))
+        for metric in METRICS.values()
+        if shown(metric.member)
+    ]
     entropy = numeric("Normalised entropy", "measured; lower is better")
     return table_of(
         found,
@@ -135,8 +148,8 @@ def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
             (TableColumn(name="Tables", help="given"), "record.table_precision", _name),
             (numeric("Bytes", "computed"), "record.model_bytes", num_bytes),
             (numeric("Queries/s", "measured, mean"), speed),
-            (numeric("AUC", "measured, whole split"), "first.quality", lambda it: against(it.auc, it.auc_ratio)),
-            (entropy, "first.quality", lambda it: against(it.normalised_entropy, it.entropy_ratio)),
+            *qualities,
+            (entropy, partial(against, "normalised_entropy", "entropy_ratio")),
             (TableColumn(name="MLPerf® class", help="of fp32's AUC"), "first.quality.mlperf_class"),
         ),
         id_=f"{id_}-precision",

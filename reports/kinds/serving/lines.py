@@ -6,6 +6,7 @@ from reports.results.result import Result
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
 from reports.text.formatting import duration, num_bytes, percent, plural, printable, si
 from rules.records.measured.serve import ServeProcess, ServeRecord
+from rules.records.metrics import METRICS
 
 NAMES = {"server": "latency-bounded", "offline": "offline", "single_stream": "single stream"}
 """What the rate of a scenario is called."""
@@ -123,7 +124,11 @@ def quality_words(process: ServeProcess) -> str | None:
     quality = process.quality
     if quality is None:
         return None
-    return (
-        f"AUC {quality.auc:.5f}, {quality.auc_ratio:.5f} of fp32 (MLPerf class {quality.mlperf_class}); normalised "
-        f"entropy {quality.normalised_entropy:.5f}"
-    )
+    parts = []
+    for metric in METRICS.values():
+        if (value := getattr(quality, metric.member, None)) is not None:
+            share = getattr(quality, f"{metric.member}_ratio")
+            of_fp32 = "" if share is None else f", {share:.5f} of fp32"
+            of_class = "" if quality.mlperf_class is None else f" (MLPerf class {quality.mlperf_class})"
+            parts.append(f"{metric.capital} {value:.5f}{of_fp32}{of_class}")
+    return "; ".join((*parts, f"normalised entropy {quality.normalised_entropy:.5f}"))

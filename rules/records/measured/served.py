@@ -53,9 +53,11 @@ class ServedRow(Row, kw_only=True, frozen=True):
     alone_per_s: Annotated[QueriesPerSecond, meaning("measured: of one process alone, beside none")] = None
     overhead_s: Annotated[Seconds, meaning("measured: what LoadGen adds to a query, the median")] = None
     auc: Annotated[Number, meaning("of the whole evaluation split; missing for random weights")] = None
+    accuracy: Annotated[Number, meaning("likewise, where that is the benchmark's metric")] = None
     normalised_entropy: Annotated[Number, meaning("likewise; lower is better")] = None
     auc_ratio: Annotated[Number, meaning("auc over that of the same weights in fp32")] = None
+    accuracy_ratio: Annotated[Number, meaning("likewise, of accuracy")] = None
     entropy_ratio: Annotated[Number, meaning("likewise, of normalised_entropy")] = None
-    mlperf_class: Annotated[Text, meaning("share of fp32's quality that is kept: 99.9 %, 99 % or below")] = None
+    mlperf_class: Annotated[Text, meaning("share of fp32's AUC that DLRM keeps: 99.9 %, 99 % or below")] = None
     peak_rss_bytes: Annotated[Bytes, meaning("most resident memory of the process")] = None
     path: Annotated[str, meaning("the measurement's file")]

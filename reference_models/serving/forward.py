@@ -1,0 +1,77 @@
+"""What answers queries for a model without a servable of its own: the forward pass of what trains it.
+
+Weights are those of training, in fp32, and `runtime.precision` is what training makes of it. Batches are read, and
+logits computed, as evaluation does.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from reference_models.data.synthetic.config import has_signal
+from reference_models.process.errors import ConfigError
+from reference_models.process.world import SingleProcess, World
+from reference_models.serving.queries import read_queries, refuse_batch
+from reference_models.serving.servable import Weights, refuse_other_weights, with_samples, workload_weights
+from reference_models.serving.weight_bytes import ServedBytes
+from reference_models.training.loop import TrainingLoop
+from reference_models.training.metrics import find_metric
+from reference_models.training.workload import Workload, WorkloadSpec
+
+_WARM_UP_SIZES = (1, 64)
+
+
+class ServedForward:
+    """One model that answers queries by its training loop's forward pass."""
+
+    def __init__(
+        self, name: str, load: Callable[[WorkloadSpec, World], Workload], spec: WorkloadSpec,
+        weights: Weights | None = None,
+    ) -> None:  # fmt: skip
+        """Build what `load` makes, which messages call `name`, and warm up; without `weights`, those of the seed.
+
+        Raises ConfigError for what cannot be served, or weights of another model. Torch's generators are as before
+        afterwards.
+        """
+        workload = load(with_samples(spec), SingleProcess())
+        if not isinstance(workload, TrainingLoop):
+            raise ConfigError(
+                f"implementation {name!r} cannot be served: it is no TrainingLoop "
+                "(reference_models/training/loop.py), and its ModelSpec has no `serve`."
+            )
+        self._loop, self._data = workload, spec.data
+        with torch.random.fork_rng(devices=[]):
+            workload.build()
+        held = workload_weights(workload)
+        if weights is not None:
+            refuse_other_weights(weights, held)
+            with torch.no_grad():
+                for key, weight in held.items():
+                    weight.copy_(weights[key])
+        tables = [group["params"] for each in workload.optimizers[:-1] for group in each.param_groups]
+        table_bytes = sum(weight.nbytes for group in tables for weight in group)
+        total_bytes = sum({weight.data_ptr(): weight.nbytes for weight in held.values()}.values())
+        self.served_bytes = ServedBytes(table_bytes=table_bytes, dense_bytes=total_bytes - table_bytes)
+        workload.optimizers = []  # and their state, which nothing that answers needs
+        workload.model.eval()
+        for size in _WARM_UP_SIZES:
+            batch = workload.make_synthetic_batch(workload.data.eval.num_embeddings, size)
+            refuse_batch(batch, name)
+            self.answer(batch)
+
+    def answer(self, batch: Any) -> torch.Tensor:
+        """Compute logits float32 on the CPU, in memory of their own: [B], of several classes [B, T, K]."""
+        with torch.inference_mode():
+            return self._loop.compute_logits(self._loop.model, batch).float().cpu()
+
+    def queries(self, sizes: Sequence[int]) -> list[Any]:
+        """Read one batch of each size, in order, from the evaluation split, which begins again where it ends."""
+        split = self._loop.data.eval
+        return read_queries(
+            lambda start, stop: self._loop.read_batch(split, "eval", start, stop), split.num_samples, sizes
+        )
+
+    def quality(self) -> Any:
+        """Evaluate as training does, by the model's metric; None for data whose labels nobody can learn."""
+        return self._loop.evaluate_with(find_metric(self._loop.metric).measure) if has_signal(self._data) else None

@@ -1,0 +1,70 @@
+"""Queries: batches of a model's own kind, read one after another, cut to some of their items, put behind each other.
+
+A batch is a dataclass of tensors whose first axis is items. One that is not only that cuts itself, by `cut`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from itertools import chain
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from reference_models.process.errors import ConfigError
+
+
+@runtime_checkable
+class CutsItself(Protocol):
+    """A batch whose members are not all tensors [items, ...]: tensors, and tuples of numbers by sequence."""
+
+    def cut(self, start: int, stop: int) -> Any:
+        """Return the batch of items start to stop - 1."""
+
+
+def refuse_batch(batch: Any, name: str) -> None:
+    """Raise ConfigError for a batch that cannot be cut; `name` is that of the implementation that reads it."""
+    if isinstance(batch, CutsItself) and is_dataclass(batch):
+        return
+    members = [getattr(batch, field.name) for field in fields(batch)] if is_dataclass(batch) else [batch]
+    if wrong := [member for member in members if not isinstance(member, torch.Tensor)]:
+        raise ConfigError(
+            f"implementation {name!r} cannot be served: its batch, a {type(batch).__name__}, holds a "
+            f"{type(wrong[0]).__name__}, expected a dataclass of tensors, or one with a method `cut`."
+        )
+
+
+def cut(batch: Any, start: int, stop: int) -> Any:
+    """Return items start to stop - 1 of a batch."""
+    if isinstance(batch, CutsItself):
+        return batch.cut(start, stop)
+    return replace(batch, **{field.name: getattr(batch, field.name)[start:stop] for field in fields(batch)})
+
+
+def merge(batches: Sequence[Any]) -> Any:
+    """Put the items of several batches behind each other."""
+    if len(batches) == 1:
+        return batches[0]
+    return replace(batches[0], **{field.name: _join(batches, field.name) for field in fields(batches[0])})
+
+
+def _join(batches: Sequence[Any], name: str) -> Any:
+    members = [getattr(batch, name) for batch in batches]
+    return torch.cat(members) if isinstance(members[0], torch.Tensor) else tuple(chain.from_iterable(members))
+
+
+def read_queries(read: Callable[[int, int], Any], num_samples: int, sizes: Sequence[int]) -> list[Any]:
+    """Read one batch of each size, in order, by `read(start, stop)` from a split that begins again where it ends.
+
+    Raises ValueError for sizes below 1.
+    """
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"sizes of queries are {list(sizes)[:8]}, expected whole numbers of at least 1")
+    position, made = 0, []
+    for size in sizes:
+        parts: list[Any] = []
+        while size > 0:
+            stop = min(position + size, num_samples)
+            parts.append(read(position, stop))
+            size, position = size - (stop - position), stop % num_samples
+        made.append(merge(parts))
+    return made
