@@ -88,9 +88,10 @@ def test_weights_are_packaged_on_request_and_read_back_from_it(tmp_path: Path) -
     assert made.weights.num_runs == 2 and made.weights.num_bytes == 2 * (128 + 24 + 128 + 12)
     said = render_markdown(package_blocks(made))
     assert "Weights of 2 runs are in it, 584 B" in said and "serves them" in said
-    trained_alone = replace(made, sets=tuple(replace(packaged, benchmark="wukong_small") for packaged in made.sets))
-    said = render_markdown(package_blocks(trained_alone))
-    assert "Weights of 2 runs are in it, 584 B" in said and "serves" not in said
+    for name, is_served in (("wukong_small", True), ("of_no_definition", False)):
+        renamed = replace(made, sets=tuple(replace(packaged, benchmark=name) for packaged in made.sets))
+        said = render_markdown(package_blocks(renamed))
+        assert "Weights of 2 runs are in it, 584 B" in said and ("serves them" in said) == is_served
     sums = (tmp_path / "out" / SUMS_FILE).read_text()
     assert sums.count(".npy") == 4 and sums.count("weights/manifest.json") == 2
     moved = (tmp_path / "out").rename(tmp_path / "unpacked")
