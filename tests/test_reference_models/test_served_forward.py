@@ -16,6 +16,7 @@ from toy_clicks import spec_maker
 
 from harness.config.catalog import load_entry
 from harness.measure.serving.model import ServedModel
+from harness.measure.serving.queue import Workers
 from harness.measure.serving.worker_pool import split_query
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.config.sections import RuntimeConfig, parse_runtime, parse_train
@@ -136,7 +137,7 @@ def test_merged_and_cut_queries_have_the_logits_of_whole_ones(name: str, make: C
     servable, sizes = make(name).servable, (3, 9, 1, 14)
     served = ServedModel(servable=servable, sizes=sizes, pool=tuple(servable.queries(sizes)))
     alone = torch.cat([servable.answer(query) for query in served.pool])
-    parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, 4)]
+    parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, Workers(max_items=4))]
     assert max(part.items for part in parts) <= 4 < len(parts)
     for found in (served.answer(parts), torch.cat([served.answer([part]) for part in parts])):
         assert torch.allclose(found, alone, rtol=1e-4, atol=1e-5)
