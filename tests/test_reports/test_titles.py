@@ -1,10 +1,12 @@
 """The title of every page says what was found: of which benchmark, which one, by how much, from how many."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from log_builder import make_runs, write_set
 from records_builder import (
     process_content,
     quality_content,
@@ -18,6 +20,8 @@ from report_builder import write_run_set
 
 from reports.page.content import gather_everything
 from reports.page.report import render_report
+from reports.text.formatting import epochs
+from rules.benchmarks.loader import load_benchmark
 
 NOISE = (0.99, 1.0, 1.01, 1.005, 0.995)
 HARDWARE = {"host_processor_model_name": "Example 9000", "host_processors_per_node": "2", "number_of_nodes": "1"}
@@ -142,3 +146,16 @@ def test_sets_that_repeat_each_other_say_so(tmp_path: Path) -> None:
     folders = [write_run_set(tmp_path / name, interrupted=False) for name in ("a", "b")]
     _, page = page_of(*folders)
     assert "What differs" in page
+
+
+@pytest.mark.parametrize("name", ("dlrm", "dlrm_dcnv2", "dlrm_tiny"))
+def test_an_epoch_is_one_that_was_trained_everywhere_on_the_page(tmp_path: Path, name: str) -> None:
+    """The logs of some rounds count epochs from 1: a page that shows 0.9 epochs does not call that 1.9 below."""
+    benchmark = load_benchmark(name)
+    write_set(tmp_path / "set", benchmark, make_runs(benchmark, ours=name == "dlrm_tiny"), ours=name == "dlrm_tiny")
+    gathered = gather_everything([tmp_path], second_opinion=False)
+    trained = {epochs(run.log.epochs_to_converge) for run in gathered.sets[0].runs}
+    ends = re.findall(
+        r"met the target of [\d.]+, (?:at epoch|between epoch) ([\d.]+)(?: and ([\d.]+))?", render_report(gathered)
+    )
+    assert ends and {end for pair in ends for end in pair if end} <= trained

@@ -1,7 +1,7 @@
 """How quality rose: one line per run, over the epoch, the time or the samples; and the reference's convergence."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from reports.charts import svg
@@ -10,6 +10,7 @@ from reports.charts.figure import Figure
 from reports.charts.xy import SMALL_PX, Curve
 from reports.document.blocks import Block, Chart, Fold, Multiples, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
+from reports.facts.reference_points import find_points
 from reports.page.figures.detail import detail_words, detailed
 from reports.page.figures.times import MAX_HUES, MAX_LINES, column_unit, hue_number
 from reports.results.result import Result, Run
@@ -25,20 +26,21 @@ _epoch, _samples = attrgetter("epoch_num"), attrgetter("samples_count")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RunCurve:
-    """One run that has evaluations with their place."""
+    """One run that has evaluations with their place; epochs are those trained, wherever the log begins to count."""
 
     result: Result
     run: Run
     hue: int
+    evaluations: tuple[Evaluation, ...]
 
     def line(self, x: _X, hint: str = "") -> Curve:
-        points = tuple((at, e.quality) for e in self.run.log.evaluations if (at := x(e)) is not None)
+        points = tuple((at, e.quality) for e in self.evaluations if (at := x(e)) is not None)
         return Curve(hue=self.hue, points=points, fate=self.run.fate, hint=hint)
 
 
 def _epoch_sizes(drawn: Sequence[_RunCurve]) -> list[float]:
     """Samples per epoch by every evaluation; none where one does not say both."""
-    every = [evaluation for entry in drawn for evaluation in entry.run.log.evaluations]
+    every = [evaluation for entry in drawn for evaluation in entry.evaluations]
     sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
     return sizes if len(sizes) == len(every) else []
 
@@ -57,11 +59,26 @@ def convergence_section(group: Sequence[Result], id_: str) -> PageSection | None
 
 def _drawn(group: Sequence[Result]) -> list[_RunCurve]:
     return [
-        _RunCurve(result=result, run=run, hue=hue_number(position, group))
+        _RunCurve(result=result, run=run, hue=hue_number(position, group), evaluations=_trained(run, first))
         for position, result in enumerate(group)
+        for first in (_first_epoch(result),)
         for run in result.drawn
         if any(evaluation.epoch_num is not None for evaluation in run.log.evaluations)
     ]
+
+
+def _first_epoch(result: Result) -> float:
+    """From what epoch_num counts in the logs of a result: 1 in some rounds, else 0."""
+    benchmark, _ = find_points(result)
+    return benchmark.quality.first_epoch_num if benchmark is not None else 0
+
+
+def _trained(run: Run, first: float) -> tuple[Evaluation, ...]:
+    """The evaluations, with epochs from the start of training."""
+    return tuple(
+        each if each.epoch_num is None or not first else replace(each, epoch_num=each.epoch_num - first)
+        for each in run.log.evaluations
+    )
 
 
 def _target(group: Sequence[Result]) -> float | None:
@@ -69,7 +86,7 @@ def _target(group: Sequence[Result]) -> float | None:
 
 
 def _lead(drawn: Sequence[_RunCurve], target: float | None) -> str:
-    ends = [entry.run.log.evaluations[-1].epoch_num for entry in drawn if entry.run.log.converged]
+    ends = [entry.evaluations[-1].epoch_num for entry in drawn if entry.run.log.converged]
     known = [end for end in ends if end is not None]
     if known and target is not None:
         low, high = epochs(min(known)), epochs(max(known))
@@ -127,7 +144,7 @@ def _name(entry: _RunCurve, group: Sequence[Result]) -> str:
 
 
 def _hint(entry: _RunCurve) -> str:
-    last = entry.run.log.evaluations[-1]
+    last = entry.evaluations[-1]
     reached = f"{entry.result.metric.label} {quality(last.quality)}"
     return f"run {entry.run.label}: {reached} at epoch {epochs(last.epoch_num)}"
 

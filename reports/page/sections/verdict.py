@@ -200,6 +200,7 @@ def verdict_table(group: Sequence[Result], id_: str, comparisons: Sequence[Compa
     base = TableColumn(name="Against", help=fit_names([comparisons[0].base], 280)[0]) if comparisons else None
     published = f"; {MARKS['published']}" if any(result.standing == "published" for result in group) else ""
     what = "epochs and samples/s are geometric means over converged runs"
+    what += "; factors are ratios of geometric means, not of scores" if comparisons else ""
     unscored = "times without a score, " if any(result.score.score_s is None for result in group) else ""
     time = numeric("Time to train", f"measured, {unit.name}; {AT_LEAST_NAME}{published}")
     mean = numeric("Olympic mean", f"{unit.name}; before its RCP factor")
