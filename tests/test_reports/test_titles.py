@@ -156,6 +156,6 @@ def test_an_epoch_is_one_that_was_trained_everywhere_on_the_page(tmp_path: Path,
     gathered = gather_everything([tmp_path], second_opinion=False)
     trained = {epochs(run.log.epochs_to_converge) for run in gathered.sets[0].runs}
     ends = re.findall(
-        r"met the target of [\d.]+, (?:at epoch|between epoch) ([\d.]+)(?: and ([\d.]+))?", render_report(gathered)
+        r"met the target of [\d.]+, (?:at epoch|between epoch) (\d\.\d+)(?: and (\d\.\d+))?", render_report(gathered)
     )
     assert ends and {end for pair in ends for end in pair if end} <= trained
