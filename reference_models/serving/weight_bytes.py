@@ -7,7 +7,7 @@ _FLOAT, _HALF = 4, 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServedBytes:
-    """Bytes of the weights that a servable holds, by formula."""
+    """Bytes of the weights that a servable holds: by formula, or of the tensors themselves."""
 
     table_bytes: int
     """Embedding rows, with the scales that are kept beside quantised ones."""
