@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from reports.document.blocks import Block
+from reports.render.latex import render_latex
 from reports.render.markdown import render_markdown
 
 FORMS: Mapping[str, Callable[[Sequence[Block]], str]] = {
     "md": render_markdown,
+    "latex": render_latex,
 }

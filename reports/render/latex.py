@@ -1,0 +1,93 @@
+"""Tables for a paper: LaTeX with booktabs; what is said around them is in comments. Figures are left to the page."""
+
+from collections.abc import Iterator, Sequence
+from unicodedata import category
+
+from reports.document.blocks import Block, Bullets, Chart, Facts, FindingList, Fold, Heading, Part, Prose, Table
+from rules.logs.text import printable
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': r"\textquotedbl{}", "×": r"$\times$", "−": "$-$", "±": r"$\pm$", "–": "--", "—": "---",
+    "…": r"\dots{}", "µ": r"\textmu{}", "®": r"\textregistered{}", "≥": r"$\geq$", "≤": r"$\leq$", "→": r"$\to$",
+    "·": r"$\cdot$", "‘": "`", "’": "'", "“": "``", "”": "''",
+}  # fmt: skip
+_LATIN_1 = 0xFF
+"""The last character that every LaTeX font has; signs beyond are left out, letters named by their number."""
+
+
+def render_latex(blocks: Sequence[Block]) -> str:
+    """All blocks, an empty line between two of them; needs the package booktabs."""
+    return "\n\n".join(part for block in blocks for part in _parts(block) if part)
+
+
+def escape(text: str) -> str:
+    r"""`text` on one line, without TeX's meaning: '5 \% of dlrm\_tiny'."""
+    return "".join(map(_escaped, printable(text.replace("\u00a0", " ")))).strip()
+
+
+def _escaped(char: str) -> str:
+    if char in _SPECIAL or ord(char) <= _LATIN_1:
+        return _SPECIAL.get(char, char)
+    return "" if category(char).startswith("S") else rf"\texttt{{U+{ord(char):04X}}}"
+
+
+def _parts(block: Block) -> Iterator[str]:
+    match block:
+        case Table():
+            yield _table(block)
+        case Heading(word=word, text=text):
+            yield _comment(f"{word}: {text}" if word else text)
+        case Prose(text=text):
+            yield _comment(text)
+        case Bullets(items=items):
+            yield "\n".join(map(_comment, items))
+        case Facts(facts=facts):
+            yield "\n".join(_comment(f"{fact.name}: {fact.line}") for fact in facts)
+        case FindingList(groups=groups):
+            rows = [(group.severity, group.code, row.where, row.sentence) for group in groups for row in group.rows]
+            yield _floated("", ("severity", "rule", "where", "what"), (), rows, "llll")
+        case Fold(blocks=blocks):
+            yield render_latex(blocks)
+        case Part(heading=heading, blocks=blocks):
+            yield from _parts(heading)
+            yield render_latex(blocks)
+        case Chart(table=table):
+            if table is not None:
+                yield from _parts(table)
+        case _:
+            return
+
+
+def _comment(text: str) -> str:
+    return f"% {printable(text)}"
+
+
+def _table(table: Table) -> str:
+    """The head of a column has its help, up to the first semicolon, below it."""
+    heads, helps = ([column.name for column in table.columns], [c.help.partition(";")[0] for c in table.columns])
+    rows = [[cell.line for cell in row] for row in table.rows]
+    sides = "".join("r" if column.is_number else "l" for column in table.columns)
+    return _floated(table.caption, heads, helps if any(helps) else (), rows, sides)
+
+
+def _floated(
+    caption: str, heads: Sequence[str], helps: Sequence[str], rows: Sequence[Sequence[str]], sides: str
+) -> str:
+    lines = [" & ".join(map(escape, line)) + r" \\" for line in (heads, helps, *rows) if line]
+    num_heads = 2 if helps else 1
+    return "\n".join(
+        [
+            r"\begin{table}",
+            *([rf"\caption{{{escape(caption)}}}"] if caption else []),
+            rf"\begin{{tabular}}{{{sides}}}",
+            r"\toprule",
+            *lines[:num_heads],
+            r"\midrule",
+            *lines[num_heads:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+    )
