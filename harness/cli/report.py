@@ -42,6 +42,10 @@ _DEFAULT_PAGE = Path("report.html")
     "--sort", "order", type=click.Choice(["files", "score"]), default="files", show_default=True,
     help="Order of the configurations [html, md]: that of the files, or the fastest first. No ranking.",
 )  # fmt: skip
+@click.option(
+    "--summary", "is_brief", is_flag=True,
+    help="A page for a decision: the answer, what differs, every run, systems and commands alone [html].",
+)  # fmt: skip
 @NO_SECOND_OPINION
 def report(
     paths: tuple[Path, ...],
@@ -52,6 +56,7 @@ def report(
     output_format: str,
     prices: tuple[str, ...],
     order: Literal["files", "score"],
+    is_brief: bool,
     no_second_opinion: bool,
 ) -> None:
     """Render the result sets at or below each PATH, comparable ones side by side.
@@ -71,6 +76,8 @@ def report(
     from rules.judge.parallel import no_collections
     from rules.tree.inventory import take_inventory
 
+    if is_brief and output_format != "html":
+        raise click.UsageError(f"--summary is a page, and {output_format} is none. Leave one of them out.")
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
@@ -90,7 +97,9 @@ def report(
         except InputError as error:
             # A name on the command line, not a file, is wrong.
             raise click.UsageError(str(error)) from None
-        text = render_report(gathered, output_format=output_format, title=title, baseline=base, order=order)
+        text = render_report(
+            gathered, output_format=output_format, title=title, baseline=base, order=order, is_brief=is_brief
+        )
     if target is None or str(target) == "-":
         click.echo(text, nl=False)
     else:

@@ -69,17 +69,21 @@ class Section(NamedTuple):
     make: Callable[[ResultGroup], PageSection | None]
     is_of_sweeps: bool = False
     """Whether a sweep of such a kind has it, too, beside its own table and charts."""
+    is_brief: bool = False
+    """Whether a page for a decision has it."""
 
 
 TRAINED = ("training",)
 MEASURED = EXTRA_KINDS
 ALL = (*TRAINED, *MEASURED)
 SECTIONS = (
-    Section(TRAINED, lambda group: verdict_section(group.results, group.id, group.comparisons, group.order)),
-    Section(MEASURED, lambda group: measured_section(group.results)),
-    Section(ALL, lambda group: differences_section(group.results, group.id)),
-    Section(TRAINED, lambda group: _strips_section(group.results, group.id)),
-    Section(MEASURED, lambda group: processes_section(group.results, group.id), is_of_sweeps=True),
+    Section(
+        TRAINED, lambda group: verdict_section(group.results, group.id, group.comparisons, group.order), is_brief=True
+    ),
+    Section(MEASURED, lambda group: measured_section(group.results), is_brief=True),
+    Section(ALL, lambda group: differences_section(group.results, group.id), is_brief=True),
+    Section(TRAINED, lambda group: _strips_section(group.results, group.id), is_brief=True),
+    Section(MEASURED, lambda group: processes_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
     Section(TRAINED, lambda group: _spread_section(group.results, group.context, group.id)),
     Section(TRAINED, lambda group: why_section(group.baseline, group.comparisons, group.id)),
     Section(TRAINED, lambda group: comparison_section(group.baseline, group.comparisons, group.id)),
@@ -91,15 +95,15 @@ SECTIONS = (
     Section(TRAINED, lambda group: _time_section(group.results, group.id)),
     Section(TRAINED, lambda group: exchange_section(group.results, group.id)),
     Section(ALL, lambda group: noise_section(group.results, group.id), is_of_sweeps=True),
-    Section(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True),
-    Section(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True),
+    Section(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
+    Section(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
 )
 """The parts of a group in the order in which a reviewer asks."""
 
 
-def group_sections(group: ResultGroup) -> tuple[PageSection, ...]:
-    """Make the parts of a group; those that its records have nothing for are left out."""
-    return _made(group, SECTIONS)
+def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageSection, ...]:
+    """Make the parts of a group, or those that a decision needs; what its records have nothing for is left out."""
+    return _made(group, [section for section in SECTIONS if section.is_brief or not is_brief])
 
 
 def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ...]:

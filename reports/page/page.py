@@ -39,16 +39,17 @@ def build_page(
     now: datetime | None = None,
     baseline: Result | None = None,
     order: Order = "files",
+    is_brief: bool = False,
 ) -> PageView:
     """Make the view of the whole page; `data` is the JSON for programs, already safe to embed.
 
     `baseline` is what the others of its group are compared with; in other groups it is the first one of the files.
-    `order` is that of a group's configurations. A page may consist of sweeps, profiles, measurements or
-    studies alone.
+    `order` is that of a group's configurations. One that `is_brief` has what a decision needs. A page may consist of
+    sweeps, profiles, measurements or studies alone.
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
-    views = tuple(_group_view(groups, index, baseline, order) for index in range(len(groups)))
+    views = tuple(_group_view(groups, index, baseline, order, is_brief) for index in range(len(groups)))
     sweeps, profiles, studies = other_sections(gathered)
     num_laws = len(sweeps) - len(gathered.sweeps)
     logged = [group for group in groups if group[0].is_logged]
@@ -62,12 +63,14 @@ def build_page(
         badges=tuple(badge(result) for result in sets) if len(sets) == 1 else (),
         tags=tags(logged[0]) if len(logged) == 1 else (),
         groups=views,
-        glossary=page_glossary(
+        glossary=()
+        if is_brief
+        else page_glossary(
             terms,
             is_trained=bool(sets) or not kinds or not all(details_of(kind).terms for kind in kinds),
             metrics=_metrics(gathered),
         ),
-        rules=rule_index(sets),
+        rules=() if is_brief else rule_index(sets),
         footnotes=footnotes([result.standing for result in sets]),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
@@ -205,7 +208,9 @@ def group_heading(groups: Sequence[Sequence[Result]], index: int) -> str:
     return names[index] if number == 1 else f"{names[index]} ({number})"
 
 
-def _group_view(groups: Sequence[Sequence[Result]], index: int, baseline: Result | None, order: Order) -> GroupView:
+def _group_view(
+    groups: Sequence[Sequence[Result]], index: int, baseline: Result | None, order: Order, is_brief: bool
+) -> GroupView:
     group, id_ = in_order(groups[index], order), f"group{index + 1}"
     is_logged = group[0].is_logged
     status_lines = (standing_line([result.standing for result in group]), *_why_apart(groups, index))
@@ -218,7 +223,7 @@ def _group_view(groups: Sequence[Sequence[Result]], index: int, baseline: Result
         heading=group_heading(groups, index),
         status_line=" ".join(status_lines) if is_logged else "",
         has_several=len(group) > 1,
-        sections=group_sections(ResultGroup(group, base, comparisons, context, id_, order)),
+        sections=group_sections(ResultGroup(group, base, comparisons, context, id_, order), is_brief=is_brief),
         finding=answer(group, comparisons, context) if is_logged else "",
     )
 

@@ -59,11 +59,13 @@ def render_report(
     now: datetime | None = None,
     baseline: Result | None = None,
     order: Order = "files",
+    is_brief: bool = False,
 ) -> str:
     """Render the report's text in one of FORMATS; JSON and CSV hold sets and measurements.
 
     `now` is the moment that the page names, `baseline` the configuration that the others of its group are compared
-    with, `order` that of the rows of HTML and of what is made of blocks.
+    with, `order` that of the rows of HTML and of what is made of blocks. A page that `is_brief` has what a decision
+    needs: the answer, what differs, every run, systems and commands.
     """
     if output_format not in FORMATS:
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
@@ -75,7 +77,9 @@ def render_report(
         blocks = result_blocks(gathered.sets, order, (*sweeps, *profiles, *measured, *studies))
         return BLOCK_FORMS[output_format](blocks) + "\n"
     data = embed_json(page_data(gathered.sets, order, gathered.studies))
-    return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline, order=order))
+    return render_html(
+        build_page(gathered, data, title=title, now=now, baseline=baseline, order=order, is_brief=is_brief)
+    )
 
 
 def page_data(sets: Sequence[Result], order: Order = "files", studies: Sequence[StudyRecord] = ()) -> dict[str, Any]:

@@ -159,3 +159,15 @@ def test_an_epoch_is_one_that_was_trained_everywhere_on_the_page(tmp_path: Path,
         r"met the target of [\d.]+, (?:at epoch|between epoch) (\d\.\d+)(?: and (\d\.\d+))?", render_report(gathered)
     )
     assert ends and {end for pair in ends for end in pair if end} <= trained
+
+
+def test_a_page_for_a_decision_has_the_answer_and_what_it_rests_on(tmp_path: Path) -> None:
+    folders = [
+        measure(tmp_path / name, "throughput", rates(mean)) for name, mean in (("base", 2000.0), ("new", 5400.0))
+    ]
+    gathered = gather_everything(folders, second_opinion=False)
+    brief, whole = render_report(gathered, is_brief=True), render_report(gathered)
+    assert brief.partition("<h1>")[2].startswith("new is 2.70× faster than base")
+    headings = [set(re.findall(r"<h2[^>]*>([^<]+)<", page)) for page in (brief, whole)]
+    assert {"What differs", "Every process", "Systems and configurations", "Reproduce and verify"} <= headings[0]
+    assert headings[0] < headings[1] and "Glossary" in headings[1] and "#glossary" not in brief
