@@ -140,7 +140,7 @@ def serve(benchmark: str, is_simulated: bool, mode: str, form: str, **given: Any
 
     The limit and the queries are those of the definition's [serve], where it has one; --set serve.KEY=VALUE gives any
     key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra
-    dlrmbench[serve].
+    serve: pip install '.[serve]' in a checkout.
     """
     from harness.config.query_file import PREFIX
     from harness.config.run_config import Override

@@ -120,7 +120,7 @@ def find_nvml(
         try:
             nvml = import_module("pynvml")
         except ImportError:
-            return [], [EnergyGap(what=what, reason="NVML is not installed (pip install 'dlrmbench[gpu]').")]
+            return [], [EnergyGap(what=what, reason="NVML is not installed (pip install '.[gpu]' in a checkout).")]
     try:
         uuid = (uuid_of or _device_uuid)(device)
     except (AssertionError, RuntimeError) as error:  # a CPU build of torch beside a driver, or no such device

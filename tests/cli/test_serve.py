@@ -120,7 +120,7 @@ def test_without_loadgen_nothing_is_made(run: Run, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(loadgen, "find_spec", lambda name: None)
     for words in (("serve",), ("sweep", "--serve", "--axis", "serve.batch=1,2")):
         done = run(*words)
-        assert isinstance(done.exception, HarnessError) and "pip install 'dlrmbench[serve]'" in str(done.exception)
+        assert isinstance(done.exception, HarnessError) and "pip install '.[serve]'" in str(done.exception)
         assert exit_code_of(done.exception) == ExitCode.USAGE
     assert not (tmp_path / "out").exists()
 

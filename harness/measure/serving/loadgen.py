@@ -1,6 +1,6 @@
 """MLPerf LoadGen: issues queries to a system under test at real times, and judges how it answered.
 
-Needs the package mlcommons-loadgen, the extra `dlrmbench[serve]`; nothing imports it before `judge` is called.
+Needs the package mlcommons-loadgen, the extra `serve`; nothing imports it before `judge` is called.
 """
 
 import json
@@ -24,7 +24,7 @@ from harness.measure.serving.worker_pool import (
 )
 
 MODULE = "mlperf_loadgen"
-INSTALL = "pip install 'dlrmbench[serve]'"
+INSTALL = "pip install '.[serve]' in a checkout of dlrmbench"
 DETAIL, SUMMARY = "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 _PREFIX = ":::MLLOG "
 ACCURACY_LOG, TRACE = "mlperf_log_accuracy.json", "mlperf_log_trace.json"
