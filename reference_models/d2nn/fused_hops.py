@@ -44,10 +44,10 @@ class MaskedHop(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         shifted, shift, transfer = ctx.saved_tensors
-        d_shifted = travel(gradients[0], transfer.conj())
-        d_phase = shifted.real * d_shifted.imag - shifted.imag * d_shifted.real
-        d_field = d_shifted * shift.conj() if ctx.needs_input_grad[0] else None
-        return d_field, d_phase.sum(-3, keepdim=True), None
+        d_shifted = travel(gradients[0].contiguous(), transfer.conj())
+        d_phase = (shifted.conj() * d_shifted).sum(-3, keepdim=True).imag
+        d_field = d_shifted.mul_(shift.conj()) if ctx.needs_input_grad[0] else None
+        return d_field, d_phase, None
 
 
 class FusedD2NN(D2NN):
