@@ -13,6 +13,8 @@ from reference_models.data.patterns.teacher import KIND, PatternShape, pattern_s
 from reference_models.data.synthetic.config import SYNTHETIC_KINDS
 from reference_models.process.errors import ConfigError
 
+SLICE = 64
+"""Patterns of a batch whose light is computed at once: a field of a grid of 32 then takes half a megabyte."""
 Length = Annotated[float, Meta(gt=0)]
 
 
@@ -32,6 +34,9 @@ class D2NNConfig:
     """Width of a cell; more than the wavelength over the square root of 2."""
     distance_mm: Length
     """From the pattern to the first mask, from mask to mask, and from the last one to the detectors."""
+    padding: Annotated[int, Meta(ge=1, le=16)] = 1
+    """Width of the Fourier transforms' window, in grids. With 2 and more light travels in free space: what leaves the
+    grid is lost. With 1 the grid's edges meet, and it enters at the other side."""
     mask_noise: Annotated[float, Meta(ge=0, le=10)] = 0.0
     """Standard deviation, in radians, of the errors of every mask's cells, drawn anew for each batch."""
 

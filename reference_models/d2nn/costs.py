@@ -1,8 +1,9 @@
 """What an optical network holds and does, from its configuration alone (no torch): see `reference_models.costs`.
 
-FLOP are those of the Fourier transforms, 5 N log2 N for N complex points (radix 2, as FFTW counts), and of the sums
-over detectors as matrix products. torch's counter counts the latter alone; the number of transforms is held against
-those that a step calls. Masks and transfer functions are element-wise and not counted, as activations are not.
+FLOP are those of the Fourier transforms, 5 N log2 N for N complex points of the padded grid (radix 2, as FFTW
+counts), whatever an implementation leaves out, and of the sums over detectors as matrix products. torch's counter
+counts the latter alone; the number of transforms is held against those that a step calls. Masks and transfer
+functions are element-wise and not counted, as activations are not.
 """
 
 import math
@@ -16,17 +17,19 @@ from reference_models.costs import (
     PhaseCosts,
     Step,
 )
-from reference_models.d2nn.config import D2NNConfig, num_propagations, refuse_data
+from reference_models.d2nn.config import SLICE, D2NNConfig, num_propagations, refuse_data
 from reference_models.d2nn.phases import D2NNPhase
 
 _COMPLEX_BYTES = 2 * FLOAT_BYTES
 _SAVED_FIELDS = 4
 """Fields that a mask and its propagation keep for the backward pass, and what makes them."""
+_PADDED_FIELDS = 3
+"""Fields that a propagation holds at once while it pads, transforms and cuts."""
 
 
-def fft_flop(grid: int) -> int:
-    """Count those of one two-dimensional transform of grid x grid complex points."""
-    return round(5 * grid**2 * math.log2(grid**2))
+def fft_flop(window: int) -> int:
+    """Count those of one two-dimensional transform of window x window complex points."""
+    return round(5 * window**2 * math.log2(window**2))
 
 
 def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
@@ -36,13 +39,13 @@ def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
 
 
 def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
-    """Declare a step. A propagation reads and writes its field once for each transform."""
-    shape, cells = refuse_data(model, data), model.grid**2
+    """Declare a step. A propagation reads and writes its padded field once for each transform."""
+    shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
     phases = (D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.PROPAGATION_BACKWARD)
     beside: dict[str, PhaseCosts] = {
         phase: PhaseCosts(
-            elementwise_flop=number * batch_size * fft_flop(model.grid),
-            bytes=2 * number * batch_size * cells * _COMPLEX_BYTES,
+            elementwise_flop=number * batch_size * fft_flop(window),
+            bytes=2 * number * batch_size * window**2 * _COMPLEX_BYTES,
         )
         for phase, number in zip(phases, num_transforms(model, shape.num_tasks), strict=True)
     }
@@ -62,17 +65,19 @@ def estimate_memory(
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:  # fmt: skip
     """Estimate the peak memory of the reference: fp32, one process."""
-    shape, cells = refuse_data(model, data), model.grid**2
+    shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
     parameters = declare_step(model, data, 1).num_dense_parameters
     propagations, _ = num_propagations(model, shape.num_tasks)
     field_bytes, pixel_bytes = cells * _COMPLEX_BYTES, data.num_dense * FLOAT_BYTES
+    padded_bytes = _PADDED_FIELDS * window**2 * _COMPLEX_BYTES
     kept = propagations * _SAVED_FIELDS * field_bytes + pixel_bytes
     scores = shape.num_tasks * (shape.num_classes + 1) * _COMPLEX_BYTES
     return MemoryEstimate(
         weights_bytes=parameters * FLOAT_BYTES,
         optimizer_bytes=2 * parameters * FLOAT_BYTES,
         gradients_bytes=parameters * FLOAT_BYTES,
-        activations_bytes=train.global_batch_size * kept,
-        evaluation_bytes=min(train.eval_batch_size, eval_samples) * (_SAVED_FIELDS * field_bytes + pixel_bytes)
+        activations_bytes=train.global_batch_size * kept + min(SLICE, train.global_batch_size) * padded_bytes,
+        evaluation_bytes=min(train.eval_batch_size, eval_samples)
+        * (_SAVED_FIELDS * field_bytes + padded_bytes + pixel_bytes)
         + eval_samples * scores,
     )

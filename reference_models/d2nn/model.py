@@ -1,9 +1,10 @@
 """A diffractive optical network (Lin et al., 2018) of several tasks (Li et al., 2021), in plain PyTorch.
 
-A pattern is the phase of a plane wave. The wave travels from plane to plane by the angular spectrum method, as in
-free space; at each plane a mask shifts its phase, cell by cell, by what training has found. The first masks are
-shared by all tasks, the last ones are each task's own. Behind them light falls on detectors, one per class: the class
-is the detector with the most light, and its share of all detected light is its probability.
+A pattern is the phase of a plane wave. The wave travels from plane to plane by the angular spectrum method, in free
+space where the grid is padded, else on a grid whose edges meet; at each plane a mask shifts its phase, cell by cell,
+by what training has found. The first masks are shared by all tasks, the last ones are each task's own. Behind them
+light falls on detectors, one per class: the class is the detector with the most light, and its share of all detected
+light is its probability.
 """
 
 import math
@@ -19,6 +20,8 @@ from reference_models.training.phases import Enter, enter_before_backward, ignor
 INITIAL_PHASE = 0.1
 """Standard deviation of the masks' phases before training, in radians: nearly free space, from which all seeds rise
 alike."""
+FREE_WINDOW = 8
+"""How many grids wide the window is whose impulse response stands for that of free space."""
 LEAST_LIGHT = 1e-20
 """So that a dark detector has a logarithm."""
 
@@ -34,10 +37,33 @@ def transfer_function(grid: int, pitch: float, wavelength: float, distance: floa
     return torch.exp(2j * math.pi * distance * along)
 
 
+def free_space(grid: int, padding: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
+    """Compute the transfer function of free space for a padded grid, complex128 [padding * grid, padding * grid].
+
+    It is that of the impulse response from cell to cell, taken from a window FREE_WINDOW grids wide and cut to the
+    distances that cells of one grid have: so a padding of 2 is enough for what reaches the grid, however steeply the
+    light travels. Raises ValueError for a padding below 2, in which offsets would be each other's aliases.
+    """
+    if padding < 2:
+        raise ValueError(f"padding is {padding}, expected at least 2")
+    window, wide = padding * grid, max(padding, FREE_WINDOW) * grid
+    response = torch.fft.ifft2(transfer_function(wide, pitch, wavelength, distance))
+    offsets = torch.arange(1 - grid, grid)
+    cut = torch.zeros(window, window, dtype=torch.complex128)
+    to, of = offsets % window, offsets % wide
+    cut[to.unsqueeze(1), to] = response[of.unsqueeze(1), of]
+    found: torch.Tensor = torch.fft.fft2(cut)
+    return found
+
+
 def propagate(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
-    """Let fields complex [..., n, n] travel; the grid's edges meet, so that no light is lost."""
-    travelled: torch.Tensor = torch.fft.ifft2(torch.fft.fft2(field) * transfer)
-    return travelled
+    """Let fields complex [..., n, n] travel, padded with darkness to the window of `transfer` complex [m, m], m >= n.
+
+    What then lies outside the grid is cut off. With m = n nothing is: the grid's edges meet.
+    """
+    n, window = field.shape[-1], transfer.shape
+    travelled: torch.Tensor = torch.fft.ifft2(torch.fft.fft2(field, s=window) * transfer)
+    return travelled[..., :n, :n]
 
 
 def make_detectors(grid: int, num_classes: int) -> torch.Tensor:
@@ -71,13 +97,25 @@ class D2NN(nn.Module):
         grid = config.grid
         self.shared = nn.Parameter(INITIAL_PHASE * torch.randn(config.num_shared_masks, grid, grid))
         self.own = nn.Parameter(INITIAL_PHASE * torch.randn(shape.num_tasks, config.num_task_masks, grid, grid))
-        transfer = transfer_function(grid, config.pitch_mm, config.wavelength_mm, config.distance_mm)
+        light = (config.pitch_mm, config.wavelength_mm, config.distance_mm)
+        transfer = free_space(grid, config.padding, *light) if config.padding > 1 else transfer_function(grid, *light)
         self.register_buffer("transfer", transfer.to(self.own.device, torch.complex64), persistent=False)
         self.register_buffer("detectors", make_detectors(grid, shape.num_classes), persistent=False)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         """Compute the logits float [B, T, K] of patterns [B, P]: the logarithm of the light on each detector."""
         self.enter(D2NNPhase.PROPAGATION_FORWARD)
+        intensity = self.light_up(pixels)
+        self.enter(D2NNPhase.DETECTION_FORWARD)
+        light = intensity @ self.detectors
+        logits = light.float().clamp_min(LEAST_LIGHT).log()
+        enter_before_backward(
+            self.enter, {D2NNPhase.PROPAGATION_BACKWARD: intensity, D2NNPhase.DETECTION_BACKWARD: logits}
+        )
+        return logits
+
+    def light_up(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Compute the intensity float [B, T, n * n] behind all masks."""
         field = propagate(self.make_field(pixels), self.transfer)
         for mask in self.shared:
             field = self.pass_mask(field, mask)
@@ -87,14 +125,7 @@ class D2NN(nn.Module):
             for mask in masks:
                 end = self.pass_mask(end, mask)
             ends.append(end)
-        intensity = torch.stack([end.real**2 + end.imag**2 for end in ends], 1).flatten(2)
-        self.enter(D2NNPhase.DETECTION_FORWARD)
-        light = intensity @ self.detectors
-        logits = light.float().clamp_min(LEAST_LIGHT).log()
-        enter_before_backward(
-            self.enter, {D2NNPhase.PROPAGATION_BACKWARD: intensity, D2NNPhase.DETECTION_BACKWARD: logits}
-        )
-        return logits
+        return torch.stack([end.real**2 + end.imag**2 for end in ends], 1).flatten(2)
 
     def make_field(self, pixels: torch.Tensor) -> torch.Tensor:
         """Make waves complex [B, n, n] of patterns [B, P]: a dark pixel's phase is 0, a bright one's pi."""
@@ -105,7 +136,12 @@ class D2NN(nn.Module):
 
     def pass_mask(self, field: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Shift the phase of fields by a mask [n, n], with the errors of its cells, and let them travel."""
-        if self.config.mask_noise:
-            errors = torch.randn(mask.shape, generator=self.noise, device=mask.device)
-            mask = mask + self.config.mask_noise * errors
+        mask = self.add_errors(mask)
         return propagate(field * torch.polar(torch.ones_like(mask), mask), self.transfer)
+
+    def add_errors(self, mask: torch.Tensor) -> torch.Tensor:
+        """Add the errors of a mask's cells, drawn anew."""
+        if not self.config.mask_noise:
+            return mask
+        errors = torch.randn(mask.shape, generator=self.noise, device=mask.device)
+        return mask + self.config.mask_noise * errors

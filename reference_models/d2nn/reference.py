@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from reference_models.d2nn.config import refuse_data
+from reference_models.d2nn.config import SLICE, refuse_data
 from reference_models.d2nn.model import D2NN
 from reference_models.d2nn.phases import D2NNPhase
 from reference_models.data.store.dataset import Batch, ClickDataset, ImageBatch
@@ -16,8 +16,6 @@ from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_dense_optimizer
 
 T = TypeVar("T")
-SLICE = 64
-"""Patterns of a batch whose light is computed at once: a field of a grid of 32 then takes half a megabyte."""
 _NOISE_SEED = 1 << 32
 """Beyond every run's seed: errors of the masks in evaluations are none of training's."""
 
@@ -27,6 +25,7 @@ class ReferenceWorkload(TrainingLoop):
 
     name = "reference"
     metric = "accuracy"
+    model_class: type[nn.Module] = D2NN
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         with self.device:
@@ -34,7 +33,7 @@ class ReferenceWorkload(TrainingLoop):
         return model, [build_dense_optimizer(self.spec.train, [p for p in model.parameters() if p.requires_grad])]
 
     def make_model(self) -> nn.Module:
-        return D2NN(self.spec.model, refuse_data(self.spec.model, self.spec.data))
+        return self.model_class(self.spec.model, refuse_data(self.spec.model, self.spec.data))
 
     def make_synthetic_batch(self, num_embeddings: tuple[int, ...], size: int) -> ImageBatch:
         return ImageBatch.synthetic(self.data.train, num_embeddings, size)

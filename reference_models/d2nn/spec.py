@@ -15,6 +15,7 @@ SPEC = ModelSpec(
     optimizers=("Adam",),
     implementations={
         "reference": Implementation(load=load_class("reference_models.d2nn.reference:ReferenceWorkload")),
+        "optimized": Implementation(load=load_class("reference_models.d2nn.optimized:OptimizedWorkload")),
     },
     costs=Costs(step=declare_step, own_memory=estimate_memory),
     phases=LABELS,

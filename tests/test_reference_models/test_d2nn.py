@@ -1,4 +1,4 @@
-"""The optical network: light is neither lost nor made, masks of zero are free space, costs are what a step does."""
+"""The optical network: what it learns, what a step does and costs, and what is refused."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from reference_models.config.sections import DataConfig, RuntimeConfig, parse_train
 from reference_models.d2nn.config import D2NNConfig, parse_model, refuse_data
 from reference_models.d2nn.costs import fft_flop, num_transforms
-from reference_models.d2nn.model import D2NN, make_detectors, propagate, transfer_function
+from reference_models.d2nn.model import D2NN, free_space, make_detectors, propagate, transfer_function
 from reference_models.d2nn.phases import D2NNPhase
 from reference_models.d2nn.reference import ReferenceWorkload
 from reference_models.d2nn.spec import SPEC
@@ -56,62 +56,23 @@ def folder(data: DataConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def build(data: DataConfig, folder: Path, seed: int = 1, name: str = "", **changes: Any) -> Any:
+def build(data: DataConfig, folder: Path, seed: int = 1, name: str = "reference", **changes: Any) -> Any:
     spec = WorkloadSpec(
         model=config_of(**changes), data=data, train=parse_train(TRAIN), runtime=RuntimeConfig(threads=1),
         data_dir=folder, seed=seed,
     )  # fmt: skip
     known = find_model("d2nn")
-    workload = (known.baselines[name] if name else known.implementations["reference"].load)(spec, SingleProcess())
+    load = known.implementations[name].load if name in known.implementations else known.baselines[name]
+    workload = load(spec, SingleProcess())
     workload.build()
     return workload
-
-
-def fields(number: int = 5) -> torch.Tensor:
-    return torch.randn(number, N, N, dtype=torch.complex128, generator=torch.Generator().manual_seed(0))
 
 
 # light
 
 
-def test_travelling_keeps_the_energy() -> None:
-    """Parseval: with all modes travelling, |H| is 1 everywhere."""
-    transfer = transfer_function(N, PITCH, WAVELENGTH, 20)
-    assert torch.allclose(transfer.abs(), torch.ones(N, N, dtype=torch.float64), atol=1e-14)
-    before = fields()
-    after, spectrum = propagate(before, transfer), torch.fft.fft2(before)
-    energy = before.abs().square().sum((1, 2))
-    torch.testing.assert_close(after.abs().square().sum((1, 2)), energy, rtol=1e-13, atol=0)
-    torch.testing.assert_close(spectrum.abs().square().sum((1, 2)) / N**2, energy, rtol=1e-13, atol=0)
-
-
-def test_modes_beyond_the_wavelength_vanish_where_a_pitch_lets_them_be() -> None:
-    transfer = transfer_function(N, 0.4, WAVELENGTH, 20)
-    assert transfer.abs().min() < 1e-10 and transfer.abs().max() == pytest.approx(1)
-
-
-def test_two_distances_one_after_the_other_are_their_sum() -> None:
-    first, second, both = (transfer_function(N, PITCH, WAVELENGTH, z) for z in (7.3, 12.7, 20.0))
-    torch.testing.assert_close(first * second, both, rtol=0, atol=1e-12)
-    before = fields()
-    torch.testing.assert_close(
-        propagate(propagate(before, first), second), propagate(before, both), rtol=0, atol=1e-12
-    )
-    back = transfer_function(N, PITCH, WAVELENGTH, -20.0)
-    torch.testing.assert_close(propagate(propagate(before, both), back), before, rtol=0, atol=1e-12)
-
-
-def test_the_transfer_function_is_the_formula_written_as_loops() -> None:
-    found = transfer_function(4, PITCH, WAVELENGTH, 3.0)
-    for row, y in enumerate((0, 1, -2, -1)):
-        for column, x in enumerate((0, 1, -2, -1)):
-            along = math.sqrt(1 / WAVELENGTH**2 - (y / (4 * PITCH)) ** 2 - (x / (4 * PITCH)) ** 2)
-            expected = complex(math.cos(2 * math.pi * 3 * along), math.sin(2 * math.pi * 3 * along))
-            assert complex(found[row, column]) == pytest.approx(expected, abs=1e-12)
-
-
-def test_masks_of_zero_are_free_space(data: DataConfig) -> None:
-    """All masks leave the wave as it is: what falls on the detectors has travelled the whole way at once."""
+def test_masks_of_zero_leave_the_wave_as_it_is(data: DataConfig) -> None:
+    """Where edges meet and nothing is cut off, what falls on the detectors has travelled the whole way at once."""
     model = D2NN(config_of(), refuse_data(config_of(), data)).double()
     model.transfer = transfer_function(N, PITCH, WAVELENGTH, 20)
     torch.nn.init.zeros_(model.shared)
@@ -156,7 +117,9 @@ class CountTransforms(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("changes", [{}, {"num_shared_masks": 0, "num_task_masks": 3}, {"num_task_masks": 2}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"num_shared_masks": 0, "num_task_masks": 3}, {"num_task_masks": 2, "padding": 2}]
+)
 def test_flop_are_those_that_a_step_does(data: DataConfig, folder: Path, changes: dict[str, Any]) -> None:
     """torch's counter counts the detectors' products; transforms are counted as they are called."""
     workload, costs = build(data, folder, **changes), SPEC.costs.model(config_of(**changes), data)
@@ -169,7 +132,8 @@ def test_flop_are_those_that_a_step_does(data: DataConfig, folder: Path, changes
     with torch.no_grad(), FlopCounterMode(display=False) as counter, CountTransforms() as transforms:
         workload.model(torch.zeros(3, 64))
     assert transforms.flop + counter.get_total_flops() == 3 * costs.forward_flop_per_sample
-    assert transforms.flop == 3 * num_transforms(config_of(**changes), 2)[0] * fft_flop(16)
+    window = 16 * changes.get("padding", 1)
+    assert transforms.flop == 3 * num_transforms(config_of(**changes), 2)[0] * fft_flop(window)
     by_phase = SPEC.costs.phases(config_of(**changes), data, batch_size=32, opt_name="Adam", unique_rows=0)
     counted = {phase for phase, cost in by_phase.items() if cost.flop and phase != D2NNPhase.DENSE_OPTIMIZER}
     assert sum(by_phase[phase].flop for phase in counted) == 32 * costs.training_flop_per_sample
@@ -185,8 +149,9 @@ def test_sharing_masks_takes_fewer_parameters_than_a_network_for_each_task(data:
         assert sum(parameter.numel() for parameter in model.parameters()) == number
 
 
-def test_phases_are_entered_in_their_order(data: DataConfig, folder: Path) -> None:
-    workload, entered = build(data, folder), list[str]()
+@pytest.mark.parametrize("name", ["reference", "optimized"])
+def test_phases_are_entered_in_their_order(data: DataConfig, folder: Path, name: str) -> None:
+    workload, entered = build(data, folder, name=name), list[str]()
     with workload.report_phases(entered.append):
         workload.train(1)
     assert entered == [
@@ -204,6 +169,8 @@ def test_memory_grows_with_the_batch(data: DataConfig) -> None:
         for size in (32, 64)
     )
     assert large.activations_bytes == 2 * small.activations_bytes
+    padded = SPEC.costs.memory(config_of(padding=2), data, parse_train(TRAIN), eval_samples=96)
+    assert padded.activations_bytes > small.activations_bytes and padded.weights_bytes == small.weights_bytes
     assert small.weights_bytes == 4 * 4 * 16**2 and small.optimizer_bytes == 2 * small.weights_bytes
 
 
@@ -252,6 +219,53 @@ def test_equal_seeds_give_equal_weights_and_noise_needs_no_other_evaluations(dat
     assert not torch.equal(build(data, folder, seed=2).weights()["own"], second.weights()["own"])
 
 
+IMPLEMENTED = [
+    {},
+    {"padding": 2, "mask_noise": 0.3},
+    {"padding": 3, "num_task_masks": 2},
+    {"num_shared_masks": 0, "mask_noise": 0.3},
+]
+
+
+@pytest.mark.parametrize("changes", IMPLEMENTED)
+def test_both_implementations_train_the_same_model(data: DataConfig, folder: Path, changes: dict[str, Any]) -> None:
+    """Same weights, same batches, same errors of the masks: after eight steps phases agree to 1e-3 radians."""
+    pixels = torch.randint(0, 2, (20, 64), generator=torch.Generator().manual_seed(1)).float()
+    logits, states = [], []
+    for name in ("reference", "optimized"):
+        workload = build(data, folder, name=name, **changes)
+        logits.append(workload.model(pixels))
+        assert workload.train(8).num_samples == 256
+        states.append(workload.state())
+    torch.testing.assert_close(logits[1], logits[0], rtol=1e-4, atol=1e-3)
+    assert torch.equal(states[0]["rng"], states[1]["rng"])
+    for name, value in states[0]["model"].items():
+        torch.testing.assert_close(states[1]["model"][name], value, rtol=0, atol=1e-3, msg=name)
+
+
+def test_optimized_gives_equal_weights_for_equal_seeds(data: DataConfig, folder: Path) -> None:
+    first, second = (build(data, folder, name="optimized", padding=2) for _ in range(2))
+    for workload in (first, second):
+        workload.train(4)
+    assert all(torch.equal(value, second.weights()[name]) for name, value in first.weights().items())
+
+
+def test_trained_masks_are_as_good_with_any_padding_but_not_where_edges_meet(data: DataConfig, folder: Path) -> None:
+    """What is trained in free space is not what the window makes of it: anybody's zero-padding finds the same."""
+    workload = build(data, folder, name="optimized", padding=2)
+    for _ in range(8):
+        workload.train(16)
+    model, light = workload.model, (PITCH, WAVELENGTH, 20.0)
+    found = workload.evaluate()
+    for padding in (3, 4, 8):
+        model.transfer = free_space(N, padding, *light).to(torch.complex64)
+        assert workload.evaluate() == pytest.approx(found, abs=0.002)
+    model.transfer = transfer_function(8 * N, *light).to(torch.complex64)
+    assert workload.evaluate() == pytest.approx(found, abs=0.002)
+    model.transfer = transfer_function(N, *light).to(torch.complex64)
+    assert workload.evaluate() < found - 0.1
+
+
 # what is refused
 
 
@@ -261,6 +275,7 @@ def test_equal_seeds_give_equal_weights_and_noise_needs_no_other_evaluations(dat
         ({"pitch_mm": 0.53}, r"model.pitch_mm is 0.53, expected more than 0.5303 \(wavelength_mm / sqrt\(2\)\)"),
         ({"num_task_masks": 0}, "model.num_task_masks is 0, expected a whole number of at least 1"),
         ({"distance_mm": 0}, "model.distance_mm is 0, expected"),
+        ({"padding": 0}, "model.padding is 0, expected"),
         ({"mask_noize": 1}, "unknown key model.mask_noize. Did you mean 'mask_noise'"),
     ],
 )
