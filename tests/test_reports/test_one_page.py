@@ -6,15 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records_builder import (
-    process_content,
-    quality_content,
-    quality_process,
-    run_set_content,
-    serve_content,
-    serve_process,
-    throughput_content,
-)
+from measured_builder import write_measured
 from report_builder import write_run_set
 
 from reports.charts import svg
@@ -33,33 +25,17 @@ def title_of(page: str) -> str:
     return page.partition("<title>")[2].partition("</title>")[0].replace("\N{NO-BREAK SPACE}", " ")
 
 
-def measure(folder: Path, kind: str, values: list[float], **about: Any) -> Path:
-    """A set of processes that measured these values."""
-    contents = {
-        "quality": lambda: quality_content([quality_process(auc=value) for value in values]),
-        "serve": lambda: serve_content([serve_process(queries_per_s=value) for value in values]),
-        "throughput": lambda: throughput_content(
-            [process_content(num_samples=1000, duration_s=1000 / value) for value in values]
-        ),
-    }
-    (folder / "extra").mkdir(parents=True)
-    (folder / "extra" / f"{kind}.json").write_text(json.dumps(contents[kind]()))
-    content = run_set_content(name=folder.name, kind=kind, seeds=list(range(len(values))), num_runs=len(values))
-    (folder / "extra" / "run_set.json").write_text(json.dumps(content | about))
-    return folder
-
-
 def test_a_measurement_beside_sets_takes_nothing_from_what_is_said_of_them(tmp_path: Path) -> None:
     sets = [write_run_set(tmp_path / "sets" / name, interrupted=False) for name in ("a", "b")]
     alone = page_at(*sets)
-    beside = page_at(*sets, measure(tmp_path / "rates", "throughput", [1000.0 + index for index in range(5)]))
+    beside = page_at(*sets, write_measured(tmp_path / "rates", "throughput", [1000.0 + index for index in range(5)]))
     assert title_of(beside) == title_of(alone)
     assert "may not be compared with each other" not in beside
     assert "Throughput alone" in beside and "Samples/s of every process" in beside
 
 
 def test_what_differs_in_quantity_has_parts_of_its_own_in_a_sweep(tmp_path: Path) -> None:
-    of_auc, of_accuracy = (measure(tmp_path / name, "quality", [0.7, 0.71]) for name in ("auc", "accuracy"))
+    of_auc, of_accuracy = (write_measured(tmp_path / name, "quality", [0.7, 0.71]) for name in ("auc", "accuracy"))
     path = of_accuracy / "extra" / "quality.json"
     content = json.loads(path.read_text())
     for evaluation in (entry for process in content["processes"] for entry in process["evaluations"]):
@@ -81,7 +57,7 @@ def test_what_differs_in_quantity_has_parts_of_its_own_in_a_sweep(tmp_path: Path
 
 def test_a_rate_has_one_mean_and_no_interval_below_zero(tmp_path: Path) -> None:
     rates = [50.0, 100.0, 100.0, 100.0, 400.0]
-    page = page_at(measure(tmp_path / "served", "serve", rates))
+    page = page_at(write_measured(tmp_path / "served", "serve", rates))
     centre, bounds = centre_of(read_measured(tmp_path / "served", "serve"))
     assert centre == pytest.approx(math.prod(rates) ** 0.2)
     assert bounds is not None and bounds.low > 0
@@ -96,7 +72,7 @@ def test_a_rate_has_one_mean_and_no_interval_below_zero(tmp_path: Path) -> None:
     ],
 )
 def test_a_command_to_copy_has_options_that_its_verb_has(command: str, printed: str, tmp_path: Path) -> None:
-    folder = measure(tmp_path / "served", "serve", [100.0], command=command, base_seed=77)
+    folder = write_measured(tmp_path / "served", "serve", [100.0], command=command, base_seed=77)
     assert f"<code>{printed}</code>" in page_at(folder)
 
 
@@ -107,8 +83,8 @@ def test_values_that_no_logarithmic_axis_can_hold_have_another(values: list[floa
 
 
 def test_rates_further_apart_than_floats_are_shown_and_compared(tmp_path: Path) -> None:
-    near = measure(tmp_path / "near", "throughput", [1000.0 + index for index in range(5)])
-    far = measure(tmp_path / "far", "throughput", [1e-305, 1e3, 1e3, 1e3, 1e3])
+    near = write_measured(tmp_path / "near", "throughput", [1000.0 + index for index in range(5)])
+    far = write_measured(tmp_path / "far", "throughput", [1e-305, 1e3, 1e3, 1e3, 1e3])
     assert "Throughput alone" in page_at(near, far)
     for base, new in ((near, far), (far, near)):
         (comparison,) = compare_results(read_measured(base, "throughput"), [read_measured(new, "throughput")])

@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 from log_builder import make_runs, write_set
-from records_builder import (
-    process_content,
-    quality_content,
-    quality_process,
-    run_set_content,
-    serve_content,
-    serve_process,
-    throughput_content,
-)
+from measured_builder import write_measured
 from report_builder import write_run_set
 
 from reports.page.content import gather_everything
@@ -28,20 +20,12 @@ HARDWARE = {"host_processor_model_name": "Example 9000", "host_processors_per_no
 
 
 def measure(folder: Path, kind: str, values: list[float], **set_values: Any) -> Path:
-    """A set of processes that measured these values, with settings by key."""
-    contents = {
-        "quality": lambda: quality_content([quality_process(auc=value) for value in values]),
-        "serve": lambda: serve_content([serve_process(queries_per_s=value) for value in values]),
-        "throughput": lambda: throughput_content(
-            [process_content(num_samples=1000, duration_s=1000 / value) for value in values]
-        ),
-    }
-    (folder / "extra").mkdir(parents=True)
-    (folder / "extra" / f"{kind}.json").write_text(json.dumps(contents[kind]()))
-    content = run_set_content(name=folder.name, kind=kind, seeds=list(range(len(values))), num_runs=len(values))
+    """A set of processes that measured these values, with settings by key, on a system that is described."""
+    path = write_measured(folder, kind, values) / "extra" / "run_set.json"
+    content = json.loads(path.read_text())
     content["config"] |= {key: {"value": value, "source": "option"} for key, value in set_values.items()}
     content["system"]["fields"] |= HARDWARE
-    (folder / "extra" / "run_set.json").write_text(json.dumps(content))
+    path.write_text(json.dumps(content))
     return folder
 
 
