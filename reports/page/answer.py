@@ -89,7 +89,8 @@ def answer_sweep(sweep: SweepFacts) -> str:
     """Say which configuration of a sweep is the fastest, or the best; empty without two to compare."""
     if sweep.best is None:
         return ""
-    of_all = f"{plural(sweep.best.num_compared, 'configuration')} of {printable(sweep.benchmark or 'several benchmarks', 80)}"
+    benchmark = printable(sweep.benchmark or "several benchmarks", 80)
+    of_all = f"{plural(sweep.best.num_compared, 'configuration')} of {benchmark}"
     what = "time to train" if sweep.is_of_runs else KINDS[sweep.kind].MEASURE.title
     return _of_best(sweep.best, of_all, what)
 

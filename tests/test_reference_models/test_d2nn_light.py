@@ -94,8 +94,9 @@ def test_light_in_free_space_is_the_sum_of_integrals(distance: float) -> None:
 
 
 def test_a_window_padded_with_zeros_alone_comes_to_free_space_as_it_grows() -> None:
-    """Its errors fall with the square of its width, 4 times for each doubling: light that the sharp end of the grid's
-    frequencies spreads comes in again. A window of 2 with free space's response has no more of it than one of 8."""
+    """Its errors fall with the square of its width, 4 times for each doubling: light that the sharp end of the
+    grid's frequencies spreads comes in again. A window of 2 with the response of free space has none of it that one
+    of 8 has not."""
     before = fields()
     expected = add_up(before, integrate_response(14.0))
     windows = (2, 4, 8, 16)
