@@ -91,12 +91,18 @@ class DataSpec:
     oracle: Callable[[DataConfig, str], tuple[Any, Any]] | None = None
     """(data, split): score and label of every sample of generated data, as its metric takes them. No model can do
     better. Of clicks these are float64 [N] and uint8 [N], of classes float64 [N, T, K] and int64 [N, T]."""
-    is_prepared: bool = False
-    """Whether `data prepare` makes it from files of the user's."""
+    prepare: Callable[..., Any] | None = None
+    """What makes it from files of the user's, as `data prepare` calls it: (train_files, eval_files, data, folder)
+    and the options of `prepare_files`, whose `PreparedDataset` it returns."""
     is_in_memory: bool = False
     """Whether it has no files at all."""
     open: Callable[[Path, DataConfig], OpenedDataset] | None = None
     """Opens both splits, metadata only, where they lie in no store of this product. Raises DatasetError."""
+
+    @property
+    def is_prepared(self) -> bool:
+        """Return whether `data prepare` makes it from files of the user's."""
+        return self.prepare is not None
 
     @property
     def has_store(self) -> bool:

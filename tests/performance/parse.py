@@ -23,9 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "builders"))
 import numpy as np
 from criteo_builder import make_text
 
-from reference_models.data.criteo.lines import BLOCK_BYTES
 from reference_models.data.criteo.parse import parse_block, transform_integers
-from reference_models.data.criteo.tsv import MEMORY_BYTES, PreparedDataset, prepare_tsv
+from reference_models.data.criteo.tsv import prepare_tsv
+from reference_models.data.prepared.lines import BLOCK_BYTES
+from reference_models.data.prepared.pipeline import MEMORY_BYTES, PreparedDataset
 from reference_models.data.registry import parse_data
 
 _ROUNDS = 5

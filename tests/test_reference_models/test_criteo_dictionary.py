@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from reference_models.data.criteo.dictionary import RARE_ID, ValueCounts, number_values
+from reference_models.data.prepared.dictionary import RARE_ID, ValueCounts, number_values
 
 VALUES = st.lists(st.one_of(st.integers(0, 6), st.integers(0, 2**32 - 1)), max_size=60)
 

@@ -17,9 +17,10 @@ import pytest
 from criteo_builder import make_text, parse_line
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.criteo import tsv
-from reference_models.data.criteo.spool import Spool
-from reference_models.data.criteo.tsv import PreparedDataset, prepare_tsv
+from reference_models.data.criteo.tsv import prepare_tsv
+from reference_models.data.prepared import pipeline
+from reference_models.data.prepared.pipeline import PreparedDataset
+from reference_models.data.prepared.spool import Spool
 from reference_models.data.registry import open_dataset, parse_data
 from reference_models.data.store.store import verify
 from reference_models.process.errors import ConfigError, DatasetError
@@ -56,8 +57,8 @@ def good_lines(text: bytes) -> list[Any]:
 def test_the_store_holds_what_the_text_says(
     tmp_path: Path, suffix: str, parameters: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tsv, "_COLUMN_ROWS", 700)
-    monkeypatch.setattr(tsv, "_STORE_ROWS", 900)
+    monkeypatch.setattr(pipeline, "_COLUMN_ROWS", 700)
+    monkeypatch.setattr(pipeline, "_STORE_ROWS", 900)
     texts = [make_text(1500, seed=1, exponent=30), make_text(800, seed=2, exponent=30)]
     evaluation = make_text(500, seed=3, exponent=30)
     train = [write(tmp_path / f"day_{n}.{suffix}", text) for n, text in enumerate(texts)]
@@ -212,7 +213,7 @@ def test_malformed_lines_up_to_the_threshold_are_left_out_and_named(tmp_path: Pa
 
 
 def test_line_numbers_hold_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reference_models.data.criteo.lines.BLOCK_BYTES", 2000)
+    monkeypatch.setattr("reference_models.data.prepared.lines.BLOCK_BYTES", 2000)
     lines = make_text(300).splitlines(keepends=True)
     lines[250] = b"\n"
     prepared = prepare(tmp_path / "d", [write(tmp_path / "t", b"".join(lines))], [tmp_path / "t"], max_malformed=0.1)
@@ -271,14 +272,14 @@ def test_a_finished_dataset_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_dictionary_beyond_the_memory_is_refused_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tsv, "_WORKING_BYTES", (1 << 30) - 72 * 50)
+    monkeypatch.setattr(pipeline, "WORKING_BYTES", (1 << 30) - 120 * 50)
     source = write(tmp_path / "t", make_text(300))
     with pytest.raises(ConfigError, match=r"column 15 has more than 50 categories.*--memory.*max_ind_range"):
         prepare(tmp_path / "d", [source], [source])
     assert list((tmp_path / "d").iterdir()) == []
 
 
-@pytest.mark.parametrize("step", ["append", "overwrite"])
+@pytest.mark.parametrize("step", ["append", "replace"])
 def test_a_full_disk_is_an_error_and_leaves_nothing(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ TEXT = DataSpec(
     check=load("reference_models.data.criteo.tsv:parse_parameters"),
     takes_sizes_from_files=True,
     has_one_id_per_table=True,
-    is_prepared=True,
+    prepare=load("reference_models.data.criteo.tsv:prepare_tsv"),
 )
 _open = load("reference_models.data.criteo.mlperf_binary:open_mlperf_binary")
 MLPERF_ONE_HOT = DataSpec(example="dlrm", has_one_id_per_table=True, open=_open)

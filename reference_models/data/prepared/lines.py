@@ -5,9 +5,10 @@ import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from reference_models.process.errors import DatasetError
 
@@ -35,30 +36,35 @@ class TextSource:
         self.path = path
         self._raw = _CountingReader(path, on_bytes)
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Yield blocks of about BLOCK_BYTES, each ending in a line feed. Raises DatasetError with the file's name."""
+    @contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Give the text, uncompressed. Raises DatasetError with the file's name, also for what is done inside."""
         with self._raw, io.BufferedReader(self._raw, BLOCK_BYTES) as plain:
             is_gzip = plain.peek(2)[:2] == _GZIP_MAGIC
-            text = gzip.GzipFile(fileobj=plain, mode="rb") if is_gzip else plain
-            any_text = False
             try:
-                while block := text.read(BLOCK_BYTES):
-                    any_text = True
-                    if not block.endswith(b"\n"):
-                        end = text.readline(_MAX_LINE_BYTES)
-                        if len(end) == _MAX_LINE_BYTES:
-                            raise DatasetError(
-                                f"{self.path}: no line ends within {len(end)} bytes. It is no text file of Criteo's "
-                                "form: give the .txt, day_<k> or .gz file itself."
-                            )
-                        block += end if end.endswith(b"\n") else end + b"\n"
-                    yield block
+                yield gzip.GzipFile(fileobj=plain, mode="rb") if is_gzip else plain
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise DatasetError(
                     f"{self.path}: the gzip file is cut short or damaged ({error}). Download it again."
                 ) from None
-            if not any_text:
-                raise DatasetError(f"{self.path}: is empty. Give a file with one sample per line.")
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield blocks of about BLOCK_BYTES, each ending in a line feed. Raises DatasetError with the file's name."""
+        any_text = False
+        with self.opened() as text:
+            while block := text.read(BLOCK_BYTES):
+                any_text = True
+                if not block.endswith(b"\n"):
+                    end = text.readline(_MAX_LINE_BYTES)
+                    if len(end) == _MAX_LINE_BYTES:
+                        raise DatasetError(
+                            f"{self.path}: no line ends within {len(end)} bytes. It is no text file of Criteo's "
+                            "form: give the .txt, day_<k> or .gz file itself."
+                        )
+                    block += end if end.endswith(b"\n") else end + b"\n"
+                yield block
+        if not any_text:
+            raise DatasetError(f"{self.path}: is empty. Give a file with one sample per line.")
 
     @property
     def source(self) -> SourceFile:

@@ -5,31 +5,36 @@ instead of a signal.
 """
 
 import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
-
-from reference_models.config.sections import NUM_CRITEO_SPARSE
-from reference_models.data.criteo.parse import ParsedRows, transform_integers
+from numpy.typing import NDArray
 
 FOLDER = ".spool"
 _BUFFER_BYTES = 1 << 18
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """How the rows of one file lie in it: `width` values of a type each."""
+
+    dtype: str
+    width: int = 1
+
+
 class Spool:
     """Columns of rows below `folder`/.spool; what an interrupted preparation left there is removed first."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, columns: Mapping[str, Column]) -> None:
         self._folder = folder / FOLDER
+        self._columns = dict(columns)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
-        self._files = {
-            name: (self._folder / name).open("wb", buffering=_BUFFER_BYTES)
-            for name in ("labels", "dense", *map(category_name, range(NUM_CRITEO_SPARSE)))
-        }
+        self._files = {name: (self._folder / name).open("wb", buffering=_BUFFER_BYTES) for name in columns}
         self.num_rows = 0
 
     def __enter__(self) -> Self:
@@ -43,30 +48,37 @@ class Spool:
             error.filename = str(self._folder)
         self.remove()
 
-    def append(self, rows: ParsedRows) -> None:
-        self._files["labels"].write(rows.labels.tobytes())
-        self._files["dense"].write(transform_integers(rows.integers).tobytes())
-        for feature, column in enumerate(rows.categories.T):
-            self._files[category_name(feature)].write(column.tobytes())
-        self.num_rows += len(rows.labels)
+    def append(self, rows: Mapping[str, NDArray[Any]]) -> None:
+        """Append rows: an array for each column, [n] or [n, width]."""
+        num_rows = set()
+        for name, values in rows.items():
+            assert values.dtype == self._columns[name].dtype
+            self._files[name].write(np.ascontiguousarray(values))
+            num_rows.add(len(values))
+        (added,) = num_rows
+        self.num_rows += added
 
     def flush(self) -> None:
         for file in self._files.values():
             file.flush()
 
-    def read(self, name: str, dtype: DTypeLike, start: int, stop: int, width: int = 1) -> NDArray[Any]:
+    def read(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Read rows start to stop - 1 of one column: [n], or [n, width]."""
-        item_bytes = np.dtype(dtype).itemsize * width
+        column = self._columns[name]
+        item_bytes = np.dtype(column.dtype).itemsize * column.width
         with (self._folder / name).open("rb", buffering=0) as file:
             file.seek(start * item_bytes)
-            values = np.fromfile(file, dtype, (stop - start) * width)
-        return values if width == 1 else values.reshape(-1, width)
+            values = np.fromfile(file, column.dtype, (stop - start) * column.width)
+        return values if column.width == 1 else values.reshape(-1, column.width)
 
-    def overwrite(self, name: str, start: int, values: NDArray[Any]) -> None:
-        """Replace rows from `start` on by others of the same width."""
-        with (self._folder / name).open("r+b", buffering=0) as file:
-            file.seek(start * values.itemsize)
-            file.write(values.tobytes())
+    def replace(self, name: str, column: Column, pieces: Iterator[NDArray[Any]]) -> None:
+        """Put other rows in a column's place, of another type; `pieces` may read the old ones."""
+        beside = self._folder / f"{name}.new"
+        with beside.open("wb", buffering=_BUFFER_BYTES) as file:
+            for values in pieces:
+                file.write(np.ascontiguousarray(values))
+        beside.replace(self._folder / name)
+        self._columns[name] = column
 
     def remove(self) -> None:
         for file in self._files.values():

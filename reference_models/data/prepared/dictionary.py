@@ -1,0 +1,81 @@
+"""From category values to ids: a dictionary per feature, made from the training rows alone.
+
+Id 0 stands for what is rarer than `min_count` in training and for what only evaluation has; the others are
+numbered from 1 in the order of their first appearance, as facebookresearch/dlrm's data_utils.py numbers them. (That
+code also numbers what only the evaluation day has; such rows are never trained.)
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+RARE_ID = 0
+BYTES_PER_VALUE = 120
+"""Peak memory per distinct value of 64 bits while a stretch of rows is merged in, as measured at 8 million values."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCounts:
+    """Distinct values, sorted: unsigned [u], row of first appearance int64 [u], occurrences int64 [u]."""
+
+    values: NDArray[Any]
+    first_rows: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, dtype: Any = np.uint32) -> Self:
+        return cls(np.empty(0, dtype), np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def add(self, column: NDArray[Any], first_row: int) -> "ValueCounts":
+        """Add the values of one more stretch of rows, which starts at `first_row`."""
+        values, codes = factorize(column)
+        merged = np.concatenate([self.values, values])
+        order = np.argsort(merged, kind="stable")
+        merged = merged[order]
+        starts = np.flatnonzero(np.concatenate(([True], merged[1:] != merged[:-1])))
+        appeared = first_row + np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+        # The sort is stable and earlier stretches come first, so a group's first element appeared first.
+        first_rows = np.concatenate([self.first_rows, appeared])[order[starts]]
+        added = np.concatenate([self.counts, np.bincount(codes, minlength=len(values))])[order]
+        return ValueCounts(merged[starts], first_rows, np.add.reduceat(added, starts))
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """Values that have an id of their own: sorted unsigned [u], their ids int32 [u], each from 1 to u."""
+
+    values: NDArray[Any]
+    ids: NDArray[np.int32]
+
+    @property
+    def num_embeddings(self) -> int:
+        return len(self.values) + 1
+
+    def encode(self, column: NDArray[Any]) -> NDArray[np.int32]:
+        """Return ids of a column; RARE_ID for what the dictionary does not hold."""
+        if not len(self.values):
+            return np.full(len(column), RARE_ID, np.int32)
+        values, codes = factorize(column)
+        places = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
+        ids: NDArray[np.int32] = np.where(self.values[places] == values, self.ids[places], np.int32(RARE_ID))
+        return ids[codes]
+
+
+def number_values(counted: ValueCounts, min_count: int, without: int | None = None) -> Dictionary:
+    """Number the values that occur at least `min_count` times by first appearance; `without` is never numbered."""
+    is_kept = counted.counts >= min_count
+    if without is not None:
+        is_kept &= counted.values != without
+    kept = np.flatnonzero(is_kept)
+    ids = np.empty(len(kept), np.int32)
+    ids[np.argsort(counted.first_rows[kept])] = np.arange(1, len(kept) + 1, dtype=np.int32)
+    return Dictionary(counted.values[kept], ids)
+
+
+def factorize(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Return the distinct values [u] in the order of their first appearance, and which one each of the column is."""
+    encoded = pa.array(column).dictionary_encode()
+    return encoded.dictionary.to_numpy(), encoded.indices.to_numpy()

@@ -1,0 +1,364 @@
+"""From files to a finished store, in three passes: parse into the spool, number the categories, write.
+
+One pass reads the files into columns on disk; then each category column in turn is counted in the training rows and
+replaced by ids; a last pass writes the store. Rows keep the order of the files. Memory stays below `memory_bytes`
+whatever the files' size; the disk holds the columns beside the store until the end.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.config.sections import DataConfig
+from reference_models.data.prepared.dictionary import (
+    BYTES_PER_VALUE,
+    RARE_ID,
+    Dictionary,
+    ValueCounts,
+    number_values,
+)
+from reference_models.data.prepared.lines import SourceFile
+from reference_models.data.prepared.spool import Column, Spool, category_name
+from reference_models.data.store.layout import CLICKS
+from reference_models.data.store.manifest import MANIFEST, write_manifest
+from reference_models.data.store.store import Chunk, SplitWriter, unfinished
+from reference_models.process.errors import ConfigError, DatasetError
+
+MAX_MALFORMED = 0.001
+MEMORY_BYTES = 1 << 30
+MIN_MEMORY_BYTES = 1 << 29
+WORKING_BYTES = 256 << 20
+"""Interpreter, libraries and buffers; what is left of `memory_bytes` is for one feature's dictionary."""
+NUM_NAMED = 10
+_COLUMN_ROWS = 1 << 20
+_STORE_ROWS = 1 << 16
+
+Progress = Callable[[str, float], None]
+"""Called with the stage and its share done, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Feature:
+    """How the values of one category column become ids."""
+
+    name: str
+    """What messages call the column."""
+    width: int = 1
+    """Ids per sample."""
+    min_count: int = 1
+    """Values seen less often in training share id 0."""
+    modulo: int | None = None
+    """Values are taken modulo this before they are counted."""
+    num_hashed: int | None = None
+    """Rows of a table whose ids are the values modulo its rows, without a dictionary; id 0 is for what is missing."""
+    missing: int | None = None
+    """The value of a cell without one, whose id is 0; None where it is a value as any other."""
+    remedy: str
+    """What makes the dictionary smaller, for a message."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rows:
+    """Well-formed rows of a file: labels uint8 [n], dense [n, num_dense], of each feature values [n] or [n, width].
+
+    `malformed` names the first of those that were left out, as 'PLACE: REASON' without the file.
+    """
+
+    labels: NDArray[np.uint8]
+    dense: NDArray[Any]
+    categories: Sequence[NDArray[Any]]
+    num_malformed: int = 0
+    malformed: Sequence[str] = ()
+
+
+class Reader(Protocol):
+    """What a kind of data knows of the user's files."""
+
+    @property
+    def features(self) -> Sequence[Feature]:
+        """The category columns, in the order of the tables."""
+
+    @property
+    def dense_dtype(self) -> str:
+        """Type of the numbers as they are parsed."""
+
+    @property
+    def category_dtype(self) -> str:
+        """Unsigned type of the categories' values."""
+
+    def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
+        """Yield the rows of a file in order; `on_bytes` gets how many bytes were just read. Raises DatasetError."""
+
+    def source(self) -> SourceFile:
+        """Describe the file that was read last."""
+
+    def split(self, file_rows: Sequence[int], num_train_files: int) -> dict[str, range]:
+        """Return the rows of each split, counted through all files one after another. Raises DatasetError."""
+
+    def finish_dense(self, pieces: Iterator[NDArray[Any]]) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+        """Make what turns parsed numbers into those of the store, from the parsed numbers of the training rows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedDataset:
+    """What a preparation made and left out."""
+
+    folder: Path
+    dataset_sha256: str
+    num_samples: dict[str, int]
+    num_unused: int
+    """Well-formed rows in neither split."""
+    num_embeddings: tuple[int, ...]
+    num_lines: int
+    num_malformed: int
+    malformed: tuple[str, ...]
+    stages_s: dict[str, float]
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the parsing pass has met so far."""
+
+    max_malformed: float
+    num_lines: int = 0
+    num_malformed: int = 0
+    named: list[str] = field(default_factory=list)
+    file_rows: list[int] = field(default_factory=list)
+    sources: list[SourceFile] = field(default_factory=list)
+
+    def add(self, path: Path, rows: Rows) -> None:
+        self.named += [f"{path}:{name}" for name in rows.malformed[: NUM_NAMED - len(self.named)]]
+        self.num_lines += len(rows.labels) + rows.num_malformed
+        self.num_malformed += rows.num_malformed
+        self.file_rows[-1] += len(rows.labels)
+        self.check(is_last=False)
+
+    def check(self, *, is_last: bool) -> None:
+        # Half way, only what is plainly another format stops the pass: bad lines may stand close together.
+        allowed = self.max_malformed * self.num_lines if is_last else max(10_000, 0.5 * self.num_lines)
+        if self.num_malformed > allowed:
+            share = f"{self.num_malformed:,} of {self.num_lines:,} lines are malformed"
+            raise DatasetError(
+                f"{self.named[0]}; {share}, more than the {100 * self.max_malformed:g} % allowed. Repair the file or "
+                "allow more with --max-malformed (malformed lines are left out)."
+                + "".join(f"\n  {name}" for name in self.named[1:])
+            )
+
+
+def prepare_files(
+    train_files: Sequence[Path],
+    eval_files: Sequence[Path],
+    data: DataConfig,
+    folder: Path,
+    reader: Reader,
+    parameters: Mapping[str, Any],
+    *,
+    max_malformed: float = MAX_MALFORMED,
+    memory_bytes: int = MEMORY_BYTES,
+    on_progress: Progress | None = None,
+) -> PreparedDataset:
+    """Make the dataset `data` in `folder` from the files, as `reader` reads them; the manifest keeps `parameters`.
+
+    The manifest is written last, so that an interrupted preparation is no dataset; run it again. Raises ConfigError
+    for options that cannot be served, DatasetError for files that are missing, damaged, too malformed or not what the
+    definition says, OSError when the disk is full.
+    """
+    _check_options(train_files, folder, memory_bytes)
+    report = on_progress or (lambda stage, share: None)
+    started_s = time.monotonic()
+    columns = {
+        "labels": Column("uint8"),
+        "dense": Column(reader.dense_dtype, data.num_dense),
+        **{
+            category_name(number): Column(reader.category_dtype, feature.width)
+            for number, feature in enumerate(reader.features)
+        },
+    }
+    with unfinished(folder, CLICKS), Spool(folder, columns) as spool:
+        tally = _parse([*train_files, *eval_files], spool, reader, max_malformed, report)
+        parsed_s = time.monotonic()
+        splits = reader.split(tally.file_rows, len(train_files))
+        _check_splits(data, spool, splits)
+        num_embeddings = _number(spool, splits, reader, memory_bytes, report)
+        if data.num_embeddings is not None and data.num_embeddings != num_embeddings:
+            raise DatasetError(
+                f"{train_files[0]}: the files have {list(num_embeddings)} categories (and one for the rest), the "
+                f"definition's data.num_embeddings says {list(data.num_embeddings)}. It is another dataset; leave "
+                "num_embeddings out to take what the files have."
+            )
+        numbered_s = time.monotonic()
+        _write(spool, folder, replace(data, num_embeddings=num_embeddings), splits, reader, report)
+        num_samples = {split: len(rows) for split, rows in splits.items()}
+        digest = write_manifest(
+            folder,
+            CLICKS,
+            {
+                "kind": data.kind,
+                "name": data.name,
+                "splits": num_samples,
+                "num_dense": data.num_dense,
+                "num_embeddings": list(num_embeddings),
+                "multi_hot": list(data.multi_hot),
+                "parameters": dict(parameters),
+                "num_lines": tally.num_lines,
+                "num_malformed": tally.num_malformed,
+                "malformed": tally.named,
+                "sources": [
+                    {"name": source.path.name, "bytes": source.num_bytes, "sha256": source.sha256}
+                    for source in tally.sources
+                ],
+            },
+            sha256=data.sha256,
+        )
+        done_s = time.monotonic()
+        return PreparedDataset(
+            folder=folder,
+            dataset_sha256=digest,
+            num_samples=num_samples,
+            num_unused=spool.num_rows - sum(num_samples.values()),
+            num_embeddings=num_embeddings,
+            num_lines=tally.num_lines,
+            num_malformed=tally.num_malformed,
+            malformed=tuple(tally.named),
+            stages_s={
+                "parsing": parsed_s - started_s,
+                "numbering": numbered_s - parsed_s,
+                "writing": done_s - numbered_s,
+            },
+        )
+
+
+def _pieces(rows: range, num_rows: int) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of each `num_rows` consecutive rows."""
+    return ((start, min(start + num_rows, rows.stop)) for start in rows[::num_rows])
+
+
+def _check_options(train_files: Sequence[Path], folder: Path, memory_bytes: int) -> None:
+    if not train_files:
+        raise ConfigError("no training files. Give them after --train.")
+    if memory_bytes < MIN_MEMORY_BYTES:
+        raise ConfigError(f"--memory is {memory_bytes} bytes, expected at least {MIN_MEMORY_BYTES >> 20} MiB.")
+    if (folder / MANIFEST).exists():
+        raise ConfigError(
+            f"{folder}: holds a finished dataset already. Use it, or remove it, or give another --data folder."
+        )
+
+
+def _parse(paths: Sequence[Path], spool: Spool, reader: Reader, max_malformed: float, report: Progress) -> _Tally:
+    tally = _Tally(max_malformed)
+    read_bytes, total_bytes = 0, max(1, sum(path.stat().st_size for path in paths if path.is_file()))
+
+    def on_bytes(count: int) -> None:
+        nonlocal read_bytes
+        read_bytes += count
+        report("parsing", read_bytes / total_bytes)
+
+    for path in paths:
+        tally.file_rows.append(0)
+        for rows in reader.read(path, on_bytes):
+            tally.add(path, rows)
+            categories = {category_name(number): values for number, values in enumerate(rows.categories)}
+            spool.append({"labels": rows.labels, "dense": rows.dense, **categories})
+        tally.sources.append(reader.source())
+    tally.check(is_last=True)
+    spool.flush()
+    return tally
+
+
+def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -> None:
+    for split, wanted in (("train", data.train_samples), ("eval", data.eval_samples)):
+        found = len(splits[split])
+        if found == 0:
+            raise DatasetError(f"the files give no {split} samples ({spool.num_rows} rows in all).")
+        if wanted is not None and wanted != found:
+            raise DatasetError(
+                f"the files give {found} {split} samples, the definition's data.{split}_samples is {wanted}: "
+                "other files than the benchmark's."
+            )
+        pieces = _pieces(splits[split], _COLUMN_ROWS)
+        positives = sum(int(spool.read("labels", start, stop).sum()) for start, stop in pieces)
+        if positives in (0, found):
+            raise DatasetError(
+                f"all {found} {split} labels are {positives and 1}: nothing can be learnt or measured."
+            )
+
+
+def _number(
+    spool: Spool, splits: Mapping[str, range], reader: Reader, memory_bytes: int, report: Progress
+) -> tuple[int, ...]:
+    """Replace every category column by ids; return the tables' sizes."""
+    num_embeddings = []
+    for number, feature in enumerate(reader.features):
+        name, num_rows = category_name(number), max(1, _COLUMN_ROWS // feature.width)
+        if feature.num_hashed is None:
+            dictionary = _count(spool, name, feature, splits["train"], reader, memory_bytes)
+            num_embeddings.append(dictionary.num_embeddings)
+            encode = dictionary.encode
+        else:
+            num_embeddings.append(feature.num_hashed)
+            encode = _hasher(feature.num_hashed, feature.missing)
+        pieces = (
+            encode(_values(spool, name, start, stop, feature))
+            for start, stop in _pieces(range(splits["eval"].stop), num_rows)
+        )
+        spool.replace(name, Column("int32", feature.width), pieces)
+        report("numbering", (number + 1) / len(reader.features))
+    return tuple(num_embeddings)
+
+
+def _hasher(num_rows: int, missing: int | None) -> Callable[[NDArray[Any]], NDArray[np.int32]]:
+    def encode(values: NDArray[Any]) -> NDArray[np.int32]:
+        ids = (values % values.dtype.type(num_rows - 1)).astype(np.int32) + np.int32(1)
+        if missing is not None:
+            ids[values == missing] = RARE_ID
+        return ids
+
+    return encode
+
+
+def _count(spool: Spool, name: str, feature: Feature, rows: range, reader: Reader, memory_bytes: int) -> Dictionary:
+    max_values = (memory_bytes - WORKING_BYTES) // BYTES_PER_VALUE
+    counted = ValueCounts.empty(reader.category_dtype)
+    for start, stop in _pieces(rows, max(1, _COLUMN_ROWS // feature.width)):
+        counted = counted.add(_values(spool, name, start, stop, feature), start * feature.width)
+        if len(counted.values) > max_values:
+            raise ConfigError(
+                f"{feature.name} has more than {max_values:,} categories within {stop:,} rows, more than --memory "
+                f"has room for. Give more --memory (about {BYTES_PER_VALUE} bytes per category of the largest "
+                f"column), or {feature.remedy}."
+            )
+    return number_values(counted, feature.min_count, feature.missing)
+
+
+def _values(spool: Spool, name: str, start: int, stop: int, feature: Feature) -> NDArray[Any]:
+    column = spool.read(name, start, stop).reshape(-1)
+    if feature.modulo is not None:
+        column %= column.dtype.type(min(feature.modulo, np.iinfo(column.dtype).max))
+    return column
+
+
+def _write(
+    spool: Spool, folder: Path, data: DataConfig, splits: Mapping[str, range], reader: Reader, report: Progress
+) -> None:
+    names = [category_name(number) for number in range(len(reader.features))]
+    finish = reader.finish_dense(
+        spool.read("dense", start, stop).reshape(-1, data.num_dense)
+        for start, stop in _pieces(splits["train"], _STORE_ROWS)
+    )
+    for split, rows in splits.items():
+        writer = SplitWriter(folder, split, len(rows), data)
+        for start, stop in _pieces(rows, _STORE_ROWS):
+            ids = [spool.read(name, start, stop).reshape(stop - start, -1) for name in names]
+            chunk = Chunk(
+                spool.read("labels", start, stop),
+                finish(spool.read("dense", start, stop).reshape(-1, data.num_dense)),
+                np.concatenate(ids, axis=1),
+            )
+            writer.write(start - rows.start, chunk)
+            report("writing", stop / splits["eval"].stop)
+        writer.close()
