@@ -75,12 +75,12 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
 @data.command(
     cls=ManyFilesCommand,
     epilog="Example:  dlrmbench data prepare dlrm_kaggle --train train.txt",
-    short_help="Make a benchmark's dataset from your Criteo text files.",
+    short_help="Make a benchmark's dataset from your files.",
 )
 @click.argument("benchmark", shell_complete=completing(trainable))
 @click.option(
     "--train", "train_files", multiple=True, required=True, metavar="FILE…", type=click.Path(path_type=Path),
-    help="Text files in order, plain or gzip; several after one --train.",
+    help="Files in order, text also as gzip; several after one --train.",
 )  # fmt: skip
 @click.option(
     "--eval", "eval_files", multiple=True, metavar="FILE…", type=click.Path(path_type=Path),
@@ -104,22 +104,23 @@ def prepare(
     quiet: bool,
     **limits: Any,
 ) -> None:
-    """Make BENCHMARK's dataset from Criteo's text files.
+    """Make BENCHMARK's dataset from files of yours.
 
-    BENCHMARK is a shipped name such as dlrm_kaggle, or your own definition's TOML file with data.kind = "criteo".
+    BENCHMARK is a shipped name such as dlrm_kaggle, or your own definition's TOML file: with data.kind = "criteo" for
+    text in Criteo's form, "columns" for CSV or Parquet ('dlrmbench init mine.toml --from-columns FILE' begins one).
     """
     from harness.config.catalog import load_data
     from harness.run_sets.dataset import dataset_lock
-    from reference_models.data.criteo.tsv import prepare_tsv
     from reference_models.data.registry import find_data, locate_dataset
     from reference_models.process.errors import ConfigError
 
     config = load_data(benchmark)
     spec = find_data(config.kind)
-    if not spec.is_prepared:
+    if spec.prepare is None:
+        how = "is generated: no files go into it" if spec.generate else "is read as it is"
         raise ConfigError(
-            f"data.kind is {config.kind!r}: only 'criteo' datasets are prepared from text files. "
-            + ("Use 'dlrmbench data generate'." if spec.generate else "Its files are read as they are.")
+            f"data.kind is {config.kind!r}, which {how}. For files of your own begin another definition: 'dlrmbench "
+            "init mine.toml --from-columns FILE' for CSV or Parquet, '--kind criteo' for text in Criteo's form."
         )
     folder = locate_dataset(config, data_root)
     line, last = StatusLine(quiet=quiet), ""
@@ -130,7 +131,7 @@ def prepare(
         line.show(f"{stage}: {line.bar(share)}{share:4.0%}", now=is_new)
 
     with dataset_lock(folder):
-        prepared = prepare_tsv(train_files, eval_files, config, folder, on_progress=show_stage, **limits)
+        prepared = spec.prepare(train_files, eval_files, config, folder, on_progress=show_stage, **limits)
     line.finish()
     unused = f", {prepared.num_unused:,} more of the last day unused" if prepared.num_unused else ""
     total_s = sum(prepared.stages_s.values())

@@ -57,6 +57,10 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
     type=click.Choice([*examples()]),
     help="Generated, text in Criteo's form, or MLPerf's files.",
 )
+@click.option(
+    "--from-columns", "columns_file", metavar="FILE", type=click.Path(path_type=Path),
+    help="CSV, gzipped CSV or Parquet with a header: its columns are guessed, each guess is a comment.",
+)  # fmt: skip
 @click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")
 @click.option("--target", type=float, help="Quality to reach.")
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable.")
@@ -66,6 +70,7 @@ def init(
     name: str | None,
     title: str | None,
     kind: str | None,
+    columns_file: Path | None,
     data_of: str | None,
     target: float | None,
     assignments: tuple[str, ...],
@@ -82,7 +87,7 @@ def init(
         raise click.UsageError(f"{path}: expected a file name that ends in .toml.")
     if path.exists():
         raise click.UsageError(f"{path}: is there already. Nothing is overwritten; choose another file.")
-    if not (like or kind or name or title or data_of or target or assignments) and _is_terminal():
+    if not (like or kind or columns_file or name or title or data_of or target or assignments) and _is_terminal():
         kind = click.prompt("Data", type=click.Choice([*examples()]), default="click_log", err=True)
         name = click.prompt("Name", default=path.stem, err=True)
         title = click.prompt("Title", default="", err=True) or None
@@ -92,6 +97,15 @@ def init(
         if kind is not None:
             raise click.UsageError("--data-of is data already; leave --kind out.")
         kind = load_data(data_of).kind
+    columns = None
+    if columns_file is not None:
+        if kind is not None or data_of is not None:
+            raise click.UsageError("--from-columns is data already; leave --kind and --data-of out.")
+        from reference_models.data.columns.guess import guess_columns
+
+        named = [override.value for override in overrides if override.key == "data.parameters.label"]
+        columns = guess_columns(columns_file, name or path.stem, *(str(value) for value in named))
+        title = title or f"Clicks of {columns_file.name}"
     text = begin_definition(
         path,
         like or examples().get(kind or "", examples()["click_log"]),
@@ -100,11 +114,14 @@ def init(
         target=target,
         overrides=overrides,
         data_of=data_of,
+        columns=columns,
     )
     write_text(path, text)
     shown = shlex.quote(str(path) if "/" in str(path) else f"./{path}")
     data = load_data(path)
     first = "" if find_data(data.kind).generate else f"\nFirst its data. {how_to_get(data, shown, None)}"
+    if columns_file is not None:
+        first = first.replace("--train FILE…", f"--train {shlex.quote(str(columns_file))}")
     click.echo(
         f"wrote {path}. Next: dlrmbench plan {shown}, dlrmbench calibrate {shown}, dlrmbench run {shown}{first}"
     )

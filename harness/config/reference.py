@@ -42,6 +42,7 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
     ("score", "", Score),
     *(("model", f"of `{name}`", find_model(name).section) for name in MODELS),
     ("data", "in files", DataSection),
+    ("data", "with columns of your own", find_data("columns").section),
     *(
         ("data.parameters", f"of `{kind}`", find(place))
         for kind in DATA_KINDS
@@ -121,7 +122,8 @@ def _words(kind: Any) -> Iterator[str]:
         yield ", ".join(f"`{value}`" for value in kind.values)
     elif isinstance(kind, types.VarTupleType):
         (item,) = _words(kind.item_type)
-        yield "a list of " + {"a string": "strings"}.get(item, item.replace("a whole number", "whole numbers"))
+        plurals = {"a string": "strings", "a table": "tables"}
+        yield "a list of " + plurals.get(item, item.replace("a whole number", "whole numbers"))
     elif isinstance(kind, types.IntType | types.FloatType):
         word = "a whole number" if isinstance(kind, types.IntType) else "a number"
         low = "" if kind.ge is None else f" of at least {kind.ge:g}"

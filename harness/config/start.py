@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import zip_longest
 from pathlib import Path
 from textwrap import fill, indent, wrap
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
@@ -16,6 +18,11 @@ from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import MODELS
 from rules.benchmarks.loader import SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
 
+if TYPE_CHECKING:
+    from reference_models.data.columns.guess import Guess
+
+Remarks = Mapping[tuple[str, str, int | None], str]
+_FIRST_TARGET = 0.6
 _ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "train", "runtime", "serve")
 _RULES = {
     "closed": 'What a closed run may choose, by mllog key: "free", the value that it must have, one_of, or bounds.',
@@ -35,12 +42,13 @@ def begin_definition(
     target: float | None,
     overrides: Sequence[Override],
     data_of: str | None = None,
+    columns: "Guess | None" = None,
 ) -> str:
     """Return a definition's text: `like` with another name, title, target and `overrides`; `path` is for messages.
 
-    `data_of` is a benchmark whose dataset it shares. What the other definition said of its own history is left out,
-    its data's digest where [data] changes. Raises ConfigError or DefinitionError for what no definition may hold,
-    such as the name of a shipped one.
+    `data_of` is a benchmark whose dataset it shares, `columns` what a file of the user's seems to hold. What the
+    other definition said of its own history is left out, its data's digest where [data] changes. Raises ConfigError
+    or DefinitionError for what no definition may hold, such as the name of a shipped one.
     """
     original = load_benchmark(like)
     tables = deepcopy(read_toml(original.path))
@@ -50,6 +58,8 @@ def begin_definition(
     }  # fmt: skip
     if data_of is not None:
         _share_data(tables, data_of)
+    if columns is not None:
+        _take_columns(tables, columns)
     if target is not None:
         tables.setdefault("quality", {})["target"] = target
     for given in overrides:
@@ -71,7 +81,7 @@ def begin_definition(
     if data.parameters:
         find_data(data.kind).check(data)
     refuse_shipped_name(benchmark)
-    return render_definition(tables)
+    return render_definition(tables, {} if columns is None else _remarks(columns, tables))
 
 
 def _share_data(tables: dict[str, Any], data_of: str) -> None:
@@ -92,31 +102,65 @@ def _share_data(tables: dict[str, Any], data_of: str) -> None:
                 tables[section][key] = value
 
 
-def render_definition(tables: Mapping[str, Any]) -> str:
-    """Write a definition as TOML with every key's meaning; keys that are left out follow as comments."""
+def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
+    """Put the user's columns in place of [data], and what suits data of which only the number of rows is known."""
+    tables["data"] = columns.data
+    tables.pop("serve", None)
+    for section in _RULES:
+        for key in _SIZES & tables.get(section, {}).keys():
+            del tables[section][key]
+    tables["quality"] |= {"target": _FIRST_TARGET, "evals_per_epoch": 5, "max_epochs": 4.0}
+    if tables.get("closed", {}).get("global_batch_size", "free") == "free":
+        steps = 2 ** (max(16, columns.num_rows // 200).bit_length() - 1)
+        tables["train"]["global_batch_size"] = min(steps, tables["train"]["global_batch_size"])
+
+
+def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> Remarks:
+    """Say why each guess is as it is, where no option gave another value."""
+    guessed, given = columns.data["parameters"], tables["data"]["parameters"]
+    remarks: dict[tuple[str, str, int | None], str] = {
+        ("data.parameters", key, place): f"Guessed: {reason}."
+        for (key, place), reason in columns.reasons.items()
+        if given.get(key) == guessed.get(key)
+    }
+    if tables["quality"]["target"] == _FIRST_TARGET:
+        remarks["quality", "target", None] = (
+            "Guessed, and low: --quality of run says what your data gives; calibrate chooses a target by it."
+        )
+    return remarks
+
+
+def render_definition(tables: Mapping[str, Any], remarks: Remarks = MappingProxyType({})) -> str:
+    """Write a definition as TOML with every key's meaning; keys that are left out follow as comments.
+
+    `remarks` say more of a value, by section, key and position in a list.
+    """
     parts = [
         "# A benchmark of your own. Every key: rules/benchmarks/README.md of dlrmbench's source.\n"
         f"schema_version = {SCHEMA_VERSION}\n"
     ]
     for section in _ORDER:
         if section in tables:
-            parts.append(_render(section, tables[section], tables))
+            parts.append(_render(section, tables[section], tables, remarks))
             parts += [
-                _render(f"{section}.{name}", table, tables)
+                _render(f"{section}.{name}", table, tables, remarks)
                 for name, table in tables[section].items()
                 if isinstance(table, Mapping) and section not in _RULES
             ]
     return "\n".join(parts)
 
 
-def _render(section: str, table: Mapping[str, Any], tables: Mapping[str, Any]) -> str:
+def _render(section: str, table: Mapping[str, Any], tables: Mapping[str, Any], remarks: Remarks) -> str:
     lines = [f"[{section}]"]
     if section in _RULES:
         return "\n".join([f"# {_RULES[section]}", *lines, *(_rule(*item) for item in table.items()), ""])
     keys = {key.name: key for key in list_keys(_record_of(section, tables))}
     for name, value in table.items():
         if not isinstance(value, Mapping):
-            lines += [*_comment(keys[name]), _assign(name, value)]
+            remark = remarks.get((section, name, None))
+            lines += [*_comment(keys[name]), *(_wrap(remark) if remark else ())]
+            length = len(value) if isinstance(value, list) else 0
+            lines.append(_assign(name, value, [remarks.get((section, name, place)) for place in range(length)]))
     for key in keys.values():
         if key.name not in table and key.default is not None and not key.allowed.startswith("a table"):
             lines += [*_comment(key), f"# {key.name} = {key.default}".rstrip()]
@@ -136,8 +180,15 @@ def _inline(value: Any) -> str:
     return tomli_w.dumps({"value": value}).partition(" = ")[2].rstrip()
 
 
-def _assign(name: str, value: Any) -> str:
-    """Write `name = value`; numbers of a list side by side."""
+def _assign(name: str, value: Any, remarks: Sequence[str | None] = ()) -> str:
+    """Write `name = value`; numbers of a list side by side, tables one below the other, each with its remark."""
+    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        items = [
+            f"  {{ {', '.join(f'{key} = {_inline(entry)}' for key, entry in item.items())} }},"
+            + (f"  # {remark}" if remark else "")
+            for item, remark in zip_longest(value, remarks)
+        ]
+        return "\n".join([f"{name} = [", *items, "]"])
     if isinstance(value, list) and all(type(item) is int for item in value):
         text = f"{name} = {value}"
         return text if len(text) <= _WIDTH else f"{name} = [\n{indent(fill(str(value)[1:-1], _WIDTH - 2), '  ')},\n]"
@@ -146,19 +197,24 @@ def _assign(name: str, value: Any) -> str:
 
 def _comment(key: DefinitionKey) -> list[str]:
     allowed = "" if key.allowed == "a string" else f" Allowed: {key.allowed}."
-    return wrap(f"{key.meaning}{allowed}".replace("`", ""), _WIDTH, initial_indent="# ", subsequent_indent="# ")
+    return _wrap(f"{key.meaning}{allowed}".replace("`", ""))
+
+
+def _wrap(text: str) -> list[str]:
+    return wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
 def _record_of(section: str, tables: Mapping[str, Any]) -> type[Any]:
     """Find the record that reads this section as it is: by the kind of data and the optimizer."""
     kind = str(tables["data"].get("kind"))
     which = {
-        "data": "held in memory" if find_data(kind).is_in_memory else "in files",
         "data.parameters": f"of `{kind}`",
         "train": {"sgd": "with SGD", "Adam": "with Adam"}.get(str(tables["train"].get("opt_name")), "with Adagrad"),
     }
     if (model := tables["benchmark"].get("model")) in MODELS:
         which["model"] = f"of `{model}`"
+    if section == "data":
+        return find_data(kind).section
     for name, variant, record in SECTIONS:
         if name == section and which.get(section, variant) == variant:
             return record

@@ -68,6 +68,8 @@ def _words(kind: inspect.Type, value: object) -> str:
     if isinstance(kind, inspect.FloatType):
         return "a number" + _bounds(kind, value)
     if isinstance(kind, inspect.VarTupleType):
+        if isinstance(kind.item_type, inspect.StrType | inspect.DataclassType):
+            return "a list of " + ("strings" if isinstance(kind.item_type, inspect.StrType) else "tables")
         sizes = [_size(item) for item in value] if isinstance(value, list | tuple) else []
         return "a list of whole numbers" + (_bounds(kind.item_type, max(sizes)) if sizes else "")
     return "a table" if isinstance(kind, inspect.DictType) else "a string"

@@ -17,6 +17,7 @@ DATA_KINDS: Mapping[str, str] = {
     "click_sequence": "reference_models.data.click_sequence.spec:SPEC",
     "patterns": "reference_models.data.patterns.spec:SPEC",
     "criteo": "reference_models.data.criteo.spec:TEXT",
+    "columns": "reference_models.data.columns.spec:SPEC",
     "mlperf_one_hot": "reference_models.data.criteo.spec:MLPERF_ONE_HOT",
     "mlperf_multi_hot": "reference_models.data.criteo.spec:MLPERF_MULTI_HOT",
     "made_up": "reference_models.data.synthetic.spec:SPEC",

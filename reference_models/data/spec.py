@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def load(place: str) -> Callable[..., Any]:
     """Make a function of 'module:function', which is imported when it is called."""
 
-    def call(*arguments: Any) -> Any:
-        return find(place)(*arguments)
+    def call(*arguments: Any, **options: Any) -> Any:
+        return find(place)(*arguments, **options)
 
     return call
 
@@ -42,7 +42,7 @@ class DataSection:
         "criteo", "mlperf_one_hot", "mlperf_multi_hot",
     ]  # fmt: skip
     """`click_log`, `click_sequence` and `patterns` are generated, `criteo` prepared from text in Criteo's form, the
-    others are MLPerf's own files."""
+    others are MLPerf's own files. `columns`, prepared from files with other columns, has a section of its own."""
     name: str
     """The dataset's name, in the name of its folder."""
     train_samples: PositiveCount | None = None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from reference_models.process.errors import DatasetError
 
@@ -37,7 +37,7 @@ class TextSource:
         self._raw = _CountingReader(path, on_bytes)
 
     @contextmanager
-    def opened(self) -> Iterator[IO[bytes]]:
+    def opened(self) -> Iterator[io.BufferedIOBase]:
         """Give the text, uncompressed. Raises DatasetError with the file's name, also for what is done inside."""
         with self._raw, io.BufferedReader(self._raw, BLOCK_BYTES) as plain:
             is_gzip = plain.peek(2)[:2] == _GZIP_MAGIC

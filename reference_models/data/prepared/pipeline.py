@@ -296,14 +296,12 @@ def _number(
     for number, feature in enumerate(reader.features):
         name, num_rows = category_name(number), max(1, _COLUMN_ROWS // feature.width)
         if feature.num_hashed is None:
-            dictionary = _count(spool, name, feature, splits["train"], reader, memory_bytes)
-            num_embeddings.append(dictionary.num_embeddings)
-            encode = dictionary.encode
+            coder: Dictionary | _Hash = _count(spool, name, feature, splits["train"], reader, memory_bytes)
         else:
-            num_embeddings.append(feature.num_hashed)
-            encode = _hasher(feature.num_hashed, feature.missing)
+            coder = _Hash(feature.num_hashed, feature.missing)
+        num_embeddings.append(coder.num_embeddings)
         pieces = (
-            encode(_values(spool, name, start, stop, feature))
+            coder.encode(_values(spool, name, start, stop, feature))
             for start, stop in _pieces(range(splits["eval"].stop), num_rows)
         )
         spool.replace(name, Column("int32", feature.width), pieces)
@@ -311,14 +309,18 @@ def _number(
     return tuple(num_embeddings)
 
 
-def _hasher(num_rows: int, missing: int | None) -> Callable[[NDArray[Any]], NDArray[np.int32]]:
-    def encode(values: NDArray[Any]) -> NDArray[np.int32]:
-        ids = (values % values.dtype.type(num_rows - 1)).astype(np.int32) + np.int32(1)
-        if missing is not None:
-            ids[values == missing] = RARE_ID
-        return ids
+@dataclass(frozen=True, slots=True)
+class _Hash:
+    """Ids from 1 on that are values modulo so many rows."""
 
-    return encode
+    num_embeddings: int
+    missing: int | None
+
+    def encode(self, column: NDArray[Any]) -> NDArray[np.int32]:
+        ids: NDArray[np.int32] = (column % column.dtype.type(self.num_embeddings - 1)).astype(np.int32) + np.int32(1)
+        if self.missing is not None:
+            ids[column == self.missing] = RARE_ID
+        return ids
 
 
 def _count(spool: Spool, name: str, feature: Feature, rows: range, reader: Reader, memory_bytes: int) -> Dictionary:
@@ -347,7 +349,7 @@ def _write(
 ) -> None:
     names = [category_name(number) for number in range(len(reader.features))]
     finish = reader.finish_dense(
-        spool.read("dense", start, stop).reshape(-1, data.num_dense)
+        spool.read("dense", start, stop).reshape(stop - start, data.num_dense)
         for start, stop in _pieces(splits["train"], _STORE_ROWS)
     )
     for split, rows in splits.items():
@@ -356,7 +358,7 @@ def _write(
             ids = [spool.read(name, start, stop).reshape(stop - start, -1) for name in names]
             chunk = Chunk(
                 spool.read("labels", start, stop),
-                finish(spool.read("dense", start, stop).reshape(-1, data.num_dense)),
+                finish(spool.read("dense", start, stop).reshape(stop - start, data.num_dense)),
                 np.concatenate(ids, axis=1),
             )
             writer.write(start - rows.start, chunk)

@@ -53,7 +53,7 @@ class Spool:
         num_rows = set()
         for name, values in rows.items():
             assert values.dtype == self._columns[name].dtype
-            self._files[name].write(np.ascontiguousarray(values))
+            self._files[name].write(np.ascontiguousarray(values).data)
             num_rows.add(len(values))
         (added,) = num_rows
         self.num_rows += added
@@ -76,7 +76,7 @@ class Spool:
         beside = self._folder / f"{name}.new"
         with beside.open("wb", buffering=_BUFFER_BYTES) as file:
             for values in pieces:
-                file.write(np.ascontiguousarray(values))
+                file.write(np.ascontiguousarray(values).data)
         beside.replace(self._folder / name)
         self._columns[name] = column
 

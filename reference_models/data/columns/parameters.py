@@ -1,0 +1,169 @@
+"""The [data] section of clicks with columns of the user's own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import Meta
+
+from reference_models.config.records import Amount, PositiveCount, read_section, refuse
+from reference_models.config.sections import DataConfig
+from reference_models.process.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseColumn:
+    """One number of a sample."""
+
+    column: str
+    """Its name in the file."""
+    transform: Literal["as_is", "log1p", "standardised"] = "as_is"
+    """`log1p`: log(1 + x), negative numbers as 0. `standardised`: less the mean, by the standard deviation, of the
+    training rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseColumn:
+    """One category of a sample, or several: a table of its own."""
+
+    column: str
+    """Its name in the file."""
+    min_count: PositiveCount = 1
+    """Values seen less often in the training rows share id 0."""
+    rows: Annotated[int, Meta(ge=2)] | None = None
+    """Rows of the table, where ids are a hash of the value instead of its number in a dictionary."""
+    separator: Annotated[str, Meta(min_length=1)] | None = None
+    """What stands between the ids of a cell that has several."""
+    max_ids: PositiveCount = 1
+    """The most ids that a cell has; id 0 fills those that have fewer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnsParameters:
+    """Which columns of the files are what, and which rows evaluate. Changing any of it makes another dataset.
+
+    A missing number is 0, or the mean where it is standardised; a missing category is id 0. Rows without a label are
+    left out.
+    """
+
+    label: str
+    """The column of the label: 0 or 1, or false or true."""
+    positive_from: float | None = None
+    """Numbers from here on are label 1, smaller ones 0: of ratings, such as 4."""
+    dense: tuple[DenseColumn, ...] = ()
+    """Numbers: a list of `{ column = "price", transform = "as_is" }`; the transform may also be `log1p`: log(1 + x),
+    negative numbers as 0; or `standardised`: less the mean and by the standard deviation of the training rows.
+    Without any, samples have one number, which is 0."""
+    sparse: Annotated[tuple[SparseColumn, ...], Meta(min_length=1)]
+    """Categories: a list of `{ column = "user", min_count = 1 }`, a table each. Values that are rarer in training,
+    and those that only evaluation has, share id 0; the others are numbered. `rows = 1000` hashes to so many rows
+    instead; `separator = "/", max_ids = 4` reads several ids in a cell."""
+    split: Literal["fraction", "time", "files"] = "fraction"
+    """`fraction`: the last rows evaluate. `time`: the latest do, of files in the order of `time`. `files`: --train
+    and --eval as they are given."""
+    eval_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    """Share of the rows that evaluates, except with `files`. Rows of one time are never parted."""
+    time: str | None = None
+    """The column that rows are in the order of: numbers, dates, or text that sorts; needed with `time` alone."""
+    eval_from: str | Amount | None = None
+    """The first time that evaluates, instead of a fraction."""
+    delimiter: Annotated[str, Meta(min_length=1, max_length=1)] = ","
+    """What stands between the columns of text."""
+    names: tuple[str, ...] = ()
+    """Names of the columns of text without a header, in their order."""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that are read, each once."""
+        time = () if self.time is None else (self.time,)
+        columns = (*(column.column for column in self.dense), *(column.column for column in self.sparse))
+        return tuple(dict.fromkeys((self.label, *time, *columns)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnsSection:
+    """[data] of files with columns of your own. How many numbers and tables there are follows from the columns."""
+
+    kind: Literal["columns"]
+    """Prepared from CSV, gzipped CSV or Parquet."""
+    name: str
+    """The dataset's name, in the name of its folder."""
+    train_samples: PositiveCount | None = None
+    """Samples of an epoch, checked against the files where given."""
+    eval_samples: PositiveCount | None = None
+    """Samples of an evaluation; likewise."""
+    sha256: str | None = None
+    """Digest that the data must have."""
+    parameters: dict[str, Any]
+    """Which columns are what: see below."""
+
+
+def parse_columns(table: Mapping[str, Any]) -> DataConfig:
+    """Read [data]. Raises ConfigError naming the field."""
+    section: ColumnsSection = read_section("data", table, ColumnsSection)
+    parameters = _read(section.parameters)
+    sizes = tuple(column.rows for column in parameters.sparse)
+    return DataConfig(
+        kind=section.kind,
+        name=section.name,
+        train_samples=section.train_samples,
+        eval_samples=section.eval_samples,
+        num_dense=max(1, len(parameters.dense)),
+        num_embeddings=None if None in sizes else tuple(rows for rows in sizes if rows is not None),
+        multi_hot=tuple(column.max_ids for column in parameters.sparse),
+        seed=None,
+        sha256=section.sha256,
+        parameters=section.parameters,
+    )
+
+
+def read_parameters(data: DataConfig) -> ColumnsParameters:
+    """Read [data.parameters]. Raises ConfigError naming the field, what was given and what is allowed."""
+    return _read(data.parameters)
+
+
+def _read(table: Mapping[str, Any]) -> ColumnsParameters:
+    read = {
+        **table,
+        **{
+            key: _read_columns(key, table[key], kind)
+            for key, kind in (("dense", DenseColumn), ("sparse", SparseColumn))
+            if key in table
+        },
+    }
+    parameters = read_section("data.parameters", read, ColumnsParameters)
+    used: dict[str, str] = {parameters.label: "label"}
+    for key, columns in (("dense", parameters.dense), ("sparse", parameters.sparse)):
+        names = [column.column for column in columns]
+        for name in names:
+            if used.get(name) == "label" or names.count(name) > 1:
+                other = "the label" if used.get(name) == "label" else f"twice in data.parameters.{key}"
+                raise ConfigError(f"data.parameters.{key}: column {name!r} is {other}. Leave one out.")
+    for column in parameters.sparse:
+        if (column.separator is None) != (column.max_ids == 1):
+            raise ConfigError(
+                f"data.parameters.sparse: column {column.column!r} needs both separator and max_ids of at least 2, "
+                "or neither."
+            )
+        if column.rows is not None and column.min_count > 1:
+            raise ConfigError(
+                f"data.parameters.sparse: column {column.column!r} has rows, which hash its values, and min_count, "
+                "which needs a dictionary. Leave one out."
+            )
+    if (parameters.split == "time") != (parameters.time is not None):
+        what = "a column's name, with split = 'time'" if parameters.time is None else "nothing, except with 'time'"
+        raise refuse("data.parameters", table, "time", what)
+    if parameters.eval_from is not None and (parameters.split != "time" or "eval_fraction" in table):
+        raise refuse(
+            "data.parameters", table, "eval_from", "nothing, except with split = 'time' and no eval_fraction"
+        )
+    return parameters
+
+
+def _read_columns(key: str, given: Any, kind: type[T]) -> tuple[T, ...]:
+    expected = 'a list of tables such as { column = "NAME" }'
+    if not isinstance(given, list | tuple) or not all(isinstance(item, Mapping) for item in given):
+        raise refuse("data.parameters", {key: given}, key, expected)
+    return tuple(read_section(f"data.parameters.{key}[{number}]", item, kind) for number, item in enumerate(given))
