@@ -70,7 +70,11 @@ def test_the_summary_says_what_was_made_where_and_what_to_do_next(tmp_path: Path
         ((DEFINITION, "--train", DEFINITION), 2, "--eval"),
         ((DEFINITION,), 2, "--train"),
         (("dlrm_kagle", "--train", DEFINITION), 2, "Did you mean 'dlrm_kaggle'"),
-        (("dlrm_dcnv2", "--train", DEFINITION), 2, "only 'criteo' datasets are prepared from text files"),
+        (
+            ("dlrm_dcnv2", "--train", DEFINITION),
+            2,
+            "'mlperf_multi_hot', which is read as it is. For files of your",
+        ),
         ((DEFINITION, "--train", DEFINITION, "--memory", "lots"), 2, "'lots' is not a number with a unit"),
         ((DEFINITION, "--train", DEFINITION, "--max-malformed", "2"), 2, "max-malformed"),
     ],

@@ -1,7 +1,9 @@
 """Clicks with columns of the user's own: content against pandas, splits, bad input, bounded memory."""
 
 import gzip
+import json
 from collections.abc import Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from reference_models.data.prepared import lines, pipeline
 from reference_models.data.prepared.pipeline import PreparedDataset
 from reference_models.data.registry import open_dataset, parse_data
 from reference_models.data.store.store import verify
+from reference_models.process.errors import ConfigError, DatasetError
 
 PARAMETERS: dict[str, Any] = {
     "label": "clicked",
@@ -101,7 +104,7 @@ def expect(frame: pd.DataFrame, num_train: int) -> tuple[NDArray[Any], NDArray[A
     train = frame[:num_train]
     visits = (frame["visits"] - train["visits"].mean()) / train["visits"].std(ddof=0)
     dense = [frame["age"], np.log1p(frame["price"].clip(lower=0)), visits]
-    hashes = pd.util.hash_array(frame["ad"].astype(str).to_numpy(object), categorize=False)
+    hashes = frame["ad"].map(lambda ad: int.from_bytes(blake2b(str(ad).encode(), digest_size=8).digest(), "little"))
     lists = frame["tags"].str.split("|").map(lambda cell: [tag for tag in cell if tag])
     padded = pd.DataFrame([[*tags, *["", "", ""]][:3] for tags in lists])
     known = pd.Series([tag for tags in lists[:num_train] for tag in tags])
@@ -142,3 +145,206 @@ def test_the_same_rows_give_the_same_bytes_in_any_form_and_again(tmp_path: Path)
         prepare(tmp_path / str(turn), write(tmp_path / name, frame)).dataset_sha256 for turn, name in enumerate(names)
     }
     assert len(digests) == 1
+
+
+def small(num_rows: int = 400, **changes: Any) -> pd.DataFrame:
+    draw = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "day": [f"2026-01-{1 + row * 28 // num_rows:02}" for row in range(num_rows)],
+            "user": draw.integers(0, 20, num_rows),
+            "price": draw.random(num_rows),
+            "clicked": draw.integers(0, 2, num_rows),
+        }
+    )
+    return frame.assign(**changes)
+
+
+SMALL: dict[str, Any] = {"label": "clicked", "dense": [{"column": "price"}], "sparse": [{"column": "user"}]}
+
+
+def test_what_evaluation_holds_changes_nothing_of_training(tmp_path: Path) -> None:
+    """The dictionary, its counts and the moments see the training rows alone."""
+    frame = make_clicks(1000)
+    other = frame.copy()
+    other.loc[750:, "user"] = "u-unseen"
+    other.loc[750:, "visits"] = 1e6
+    for name, rows in (("one", frame), ("two", other)):
+        prepare(tmp_path / name, write(tmp_path / f"{name}.csv", rows))
+    for array in ("dense", "indices", "labels"):
+        first, second = ((tmp_path / name / f"train_{array}.npy").read_bytes() for name in ("one", "two"))
+        assert first == second
+    assert read_split(tmp_path / "two", make_data(), "eval")[2][:, 0].max() == 0
+
+
+def test_numbers_that_no_row_or_every_row_has_are_standardised_to_zero(tmp_path: Path) -> None:
+    frame = small(empty=None, same=7.5)
+    columns = [{"column": name, "transform": "standardised"} for name in ("empty", "same")]
+    data = make_data({**SMALL, "dense": columns})
+    prepare(tmp_path / "d", write(tmp_path / "a.csv", frame), data=data)
+    assert not read_split(tmp_path / "d", data, "train")[1].any()
+
+
+def test_without_numbers_samples_have_one_that_is_zero(tmp_path: Path) -> None:
+    data = make_data({**SMALL, "dense": []})
+    prepare(tmp_path / "d", write(tmp_path / "a.csv", small()), data=data)
+    assert read_split(tmp_path / "d", data, "train")[1].tolist() == [[0.0]] * 360
+
+
+@pytest.mark.parametrize(
+    ("changes", "num_train"),
+    [
+        ({}, 372),  # the day that the last tenth begins in is parted by no split
+        ({"eval_fraction": 0.4}, 243),
+        ({"eval_from": "2026-01-15"}, 200),
+    ],
+)
+def test_time_divides_rows_where_it_changes(tmp_path: Path, changes: dict[str, Any], num_train: int) -> None:
+    frame = small()
+    data = make_data({**SMALL, "split": "time", "time": "day", **changes})
+    halves = [write(tmp_path / f"{number}.csv", frame[start : start + 200]) for number, start in enumerate((0, 200))]
+    prepared = prepare(tmp_path / "d", *halves, data=data)
+    assert prepared.num_samples == {"train": num_train, "eval": 400 - num_train}
+    assert frame["day"][num_train] != frame["day"][num_train - 1]
+
+
+@pytest.mark.parametrize("as_time", [lambda day: pd.to_datetime(day), lambda day: day.str[-2:].astype(int) * 10**17])
+def test_times_may_be_dates_or_whole_numbers(tmp_path: Path, as_time: Any) -> None:
+    frame = small()
+    frame["day"] = as_time(frame["day"])
+    data = make_data({**SMALL, "split": "time", "time": "day"})
+    digests = {
+        prepare(tmp_path / f"d{name}", write(tmp_path / name, frame), data=data).dataset_sha256
+        for name in ("a.csv", "plain.parquet")
+    }
+    assert len(digests) == 1
+
+
+def test_files_are_the_split_where_they_say_so(tmp_path: Path) -> None:
+    frame = small()
+    train, evaluation = write(tmp_path / "a.csv", frame[:300]), write(tmp_path / "plain.parquet", frame[300:])
+    data = make_data({**SMALL, "split": "files"})
+    prepared = prepare(tmp_path / "d", train, evaluation=(evaluation,), data=data)
+    assert prepared.num_samples == {"train": 300, "eval": 100}
+    with pytest.raises(ConfigError, match="give the evaluation files with --eval"):
+        prepare(tmp_path / "e", train, data=data)
+
+
+def test_wrong_cells_and_rows_are_left_out_up_to_the_bound_and_named(tmp_path: Path) -> None:
+    frame = small(1000).astype({"price": object})
+    frame.loc[4, "price"], frame.loc[500, "price"], frame.loc[7, "clicked"] = "cheap", "1e999", None
+    text = frame.to_csv(index=False).splitlines(keepends=True)
+    text.insert(300, "one,two\n")
+    text.append("1,2,3,4,5\n")
+    (tmp_path / "a.csv").write_text("".join(text))
+    prepared = prepare(tmp_path / "d", tmp_path / "a.csv", parameters=SMALL, max_malformed=0.01)
+    assert (prepared.num_lines, prepared.num_malformed) == (1002, 5)
+    assert {name.partition("a.csv:")[2] for name in prepared.malformed} == {
+        "row 5: column 'price' is 'cheap', expected a number of 32 bits or nothing",
+        "row 502: column 'price' is '1e999', expected a number of 32 bits or nothing",
+        "row 8: column 'clicked' is empty, expected a label",
+        "row 300: 2 columns, expected 4",
+        "row 1002: 5 columns, expected 4",
+    }
+    with pytest.raises(DatasetError, match=r"5 of 1,002 lines are malformed, more than the 0.1 % allowed"):
+        prepare(tmp_path / "e", tmp_path / "a.csv", parameters=SMALL)
+
+
+LIST = pa.array([["a", "b"]] * 400)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parameters", "message"),
+    [
+        ("a.csv", small(clicked="yes"), {}, r"a.csv:row 1: column 'clicked' is 'yes', expected a label, 0 or 1"),
+        ("a.csv", small(clicked=[0, 1, 2, 1] * 100), {}, r"row 3: column 'clicked' is '2'.*positive_from"),
+        ("plain.parquet", small(clicked=2.5), {}, r"row 1: column 'clicked' is '2.5'.*positive_from"),
+        ("plain.parquet", small(clicked="yes"), {}, r"row 1: column 'clicked' is 'yes', expected a label"),
+        ("a.csv", small(price="cheap"), {}, r"row 1: column 'price' is 'cheap'.*400 of 400 lines are malformed"),
+        ("plain.parquet", small(price=pd.Timestamp("2026-01-01")), {}, r"'price' holds timestamp.*expected numbers"),
+        ("a.csv", small(clicked=[1] + [0] * 399), {}, r"all 40 eval labels are 0"),
+        ("a.csv", small(clicked=0), {}, r"all 360 train labels are 0"),
+        ("a.csv", small(user="a|b|c"), {"sparse": [{"column": "user", "separator": "|", "max_ids": 2}]},
+         r"row 1: column 'user' is 'a\|b\|c': 3 ids, more than max_ids = 2"),
+        ("a.csv", small()[::-1], {"split": "time", "time": "day"}, r"row \d+: column 'day' is '2026.*, before the"),
+        ("a.csv", small(day=1), {"split": "time", "time": "day"}, r"'day' is the same in all 400 rows"),
+        ("a.csv", small(), {"split": "time", "time": "day", "eval_from": "2027"}, r"eval_from is '2027', after the"),
+        ("plain.parquet", pa.table({"user": LIST, "clicked": [0, 1] * 200, "price": [1.0] * 400}), {},
+         r"column 'user' is nested \(list<.*separator"),
+        ("plain.parquet", b"PAR1 and no more", {}, r"plain.parquet: cannot be read: "),
+        ("a.csv", b"", {}, r"a.csv: is empty"),
+        ("a.csv", b"day,user,price,clicked\n", {}, r"the files give no train samples \(0 rows in all\)"),
+        ("a.csv", b"day,user,user,price,clicked\n", {}, r"has 2 columns 'user'"),
+        ("a.csv", b"user,price,clicked\n" + b'"' + b"1,2,0\n" * 300_000, {}, r"a.csv:row 1: 1 columns, expected 3"),
+        ("a.csv", b"user,price,clicked\n" + b"1\n" * 300_000, {}, r"a.csv"),
+        ("a.csv.gz", gzip.compress(small(9000).to_csv(index=False).encode())[:-2000], {}, r"gzip file is cut short"),
+    ],
+)  # fmt: skip
+def test_bad_files_are_one_clear_error_and_leave_no_dataset(
+    tmp_path: Path, name: str, content: Any, parameters: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, pa.Table):
+        parquet.write_table(content, path)
+    else:
+        write(path, content)
+    with pytest.raises(DatasetError, match=message) as caught:
+        prepare(tmp_path / "d", path, parameters={**SMALL, **parameters})
+    assert len(str(caught.value).splitlines()) <= 11
+    assert list((tmp_path / "d").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dense": ["price"]}, r"data.parameters.dense is \['price'\], expected a list of tables such as"),
+        (
+            {"dense": [{"column": "price", "transform": "log"}]},
+            r"dense\[0\].transform is 'log'. Did you mean 'log1p'",
+        ),
+        ({"sparse": []}, r"data.parameters.sparse is .*expected a list of tables"),
+        ({"sparse": [{"colum": "user"}]}, r"unknown key data.parameters.sparse\[0\].colum. Did you mean 'column'"),
+        ({"sparse": [{"column": "clicked"}]}, r"sparse: column 'clicked' is the label"),
+        ({"sparse": [{"column": "user"}] * 2}, r"sparse: column 'user' is twice in"),
+        ({"sparse": [{"column": "user", "max_ids": 3}]}, r"column 'user' needs both separator and max_ids"),
+        (
+            {"sparse": [{"column": "user", "rows": 1}]},
+            r"sparse\[0\].rows is 1, expected a whole number of at least 2",
+        ),
+        ({"sparse": [{"column": "user", "rows": 9, "min_count": 2}]}, r"'user' has rows, .* and min_count"),
+        ({"split": "time"}, r"data.parameters.time is missing, expected a column's name"),
+        ({"time": "day"}, r"data.parameters.time is 'day', expected nothing, except with 'time'"),
+        ({"eval_from": 3}, r"eval_from is 3, expected nothing, except with split = 'time'"),
+        ({"eval_fraction": 1.0}, r"eval_fraction is 1.0"),
+    ],
+)
+def test_a_definition_that_cannot_be_is_refused_with_its_key(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_data({**SMALL, **changes})
+
+
+@pytest.mark.parametrize("name", ["a.csv", "plain.parquet"])
+def test_a_missing_column_is_named_with_what_it_may_have_meant(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, small())
+    with pytest.raises(ConfigError, match=r"has no column 'prise'. Did you mean 'price'\?"):
+        prepare(tmp_path / "d", path, parameters={**SMALL, "dense": [{"column": "prise"}]})
+
+
+def test_names_and_another_delimiter_serve_text_without_a_header(tmp_path: Path) -> None:
+    frame = small()
+    frame.to_csv(tmp_path / "a.tsv", index=False, header=False, sep="\t")
+    parameters = {**SMALL, "names": list(frame), "delimiter": "\t"}
+    bare = prepare(tmp_path / "d", tmp_path / "a.tsv", parameters=parameters)
+    assert (
+        bare.dataset_sha256
+        == prepare(tmp_path / "e", write(tmp_path / "a.csv", frame), parameters=SMALL).dataset_sha256
+    )
+
+
+def test_the_manifest_says_what_made_the_data(tmp_path: Path) -> None:
+    prepare(tmp_path / "d", write(tmp_path / "a.csv", small()), parameters=SMALL)
+    manifest = json.loads((tmp_path / "d" / "manifest.json").read_text())
+    assert manifest["parameters"] == SMALL and manifest["kind"] == "columns"
+    assert [source["name"] for source in manifest["sources"]] == ["a.csv"]

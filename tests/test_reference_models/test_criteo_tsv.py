@@ -272,7 +272,7 @@ def test_a_finished_dataset_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_dictionary_beyond_the_memory_is_refused_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "WORKING_BYTES", (1 << 30) - 120 * 50)
+    monkeypatch.setattr(pipeline, "WORKING_BYTES", (1 << 30) - 84 * 50)
     source = write(tmp_path / "t", make_text(300))
     with pytest.raises(ConfigError, match=r"column 15 has more than 50 categories.*--memory.*max_ind_range"):
         prepare(tmp_path / "d", [source], [source])

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
@@ -181,10 +181,9 @@ def _hash(column: pa.Array) -> NDArray[np.uint64]:
 
 
 def hash_texts(texts: Sequence[bytes]) -> NDArray[np.uint64]:
-    """Hash each text by pandas' SipHash to 64 bits other than MISSING, which empty text has."""
-    objects = np.empty(len(texts), object)
-    objects[:] = texts
-    hashes: NDArray[np.uint64] = pd.util.hash_array(objects, categorize=False)
+    """Hash each text by BLAKE2b to 64 bits, little-endian, other than MISSING, which empty text has."""
+    digests = b"".join([blake2b(text, digest_size=8).digest() for text in texts])
+    hashes = np.frombuffer(digests, "<u8").astype(np.uint64)
     hashes[hashes == MISSING] = 1
     hashes[[position for position, text in enumerate(texts) if not text]] = MISSING
     return hashes

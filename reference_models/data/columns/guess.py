@@ -1,13 +1,13 @@
 """Guess what the columns of a file are from its first rows; `init --from-columns` writes each with its reason."""
 
-import re
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import numpy as np
 import pyarrow as pa
-from pyarrow import csv, parquet
+from pyarrow import compute, csv, parquet
 
 from reference_models.data.columns.convert import NULLS
 from reference_models.data.columns.files import is_parquet, read_header
@@ -35,6 +35,11 @@ class Guess:
     """Rows that were looked at."""
     reasons: dict[tuple[str, int | None], str] = field(default_factory=dict)
 
+    @property
+    def is_all(self) -> bool:
+        """Return whether every row was looked at."""
+        return self.num_read == self.num_rows
+
 
 def guess_columns(path: Path, name: str, label: str | None = None) -> Guess:
     """Guess [data] of a definition `name` from the first rows of a file; `label` names that column if it is given.
@@ -45,26 +50,27 @@ def guess_columns(path: Path, name: str, label: str | None = None) -> Guess:
     parameters: dict[str, Any] = {}
     try:
         head, num_rows, left_out = _read_parquet(path) if is_parquet(path) else _read_text(path, parameters)
-    except (pa.ArrowException, pa.ArrowInvalid) as error:
+    except pa.ArrowException as error:
         raise DatasetError(f"{path}: cannot be read: {str(error).splitlines()[0]:.200}") from None
-    if head.empty:
+    if not head.num_rows:
         raise DatasetError(f"{path}: has a header and no rows. Give a file with one sample per line.")
-    if len(repeated := head.columns[head.columns.duplicated()]):
-        raise DatasetError(f"{path}: has several columns {str(repeated[0])!r:.80}. Rename all but one.")
-    guess = Guess({"kind": "columns", "name": name, "parameters": parameters}, num_rows, len(head))
+    names = head.column_names
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise DatasetError(f"{path}: has several columns {repeated[0]!r:.80}. Rename all but one.")
+    guess = Guess({"kind": "columns", "name": name, "parameters": parameters}, num_rows, head.num_rows)
     _guess_label(path, head, label, guess)
-    others = head.drop(columns=parameters["label"])
-    _guess_time(others, guess)
+    others = [name for name in names if name != parameters["label"]]
+    _guess_time(head.select(others), guess)
     dense: list[dict[str, Any]] = []
     sparse: list[dict[str, Any]] = []
     for column in others:
-        values = others[column].dropna()
-        if column == parameters.get("time") or values.nunique() < 2 or _is_key(values, len(head)):
-            left_out.append(str(column))
-        elif _is_category(str(column), values):
-            sparse.append(_guess_category(str(column), values, guess, len(sparse)))
+        values = head[column].drop_null()
+        if column == parameters.get("time") or _is_useless(values, head.num_rows):
+            left_out.append(column)
+        elif _is_category(column, values):
+            sparse.append(_guess_category(column, values, guess, len(sparse)))
         else:
-            dense.append(_guess_number(str(column), values, guess, len(dense)))
+            dense.append(_guess_number(column, values, guess, len(dense)))
     if not sparse:
         raise DatasetError(f"{path}: no column looks like a category; a model of embedding tables needs one.")
     if left_out:
@@ -74,24 +80,28 @@ def guess_columns(path: Path, name: str, label: str | None = None) -> Guess:
     return guess
 
 
-def _read_parquet(path: Path) -> tuple[pd.DataFrame, int, list[str]]:
+def _read_parquet(path: Path) -> tuple[pa.Table, int, list[str]]:
     with parquet.ParquetFile(path, pre_buffer=False) as file:
         nested = [entry.name for entry in file.schema_arrow if pa.types.is_nested(entry.type)]
-        flat = [entry.name for entry in file.schema_arrow if entry.name not in nested]
-        batch = next(file.iter_batches(batch_size=HEAD_ROWS, columns=flat, use_threads=False), None)
+        flat = [entry for entry in file.schema_arrow if entry.name not in nested]
+        batches = file.iter_batches(batch_size=HEAD_ROWS, columns=[entry.name for entry in flat], use_threads=False)
+        head = pa.Table.from_batches([*islice(batches, 1)], pa.schema(flat))
         rows = file.metadata.num_rows
-    return (pd.DataFrame() if batch is None else batch.to_pandas()), rows, nested
+    for place, entry in enumerate(head.schema):
+        if pa.types.is_dictionary(entry.type):
+            head = head.set_column(place, entry.name, head.column(place).cast(entry.type.value_type))
+    return head, rows, nested
 
 
-def _read_text(path: Path, parameters: dict[str, Any]) -> tuple[pd.DataFrame, int, list[str]]:
+def _read_text(path: Path, parameters: dict[str, Any]) -> tuple[pa.Table, int, list[str]]:
+    delimiter = max(_DELIMITERS, key=lambda mark: len(read_header(path, mark)))
+    if delimiter != ",":
+        parameters["delimiter"] = delimiter
     with TextSource(path).opened() as text:
         head = text.read(HEAD_BYTES)
         is_whole = not text.read(1)
     if not is_whole:
         head = head[: head.rfind(b"\n") + 1]
-    delimiter = max(_DELIMITERS, key=lambda mark: len(read_header(path, mark)))
-    if delimiter != ",":
-        parameters["delimiter"] = delimiter
     table = csv.read_csv(
         pa.BufferReader(head),
         csv.ReadOptions(use_threads=False, block_size=HEAD_BYTES),
@@ -99,87 +109,97 @@ def _read_text(path: Path, parameters: dict[str, Any]) -> tuple[pd.DataFrame, in
         csv.ConvertOptions(null_values=[*NULLS], strings_can_be_null=True, check_utf8=False),
     )
     factor = 1.0 if is_whole else path.stat().st_size / len(head)
-    return table.to_pandas(), round(table.num_rows * factor), []
+    return table, round(table.num_rows * factor), []
 
 
-def _guess_label(path: Path, head: pd.DataFrame, given: str | None, guess: Guess) -> None:
-    names = {str(name).lower(): str(name) for name in reversed(head.columns)}
-    if given is not None and given not in head:
-        raise ConfigError(f"{path}: has no column {given!r:.80}.{did_you_mean(given, [*map(str, head.columns)])}")
+def _guess_label(path: Path, head: pa.Table, given: str | None, guess: Guess) -> None:
+    names = {name.lower(): name for name in reversed(head.column_names)}
+    if given is not None and given not in head.column_names:
+        raise ConfigError(f"{path}: has no column {given!r:.80}.{did_you_mean(given, head.column_names)}")
     wanted = [given] if given is not None else [names[name] for name in _LABELS if name in names]
-    pairs = [str(name) for name in head if set(head[name].dropna().unique()) in ({0, 1}, {0}, {1})]
+    pairs = [name for name in head.column_names if {*head[name].unique().drop_null().to_pylist()[:3]} <= {0, 1}]
     for name in [name for name in wanted if name in pairs] or ([] if given is not None else pairs):
+        share = compute.mean(head[name].cast(pa.float64())).as_py() or 0
         guess.data["parameters"]["label"] = name
-        guess.reasons["label", None] = f"holds 0 and 1 alone; {head[name].mean():.1%} of the first rows are 1"
+        guess.reasons["label", None] = f"holds 0 and 1 alone; {share:.1%} of the first rows are 1"
         return
     for name in [given] if given is not None else [names[name] for name in _RATINGS if name in names]:
-        if pd.api.types.is_numeric_dtype(head[name]):
-            start = 4.0 if head[name].max() == 5 else float(head[name].median())
+        if _is_number(head[name].type):
+            numbers = _numbers(head[name].drop_null())
+            start = 4.0 if numbers.max() == 5 else float(np.median(numbers))
             guess.data["parameters"] |= {"label": name, "positive_from": start}
-            guess.reasons["label", None] = f"{head[name].min():g} to {head[name].max():g}"
-            guess.reasons["positive_from", None] = f"so that {(head[name] >= start).mean():.1%} are 1"
+            guess.reasons["label", None] = f"{numbers.min():g} to {numbers.max():g}"
+            guess.reasons["positive_from", None] = f"so that {(numbers >= start).mean():.1%} are 1"
             return
     what = "no column holds 0 and 1 alone" if given is None else f"column {given!r} holds neither 0 and 1 nor numbers"
     raise DatasetError(f"{path}: {what}. Name the label's with --set data.parameters.label=COLUMN.")
 
 
-def _guess_time(head: pd.DataFrame, guess: Guess) -> None:
+def _guess_time(head: pa.Table, guess: Guess) -> None:
     parameters = guess.data["parameters"]
     parameters["split"] = "fraction"
     guess.reasons["split", None] = "the last tenth of the rows, in the order of the file"
-    for column in head:
-        looks_so = pd.api.types.is_datetime64_any_dtype(head[column]) or str(column).lower() in _TIMES
-        if not looks_so or head[column].nunique() < 2:
+    for column in head.column_names:
+        values = head[column].combine_chunks()
+        if not (pa.types.is_temporal(values.type) or column.lower() in _TIMES) or values.null_count:
             continue
-        if head[column].is_monotonic_increasing:
-            parameters |= {"split": "time", "time": str(column)}
-            guess.reasons["split", None] = (
-                f"the first rows are in the order of {str(column)!r}; the last tenth evaluate"
-            )
+        if (
+            compute.all(compute.less_equal(values[:-1], values[1:])).as_py()
+            and compute.count_distinct(values).as_py() > 1
+        ):
+            parameters |= {"split": "time", "time": column}
+            guess.reasons["split", None] = f"the first rows are in the order of {column!r}; the last tenth evaluate"
             return
-        guess.reasons["split", None] += f"; {str(column)!r} looks like a time, but rows are not in its order"
+        guess.reasons["split", None] += f"; {column!r} looks like a time, but rows are not in its order"
 
 
-def _is_key(values: pd.Series, num_rows: int) -> bool:
-    """Return whether a column of text or whole numbers differs in each row, so that nothing can be learnt of it."""
-    return num_rows > _FEW and not pd.api.types.is_float_dtype(values) and values.nunique() == num_rows
+def _is_useless(values: pa.ChunkedArray, num_rows: int) -> bool:
+    """Return whether a column is constant, or names rows: nothing can be learnt of it."""
+    distinct = compute.count_distinct(values).as_py()
+    is_key = num_rows > _FEW and not pa.types.is_floating(values.type) and distinct == num_rows
+    return distinct < 2 or is_key
 
 
-def _is_category(name: str, values: pd.Series) -> bool:
-    if not pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _numbers(values: pa.ChunkedArray) -> Any:
+    return values.cast(pa.float64(), safe=False).to_numpy()
+
+
+def _is_category(name: str, values: pa.ChunkedArray) -> bool:
+    if not _is_number(values.type):
         return True
-    if (values % 1 != 0).any():
+    if (_numbers(values) % 1 != 0).any():
         return False
     words = name.lower().replace("-", "_").split("_")
     looks_so = any(word in _IDS for word in words) or name.endswith(("Id", "ID")) or words[-1].endswith("id")
-    return looks_so or values.nunique() <= min(_FEW, len(values) // 20)
+    return looks_so or compute.count_distinct(values).as_py() <= min(_FEW, len(values) // 20)
 
 
-def _guess_category(name: str, values: pd.Series, guess: Guess, position: int) -> dict[str, Any]:
-    texts = values.astype(str)
+def _guess_category(name: str, values: pa.ChunkedArray, guess: Guess, position: int) -> dict[str, Any]:
+    texts = values.cast(pa.string())
     found: dict[str, Any] = {"column": name}
-    for separator in ("|", ";", " "):
-        counts = texts.str.count(re.escape(separator))
-        if not pd.api.types.is_numeric_dtype(values) and (counts > 0).mean() > 0.1 and texts.nunique() > 2:
+    reason = ""
+    for separator in ("|", ";", " ") if not _is_number(values.type) else ():
+        counts = compute.count_substring(texts, separator).to_numpy()
+        if (counts > 0).mean() > 0.1 and compute.count_distinct(texts).as_py() > 2:
             most = int(counts.max() + 1)
-            found |= {
-                "separator": separator,
-                "max_ids": max(2, most if guess.num_rows == guess.num_read else 2 * most),
-            }
-            texts = texts.str.split(separator, regex=False).explode()
-            guess.reasons["sparse", position] = f"at most {most} ids in a cell of the first rows; "
+            found |= {"separator": separator, "max_ids": max(2, most if guess.is_all else 2 * most)}
+            texts = compute.list_flatten(compute.split_pattern(texts, separator))
+            reason = f"at most {most} ids in a cell of the first rows; "
             break
-    distinct = texts.nunique()
+    distinct = compute.count_distinct(texts).as_py()
     if distinct > _MANY:
         found["min_count"] = 2
-    before = guess.reasons.get(("sparse", position), "")
-    guess.reasons["sparse", position] = f"{before}{distinct:,} values in the first {len(values):,} rows"
+    guess.reasons["sparse", position] = f"{reason}{distinct:,} values in the first {len(values):,} rows"
     return found
 
 
-def _guess_number(name: str, values: pd.Series, guess: Guess, position: int) -> dict[str, Any]:
-    numbers = values.astype(float)
-    low, middle, high = numbers.min(), numbers.median(), numbers.max()
+def _guess_number(name: str, values: pa.ChunkedArray, guess: Guess, position: int) -> dict[str, Any]:
+    numbers = _numbers(values)
+    low, middle, high = numbers.min(), float(np.median(numbers)), numbers.max()
     if low >= 0 and high > 20 * max(middle, 0.05):
         transform = "log1p"
     else:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 RARE_ID = 0
-BYTES_PER_VALUE = 120
-"""Peak memory per distinct value of 64 bits while a stretch of rows is merged in, as measured at 8 million values."""
+BYTES_PER_VALUE = {"uint32": 84, "uint64": 122}
+"""Peak memory per distinct value of a type while a stretch of rows is merged in, as measured at 8 million values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,14 +324,15 @@ class _Hash:
 
 
 def _count(spool: Spool, name: str, feature: Feature, rows: range, reader: Reader, memory_bytes: int) -> Dictionary:
-    max_values = (memory_bytes - WORKING_BYTES) // BYTES_PER_VALUE
+    bytes_per_value = BYTES_PER_VALUE[reader.category_dtype]
+    max_values = (memory_bytes - WORKING_BYTES) // bytes_per_value
     counted = ValueCounts.empty(reader.category_dtype)
     for start, stop in _pieces(rows, max(1, _COLUMN_ROWS // feature.width)):
         counted = counted.add(_values(spool, name, start, stop, feature), start * feature.width)
         if len(counted.values) > max_values:
             raise ConfigError(
                 f"{feature.name} has more than {max_values:,} categories within {stop:,} rows, more than --memory "
-                f"has room for. Give more --memory (about {BYTES_PER_VALUE} bytes per category of the largest "
+                f"has room for. Give more --memory (about {bytes_per_value} bytes per category of the largest "
                 f"column), or {feature.remedy}."
             )
     return number_values(counted, feature.min_count, feature.missing)

@@ -1,0 +1,161 @@
+"""Columns of the user's own from the command line: guessed, prepared, trained, as a newcomer would."""
+
+import gzip
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from click_files import make_ads, make_ratings
+from pyarrow import parquet
+
+from harness.calibration.runs import CalibrationRun, train_epoch
+from harness.config.catalog import load_entry
+from reference_models.data.registry import locate_dataset
+
+Make = Callable[[int], pd.DataFrame]
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def prepare(command: Call, *given: str) -> None:
+    for line in (
+        ("init", "mine.toml", "--from-columns", *given),
+        ("data", "prepare", "mine.toml", "--train", given[0]),
+    ):
+        code, _, err = command(*line)
+        assert code == 0, err
+
+
+def test_guesses_are_comments_beside_what_they_made(command: Call, here: Path) -> None:
+    make_ratings(4000).to_csv("ratings.csv", index=False)
+    code, out, err = command("init", "mine.toml", "--from-columns", "ratings.csv")
+    assert code == 0, err
+    assert (
+        "First its data. Make it from your files with: dlrmbench data prepare ./mine.toml --train ratings.csv" in out
+    )
+    text = Path("mine.toml").read_text()
+    assert tomllib.loads(text)["data"]["parameters"] == {
+        "label": "rating", "positive_from": 4.0, "split": "time", "time": "timestamp", "dense": [],
+        "sparse": [
+            {"column": "userId"}, {"column": "movieId"}, {"column": "genres", "separator": "|", "max_ids": 3},
+        ],
+    }  # fmt: skip
+    for guess in (
+        "# Guessed: 0.5 to 5.",
+        "# Guessed: so that ",
+        "are in the order of 'timestamp'",
+        "ids in a cell of",
+    ):
+        assert guess in text
+    assert load_entry("mine.toml").workload.data.multi_hot == (1, 1, 3)
+
+
+def test_hashed_ids_keys_of_rows_and_numbers_are_told_apart(command: Call, here: Path) -> None:
+    frame = make_ads(4000).assign(price=[0.01 * row**2 for row in range(4000)], constant=3, share=0.25)
+    frame.loc[::2, "share"] = 0.75
+    frame.to_csv("ads.csv.gz", index=False)
+    code, _, err = command("init", "mine.toml", "--from-columns", "ads.csv.gz")
+    assert code == 0, err
+    text = Path("mine.toml").read_text()
+    parameters = tomllib.loads(text)["data"]["parameters"]
+    assert [column["column"] for column in parameters["sparse"]] == ["banner_pos", "site_id", "app_id", "device_id"]
+    assert parameters["dense"] == [
+        {"column": "C14", "transform": "standardised"},
+        {"column": "price", "transform": "standardised"},
+        {"column": "share", "transform": "as_is"},
+    ]
+    assert "left out: 'id', 'hour', 'constant' (" in text
+
+
+def test_a_label_may_be_named_and_another_base_chosen(command: Call, here: Path) -> None:
+    frame = make_ads(3000)
+    frame.assign(bought=1 - frame["click"]).to_parquet("ads.parquet")
+    options = ("--set", "data.parameters.label=bought", "--like", "wukong_small", "--target", "0.7")
+    code, _, err = command("init", "mine.toml", "--from-columns", "ads.parquet", *options)
+    assert code == 0, err
+    tables = tomllib.loads(Path("mine.toml").read_text())
+    assert tables["data"]["parameters"]["label"] == "bought"
+    assert (tables["benchmark"]["model"], tables["quality"]["target"]) == ("wukong", 0.7)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "code", "message"),
+    [
+        (b"", (), 8, r"a.csv: is empty"),
+        (b"user,click\n", (), 8, "a.csv: has a header and no rows"),
+        (b"user,price\nu1,3\nu2,4\n", (), 8, "no column holds 0 and 1 alone. Name the label's with --set"),
+        (b"click,click\n1,0\n", (), 8, "a.csv: has several columns 'click'"),
+        (b"click,price\n1,0.5\n0,0.7\n", (), 8, "no column looks like a category"),
+        (b"user,click\nu,1\nv,0\n", ("--set", "data.parameters.label=clik"), 2, "Did you mean 'click'?"),
+        (b"user,click\nu,1\nv,0\n", ("--kind", "criteo"), 2, "leave --kind and --data-of out"),
+        (gzip.compress(b"user,click\nu,1\nv,0\n" * 9)[:-9], (), 8, "gzip file is cut short"),
+        (b"PAR1 is not all", (), 8, "a.csv: cannot be read: "),
+    ],
+)
+def test_a_file_that_says_nothing_is_one_clear_error(
+    command: Call, here: Path, content: bytes, options: tuple[str, ...], code: int, message: str
+) -> None:
+    Path("a.csv").write_bytes(content)
+    found, _, err = command("init", "mine.toml", "--from-columns", "a.csv", *options)
+    assert (found, message in err) == (code, True), err
+    assert not Path("mine.toml").exists()
+
+
+def test_nested_and_categorical_columns_of_parquet_are_looked_at(command: Call, here: Path) -> None:
+    frame = make_ads(3000).astype({"site_id": "category"})
+    table = pa.Table.from_pandas(frame).append_column("tags", pa.array([["a", "b"]] * 3000))
+    parquet.write_table(table, "a.parquet")
+    prepare(command, "a.parquet")
+    text = Path("mine.toml").read_text()
+    assert "left out: 'tags'" in text and '{ column = "site_id" }' in text
+
+
+def test_data_that_is_generated_says_what_to_do_for_files_of_ones_own(command: Call, here: Path) -> None:
+    code, _, err = command("data", "prepare", "dlrm_tiny", "--train", "my.csv")
+    assert code == 2 and "is generated: no files go into it" in err
+    assert "init mine.toml --from-columns FILE" in err and "--kind criteo" in err
+
+
+@pytest.mark.parametrize("make", [make_ratings, make_ads])
+def test_a_guessed_definition_trains_at_the_first_try_and_its_data_verify(
+    command: Call, here: Path, make: Make
+) -> None:
+    make(20_000).to_csv("a.csv", index=False)
+    prepare(command, "a.csv")
+    code, out, err = command("data", "verify", "mine.toml")
+    assert code == 0 and "all as the manifest says and as the definition asks" in out, err
+    code, out, err = command("run", "mine.toml", "-n", "1", "--seed", "3", "--threads", "1")
+    assert code in (0, 3), err
+    assert "1 of 1 reached the target" in out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("make", [make_ratings, make_ads])
+def test_dlrm_beats_logistic_regression_on_the_same_ids_with_every_seed(
+    command: Call, here: Path, make: Make
+) -> None:
+    make(100_000).to_csv("a.csv", index=False)
+    prepare(command, "a.csv")
+    entry = load_entry("mine.toml")
+    folder = locate_dataset(entry.workload.data, None)
+    train = entry.workload.train
+
+    def best(model: str, seed: int, rate: float) -> float:
+        run = CalibrationRun(
+            model=model, global_batch_size=train.global_batch_size, opt_base_learning_rate=rate, seed=seed
+        )
+        return train_epoch(replace(entry), folder, run).best_quality
+
+    rate = train.opt_base_learning_rate
+    for seed in range(5):
+        baseline = max(best("logistic_regression", seed, factor * rate) for factor in (0.5, 1, 2))
+        assert best("reference", seed, rate) > baseline
