@@ -7,6 +7,7 @@ configuration file is read. What a caller can correct is raised as HarnessError,
 DatasetError or InputError, with the command line's own message; a run that misses its target is a result, no error.
 """
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from harness.config.run_config import read_settings
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import program_path
-from reports.frames import Frames, compare
-from reports.frames import read as results
+from reports import frames
+from reports.comparison.comparison import CONFIDENCE
+from reports.frames import Frames
+from rules.errors import InputError
 
 if TYPE_CHECKING:
     from harness.experiment.request import Request
@@ -140,6 +143,35 @@ def resume(
     return folder
 
 
+def results(*paths: str | Path, benchmark_file: str | Path | None = None, second_opinion: bool = False) -> Frames:
+    """Read all results at or below `paths`, each a path or the name of a set in the results folder, as frames.
+
+    The names are those of the command line: the folder's, what --name gave, or `latest`. All else is as
+    `reports.frames.read` says.
+    """
+    return frames.read(*map(_find, paths), benchmark_file=benchmark_file, second_opinion=second_opinion)
+
+
+def compare(
+    base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
+) -> Any:
+    """Compare each of `news` with `base`, paths or names of sets; the DataFrame of `reports.frames.compare`."""
+    return frames.compare(_find(base), *map(_find, news), min_effect=min_effect, confidence=confidence)
+
+
+def _find(given: str | Path) -> Path:
+    """Return the path, or the folder of the set of that name. Raises InputError for neither, or several."""
+    from harness.run_sets.names import find_named, refuse_missing, results_folder
+
+    if os.path.lexists(given):
+        return Path(given)
+    found = find_named(str(given), results_folder())
+    if len(found) > 1:
+        raise InputError(f"{given!r} is the name of several sets; give one of them: {', '.join(map(str, found))}.")
+    refuse_missing([Path(given)] if not found else [])
+    return found[0] if found else Path(given)
+
+
 def render(
     *paths: str | Path, output: str | Path = "report.html", title: str | None = None, second_opinion: bool = True
 ) -> Path:
@@ -154,7 +186,7 @@ def render(
     form = target.suffix.removeprefix(".").lower()
     if form not in FORMATS:
         raise HarnessError(f"output {target}: expected a file name that ends in .{', .'.join(FORMATS)}.")
-    gathered = gather_everything([Path(path) for path in paths], second_opinion=second_opinion)
+    gathered = gather_everything([_find(path) for path in paths], second_opinion=second_opinion)
     return write_whole(target, render_report(gathered, output_format=form, title=title))
 
 

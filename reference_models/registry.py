@@ -102,7 +102,10 @@ def find_model(name: str) -> ModelSpec:
     if (place := parse_place(name)) is not None:
         spec = _load_object(place)
         if not isinstance(spec, ModelSpec):
-            raise ConfigError(f"{place.label} is a {type(spec).__name__}, expected a ModelSpec.")
+            raise ConfigError(
+                f"{place.label} is a {type(spec).__name__}, expected a ModelSpec, such as SPEC of the file that "
+                "'dlrmbench init --model my.py' writes."
+            )
         return spec
     if name in MODELS:
         spec = import_module(MODELS[name]).SPEC

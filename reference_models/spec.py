@@ -1,7 +1,7 @@
 """What the harness knows of a model: one `ModelSpec` per model folder, torch-free; `registry` finds it by name."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -22,6 +22,7 @@ from reference_models.process.errors import ConfigError
 from reference_models.process.importing import import_with_torch
 from reference_models.process.world import World
 from reference_models.serving.servable import Servable, Weights
+from reference_models.training.phases import PLAIN
 from reference_models.training.workload import Workload, WorkloadSpec
 
 Loader = Callable[[WorkloadSpec, World], Workload]
@@ -114,6 +115,14 @@ class Costs:
         return count_phases(self.step(model, data, batch_size), data, batch_size=batch_size, **options)
 
 
+def _nobody_said(model: Any, data: DataConfig, batch_size: int) -> Step:
+    """Stand for the step of a model whose spec leaves its costs out."""
+    raise AssertionError("a ModelSpec counts it")
+
+
+_MEASURED = "FLOP are measured: torch's FlopCounterMode counted one batch."
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
     """One model. A model folder fills it; nothing outside of the folder knows the model otherwise."""
@@ -138,8 +147,9 @@ class ModelSpec:
     """What --axis of a sweep makes sizes of it a decade of training FLOP apart, as a scaling law needs."""
     implementations: Mapping[str, Implementation]
     """"reference" is what calibration trains."""
-    costs: Costs
-    phases: Mapping[str, str] = field(default_factory=dict)
+    costs: Costs = Costs(step=_nobody_said)
+    """What it holds and does; counted on one batch where it is left out, which `notes` then says."""
+    phases: Mapping[str, str] = field(default_factory=lambda: PLAIN)
     """Names of a training step's phases in their order, each with its label."""
     baselines: Mapping[str, Loader] = field(default_factory=dict)
     """Simpler models that a calibrated target must be out of reach of."""
@@ -152,3 +162,20 @@ class ModelSpec:
     """Builds what answers queries; the forward pass of its `TrainingLoop` does where None. Raises ConfigError."""
     plan_devices: Callable[..., PlannerEstimate] | None = None
     """(model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress)"""
+
+    def __post_init__(self) -> None:
+        """Have the costs counted that nobody has said."""
+        if self.costs.step is _nobody_said:
+            object.__setattr__(self, "costs", replace(self.costs, step=self._count_step))
+            object.__setattr__(self, "notes", (*self.notes, _MEASURED))
+
+    @property
+    def has_measured_costs(self) -> bool:
+        """Return whether its FLOP are counted on a batch instead of computed from its configuration."""
+        return _MEASURED in self.notes
+
+    def _count_step(self, model: Any, data: DataConfig, batch_size: int) -> Step:
+        name = "reference" if "reference" in self.implementations else next(iter(self.implementations))
+        count = import_with_torch("reference_models.count_step").count_step
+        counted: Step = count(self.implementations[name].load, next(iter(self.optimizers)), model, data, batch_size)
+        return counted

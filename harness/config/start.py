@@ -9,13 +9,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
+from msgspec import to_builtins
 
 from harness.config.catalog import parse_workload
 from harness.config.reference import SECTIONS, DefinitionKey, list_keys
 from harness.config.run_config import Override, check_known, fill_table, refuse_shipped_name
 from reference_models.data.registry import find_data
 from reference_models.process.errors import ConfigError, did_you_mean
-from reference_models.registry import MODELS
+from reference_models.registry import MODELS, find_model
+from reference_models.spec import ModelSpec
 from rules.benchmarks.loader import SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
 
 if TYPE_CHECKING:
@@ -43,12 +45,14 @@ def begin_definition(
     overrides: Sequence[Override],
     data_of: str | None = None,
     columns: "Guess | None" = None,
+    model: str | None = None,
 ) -> str:
     """Return a definition's text: `like` with another name, title, target and `overrides`; `path` is for messages.
 
     `data_of` is a benchmark whose dataset it shares, `columns` what a file of the user's seems to hold. What the
     other definition said of its own history is left out, its data's digest where [data] changes. Raises ConfigError
-    or DefinitionError for what no definition may hold, such as the name of a shipped one.
+    or DefinitionError for what no definition may hold, such as the name of a shipped one. `model` is a model of the
+    user's, as --model takes it, whose keys of [model] begin with their defaults.
     """
     original = load_benchmark(like)
     tables = deepcopy(read_toml(original.path))
@@ -56,6 +60,11 @@ def begin_definition(
         "name": name, "version": 1, "title": title or f"Like {original.name}: {original.title}", "description": "",
         "status": "own", "model": original.model, "notes": [],
     }  # fmt: skip
+    spec = None
+    if model is not None:
+        spec = find_model(model)
+        tables["benchmark"]["model"] = name
+        tables["model"] = to_builtins(spec.section())
     if data_of is not None:
         _share_data(tables, data_of)
     if columns is not None:
@@ -77,11 +86,11 @@ def begin_definition(
         if given.key == _SPLIT and given.value != "days" and _NUM_DAYS not in {other.key for other in overrides}:
             override.value.pop("num_days", None)  # the other definition's days, which no other split has
     benchmark = parse_benchmark(tables, path)
-    data = parse_workload(benchmark, benchmark.sections).data
+    data = parse_workload(benchmark, benchmark.sections, model).data
     if data.parameters:
         find_data(data.kind).check(data)
     refuse_shipped_name(benchmark)
-    return render_definition(tables, {} if columns is None else _remarks(columns, tables))
+    return render_definition(tables, {} if columns is None else _remarks(columns, tables), spec)
 
 
 def _share_data(tables: dict[str, Any], data_of: str) -> None:
@@ -130,10 +139,12 @@ def _remarks(columns: "Guess", tables: Mapping[str, Any]) -> Remarks:
     return remarks
 
 
-def render_definition(tables: Mapping[str, Any], remarks: Remarks = MappingProxyType({})) -> str:
+def render_definition(
+    tables: Mapping[str, Any], remarks: Remarks = MappingProxyType({}), model: ModelSpec | None = None
+) -> str:
     """Write a definition as TOML with every key's meaning; keys that are left out follow as comments.
 
-    `remarks` say more of a value, by section, key and position in a list.
+    `remarks` say more of a value, by section, key and position in a list. `model` is one that is not ours.
     """
     parts = [
         "# A benchmark of your own. Every key: rules/benchmarks/README.md of dlrmbench's source.\n"
@@ -141,20 +152,22 @@ def render_definition(tables: Mapping[str, Any], remarks: Remarks = MappingProxy
     ]
     for section in _ORDER:
         if section in tables:
-            parts.append(_render(section, tables[section], tables, remarks))
+            parts.append(_render(section, tables[section], tables, remarks, model))
             parts += [
-                _render(f"{section}.{name}", table, tables, remarks)
+                _render(f"{section}.{name}", table, tables, remarks, model)
                 for name, table in tables[section].items()
                 if isinstance(table, Mapping) and section not in _RULES
             ]
     return "\n".join(parts)
 
 
-def _render(section: str, table: Mapping[str, Any], tables: Mapping[str, Any], remarks: Remarks) -> str:
+def _render(
+    section: str, table: Mapping[str, Any], tables: Mapping[str, Any], remarks: Remarks, model: ModelSpec | None
+) -> str:
     lines = [f"[{section}]"]
     if section in _RULES:
         return "\n".join([f"# {_RULES[section]}", *lines, *(_rule(*item) for item in table.items()), ""])
-    keys = {key.name: key for key in list_keys(_record_of(section, tables))}
+    keys = {key.name: key for key in list_keys(_record_of(section, tables, model))}
     for name, value in table.items():
         if not isinstance(value, Mapping):
             remark = remarks.get((section, name, None))
@@ -204,7 +217,7 @@ def _wrap(text: str) -> list[str]:
     return wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
-def _record_of(section: str, tables: Mapping[str, Any]) -> type[Any]:
+def _record_of(section: str, tables: Mapping[str, Any], model_spec: ModelSpec | None) -> type[Any]:
     """Find the record that reads this section as it is: by the kind of data and the optimizer."""
     kind = str(tables["data"].get("kind"))
     which = {
@@ -215,6 +228,8 @@ def _record_of(section: str, tables: Mapping[str, Any]) -> type[Any]:
         which["model"] = f"of `{model}`"
     if section == "data":
         return find_data(kind).section
+    if section == "model" and model_spec is not None:
+        return model_spec.section
     for name, variant, record in SECTIONS:
         if name == section and which.get(section, variant) == variant:
             return record

@@ -11,16 +11,20 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 
 from harness.foundation.errors import ExitCode, is_starved
 from harness.launch.run_clock import RunClock
 from harness.measure.kinds import OnEvent
 from harness.system.code import other_path_variables, safe_path_variables
 from harness.system.software import WORKER_VARIABLES
+from reference_models.process.errors import OWN_FRAME
+from rules.logs.text import printable
 
-STDERR_FILE = "stderr.txt"
+STDERR_FILE, STDOUT_FILE = "stderr.txt", "stdout.txt"
+_MAX_PRINTED_BYTES = 1 << 20
 _GRACE_S = 10.0
 
 
@@ -37,13 +41,15 @@ class WorkerEnd:
     """How a worker ended: its exit code, or minus the signal that killed it, and its last words.
 
     `rank` is the rank to blame where there were several; `run_s` is how long its run took by this
-    process's clock, None where it made none, or that is not known.
+    process's clock, None where it made none, or that is not known. `own_frames` are where an error of the user's code
+    came from, a line each.
     """
 
     exit_code: int
     last_words: str
     rank: int | None = None
     run_s: float | None = None
+    own_frames: tuple[str, ...] = ()
 
 
 def launch_worker(
@@ -75,7 +81,7 @@ def launch_worker(
         "PYTHONUNBUFFERED": "1",
         **(variables or {}),
     }
-    with stderr_path.open("wb") as stderr:
+    with stderr_path.open("wb") as stderr, _PrintedFile(spec_path.parent / STDOUT_FILE) as printed:
         process = subprocess.Popen(
             [python, "-P", "-m", *what],
             stdin=subprocess.PIPE,
@@ -89,9 +95,11 @@ def launch_worker(
             with RunClock(on_event) as clock:
                 for line in process.stdout:
                     event = _parse_event(line)
-                    if event is not None and event["event"] == "rank_failed":
+                    if event is None:
+                        printed.write(line)
+                    elif event["event"] == "rank_failed":
                         failed = event
-                    elif event is not None:
+                    else:
                         clock.take(event)
             exit_code = process.wait()
         except BaseException:
@@ -104,9 +112,36 @@ def launch_worker(
                     pipe.close()
     if failed is not None:
         rank = int(failed["rank"])
-        words = _last_words(spec_path.parent / f"stderr_rank_{rank}.txt")
-        return WorkerEnd(exit_code=int(failed["exit_code"]), last_words=words, rank=rank)
-    return WorkerEnd(exit_code=exit_code, last_words=_last_words(stderr_path), run_s=clock.run_s)
+        frames, words = read_last_words(spec_path.parent / f"stderr_rank_{rank}.txt")
+        return WorkerEnd(exit_code=int(failed["exit_code"]), last_words=words, rank=rank, own_frames=frames)
+    frames, words = read_last_words(stderr_path)
+    return WorkerEnd(exit_code=exit_code, last_words=words, run_s=clock.run_s, own_frames=frames)
+
+
+class _PrintedFile:
+    """Keeps what own code prints, in a file that is there once something was printed, up to a bound."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._left = path, _MAX_PRINTED_BYTES
+        self._file: IO[bytes] | None = None
+        path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, line: bytes) -> None:
+        if self._file is None:
+            self._file = self._path.open("wb")
+        if self._left > 0:
+            self._file.write(line[: self._left])
+            self._left -= len(line)
+            if self._left <= 0:
+                self._file.write(b"\nMore was printed, and is not kept.\n")
+            self._file.flush()
 
 
 def remove_empty_cache(environ: Mapping[str, str]) -> None:
@@ -118,7 +153,7 @@ def remove_empty_cache(environ: Mapping[str, str]) -> None:
 
 
 def _parse_event(line: bytes) -> dict[str, Any] | None:
-    """Parse one progress event; anything else that a library prints is ignored."""
+    """Parse one progress event; None for what own code or a library prints."""
     try:
         event = json.loads(line)
     except ValueError:
@@ -135,11 +170,13 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def _last_words(stderr_path: Path) -> str:
+def read_last_words(stderr_path: Path) -> tuple[tuple[str, ...], str]:
+    """Return the lines that show where own code failed, if it did, and the last line."""
     if not stderr_path.exists():
-        return ""
-    lines = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else ""
+        return (), ""
+    *before, last = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""]
+    frames = [*takewhile(lambda line: line.startswith(OWN_FRAME), reversed(before))]
+    return tuple(map(printable, reversed(frames))), last
 
 
 def explain_end(end: WorkerEnd) -> tuple[str, ExitCode]:

@@ -22,7 +22,7 @@ from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_
 from harness.foundation.files import read_json, write_json, write_record
 from harness.measure.kinds import Job, Kind, OnEvent, find_job_kind
 from harness.system.code import describe_code
-from reference_models.process.errors import own_code_of
+from reference_models.process.errors import OWN_FRAME, describe_own_frames, own_code_of
 from reference_models.process.world import SingleProcess, World
 from rules.records.codec import Document
 from rules.records.measure import Measurement
@@ -95,6 +95,7 @@ def explain_and_end(attempt: Callable[[], object]) -> int:
             raise
         if own_code_of(error) is not None and not is_out_of_memory(error):
             traceback.print_exception(error)
+            sys.stderr.writelines(f"{OWN_FRAME}{frame}\n" for frame in describe_own_frames(error))
         sys.stderr.write(f"{message_of(error)}\n")
         return code
     return ExitCode.DONE

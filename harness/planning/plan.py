@@ -323,7 +323,11 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
         flop = si(made.counts.training_flop_per_sample)
         rows += [
             ("parameters", count(made.counts.num_parameters), "computed"),
-            ("work per sample", f"{flop}FLOP, {made.counts.num_lookups_per_sample} lookups", "computed"),
+            (
+                "work per sample",
+                f"{flop}FLOP, {made.counts.num_lookups_per_sample} lookups",
+                "measured" if made.config.workload.model_spec.has_measured_costs else "computed",
+            ),
         ]
     for need in made.memory:
         name = "memory" if need.of == "host" else "GPU memory"

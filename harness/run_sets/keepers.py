@@ -10,7 +10,7 @@ import msgspec
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_json, read_record, write_json, write_record
-from harness.launch.process import WorkerEnd, explain_end
+from harness.launch.process import STDERR_FILE, WorkerEnd, explain_end
 from harness.measure.kinds import Kind
 from harness.run_sets.folder import RunSet, record_interrupted
 from harness.run_sets.progress import MeasuringProgress, Progress, RunProgress
@@ -96,9 +96,11 @@ class LogKeeper:
             return KeptOutcome(words="interrupted")
         reason, code = explain_end(end)
         record_interrupted(folder, index=index, reason=reason, exit_code=end.exit_code)
+        frames = _show_frames(end)
+        more = f"; {STDERR_FILE} has the whole traceback" if frames else ""
         error = HarnessError(
-            f"{self._label(index)} was interrupted: {reason}\nThe attempt is kept in {folder}. Complete "
-            f"the set with: {resume}",
+            f"{self._label(index)} was interrupted: {reason}{frames}\nThe attempt is kept in {folder}{more}. "
+            f"Complete the set with: {resume}",
             code,
         )
         return KeptOutcome(words="interrupted", error=error)
@@ -111,6 +113,11 @@ class LogKeeper:
 
     def _label(self, index: int) -> str:
         return f"run {index + 1} of {self._record.num_runs}"
+
+
+def _show_frames(end: WorkerEnd) -> str:
+    """Show where own code failed, each line begun by a line feed; nothing where it did not."""
+    return "".join(f"\n{frame}" for frame in end.own_frames)
 
 
 def find_lost_weights(ended: RunRecord, label: str, remedy: str = "") -> HarnessError | None:
@@ -167,7 +174,9 @@ class RecordKeeper:
             return KeptOutcome(words="")
         if not path.exists():
             reason, code = explain_end(end)
-            return KeptOutcome(words="", error=HarnessError(f"{self._failure(index)}: {reason}", code))
+            if frames := _show_frames(end):
+                frames += f"\n{folder / STDERR_FILE} has the whole traceback."
+            return KeptOutcome(words="", error=HarnessError(f"{self._failure(index)}: {reason}{frames}", code))
         found = read_record(path, self._kind.record)
         self.gather()
         return KeptOutcome(words="", record=found)

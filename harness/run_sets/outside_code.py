@@ -1,7 +1,7 @@
 """Code that is not dlrmbench's own runs only where its user names it: a set may be anyone's."""
 
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.config.catalog import MODEL_KEY
@@ -9,6 +9,16 @@ from harness.foundation.errors import HarnessError
 from reference_models.config.sections import parse_runtime
 from reference_models.registry import outside_names, pin_code, without_digest
 from rules.benchmarks.loader import parse_benchmark, read_toml
+
+
+def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield "model" or "implementation", and its name, of what the definitions of a set or experiment name that is
+    not ours."""
+    for path in sorted((*folder.glob("extra/definition.toml"), *folder.glob("*/extra/definition.toml"))):
+        tables = read_toml(path)
+        runtime = dict(tables.get("runtime", {}))
+        model = runtime.pop(MODEL_KEY, None) or parse_benchmark(tables, path).model
+        yield from outside_names(str(model), parse_runtime(runtime).implementation).items()
 
 
 def resume_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
@@ -31,15 +41,10 @@ def refuse_outside_code(
     """
     allowed = {what: [without_digest(pin_code(name)) for name in names] for what, names in allowed.items()}
     missing: dict[tuple[str, str], None] = {}
-    for path in sorted((*folder.glob("extra/definition.toml"), *folder.glob("*/extra/definition.toml"))):
-        tables = read_toml(path)
-        runtime = dict(tables.get("runtime", {}))
-        model = runtime.pop(MODEL_KEY, None) or parse_benchmark(tables, path).model
-        names = outside_names(str(model), parse_runtime(runtime).implementation)
-        for what, name in names.items():
-            if without_digest(name) in allowed[what]:
-                pin_code(name)  # raises where its file has changed since
-            else:
-                missing[what, without_digest(name)] = None
+    for what, name in find_outside_code(folder):
+        if without_digest(name) in allowed[what]:
+            pin_code(name)  # raises where its file has changed since
+        else:
+            missing[what, without_digest(name)] = None
     if missing:
         raise HarnessError(explain(folder, tuple(missing)))

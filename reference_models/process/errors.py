@@ -1,5 +1,6 @@
 """Errors of this package. The command line turns them into exit codes in one place."""
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -12,6 +13,9 @@ class ConfigError(ValueError):
 
 OWN_CODE = "dlrmbench_file_"
 """How the names of modules begin that are made of files of the user's."""
+OWN_FRAME = "  at "
+"""How a line of standard error begins that shows where an error of the user's code came from."""
+_SHOWN_FRAMES = 3
 
 
 class DatasetError(ValueError):
@@ -43,6 +47,20 @@ def own_code_of(error: BaseException) -> tuple[str, int] | None:
             found = (code.f_code.co_filename, trace.tb_lineno)
         trace = trace.tb_next
     return found
+
+
+def describe_own_frames(error: BaseException) -> list[str]:
+    """Describe the last calls of the user's code that an error came through, and where it was raised, a line each."""
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    summaries = traceback.extract_tb(error.__traceback__)
+    own = [
+        place for place, (frame, _) in enumerate(frames) if str(frame.f_globals.get("__name__")).startswith(OWN_CODE)
+    ]
+    places = dict.fromkeys((*own[-_SHOWN_FRAMES:], *([len(frames) - 1] if own else [])))
+    return [
+        f"{summary.filename}, line {summary.lineno}, in {summary.name}: {summary.line or ''}".rstrip(": ")
+        for summary in map(summaries.__getitem__, places)
+    ]
 
 
 def explain_second_file(path: Path, error: BaseException) -> str:

@@ -107,6 +107,10 @@ class TrainingLoop(ABC):
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
 
+    def prepare_shapes(self, data: OpenedDataset) -> None:
+        """Make ready on the CPU for `build_model` and `compute_logits` of batches of the shapes of `data`, unread."""
+        self.device, self.data, self._autocast_bf16 = torch.device("cpu"), data, False
+
     def check_world(self) -> None:
         """Raise ConfigError for a number of ranks that the implementation cannot train with."""
         if self.world.size != 1:
@@ -215,6 +219,8 @@ class TrainingLoop(ABC):
 
         The loss is a tensor [] on `device` without gradient, which nobody has waited for.
         """
+        if not hasattr(model, "enter"):
+            self.enter(Phase.FORWARD)
         logits = self.compute_logits(model, batch)
         loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.to(self.device))
         self.enter(Phase.ZERO_GRAD)

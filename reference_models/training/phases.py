@@ -21,6 +21,8 @@ class Phase(StrEnum):
 
     DATA = "data"
     """Reading a batch, checking it, copying it to the device, setting the learning rate."""
+    FORWARD = "model_forward"
+    """The logits, where a model has no phases of its own for them."""
     EMBEDDING_FORWARD = "embedding_forward"
     LOSS = "loss"
     """The loss of the logits: its value and its gradient."""
@@ -43,6 +45,13 @@ def label_phases(phases: Iterable[str]) -> dict[str, str]:
     return {phase: " ".join(_WORDS.get(word, word) for word in phase.split("_")) for phase in phases}
 
 
+PLAIN = label_phases(
+    (
+        Phase.DATA, Phase.FORWARD, Phase.LOSS, Phase.ZERO_GRAD, Phase.SPARSE_OPTIMIZER, Phase.DENSE_OPTIMIZER,
+        Phase.OTHER,
+    )
+)  # fmt: skip
+"""The phases of a model that has none of its own; the backward pass is in that of the loss."""
 Enter = Callable[[str], None]
 
 

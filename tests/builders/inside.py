@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.launch.process import WorkerEnd
+from harness.launch.process import STDERR_FILE, WorkerEnd, read_last_words
 from harness.measure.job import explain_and_end, measure, read_job
 from reference_models.process.world import SingleProcess
 
@@ -53,8 +53,10 @@ def work_inside(
     words = io.StringIO()
     with contextlib.redirect_stderr(words):
         code = explain_and_end(lambda: measure(*read_job(spec_path), SingleProcess(), on_event))
-    (spec_path.parent / "stderr.txt").write_text(words.getvalue(), encoding="utf-8")
-    return WorkerEnd(exit_code=code, last_words=words.getvalue().strip().rpartition("\n")[2])
+    path = spec_path.parent / STDERR_FILE
+    path.write_text(words.getvalue(), encoding="utf-8")
+    frames, last = read_last_words(path)
+    return WorkerEnd(exit_code=code, last_words=last, own_frames=frames)
 
 
 def use_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,9 @@ def test_an_error_of_own_code_names_its_file_and_line_and_is_no_defect_of_ours(
     assert done.returncode == 2 and f"{mine}, line 5: " in done.stderr and message in done.stderr, done.stderr
     (words,) = (tmp_path / "results").glob("dlrm_tiny*/extra/run_0/attempt_0/stderr.txt")
     assert "Traceback" in words.read_text() and "Traceback" not in done.stderr
+    assert f"\n  at {mine}, line 5, in load: {line}\n" in done.stderr
+    assert "/extra/run_0/attempt_0; stderr.txt has the whole traceback. Complete the set with: " in done.stderr
+    assert done.stderr.rstrip().endswith(f" --implementation {mine}:load")
 
 
 def test_what_is_run_is_what_was_pinned(mine: Path) -> None:

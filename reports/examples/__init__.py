@@ -1,0 +1,1 @@
+"""Examples to begin with: a notebook from results to figures and a table."""
