@@ -35,7 +35,7 @@ _DEFAULT_PAGE = Path("report.html")
 )  # fmt: skip
 @click.option(
     "--price-per-hour", "prices", multiple=True, metavar="[NAME=]PRICE",
-    help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean. With NAME, a "
+    help="Of the system, such as 98USD: adds the cost to train, derived from the Olympic mean. With NAME, a "
     "configuration's name or a part of it, of that one alone; repeatable.",
 )  # fmt: skip
 @click.option(

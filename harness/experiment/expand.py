@@ -19,7 +19,7 @@ from harness.foundation.errors import HarnessError
 from harness.measure.kinds import Kind, find_kind, kinds_asked_by
 from harness.measure.refusals import refuse_unfittable, refuse_unprofilable
 from harness.run_sets.installation import Installation
-from harness.run_sets.names import find_weights
+from harness.run_sets.names import find_weights, name_given
 from harness.system.launcher_env import launcher_of_many, world_size
 from rules.records.experiment import Relation
 from rules.records.pair import BASE, NEW
@@ -283,8 +283,8 @@ def _expand_sides(request: Request, kind: Kind, options: Mapping[str, int]) -> E
         options=options or record.options,
         relation="sides",
         configurations=(
-            Configuration(label=BASE, folder=BASE, config=base),
-            Configuration(label=NEW, folder=NEW, config=new),
+            Configuration(label=name_given(source.folder) or BASE, folder=BASE, config=base),
+            Configuration(label=request.name or NEW, folder=NEW, config=new),
         ),
         repetitions=kind.repetitions(new, request.runs),
         division=record.division if source.is_division_given else request.division,

@@ -99,6 +99,12 @@ def names_to_give(results: Path) -> list[str]:
     return [*labels, *(folder.name for folder in folders), *([LATEST] if folders else [])]
 
 
+def name_given(folder: Path) -> str | None:
+    """Return what --name gave a set, also one that is named by a link such as `latest`; None where nothing did."""
+    names = [name for name in names_of(folder.resolve()) if not _DIGEST.fullmatch(name)]
+    return names[0] if names else None
+
+
 def names_of(folder: Path) -> tuple[str, ...]:
     """What --name gave, to the set or to the benchmark that --set made; a digest stands where no label was given.
 

@@ -72,8 +72,8 @@ def cost_numbers(result: Result) -> tuple[Fact, ...]:
             Fact(
                 name="Cost to train",
                 value=cost_text(cost),
-                unit="in the price's currency",
-                note=f"derived: Olympic mean × the given price of {result.price_per_hour:g} per hour",
+                unit=result.currency or "in the price's currency",
+                note=f"derived: Olympic mean × the given price of {_price_text(result)} per hour",
             )
         )
     return tuple(found)
@@ -83,9 +83,9 @@ def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callabl
     """Columns of a verdict table for what any of its configurations has, each with what it shows of one."""
     if any(mean_energy_j(result) is not None for result in group):
         yield numeric("Energy", "measured; mean per run"), _energy_cell
-    prices = {result.price_per_hour for result in group if result.price_per_hour is not None}
+    prices = {result.price_per_hour: result for result in group if result.price_per_hour is not None}
     if prices:
-        text = " or ".join(f"{price:g}" for price in sorted(prices))
+        text = " or ".join(_price_text(prices[price]) for price in sorted(prices))
         yield numeric("Cost", f"derived: Olympic mean × {text} per hour"), _cost_cell
 
 
@@ -95,4 +95,9 @@ def _energy_cell(result: Result) -> Cell:
 
 
 def _cost_cell(result: Result) -> Cell:
-    return Cell(text=cost_text(cost_to_train(result.score.olympic_mean_s, result.price_per_hour)))
+    cost = cost_to_train(result.score.olympic_mean_s, result.price_per_hour)
+    return Cell(text=cost_text(cost) if cost is None else f"{cost_text(cost)} {result.currency}".rstrip())
+
+
+def _price_text(result: Result) -> str:
+    return f"{result.price_per_hour:g} {result.currency}".rstrip()

@@ -10,6 +10,7 @@ from reports.results.result import Result
 from reports.text.formatting import names, printable
 from rules.errors import InputError
 
+_PRICE = re.compile(r"(?P<amount>[0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?) ?(?P<currency>[A-Za-z]{1,8}|[$€£¥])?")
 _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 
@@ -57,25 +58,32 @@ def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: 
 
 def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, ...]:
     """Each set with its price per hour: `given` are 'NAME=PRICE', NAME as a label or a part of it, or 'PRICE' for all
-    others; without any, None. Raises InputError for what is no price, and for a name that fits none or several.
+    others; without any, None. A currency may follow the number, the same for all. Raises InputError for what is no
+    price, for several currencies, and for a name that fits none or several.
     """
     found: dict[int, float] = {}
     rest: float | None = None
+    currencies = set()
     for text in given:
         name, equals, number = text.rpartition("=")
-        price = _price(text, number)
+        price, currency = _price(text, number)
+        currencies.add(currency)
         if equals:
             found[find_by_label(sets, name, "--price-per-hour").index] = price
         else:
             rest = price
-    return tuple(replace(result, price_per_hour=found.get(result.index, rest)) for result in sets)
+    if len(currencies) > 1:
+        shown = " and ".join(sorted(currency or "none" for currency in currencies))
+        raise InputError(f"--price-per-hour is given in several currencies: {shown}. Give all in one, or none.")
+    currency = currencies.pop() if currencies else ""
+    return tuple(replace(result, price_per_hour=found.get(result.index, rest), currency=currency) for result in sets)
 
 
-def _price(text: str, number: str) -> float:
-    try:
-        price = float(number)
-    except ValueError:
-        price = math.nan
-    if not (math.isfinite(price) and price > 0):
-        raise InputError(f"--price-per-hour {text!r}: expected a price above 0, or NAME=PRICE, such as h100=28.5.")
-    return price
+def _price(text: str, number: str) -> tuple[float, str]:
+    match = _PRICE.fullmatch(number)
+    price = float(match["amount"]) if match is not None else math.nan
+    if match is None or not (math.isfinite(price) and price > 0):
+        raise InputError(
+            f"--price-per-hour {text!r}: expected a price above 0, or NAME=PRICE, such as h100=28.5 or h100=28.5USD."
+        )
+    return price, match["currency"] or ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from reports.results.provenance import labels_of, repetition_key
+from reports.results.provenance import labels_of, name_of, repetition_key
 from reports.results.records import SetRecords, read_set_records
 from reports.results.resolution import mean_step, time_step
 from reports.results.result import Fate, Judgement, Result, Run, Status, System, make_run, stated_by
@@ -159,7 +159,7 @@ def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:
 
 def _label(result_set: ResultSet) -> str:
     if result_set.root is not None and result_set.organization is None:
-        return printable(real_path(result_set.root).name, 80)
+        return name_of(result_set.root)
     system = result_set.system or real_path(result_set.folder).name
     parts = [result_set.organization, system, f"v{result_set.round}" if result_set.round else None]
     return " · ".join(printable(part, 60) for part in parts if part)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from reports.results.provenance import interleaving_of, repetition_key
+from reports.results.provenance import interleaving_of, name_of, repetition_key
 from reports.results.records import read_record, read_run_set
 from reports.results.result import Repetition, Result, System
 from reports.statistics.intervals import Interval, LogSummary, log_summary, mean_interval
@@ -13,7 +13,6 @@ from rules.records.codec import Damage
 from rules.records.kinds import KINDS
 from rules.records.measure import Measurement
 from rules.records.run_set import RunSetRecord
-from rules.tree.result_set import real_path
 
 _CLOCK_STEP_S = 1e-6
 
@@ -59,7 +58,7 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
     else:
         named["num_samples"] = getattr(processes[0], "num_samples", None)
     return Result(
-        label=printable(real_path(folder).name, 80),
+        label=name_of(folder),
         source="records",
         kind=kind,
         quantities=(compared,),

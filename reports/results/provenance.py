@@ -44,6 +44,14 @@ def group_of(folder: Path | None) -> Group | None:
     return group if group is not None and group.holds(place.name) else None
 
 
+def name_of(folder: Path) -> str:
+    """Return what to call the set in `folder`: the folder's name; of a pair's side the name that its maker gave."""
+    name, group = real_path(folder).name, group_of(folder)
+    if group is not None and group.relation == "sides" and not isinstance(group.record, Damage):
+        name = next((side.label for side in group.record.configurations if side.folder == name), name)
+    return printable(name, 80)
+
+
 def interleaving_of(folder: Path) -> str | None:
     """Return the folder of the sweep in which the measurement in `folder` took turns with others; else None."""
     group = group_of(folder)

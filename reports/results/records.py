@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reports.text.formatting import MAX_TEXT, plural, printable
+from reports.text.formatting import MAX_TEXT, brief_code, plural, printable
 from rules.checks.subject import SetFiles
 from rules.records.codec import Damage, Record, decode, read_object
 from rules.records.experiment import ExperimentRecord, read_experiment
@@ -120,7 +120,7 @@ def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
     """The resolved configuration, with what was left to the system as it was then: key to (value, source)."""
     if record is None:
         return {}
-    texts = {key: (_shown(entry.value), entry.source) for key, entry in record.config.items()}
+    texts = {key: (brief_code(_shown(entry.value)), entry.source) for key, entry in record.config.items()}
     if texts.get(THREADS, ("", ""))[0] == "auto":
         origin = "the cores allowed"
         if record.choice is not None:

@@ -148,6 +148,8 @@ class Result:
     """Equal of results that repeat each other: one configuration, one code, one system; None where that is not
     known."""
     price_per_hour: float | None = None
+    currency: str = ""
+    """Of the price, as it was given; empty where nobody said."""
     """Given by who asks for a report; what training costs follows from it and is called derived."""
     problems: tuple[str, ...] = ()
     known: dict[str, tuple[list[RunResult], LogSummary | None]] = field(

@@ -4,6 +4,7 @@ Every function takes None for "not known" and returns MISSING for it; what is mi
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,6 +44,7 @@ MILLISECONDS = TimeUnit(name="ms", seconds=1e-3, digits=1)
 SECONDS = TimeUnit(name="s", seconds=1.0, digits=2)
 MINUTES = TimeUnit(name="min", seconds=60.0, digits=3)
 HOURS = TimeUnit(name="h", seconds=3600.0, digits=3)
+_CODE = re.compile(r"(?:.*/)?(?P<file>[^/]+\.py:\w+)(?P<digest>@[0-9a-f]{12})[0-9a-f]{52}", re.DOTALL)
 
 
 def time_unit(values_s: Iterable[float | None]) -> TimeUnit:
@@ -212,6 +214,13 @@ def epoch_ms(text: str | None) -> float | None:
 def short_digest(digest: str | None) -> str:
     """First 12 characters of a digest."""
     return MISSING if not digest else printable(digest)[:12]
+
+
+def brief_code(value: str) -> str:
+    """Code in a file, 'path/mine.py:Mine@<sha256>', without its folder and with the begin of the digest; all else as
+    it is."""
+    match = _CODE.fullmatch(value)
+    return value if match is None else match["file"] + match["digest"]
 
 
 def distinct_labels(labels: Iterable[str]) -> tuple[str, ...]:

@@ -1,6 +1,9 @@
 """The page in a real browser: quiet, alone, legible everywhere, and whole without scripts."""
 
+import base64
+import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from browser import Browser, find_browser
@@ -91,10 +94,32 @@ def test_without_scripts_the_page_says_the_same(browser: Browser, page: str) -> 
             root = browser.call("DOM.getDocument", tab.session)["root"]["nodeId"]
             main = browser.call("DOM.querySelector", tab.session, nodeId=root, selector="main")["nodeId"]
             html = browser.call("DOM.getOuterHTML", tab.session, nodeId=main)["outerHTML"]
-        # Headings of columns turn into buttons; other buttons only offer to copy.
-        texts.append(Page(html.replace('<button type="button">Copy</button>', "")).text.replace(" ", ""))
+        # Headings of columns turn into buttons; other buttons only offer to copy, and to save charts.
+        html = re.sub(r'<button type="button">Copy</button>|<p class="save">.*?</p>', "", html)
+        texts.append(Page(html).text.replace(" ", ""))
     assert texts[0] == texts[1]
     assert len(texts[0]) > 5000
+
+
+def test_every_chart_is_saved_as_svg_with_its_styles_and_as_png(browser: Browser, page: str) -> None:
+    collect = (
+        "globalThis.saved = []; HTMLAnchorElement.prototype.click = function () {"
+        " saved.push([this.download, this.href]); };"
+        "document.querySelectorAll('.save button').forEach((one) => one.click());"
+        "new Promise((done) => { const look = () => saved.length === document.querySelectorAll('.save button').length"
+        " ? done(saved) : setTimeout(look, 20); look(); })"
+    )
+    with browser.tab(page) as tab:
+        saved = tab.evaluate(collect)
+        assert len(saved) == 2 * tab.count("figure") > 2
+        assert tab.complaints() == []
+    for name, url in saved:
+        if name.endswith(".svg"):
+            text = unquote(url.partition(",")[2])
+            assert text.startswith("<svg") and 'xmlns="http://www.w3.org/2000/svg"' in text
+            assert "var(" not in text and 'fill="rgb' in text
+        else:
+            assert name.endswith(".png") and base64.b64decode(url.partition(",")[2]).startswith(b"\x89PNG")
 
 
 def test_the_reader_chooses_the_axis_with_and_without_scripts(browser: Browser, page: str) -> None:

@@ -48,6 +48,8 @@ def start_and_show(request: "Request", *, form: str) -> None:
     folder = create(experiment)
     if not request.quiet:
         _announce(experiment, folder)
+    elif experiment.relation == "sides":
+        _warn_of_few_pairs(experiment, folder)
     complete_and_show(folder, python=request.python, form=form, quiet=request.quiet)
 
 
@@ -61,10 +63,18 @@ def _announce(experiment: "Experiment", folder: Path) -> None:
     if experiment.relation == "one":
         for text in experiment.kind.remarks(experiment.configurations[0].config):
             click.echo(text, err=True)
-    if experiment.relation == "matrix":
+    if experiment.relation in ("matrix", "sides"):
         click.echo(_describe_matrix(experiment, folder), err=True)
     elif experiment.relation == "one" and experiment.kind.keeper == "logs":
         click.echo(_describe_set(experiment, folder), err=True)
+
+
+def _warn_of_few_pairs(experiment: "Experiment", folder: Path) -> None:
+    """Say, also to who wants to be told little, that so few pairs will decide nothing."""
+    from reports.statistics.intervals import MIN_RUNS
+
+    if experiment.repetitions < MIN_RUNS:
+        click.echo(f"note: {_describe_matrix(experiment, folder)}", err=True)
 
 
 def _describe_matrix(experiment: "Experiment", folder: Path) -> str:
@@ -72,7 +82,7 @@ def _describe_matrix(experiment: "Experiment", folder: Path) -> str:
     from reports.text.formatting import plural
 
     num_runs = experiment.repetitions
-    few = "" if num_runs >= MIN_RUNS else f" (fewer than {MIN_RUNS}: no verdicts)"
+    few = "" if num_runs >= MIN_RUNS else f" ({MIN_RUNS} make a verdict)"
     return (
         f"{plural(len(experiment.configurations), 'configuration')}, {plural(num_runs, 'run')} each{few}, in {folder}"
     )
@@ -186,6 +196,9 @@ def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> Ex
 def _show_sides(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
     """Compare two sides and report them."""
     from harness.experiment.finish import exit_code_of_sides, finish_sides
+    from harness.run_sets.commands import resume_command
+    from reports.statistics.intervals import MIN_RUNS
+    from reports.text.formatting import printable
     from reports.views.pair import pair_blocks, pair_document
 
     done = finish_sides(folder)
@@ -195,6 +208,9 @@ def _show_sides(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode
         show(pair_blocks(done.sets, done.measured, done.comparisons, done.page))
         click.echo(f"results  {folder}")
         click.echo(f"report   {done.page}")
+        if record.num_runs < MIN_RUNS:
+            resume = printable(resume_command(folder, record.python))
+            click.echo(f"next     {resume} --runs {MIN_RUNS}, since {MIN_RUNS} pairs make a verdict")
     return exit_code_of_sides(done)
 
 
