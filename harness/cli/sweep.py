@@ -25,7 +25,7 @@ from reports.render.forms import FORMS
     is_flag=True,
     help="List the configurations, and time a few steps of each to estimate theirs; keep nothing.",
 )
-@request_options("sweep", "strict_env")
+@request_options("sweep", "strict_env", "prepare", "cleanup", "log_to")
 @form_option("table", "json", "csv", *FORMS, text="Form of the final table.")
 @QUIET
 def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:

@@ -19,6 +19,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
 from harness.run_sets.dataset import dataset_record
 from harness.run_sets.folder import RunSet, create_run_set
+from harness.run_sets.hooks import Hooks
 from harness.run_sets.installation import describe_here
 from harness.run_sets.names import link_latest
 from harness.run_sets.output import unique_folder
@@ -174,6 +175,7 @@ def create_set(
         "code_sha256": about.code_sha256,
         "until": None if experiment.until is None else structs.asdict(experiment.until),
         "keep_weights": request.keep_weights,
+        "hooks": Hooks(prepare=request.prepare, cleanup=request.cleanup).asked,
         "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, output)],
     }
     definition = tomli_w.dumps(dict(config.tables))

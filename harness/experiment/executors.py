@@ -14,7 +14,9 @@ from harness.launch.process import WorkerEnd, launch_worker
 from harness.measure.job import write_job
 from harness.measure.kinds import Kind, OnEvent
 from harness.run_sets.commands import resume_command
+from harness.run_sets.event_log import SILENT, EventLog
 from harness.run_sets.folder import RUN_SET_FILE, RunSet, given_fields
+from harness.run_sets.hooks import NO_HOOKS, Hooks
 from harness.run_sets.installation import Installation, ask_installation
 from harness.run_sets.keepers import Keeper
 from harness.system.code import code_sha256
@@ -37,6 +39,8 @@ class Repetition:
     """What its job is asked besides what the set says."""
     resume: str
     """The command that completes what is left where it is interrupted."""
+    hooks: Hooks = NO_HOOKS
+    events: EventLog = SILENT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -122,6 +122,8 @@ def _refuse_combinations(request: Request, kind: Kind) -> None:
     if find_stop_rule(request.stop) is not None and request.beside is None and not request.axes:
         raise RequestError("a stop rule is of two configurations or more; a set alone is given until.")
     named = request.spelled
+    if request.run_index is not None and (request.prepare or request.cleanup or request.log_to):
+        raise RequestError("--prepare, --cleanup and --log-to are for runs that this command starts itself.")
     asked = f"--{kind.name}" if request.typed else kind.name
     if request.timeout_s is not None and "timeout_s" not in kind.takes and request.beside is None:
         raise RequestError(f"{named('timeout_s')} is for runs to the target; {asked} ends by itself.")

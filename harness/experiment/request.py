@@ -58,6 +58,12 @@ class Request:
     data: Path | None = None
     output: Path = Path("results")
     run_index: int | None = None
+    prepare: str | None = None
+    """A command of the shell before each repetition, off its clock."""
+    cleanup: str | None = None
+    """The same after each repetition, however it ended."""
+    log_to: Path | None = None
+    """The file to which what happens is appended, a line of JSON each."""
     order: str = "turns"
     """In what order the repetitions of several configurations are made: a name of `orders.ORDERS`."""
     stop: StopRecord | None = None
@@ -174,6 +180,16 @@ OPTIONS: Mapping[str, RequestOption] = {
         },
         type="path",
         flags=dict.fromkeys(("run", "sweep", "serve", "profile"), ("-o", "--output")),
+    ),
+    "prepare": RequestOption(
+        help="Run CMD by the shell before each run, off its clock; where it fails, nothing more is run (exit 2).",
+        unit="CMD",
+    ),
+    "cleanup": RequestOption(help="The same after each run, however that ended.", unit="CMD"),
+    "log_to": RequestOption(
+        help="Append what happens, as it happens, to FILE.jsonl: a line of JSON each ('schema event').",
+        type="path",
+        unit="FILE.jsonl",
     ),
     "run_index": RequestOption(
         help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from harness.experiment.expand import Experiment
     from harness.experiment.loop import Progress
     from harness.experiment.request import Request
+    from harness.run_sets.hooks import Hooks
     from harness.run_sets.keepers import KeptOutcome
     from rules.records.experiment import ExperimentRecord
 
@@ -37,6 +38,7 @@ def start_and_show(request: "Request", *, form: str) -> None:
     from harness.experiment.expand import expand
     from harness.experiment.launched import run_in_world
     from harness.experiment.prepare import prepare
+    from harness.run_sets.hooks import Hooks
 
     with usage_errors():
         experiment = prepare(expand(request))
@@ -48,7 +50,10 @@ def start_and_show(request: "Request", *, form: str) -> None:
     folder = create(experiment)
     if not request.quiet:
         _announce(experiment, folder)
-    complete_and_show(folder, python=request.python, form=form, quiet=request.quiet)
+    hooks = Hooks(prepare=request.prepare, cleanup=request.cleanup)
+    complete_and_show(
+        folder, python=request.python, form=form, quiet=request.quiet, hooks=hooks, log_to=request.log_to
+    )
 
 
 def _announce(experiment: "Experiment", folder: Path) -> None:
@@ -94,7 +99,14 @@ def _describe_set(experiment: "Experiment", folder: Path) -> str:
 
 
 def complete_and_show(
-    folder: Path, *, python: Path | None, num_runs: int | None = None, form: str = "table", quiet: bool
+    folder: Path,
+    *,
+    python: Path | None,
+    hooks: "Hooks",
+    log_to: Path | None,
+    num_runs: int | None = None,
+    form: str = "table",
+    quiet: bool,
 ) -> None:
     """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code."""
     from harness.experiment.loop import Watcher, complete
@@ -110,11 +122,11 @@ def complete_and_show(
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
     try:
-        record = complete(folder, python=python, num_runs=num_runs, watcher=watcher)
+        record = complete(folder, python=python, num_runs=num_runs, watcher=watcher, hooks=hooks, log_to=log_to)
     except BaseException as error:
         if not isinstance(error, HarnessError):
             view = _find_view(record)
-            command = printable(resume_command(folder, record.python))
+            command = printable(resume_command(folder, record.python, hooks.asked))
             click.echo(f"Finished {view.parts} are kept. Complete the {view.whole} with: {command}", err=True)
         raise
     code = _find_view(record).show(folder, record, form)
