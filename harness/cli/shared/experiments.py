@@ -66,7 +66,7 @@ def _announce(experiment: "Experiment", folder: Path) -> None:
     if experiment.relation == "one":
         for text in experiment.kind.remarks(experiment.configurations[0].config):
             click.echo(text, err=True)
-    if experiment.relation == "matrix":
+    if experiment.leaves_out:
         click.echo(_describe_matrix(experiment, folder), err=True)
     elif experiment.relation == "one" and experiment.kind.keeper == "logs":
         click.echo(_describe_set(experiment, folder), err=True)
@@ -245,6 +245,18 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     return exit_code_of_matrix(record, facts)
 
 
+def _show_suite(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
+    """Show every benchmark's verdict and the mean of a suite, and report it."""
+    from harness.cli.shared.studies import show_study
+    from harness.experiment.finish import exit_code_of_suite, finish_suite
+
+    done = finish_suite(folder)
+    show_study(done.study, form)
+    if form == "table":
+        click.echo(f"results  {folder}\nreport   {done.page}")
+    return exit_code_of_suite(done.facts)
+
+
 class _View(NamedTuple):
     """How a complete experiment is shown, and what its repetitions and the whole are called."""
 
@@ -258,6 +270,7 @@ _VIEWS: Mapping[str, _View] = {
     "records": _View(_show_measurement, "processes", "measurement"),
     "sides": _View(_show_sides, "runs", "pair"),
     "matrix": _View(_show_matrix, "runs", "sweep"),
+    "suite": _View(_show_suite, "runs", "suite"),
 }
 """By how configurations belong together, and of one alone by how its repetitions are kept."""
 
