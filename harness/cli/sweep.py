@@ -56,7 +56,7 @@ def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:
 
 
 _STEPS = 50
-"""Of a suite, where no kind of measurement is asked for."""
+"""Steps that a suite measures where nothing else is asked for."""
 
 
 @click.command()

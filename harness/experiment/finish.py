@@ -19,7 +19,7 @@ from reports.results.result import Result
 from reports.views.suite import SuiteFacts, read_suite_facts
 from rules.logs.text import printable
 from rules.records.experiment import ExperimentRecord
-from rules.records.study import STUDY_FILE, Parameter, StudyRecord
+from rules.records.study import STUDY_FILE, SUITE, Parameter, StudyRecord
 
 _WORST_FIRST = (
     ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.INPUT, ExitCode.RESOURCES, ExitCode.TIMEOUT,
@@ -107,10 +107,10 @@ def _only(gathered: ReportContent, folder: Path) -> Result:
 def finish_suite(folder: Path) -> FinishedSuite:
     """Judge and compare all sides of a suite, write what was found as a study, and its page."""
     facts = read_suite_facts(folder)
-    given = (("runs of each side", facts.num_runs), ("kind", facts.kind))
+    given = (("suite", facts.name), ("runs of each side", facts.num_runs), ("kind", facts.kind))
     study = make_study(
-        "suite",
-        f"Suite {facts.name}: new against base",
+        SUITE,
+        facts.title,
         None,
         tables=facts.tables,
         parameters=[Parameter(name=name, value=value, unit=None, source="given", note=None) for name, value in given],

@@ -64,6 +64,19 @@ class SuiteFacts:
         return tuple(row for row in self.rows if row.failure is not None)
 
     @property
+    def title(self) -> str:
+        """Say what was found in one line: the mean, what is slower or worse, and what failed."""
+        slower = [
+            row.benchmark for row in self.rows if row.comparison and row.comparison.verdict in ("slower", "worse")
+        ]
+        parts = [
+            _ratio_words(self),
+            *([f"slower: {names(slower)}"] if slower else []),
+            *([f"failed: {names([row.benchmark for row in self.failed])}"] if self.failed else []),
+        ]
+        return "; ".join(parts)
+
+    @property
     def findings(self) -> tuple[str, ...]:
         """Say what was found: the mean, the verdicts by name, what is left out, and what the verdicts hold for."""
         return tuple(filter(None, (_mean_words(self), *_verdict_words(self.rows), _failed_words(self), _FAMILY)))
@@ -108,7 +121,7 @@ def compare_suite(pairs: Sequence[tuple[SweepRow, SweepRow]]) -> tuple[SuiteRow,
         for base, new in pairs
     ]
     whole = [(row.base, row.new) for row in rows if row.failure is None and row.base and row.new]
-    compared = iter(compare_pairs(whole))
+    compared = iter(compare_pairs(whole, explained=()))
     return tuple(row if row.failure is not None else _with_comparison(row, next(compared)) for row in rows)
 
 
@@ -155,20 +168,25 @@ def find_mean(rows: Sequence[SuiteRow], confidence: float = CONFIDENCE) -> Geome
     return GeometricMean(ratio=factor_from(middle), interval=interval, num_benchmarks=len(logs))
 
 
-def _mean_words(facts: SuiteFacts) -> str:
+def _ratio_words(facts: SuiteFacts) -> str:
+    """'Throughput new / base is 1.75 (95 % interval 1.48 – 2.07), geometric mean of 2 benchmarks'."""
     mean, whole = facts.mean, next((row.whole for row in facts.rows if row.whole is not None), None)
     if mean is None or whole is None:
-        return "No benchmark has a ratio."
+        return "No benchmark of the suite has a ratio"
     within = ""
     if (found := mean.interval) is not None:
         within = f" ({_INTERVAL} {bounds(ratio_text(found.low), ratio_text(found.high))})"
     factor = factor_of(whole.name)
-    more = factor.less if factor.sign < 0 else factor.more
+    better = "above" if factor.sign < 0 or factor.more == "better" else "below"
     return (
-        f"new / base is {ratio_text(mean.ratio)}{within} as the geometric mean of the {factor.title} of "
-        f"{plural(mean.num_benchmarks, 'benchmark')}, each with equal weight; above 1 is {more}. It is of these "
-        "benchmarks alone, and no score of MLPerf."
+        f"{capital(factor.title)} new / base is {ratio_text(mean.ratio)}{within}, geometric mean of "
+        f"{plural(mean.num_benchmarks, 'benchmark')}; {better} 1 is better"
     )
+
+
+def _mean_words(facts: SuiteFacts) -> str:
+    only = " Each benchmark has equal weight. The mean is of these benchmarks alone, and no score of MLPerf."
+    return f"{_ratio_words(facts)}.{only if facts.mean is not None else ''}"
 
 
 def _verdict_words(rows: Sequence[SuiteRow]) -> list[str]:
