@@ -106,7 +106,8 @@ def _only(gathered: ReportContent, folder: Path) -> Result:
 
 def finish_suite(folder: Path) -> FinishedSuite:
     """Judge and compare all sides of a suite, write what was found as a study, and its page."""
-    facts = read_suite_facts(folder)
+    gathered = gather_everything([folder])
+    facts = read_suite_facts(folder, known=gathered.sets)
     given = (("suite", facts.name), ("runs of each side", facts.num_runs), ("kind", facts.kind))
     study = make_study(
         SUITE,
@@ -118,7 +119,7 @@ def finish_suite(folder: Path) -> FinishedSuite:
         seed=facts.base_seed,
     )
     write_record(folder / STUDY_FILE, study)
-    return FinishedSuite(facts=facts, study=study, page=write_folder_page(folder))
+    return FinishedSuite(facts=facts, study=study, page=write_page(replace(gathered, studies=(study,)), folder))
 
 
 def exit_code_of_suite(facts: SuiteFacts) -> ExitCode:

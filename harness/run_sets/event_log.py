@@ -20,12 +20,16 @@ from rules.records.run import RunRecord
 
 
 class _Stream:
-    """A file that is appended to, line by line. It is given up, with a word, where it cannot be written any more."""
+    """A file that is appended to, line by line. It is given up, with a word, where it cannot be written any more.
+
+    Nothing waits for it: a pipe whose reader is too slow is given up, too.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._descriptor = path, -1
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
+            self._descriptor = os.open(path, flags, 0o644)
         except OSError as error:
             raise HarnessError(f"--log-to {path}: {error.strerror}. Give a file that can be written.") from None
 

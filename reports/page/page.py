@@ -120,9 +120,9 @@ def _headline(
 ) -> str:
     """The title of the page: its answer; of a suite its own, since benchmarks of it are not each other's rivals.
     Without runs to a target what a kind says of all there is, else what it is."""
-    suites = [study for study in gathered.studies if study.kind == SUITE]
-    if len(suites) == 1:
-        return printable(suites[0].title, 200)
+    places = {None if result.place is None else result.place.parent for result in gathered.results}
+    if [study.kind for study in gathered.studies] == [SUITE] and len(places) == 1 and not gathered.sweeps:
+        return printable(gathered.studies[0].title, 200)
     if len(sets) == 1:
         return headline(sets[0])
     if sets:

@@ -94,14 +94,17 @@ _FAMILY = (
 _INTERVAL = f"{percent(CONFIDENCE, 0)} interval"
 
 
-def read_suite_facts(folder: Path) -> SuiteFacts:
-    """Read, judge and compare everything in the suite in `folder`. Raises InputError where there is none."""
+def read_suite_facts(folder: Path, *, known: Sequence[Result] = ()) -> SuiteFacts:
+    """Read, judge and compare everything in the suite in `folder`. Raises InputError where there is none.
+
+    Sets that are `known` already are not judged again.
+    """
     problems: list[str] = []
     record = read_experiment_record(folder, problems)
     if record is None or record.relation != "suite":
         why = problems[0] if problems else f"{printable(folder)}: holds no suite."
         raise InputError(f"{why} Give the folder that 'dlrmbench suite' made.")
-    sides = read_rows(folder, record, problems)
+    sides = read_rows(folder, record, problems, known=known)
     rows = compare_suite([(base, new) for (base, new) in list(pairwise(sides))[::2]])
     return SuiteFacts(
         name=printable(record.name or folder.name, 120), kind=record.kind, base_seed=record.base_seed,

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import runpy
 import sys
@@ -144,6 +145,12 @@ def test_a_log_that_cannot_be_written_stops_before_the_first_run(
 ) -> None:
     code, _, err = call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--log-to", tmp_path)
     assert code == 2 and "--log-to" in err and workers.launches == []
+
+
+def test_a_pipe_without_a_reader_is_not_waited_for(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--log-to", "pipe")
+    assert code == 2 and "--log-to pipe" in err and workers.launches == []
 
 
 def test_a_log_that_fails_later_costs_no_run(call: Command, tmp_path: Path) -> None:

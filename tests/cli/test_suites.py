@@ -78,6 +78,16 @@ def test_every_benchmark_has_its_verdict_and_all_have_a_mean(
     assert {spec["num_steps"] for spec in workers.launches} == {50}
 
 
+def test_a_page_with_more_than_the_suite_is_not_called_by_it(
+    suite: Command, command: Command, tmp_path: Path
+) -> None:
+    assert suite("three.toml")[0] == 0
+    assert command("run", "dlrm_tiny", "--throughput", 5, "--threads", 1, "-q", "-o", "out")[0] == 0
+    assert command("report", "out", "-o", "page.html")[0] == 0
+    (title,) = re.findall("<title>([^<]*)", (tmp_path / "page.html").read_text())
+    assert "geometric mean" not in title and "geometric mean of 3" in (tmp_path / "page.html").read_text()
+
+
 def test_sides_follow_each_other_and_benchmarks_take_turns(
     suite: Command, workers: FastWorkers, tmp_path: Path
 ) -> None:
