@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "serve": ("harness.cli.serve", "serve", "Find how many queries a second are answered within a latency limit."),
     "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs, a sweep or a pair."),
     "sweep": ("harness.cli.sweep", "sweep", "Run a matrix of configurations, interleaved; to target or throughput."),
+    "suite": ("harness.cli.sweep", "suite", "Measure several benchmarks in two settings; verdicts, and one mean."),
     "check": ("harness.cli.check", "check", "Judge logs and result directories against the rules."),
     "score": ("harness.cli.check", "score", "Score result directories: Olympic mean and its factors."),
     "package": ("harness.cli.package", "package", "Build a submission tree from results, and judge it."),
@@ -40,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "calibrate": ("harness.cli.calibrate", "calibrate", "Measure where a benchmark's target should lie."),
 }
 SECTIONS = {
-    "Run": ("run", "serve", "resume", "sweep", "plan"),
+    "Run": ("run", "serve", "resume", "sweep", "suite", "plan"),
     "Judge and show": ("check", "score", "package", "compare", "report"),
     "Look": ("diff", "history", "profile", "list", "show", "init", "system", "doctor", "schema"),
     "Data": ("data", "calibrate"),

@@ -273,10 +273,15 @@ def refuse_shipped_name(benchmark: Benchmark) -> None:
 
 def read_config_file(path: Path) -> list[Override]:
     """Read overrides from a TOML file with the definition's section names and [submission]."""
+    return read_config_tables(path, read_toml(path))
+
+
+def read_config_tables(path: Path, tables: Mapping[str, Any], prefix: str = "") -> list[Override]:
+    """Read overrides from the tables of a file, which are under `prefix` in it. Raises ConfigError."""
     overrides = []
-    for section, table in read_toml(path).items():
+    for section, table in tables.items():
         if section not in _SECTIONS or not isinstance(table, Mapping):
-            raise ConfigError(f"{path}: unknown section [{section}].{did_you_mean(section, [*_SECTIONS])}")
+            raise ConfigError(f"{path}: unknown section [{prefix}{section}].{did_you_mean(section, [*_SECTIONS])}")
         _refuse_code(path, table if section == "runtime" else {})
         overrides += [Override(key=f"{section}.{k}", value=v, source=f"file {path}") for k, v in table.items()]
     return overrides
@@ -319,16 +324,16 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
     return overrides
 
 
-def read_set_option(text: str) -> Override:
-    """Read one `--set section.key=value`; the value is TOML, or a plain string."""
+def read_set_option(text: str, option: str = "--set") -> Override:
+    """Read one `--set section.key=value`, or of another option; the value is TOML, or a plain string."""
     key, equals, value = text.partition("=")
     section, _, name = key.strip().partition(".")
     if not equals or not name:
-        raise ConfigError(f"--set {text!r}: expected section.key=value, for example train.global_batch_size=4096.")
+        raise ConfigError(f"{option} {text!r}: expected section.key=value, for example train.global_batch_size=4096.")
     if section not in _SECTIONS:
-        raise ConfigError(f"--set {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
+        raise ConfigError(f"{option} {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
     parsed = value if section == SUBMISSION else parse_value(value)
-    return Override(key=f"{section}.{name}", value=parsed, source=f"--set {key.strip()}")
+    return Override(key=f"{section}.{name}", value=parsed, source=f"{option} {key.strip()}")
 
 
 def parse_value(text: str) -> Any:

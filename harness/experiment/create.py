@@ -19,6 +19,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
 from harness.run_sets.dataset import dataset_record
 from harness.run_sets.folder import RunSet, create_run_set
+from harness.run_sets.hooks import Hooks
 from harness.run_sets.installation import describe_here
 from harness.run_sets.names import link_latest
 from harness.run_sets.output import unique_folder
@@ -41,7 +42,7 @@ from rules.records.experiment import (
 from rules.records.run_set import ChoiceRecord, RunSetRecord
 from rules.records.sweep import AxisRecord
 
-_PREFIXES = {"sides": "beside", "matrix": "sweep"}
+_PREFIXES = {"sides": "beside", "matrix": "sweep", "suite": "suite"}
 """What the folder of a group is called, before its name and moment."""
 
 
@@ -70,7 +71,9 @@ def _create_group(experiment: Experiment) -> Path:
     request, first = experiment.request, experiment.configurations[0].config
     refuse_small_disk(experiment)
     created = datetime.now(UTC)
-    label = request.name if experiment.relation == "sides" else first.label
+    label = first.label if experiment.relation == "matrix" else request.name
+    if request.suite is not None:
+        label = _file_name(label or request.suite.name)
     name = f"{_PREFIXES[experiment.relation]}-{label or first.benchmark.name}-{created:%Y%m%dT%H%M%SZ}"
     folder = unique_folder(request.output, name)
     folder.mkdir(parents=True)
@@ -96,10 +99,10 @@ def _create_group(experiment: Experiment) -> Path:
         harness_version=version("dlrmbench"),
         command=shlex.join(request.command()),
         relation=experiment.relation,
-        on_other_code="refuse" if experiment.relation == "sides" else "warn",
+        on_other_code="warn" if experiment.relation == "matrix" else "refuse",
         base_seed=base_seed,
         stages=_stages(experiment),
-        axes=tuple(AxisRecord(key=axis.key, values=axis.texts) for axis in experiment.axes),
+        axes=_axes(experiment),
         configurations=tuple(members),
         with_fit=request.with_fit,
         source=None if request.beside is None else str(request.beside.absolute()),
@@ -109,13 +112,26 @@ def _create_group(experiment: Experiment) -> Path:
     return folder
 
 
+def _axes(experiment: Experiment) -> tuple[AxisRecord, ...]:
+    """Return what the configurations differ in: of a suite benchmark and side."""
+    if experiment.relation != "suite":
+        return tuple(AxisRecord(key=axis.key, values=axis.texts) for axis in experiment.axes)
+    values = [each.values for each in experiment.configurations]
+    return tuple(AxisRecord(key=key, values=tuple({each[key]: None for each in values})) for key in values[0])
+
+
+def _file_name(text: str) -> str:
+    """Return a label with only characters that every file system takes."""
+    return "".join(char if char.isascii() and (char.isalnum() or char in "_.-") else "-" for char in text)[:80]
+
+
 def _stages(experiment: Experiment) -> tuple[StageRecord, ...]:
     first = StageRecord(
         kind=experiment.kind.name,
         options=dict(experiment.options),
         repetitions=experiment.repetitions,
         order=experiment.request.order,
-        on_failure="leave_out" if experiment.relation == "matrix" else "stop",
+        on_failure="leave_out" if experiment.leaves_out else "stop",
     )
     return (first, PROFILE_STAGE) if experiment.request.with_profile else (first,)
 
@@ -174,6 +190,7 @@ def create_set(
         "code_sha256": about.code_sha256,
         "until": None if experiment.until is None else structs.asdict(experiment.until),
         "keep_weights": request.keep_weights,
+        "hooks": Hooks(prepare=request.prepare, cleanup=request.cleanup).asked,
         "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, output)],
     }
     definition = tomli_w.dumps(dict(config.tables))

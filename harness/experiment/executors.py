@@ -14,7 +14,9 @@ from harness.launch.process import WorkerEnd, launch_worker
 from harness.measure.job import write_job
 from harness.measure.kinds import Kind, OnEvent
 from harness.run_sets.commands import resume_command
+from harness.run_sets.event_log import SILENT, EventLog
 from harness.run_sets.folder import RUN_SET_FILE, RunSet, given_fields
+from harness.run_sets.hooks import NO_HOOKS, Hooks
 from harness.run_sets.installation import Installation, ask_installation
 from harness.run_sets.keepers import Keeper
 from harness.system.code import code_sha256
@@ -37,6 +39,8 @@ class Repetition:
     """What its job is asked besides what the set says."""
     resume: str
     """The command that completes what is left where it is interrupted."""
+    hooks: Hooks = NO_HOOKS
+    events: EventLog = SILENT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +77,7 @@ class WorkerExecutor:
             if was != here:
                 raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
-    def refuse_other_code(self, folder: Path, record: RunSetRecord) -> None:
+    def refuse_other_code(self, folder: Path, record: RunSetRecord, group: str) -> None:
         """Raise HarnessError (exit 2) where the set began with other code than this has.
 
         The code is what may be compared, and half a side would be of each.
@@ -83,7 +87,7 @@ class WorkerExecutor:
             who = "this dlrmbench" if self.installation is None else f"the dlrmbench of {self.installation.python}"
             raise HarnessError(
                 f"{folder}: {record.name} was begun by code of digest {str(record.code_sha256)[:12]}, {who} is now "
-                f"{here[:12]}. Put that code back, or start a new pair."
+                f"{here[:12]}. Put that code back, or start a new {group}."
             )
 
 
@@ -148,5 +152,6 @@ def refuse_changed(store: Store, executors: Mapping[int, WorkerExecutor]) -> Non
     for place, (run_set, record) in store.sets.items():
         refuse_other_definition(run_set, record)
         if store.record.on_other_code == "refuse":
-            executors[place].refuse_other_code(store.folder, record)
+            group = "suite" if store.record.relation == "suite" else "pair"
+            executors[place].refuse_other_code(store.folder, record, group)
         executors[place].refuse_other_system(run_set, record)

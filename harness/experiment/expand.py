@@ -11,6 +11,7 @@ from harness.autotune.tuning import Preparation
 from harness.config.axes import Axis, make_points, overrides_of, read_axis
 from harness.config.matmul import GivenMatmul, give_matmul
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig
+from harness.config.suite import Suite
 from harness.experiment.orders import find_order
 from harness.experiment.request import Request, RequestError
 from harness.experiment.sides import Source, open_source, resolve_beside
@@ -21,7 +22,8 @@ from harness.measure.refusals import refuse_unfittable, refuse_unprofilable
 from harness.run_sets.installation import Installation
 from harness.run_sets.names import find_weights, name_given
 from harness.system.launcher_env import launcher_of_many, world_size
-from rules.records.experiment import Relation
+from rules.benchmarks.loader import load_benchmark
+from rules.records.experiment import BENCHMARK_AXIS, SIDE_AXIS, Relation
 from rules.records.pair import BASE, NEW
 from rules.records.run_set import UntilRecord
 from rules.records.sweep import FailureRecord
@@ -63,6 +65,11 @@ class Experiment:
     """The set that the first of two sides repeats."""
 
     @property
+    def leaves_out(self) -> bool:
+        """Return whether a configuration that fails is left out, and not the end of all."""
+        return self.relation in ("matrix", "suite")
+
+    @property
     def is_autotuned(self) -> bool:
         """Return whether how steps are computed is chosen by timing before the first repetition.
 
@@ -79,6 +86,8 @@ def expand(request: Request) -> Experiment:
     request = with_weights(request)
     if request.beside is not None:
         return _expand_sides(request, kind, options)
+    if request.suite is not None:
+        return _expand_suite(request, request.suite, kind, options)
     if request.verb == "sweep":
         return _expand_matrix(request, kind, options)
     return _expand_one(request, kind, options)
@@ -122,6 +131,8 @@ def _refuse_combinations(request: Request, kind: Kind) -> None:
     if find_stop_rule(request.stop) is not None and request.beside is None and not request.axes:
         raise RequestError("a stop rule is of two configurations or more; a set alone is given until.")
     named = request.spelled
+    if request.run_index is not None and (request.prepare or request.cleanup or request.log_to):
+        raise RequestError("--prepare, --cleanup and --log-to are for runs that this command starts itself.")
     asked = f"--{kind.name}" if request.typed else kind.name
     if request.timeout_s is not None and "timeout_s" not in kind.takes and request.beside is None:
         raise RequestError(f"{named('timeout_s')} is for runs to the target; {asked} ends by itself.")
@@ -265,6 +276,46 @@ def _expand_matrix(request: Request, kind: Kind, options: Mapping[str, int]) -> 
         division=request.division,
         timeout_s=request.timeout_s,
         matmul=give_matmul(request.matmul, [config.workload for config in configs]),
+    )
+
+
+def _expand_suite(request: Request, suite: Suite, kind: Kind, options: Mapping[str, int]) -> Experiment:
+    """Resolve both sides of every benchmark. Raises ConfigError, DefinitionError or HarnessError for what cannot be
+    run, or whose sides may not be compared.
+    """
+    configurations: list[Configuration] = []
+    repetitions = []
+    for number, name in enumerate(suite.benchmarks, start=1):
+        configs = {
+            side: kind.resolve(name, [*request.overrides, *suite.settings[side]], None) for side in (BASE, NEW)
+        }
+        base, new = configs[BASE].benchmark, configs[NEW].benchmark
+        if not kind.is_comparable(base, new):
+            raise RequestError(
+                f"{name}: the settings of base and new make two benchmarks ({base.definition_sha256[:12]}, "
+                f"{new.definition_sha256[:12]}), and times of two problems are not compared."
+            )
+        title = load_benchmark(name).name
+        for side, config in configs.items():
+            kind.check(config.workload)
+            repetitions.append(kind.repetitions(config, request.runs))
+            configurations.append(
+                Configuration(
+                    label=f"{title}, {side}",
+                    folder=f"{number:02d}-{title[:80]}-{side}",
+                    config=config,
+                    values={BENCHMARK_AXIS: title, SIDE_AXIS: side},
+                )
+            )
+    return Experiment(
+        request=replace(request, order="pairs"),
+        kind=kind,
+        options=options,
+        relation="suite",
+        configurations=tuple(configurations),
+        repetitions=max(repetitions),
+        division=request.division,
+        timeout_s=request.timeout_s,
     )
 
 

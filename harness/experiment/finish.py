@@ -6,6 +6,8 @@ from pathlib import Path
 
 from harness.experiment.store import parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import write_record
+from harness.foundation.study import make_study
 from harness.measure.kinds import find_kind
 from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
@@ -14,8 +16,10 @@ from reports.page.content import ReportContent, gather_everything
 from reports.page.report import write_page
 from reports.results.measured import read_measured
 from reports.results.result import Result
+from reports.views.suite import SuiteFacts, read_suite_facts
 from rules.logs.text import printable
 from rules.records.experiment import ExperimentRecord
+from rules.records.study import STUDY_FILE, SUITE, Parameter, StudyRecord
 
 _WORST_FIRST = (
     ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.INPUT, ExitCode.RESOURCES, ExitCode.TIMEOUT,
@@ -31,6 +35,15 @@ class FinishedSides:
     comparisons: tuple[Comparison, ...]
     sets: tuple[Result, ...] = ()
     measured: tuple[Result, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedSuite:
+    """A suite that was just completed: what was found, as it is kept and shown."""
+
+    facts: SuiteFacts
+    study: StudyRecord
+    page: Path
 
 
 def finish_set(folder: Path) -> tuple[Result, Path]:
@@ -91,6 +104,29 @@ def _only(gathered: ReportContent, folder: Path) -> Result:
     return found[0]
 
 
+def finish_suite(folder: Path) -> FinishedSuite:
+    """Judge and compare all sides of a suite, write what was found as a study, and its page."""
+    gathered = gather_everything([folder])
+    facts = read_suite_facts(folder, known=gathered.sets)
+    given = (("suite", facts.name), ("runs of each side", facts.num_runs), ("kind", facts.kind))
+    study = make_study(
+        SUITE,
+        facts.title,
+        None,
+        tables=facts.tables,
+        parameters=[Parameter(name=name, value=value, unit=None, source="given", note=None) for name, value in given],
+        findings=facts.findings,
+        seed=facts.base_seed,
+    )
+    write_record(folder / STUDY_FILE, study)
+    return FinishedSuite(facts=facts, study=study, page=write_page(replace(gathered, studies=(study,)), folder))
+
+
+def exit_code_of_suite(facts: SuiteFacts) -> ExitCode:
+    """Return NOT_CONVERGED where a benchmark failed, for whatever reason, and is not in the mean."""
+    return ExitCode.NOT_CONVERGED if facts.failed else ExitCode.DONE
+
+
 def exit_code_of_sides(finished: FinishedSides) -> ExitCode:
     """Return the worse of both sides' codes, as `exit_code_of_set` has them."""
     return worst_of(exit_code_of_set(result) for result in finished.sets)
@@ -101,6 +137,8 @@ def write_pages(folder: Path) -> None:
     record = read(folder)
     if record.relation == "sides":
         finish_sides(folder)
+    elif record.relation == "suite":
+        finish_suite(folder)
     elif record.relation == "matrix":
         write_folder_page(folder)
     elif find_kind(record.kind).keeper == "logs":

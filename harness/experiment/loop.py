@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ from harness.foundation.errors import HarnessError
 from harness.measure.kinds import find_kind
 from harness.run_sets.commands import resume_command
 from harness.run_sets.environment import check_again
+from harness.run_sets.event_log import EventLog, open_event_log, quantity_of
 from harness.run_sets.folder import RunSet, describe_other_code, open_run_set
+from harness.run_sets.hooks import NO_HOOKS, HookError, Hooks
 from harness.run_sets.keepers import KeptOutcome, find_keeper
 from harness.run_sets.outside_code import refuse_outside_code
 from harness.run_sets.progress import Progress as ShownProgress
 from rules.records.codec import Damage
-from rules.records.experiment import ExperimentRecord, StageRecord, group_file, read_group
+from rules.records.experiment import ExperimentRecord, MemberRecord, StageRecord, group_file, read_group
 from rules.records.run_set import PreflightCheck, RunSetRecord
 
 
@@ -50,6 +54,14 @@ class Watcher:
     on_growth: Callable[[int], None] = lambda num_runs: None
     """Called with the number of repetitions that a stop rule is about to ask for."""
     quiet: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What is done around each repetition, off its clock."""
+
+    hooks: Hooks
+    events: EventLog
 
 
 def look_again(
@@ -89,15 +101,23 @@ def complete(
     python: Path | None = None,
     num_runs: int | None = None,
     watcher: Watcher | None = None,
+    hooks: Hooks = NO_HOOKS,
+    log_to: Path | None = None,
 ) -> ExperimentRecord:
     """Make whatever is missing of the experiment in `folder`, stage by stage, then what its stop rule adds.
 
-    With `num_runs` it first grows to so many repetitions of each configuration. A failure does what its stage says.
+    With `num_runs` it first grows to so many repetitions of each configuration. A failure does what its stage says;
+    one of `hooks`, the commands around every repetition, ends it. Events are appended to the file `log_to`.
     Raises HarnessError where the experiment cannot go on, before anything is run where it may not: by another
-    interpreter than `python`, on another system, or, where its record says so, with other code.
+    interpreter than `python`, with other hooks than it was begun with, on another system, or, where its record says
+    so, with other code.
     """
     watcher = watcher or Watcher()
-    with hold(folder) as store:
+    with hold(folder) as store, closing(open_event_log(log_to, folder)) as events:
+        for run_set, set_record in store.sets.values():
+            again = resume_command(folder, store.record.python, set_record.hooks)
+            hooks.refuse_other(run_set.folder, set_record.hooks, again)
+        around = Surroundings(hooks=hooks, events=events)
         _refuse_single(store)
         executors = find_executors(store, python)
         refuse_changed(store, executors)
@@ -109,16 +129,22 @@ def complete(
         if store.path is None:
             planned = store.record.num_runs
             watcher.on_begin(planned - len(store.steps(store.record.stages[0])), planned)
+        events.write("experiment_start", {"name": store.record.name, "relation": store.record.relation})
         while True:
             for stage in store.record.stages:
-                _complete_stage(store, stage, executors, watcher)
+                _complete_stage(store, stage, executors, watcher, around)
             num_grown = None if rule is None else rule.extend(_state_of(store))
             if num_grown is None:
                 break
             watcher.on_growth(num_grown)
             store.grow(num_grown, is_asked=False)
         store.gather()
+        events.write("experiment_end", {"failed": [each.label for each in _failed(store)]})
         return store.record
+
+
+def _failed(store: Store) -> list[MemberRecord]:
+    return [each for each in store.record.configurations if each.failure is not None]
 
 
 def _state_of(store: Store) -> State:
@@ -138,7 +164,11 @@ def _refuse_single(store: Store) -> None:
 
 
 def _complete_stage(
-    store: Store, stage: StageRecord, executors: Mapping[int, WorkerExecutor], watcher: Watcher
+    store: Store,
+    stage: StageRecord,
+    executors: Mapping[int, WorkerExecutor],
+    watcher: Watcher,
+    around: Surroundings,
 ) -> None:
     steps, took_s = store.steps(stage), dict[int, list[float]]()
     total = stage.repetitions * sum(each.failure is None for each in _members(store))
@@ -150,9 +180,9 @@ def _complete_stage(
             watcher.on_step(_describe(store, stage, number, total, step, estimate_left_s(took_s, left)))
         started_s = time.monotonic()
         try:
-            outcome = _make(store, stage, step, executors[step.configuration], quiet=watcher.quiet)
+            outcome = _make(store, stage, step, executors[step.configuration], around, quiet=watcher.quiet)
         except HarnessError as error:
-            if stage.on_failure == "stop":
+            if stage.on_failure == "stop" or isinstance(error, HookError):
                 raise
             store.note(stage, step, error)
             continue
@@ -187,7 +217,7 @@ def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) 
 
 
 def _make(
-    store: Store, stage: StageRecord, step: Step, executor: WorkerExecutor, *, quiet: bool
+    store: Store, stage: StageRecord, step: Step, executor: WorkerExecutor, around: Surroundings, *, quiet: bool
 ) -> KeptOutcome | None:
     """Make one repetition, under the lock of its set; None where what a crash had left was whole."""
     with store.holding(step.configuration):
@@ -204,7 +234,14 @@ def _make(
             record=record,
             index=step.repetition,
             more=stage.options,
-            resume=resume_command(store.folder, store.record.python),
+            resume=resume_command(store.folder, store.record.python, record.hooks),
+            hooks=around.hooks,
+            events=around.events.of(
+                configuration=store.record.configurations[step.configuration].label,
+                benchmark=record.benchmark.name,
+                kind=kind.name,
+                repetition=step.repetition,
+            ),
         )
         return perform(repetition, executor, keeper.progress(step.repetition, quiet=quiet))
 
@@ -214,15 +251,32 @@ def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownPro
 
     Raises HarnessError where it is no result; what was interrupted is kept as its kind keeps it.
     """
-    keeper, index = repetition.keeper, repetition.index
+    keeper, index, hooks, events = repetition.keeper, repetition.index, repetition.hooks, repetition.events
     folder = keeper.open(index)
+
+    def on_event(event: Mapping[str, Any]) -> None:
+        progress.on_event(event)
+        events.on_event(event)
+
+    events.write("repetition_start", {"seed": repetition.record.seeds[index]})
     try:
-        end = executor.run(repetition, folder, progress.on_event)
+        hooks.run("prepare", folder, partial(events.write, "prepare"))
+        end = executor.run(repetition, folder, on_event)
     except BaseException as error:
         progress.finish(keeper.close(index, folder, error, repetition.resume).words)
+        events.write("repetition_end", {"outcome": "failed", "reason": str(error) or type(error).__name__})
+        with suppress(HookError):  # what it says is on record, and the error is why
+            hooks.run("cleanup", folder, partial(events.write, "cleanup"))
         raise
     outcome = keeper.close(index, folder, end, repetition.resume)
     progress.finish(outcome.words)
+    failed = {} if outcome.error is None else {"reason": str(outcome.error)}
+    ended = "failed" if outcome.record is None else "ended"
+    events.write("repetition_end", {"outcome": ended, **failed, **quantity_of(outcome.record)})
+    try:
+        hooks.run("cleanup", folder, partial(events.write, "cleanup"))
+    except HookError as error:
+        raise error if outcome.error is None else HookError(f"{error}\nBefore that, {outcome.error}") from None
     if outcome.error is not None:
         raise outcome.error
     return outcome

@@ -34,6 +34,21 @@ def turns(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
             yield Step(configuration, repetition)
 
 
+def pairs(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
+    """Make both sides of a pair directly after each other, and repetition k of every pair before k + 1 of any.
+
+    Configurations 2 i and 2 i + 1 are a pair. Which side is first changes with every repetition, and the order of the
+    pairs as that of configurations in `turns`.
+    """
+    members: dict[int, list[int]] = {}
+    for configuration in configurations:
+        members.setdefault(configuration // 2, []).append(configuration)
+    for step in turns(list(members), repetitions):
+        sides = members[step.configuration]
+        for side in sides if step.repetition % 2 == 0 else reversed(sides):
+            yield Step(side, step.repetition)
+
+
 def after(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
     """Make all repetitions of a configuration before those of the next: of a stage that follows another."""
     for configuration in configurations:
@@ -43,6 +58,7 @@ def after(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
 
 ORDERS: Mapping[str, Order] = {
     "turns": turns,
+    "pairs": pairs,
     "after": after,
 }
 """By the name that a stage has on disk."""

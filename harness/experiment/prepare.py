@@ -33,7 +33,8 @@ from rules.records.sweep import FailureRecord
 def prepare(experiment: Experiment) -> Experiment:
     """Return the experiment with what its processes find ready, and its kind's options made to fit that.
 
-    A point of a matrix that cannot be prepared fails alone. Raises HarnessError, DatasetError or OSError otherwise.
+    A point of a matrix, or a side in a suite, that cannot be prepared fails alone.
+    Raises HarnessError, DatasetError or OSError otherwise.
     """
     request = experiment.request
     refuse_output(request.output)
@@ -80,7 +81,7 @@ def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
             if experiment.is_autotuned:
                 prepared = autotune(each.config, prepared, known=known, given=experiment.matmul, quiet=request.quiet)
         except HarnessError as error:
-            if experiment.relation != "matrix":
+            if not experiment.leaves_out:
                 raise
             failure = FailureRecord(reason=first_line(error), exit_code=int(error.exit_code), run_index=None)
             found.append(replace(each, failure=failure))

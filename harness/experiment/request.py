@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from harness.config.run_config import Override
+from harness.config.suite import Suite
 from harness.foundation.errors import HarnessError
 from rules.records.experiment import StopRecord
 
@@ -58,8 +59,16 @@ class Request:
     data: Path | None = None
     output: Path = Path("results")
     run_index: int | None = None
+    prepare: str | None = None
+    """A command of the shell before each repetition, off its clock."""
+    cleanup: str | None = None
+    """The same after each repetition, however it ended."""
+    log_to: Path | None = None
+    """The file to which what happens is appended, a line of JSON each."""
     order: str = "turns"
     """In what order the repetitions of several configurations are made: a name of `orders.ORDERS`."""
+    suite: Suite | None = None
+    """The benchmarks of which each is measured in two settings."""
     stop: StopRecord | None = None
     """The rule by which a group is extended from what is measured; `until` is that of a set alone."""
     overrides: Sequence[Override] = ()
@@ -135,10 +144,16 @@ OPTIONS: Mapping[str, RequestOption] = {
         help={
             "run": "Runs.  [default: the benchmark's number]",
             "sweep": "Runs of each configuration.",
+            "suite": "Pairs of runs of each benchmark.",
             "serve": "Fresh processes that measure one after the other.  [default: 5]",
         },
         type="count",
-        flags={"run": ("-n", "--runs"), "sweep": ("-n", "--runs"), "serve": ("-n", "--processes")},
+        flags={
+            "run": ("-n", "--runs"),
+            "sweep": ("-n", "--runs"),
+            "suite": ("-n", "--runs"),
+            "serve": ("-n", "--processes"),
+        },
     ),
     "until": RequestOption(
         help="Add runs until the mean time to train is known to FRACTION, such as 3%: its interval is that narrow.",
@@ -150,6 +165,7 @@ OPTIONS: Mapping[str, RequestOption] = {
         help={
             "run": "Base seed, to reproduce a set.  [default: drawn, logged]",
             "sweep": "Base seed that all configurations share.  [default: drawn]",
+            "suite": "Base seed that all benchmarks and sides share.  [default: drawn]",
             "serve": "Base seed of arrivals and weights.  [default: drawn]",
         },
         type="index",
@@ -163,17 +179,28 @@ OPTIONS: Mapping[str, RequestOption] = {
     "timeout_s": RequestOption(
         help="Seconds a run may take.",
         type="seconds",
-        flags={"run": ("--timeout",), "sweep": ("--timeout",)},
+        flags=dict.fromkeys(("run", "sweep", "suite"), ("--timeout",)),
     ),
     "output": RequestOption(
         help={
             "run": "Folder in which the set's own folder is made.",
             "sweep": "Folder in which the sweep's folder is made.",
+            "suite": "Folder in which the suite's folder is made.",
             "serve": "Folder in which the measurement's own folder is made.",
             "profile": "Folder in which the profile's own folder is made, or a run set of the same configuration.",
         },
         type="path",
-        flags=dict.fromkeys(("run", "sweep", "serve", "profile"), ("-o", "--output")),
+        flags=dict.fromkeys(("run", "sweep", "suite", "serve", "profile"), ("-o", "--output")),
+    ),
+    "prepare": RequestOption(
+        help="Run CMD by the shell before each run, off its clock; where it fails, nothing more is run (exit 2).",
+        unit="CMD",
+    ),
+    "cleanup": RequestOption(help="The same after each run, however that ended.", unit="CMD"),
+    "log_to": RequestOption(
+        help="Append what happens, as it happens, to FILE.jsonl: a line of JSON each ('schema event').",
+        type="path",
+        unit="FILE.jsonl",
     ),
     "run_index": RequestOption(
         help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",
@@ -190,7 +217,7 @@ def flags_of(verb: str, member: str) -> tuple[str, ...]:
     return default if option is None else option.flags.get(verb, default)
 
 
-_NOT_OPTIONS = frozenset({"verb", "benchmark", "kinds", "order", "stop", "overrides", "typed", "quiet"})
+_NOT_OPTIONS = frozenset({"verb", "benchmark", "kinds", "order", "stop", "suite", "overrides", "typed", "quiet"})
 _NAMES = {"settings": "set"}
 
 

@@ -11,6 +11,7 @@ from harness.experiment.request import Request
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import Kind, find_kind
 from harness.run_sets.folder import RunSet, given_fields, open_run_set
+from harness.run_sets.hooks import Hooks
 from harness.run_sets.outside_code import refuse_outside_code
 from reference_models.registry import parse_place
 from rules.benchmarks.loader import (
@@ -66,6 +67,10 @@ def open_source(request: Request, asked: Kind | None) -> Source:
     benchmark = parse_benchmark(tables, run_set.definition)
     _refuse_other_definition(run_set, record, benchmark)
     refuse_outside_code(folder, given_code(request), _again)
+    if record.hooks:
+        again = " ".join(f"--{name} {shlex.quote(command)}" for name, command in record.hooks.items())
+        hooks = Hooks(prepare=request.prepare, cleanup=request.cleanup)
+        hooks.refuse_other(folder, record.hooks, f"{again}, which then run around both sides' runs")
     config = RunConfig(
         benchmark=benchmark,
         workload=parse_recorded(benchmark),

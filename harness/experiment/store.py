@@ -17,6 +17,7 @@ from rules.benchmarks.seeds import derive_seeds, reserved_seeds
 from rules.records.experiment import (
     EXPERIMENT_FILE,
     PAIR_FILE,
+    SIDE_AXIS,
     SWEEP_FILE,
     ExperimentRecord,
     MemberRecord,
@@ -28,7 +29,7 @@ from rules.records.experiment import (
     group_file,
     is_plain_name,
 )
-from rules.records.pair import PairRecord
+from rules.records.pair import BASE, NEW, PairRecord
 from rules.records.run_set import RunSetRecord
 from rules.records.sweep import FailureRecord, SweepRecord
 
@@ -237,7 +238,12 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
     """Raise HarnessError (exit 8) for a group that no command makes: its file may be anyone's."""
     num_folders = sum(each.folder is not None for each in group.configurations)
     num_names = len({each.folder for each in group.configurations if each.folder is not None})
-    is_shaped = {"sides": num_folders == len(group.configurations) == 2, "matrix": bool(group.axes)}
+    is_shaped = {
+        "sides": num_folders == len(group.configurations) == 2,
+        "matrix": bool(group.axes),
+        "suite": [each.values.get(SIDE_AXIS) for each in group.configurations]
+        == [BASE, NEW] * (len(group.configurations) // 2),
+    }
     first, *later = group.stages
     if not is_shaped.get(group.relation, False):
         wrong = (
@@ -251,7 +257,7 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
         wrong = "a later stage has options that its kind has not"
     else:
         return
-    raise HarnessError(f"{path}: {wrong}, expected what 'sweep' or 'run --beside' writes.", ExitCode.INPUT)
+    raise HarnessError(f"{path}: {wrong}, expected what 'sweep', 'suite' or 'run --beside' writes.", ExitCode.INPUT)
 
 
 def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: ExperimentRecord) -> None:

@@ -1,15 +1,18 @@
 """Command lines that complete what is in a folder."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.run_sets.outside_code import find_outside_code
 from reference_models.registry import without_digest
+from rules.records.run_set import HookName
 
 
-def resume_command(folder: Path, python: str | None = None) -> str:
-    """Return the command that completes the experiment in `folder`, with the interpreter that it was begun with, and
-    the code that is not ours."""
+def resume_command(folder: Path, python: str | None = None, hooks: Mapping[HookName, str] | None = None) -> str:
+    """Return the command that completes the experiment in `folder`, with the interpreter that it was begun with, the
+    code that is not ours and the commands around its runs."""
     code = dict.fromkeys((what, without_digest(name)) for what, name in find_outside_code(folder))
-    given = [word for what, name in code for word in (f"--{what}", name)]
-    return shlex.join(["dlrmbench", "resume", str(folder), *([] if python is None else ["--python", python]), *given])
+    given = [] if python is None else ["--python", python]
+    given += [word for what, name in (*code, *(hooks or {}).items()) for word in (f"--{what}", name)]
+    return shlex.join(["dlrmbench", "resume", str(folder), *given])

@@ -91,7 +91,7 @@ class LogKeeper:
 
     def _interrupted(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
         if isinstance(end, BaseException):
-            reason = type(end).__name__ if str(end) == "" else str(end)
+            reason = str(end).partition("\n")[0] or type(end).__name__
             record_interrupted(folder, index=index, reason=reason, exit_code=None)
             return KeptOutcome(words="interrupted")
         reason, code = explain_end(end)

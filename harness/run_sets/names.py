@@ -116,8 +116,9 @@ def names_of(folder: Path) -> tuple[str, ...]:
     record = decode(folder / "extra" / "run_set.json", RunSetRecord)
     if isinstance(record, Damage):
         group = read_experiment(folder)
-        is_beside = isinstance(group, ExperimentRecord) and group.relation == "sides"
-        return (folder.name[: match.start()].removeprefix("beside-" if is_beside else "sweep-"),)
+        relation = group.relation if isinstance(group, ExperimentRecord) else "matrix"
+        added = {"sides": "beside-", "suite": "suite-"}.get(relation, "sweep-")
+        return (folder.name[: match.start()].removeprefix(added),)
     benchmark = record.benchmark.name
     label = folder.name[: match.start()].removeprefix(f"{benchmark}-")
     is_named = _DIGEST.fullmatch(label) and benchmark not in (*shipped_names(), *workload_names())

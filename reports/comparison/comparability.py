@@ -2,14 +2,18 @@
 
 from itertools import islice
 
+from reports.comparison.pairing import Pairing
 from reports.comparison.records import Change
 from reports.results.records import THREADS, THREADS_TIMED
 from reports.results.result import Result
+from reports.results.sequential_stopping import stopping_words
 from reports.text.formatting import plural, printable
 from rules.records.kinds import KINDS
 from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
+_MODEL = "runtime.model"
+"""The file of a model that is not dlrmbench's own, with its digest, as a set's configuration has it."""
 SAME_SET = "BASE and NEW are the same set"
 
 
@@ -91,3 +95,34 @@ def list_changes(base: Result, new: Result) -> tuple[Change, ...]:
         Change(name=name, base=of_base.get(name), new=of_new.get(name)) for name in dict.fromkeys((*of_base, *of_new))
     )
     return tuple(islice((change for change in changes if change.base != change.new), MAX_CHANGES))
+
+
+def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
+    """Return what a reader of the comparison of two sides must know."""
+    notes = []
+    for name, side in (("base", base), ("new", new)):
+        if side.outcome == "invalid":
+            notes.append(f"{name}: the rules reject this set; 'dlrmbench check' says why")
+        if side.num_converged < side.num_runs:
+            missing = side.num_runs - side.num_converged
+            notes.append(
+                f"{name}: {missing} of {plural(side.num_runs, 'run')} did not reach the target, without which there "
+                f"is no time; compared are the {side.num_converged} that did"
+            )
+        if side.growth is not None:
+            notes.append(
+                f"{name}: this set {stopping_words(side.growth)}; intervals that take its number of runs as given "
+                "hold in 92 to 95 % of such sets where they say 95 %"
+            )
+    models = [dict(side.settings).get(_MODEL, "") for side in (base, new)]
+    if models[0] != models[1]:
+        notes.append(
+            f"{_MODEL} differs: the code of the model is no part of the benchmark's definition, and a model that is "
+            "easier to train takes less time"
+        )
+    if pairing.num_shared and not pairing.is_paired:
+        shared = plural(pairing.num_shared, "seed is", "seeds are")
+        notes.append(f"{shared} shared, too few of the runs to compare them in pairs")
+    if base.score.round != new.score.round and base.score.round is not None and new.score.round is not None:
+        notes.append(f"different rounds: {base.score.round} and {new.score.round}")
+    return tuple(notes)

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
-from reports.comparison.comparability import list_changes, systems_differ, why_refused
+from reports.comparison.comparability import list_changes, notes_of, systems_differ, why_refused
 from reports.comparison.drift_tolerance import (
     NO_REPEATS,
     DriftTolerance,
@@ -31,18 +31,14 @@ from reports.comparison.precision import runs_needed, smallest_shown
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.repeats import find_repeats
 from reports.results.result import Result
-from reports.results.sequential_stopping import stopping_words
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.statistics.multiple_testing import TestResult, judge_family
 from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
 from reports.statistics.ratios import Difference, Verdict, factor_from, fraction_from
-from reports.text.formatting import plural, printable
+from reports.text.formatting import printable
 
 CONFIDENCE = 0.95
 _SHOWN_SMALL = ("no difference shown", "below the smallest effect")
-
-_MODEL = "runtime.model"
-"""The file of a model that is not dlrmbench's own, with its digest, as a set's configuration has it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,27 +95,39 @@ def compare_results(
     explained: Collection[int] | None = None,
     is_described: bool = True,
 ) -> tuple[Comparison, ...]:
-    """Each of `news` against `base`; the family of tests is all factors of all of them.
-
-    The smallest effect is that of base's kind where none is given. `context` is that of a group that holds all sides:
-    its sets show how far the system drifts between those that were measured one after the other. What an inconclusive
-    verdict would take is found of the places in `news` that are `explained`, None being all of them: of a thousand it
-    takes longer than all the rest. What is not `is_described` has its verdicts and values alone.
-    """
-    if min_effect is None:
-        min_effect = factor_of(base.quantities[0]).min_effect
-    context = GroupContext() if context is None else context
-    settings = _Settings(
-        min_effect=min_effect, confidence=confidence,
-        find_band=partial(DriftTolerances().of, repeats=context.repeats),
-        is_described=is_described, known=context.known,
+    """Each of `news` against `base`, as `compare_pairs` does."""
+    return compare_pairs(
+        [(base, new) for new in news], min_effect=min_effect, confidence=confidence, context=context,
+        explained=explained, is_described=is_described,
     )  # fmt: skip
-    drafts = [
-        dataclasses.replace(
-            _draft(base, new, settings), is_explained=is_described and (explained is None or number in explained)
-        )
-        for number, new in enumerate(news)
-    ]
+
+
+def compare_pairs(
+    pairs: Sequence[tuple[Result, Result]],
+    *,
+    min_effect: float | None = None,
+    confidence: float = CONFIDENCE,
+    context: GroupContext | None = None,
+    explained: Collection[int] | None = None,
+    is_described: bool = True,
+) -> tuple[Comparison, ...]:
+    """Compare the second of each pair with its first; the family of tests is all factors of all of them.
+
+    The smallest effect is that of the base's kind where none is given. `context` is that of a group that holds all
+    sides: its sets show how far the system drifts between those that were measured one after the other. What an
+    inconclusive verdict would take is found of the places in `pairs` that are `explained`, None being all of them: of
+    a thousand it takes longer than all the rest. What is not `is_described` has its verdicts and values alone.
+    """
+    context = GroupContext() if context is None else context
+    drafts = []
+    find_band = partial(DriftTolerances().of, repeats=context.repeats)
+    for number, (base, new) in enumerate(pairs):
+        settings = _Settings(
+            min_effect=factor_of(base.quantities[0]).min_effect if min_effect is None else min_effect,
+            confidence=confidence, find_band=find_band, is_described=is_described, known=context.known,
+        )  # fmt: skip
+        is_explained = is_described and (explained is None or number in explained)
+        drafts.append(dataclasses.replace(_draft(base, new, settings), is_explained=is_explained))
     tested = [
         (draft.margin(draft.comparison.factors[index].name), difference)
         for draft in drafts
@@ -177,7 +185,7 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
         olympic_ratio=_ratio(base.score.olympic_mean_s, new.score.olympic_mean_s),
         score_ratio=_ratio(base.score.score_s, new.score.score_s),
         changes=list_changes(base, new) if settings.is_described else (),
-        notes=_notes(base, new, pairing) if settings.is_described else (),
+        notes=notes_of(base, new, pairing) if settings.is_described else (),
         invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
     )
     differences = tuple(difference for _, difference in made)
@@ -367,33 +375,3 @@ def _distrust(factor: FactorComparison, draft: _Draft) -> FactorComparison:
 
 def _ratio(base: float | None, new: float | None) -> float | None:
     return new / base if base and new and math.isfinite(base) and math.isfinite(new) else None
-
-
-def _notes(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
-    notes = []
-    for name, side in (("base", base), ("new", new)):
-        if side.outcome == "invalid":
-            notes.append(f"{name}: the rules reject this set; 'dlrmbench check' says why")
-        if side.num_converged < side.num_runs:
-            missing = side.num_runs - side.num_converged
-            notes.append(
-                f"{name}: {missing} of {plural(side.num_runs, 'run')} did not reach the target, without which there "
-                f"is no time; compared are the {side.num_converged} that did"
-            )
-        if side.growth is not None:
-            notes.append(
-                f"{name}: this set {stopping_words(side.growth)}; intervals that take its number of runs as given "
-                "hold in 92 to 95 % of such sets where they say 95 %"
-            )
-    models = [dict(side.settings).get(_MODEL, "") for side in (base, new)]
-    if models[0] != models[1]:
-        notes.append(
-            f"{_MODEL} differs: the code of the model is no part of the benchmark's definition, and a model that is "
-            "easier to train takes less time"
-        )
-    if pairing.num_shared and not pairing.is_paired:
-        shared = plural(pairing.num_shared, "seed is", "seeds are")
-        notes.append(f"{shared} shared, too few of the runs to compare them in pairs")
-    if base.score.round != new.score.round and base.score.round is not None and new.score.round is not None:
-        notes.append(f"different rounds: {base.score.round} and {new.score.round}")
-    return tuple(notes)

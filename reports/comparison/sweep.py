@@ -26,7 +26,7 @@ from reports.statistics.multiple_testing import confidence_with_best, least_apar
 from reports.statistics.ratios import factor_from
 from reports.text.formatting import percent, printable, throughput_text
 from rules.errors import InputError
-from rules.records.experiment import EXPERIMENT_FILE, group_file
+from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord, group_file
 from rules.records.kinds import KINDS, is_in_processes, is_logged
 from rules.records.measured.throughput import ModelCosts
 from rules.records.profile import ProfileRecord
@@ -197,6 +197,26 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
         place = printable(group_file(folder) or folder / EXPERIMENT_FILE)
         why = f"{place}: no such file." if sweep is None else f"{place}: found a group that varies nothing."
         raise InputError(f"{problems[0] if problems else why} Give the folder that 'dlrmbench sweep' made.")
+    rows = read_rows(folder, sweep, problems, known=known)
+    return SweepFacts(
+        name=sweep.name or folder.name,
+        kind=sweep.kind,
+        num_steps=sweep.options.get("num_steps"),
+        axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
+        rows=_compare(rows),
+        problems=tuple(problems),
+        best=find_best([side for row in rows if (side := _side(row)) is not None]),
+        benchmark=_common_benchmark(rows),
+        law=find_law([row.label for row in rows], [row.result for row in rows], sweep.base_seed)
+        if sweep.with_fit
+        else None,
+    )
+
+
+def read_rows(
+    folder: Path, sweep: ExperimentRecord, problems: list[str], *, known: Sequence[Result] = ()
+) -> list[SweepRow]:
+    """Read what was measured of each configuration of a group, with its values of the axes; not compared yet."""
     folders = [_inside(folder, name) for name in sweep.folders]
     facts = _gather_sets(folders, known) if is_logged(sweep.kind) else {}
     rows = []
@@ -214,19 +234,7 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
         if is_in_processes(sweep.kind) and set_folder is not None:
             row = replace(row, result=find_measured(set_folder, sweep.kind, problems))
         rows.append(row)
-    return SweepFacts(
-        name=sweep.name or folder.name,
-        kind=sweep.kind,
-        num_steps=sweep.options.get("num_steps"),
-        axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
-        rows=_compare(rows),
-        problems=tuple(problems),
-        best=find_best([side for row in rows if (side := _side(row)) is not None]),
-        benchmark=_common_benchmark(rows),
-        law=find_law([row.label for row in rows], [row.result for row in rows], sweep.base_seed)
-        if sweep.with_fit
-        else None,
-    )
+    return rows
 
 
 def _common_benchmark(rows: Sequence[SweepRow]) -> str | None:

@@ -27,6 +27,7 @@ from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
 from reports.text.formatting import distinct_labels, names, plural, printable, utc
 from rules.records.metrics import Metric, metric_of_member
+from rules.records.study import SUITE
 from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
 
@@ -117,8 +118,11 @@ def _headline(
     num_logged: int,
     others: Sequence[PageSection],
 ) -> str:
-    """The title of the page: its answer; without runs to a target what a kind says of all there is, else what it
-    is."""
+    """The title of the page: its answer; of a suite its own, since benchmarks of it are not each other's rivals.
+    Without runs to a target what a kind says of all there is, else what it is."""
+    places = {None if result.place is None else result.place.parent for result in gathered.results}
+    if [study.kind for study in gathered.studies] == [SUITE] and len(places) == 1 and not gathered.sweeps:
+        return printable(gathered.studies[0].title, 200)
     if len(sets) == 1:
         return headline(sets[0])
     if sets:

@@ -53,9 +53,9 @@ def name_of(folder: Path) -> str:
 
 
 def interleaving_of(folder: Path) -> str | None:
-    """Return the folder of the sweep in which the measurement in `folder` took turns with others; else None."""
+    """Return the folder of the sweep or suite in which the measurement in `folder` took turns; else None."""
     group = group_of(folder)
-    if group is None or isinstance(group.record, Damage) or group.relation != "matrix":
+    if group is None or isinstance(group.record, Damage) or group.relation not in ("matrix", "suite"):
         return None
     return printable(group.file.parent, 1000)
 

@@ -149,7 +149,7 @@ class Result:
     known."""
     price_per_hour: float | None = None
     currency: str = ""
-    """Of the price, as it was given; empty where nobody said."""
+    """The price's, as it was given; empty where nobody said."""
     """Given by who asks for a report; what training costs follows from it and is called derived."""
     problems: tuple[str, ...] = ()
     known: dict[str, tuple[list[RunResult], LogSummary | None]] = field(

@@ -4,6 +4,7 @@ Everything works on whole arrays, so that the simulations that verify it run the
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -148,6 +149,24 @@ def paired_difference(base: Floats, new: Floats, *, step: Floats | float, band: 
     error = np.sqrt(sample_variance(apart, step) / number)
     degrees = np.full(error.shape, number - 1.0)
     return Difference(mean=apart.mean(axis=-1), standard_error=error, degrees=degrees, band=band)
+
+
+def mean_difference(differences: Sequence[Difference]) -> Difference:
+    """Return the mean of differences that are independent of each other, such as those of several benchmarks.
+
+    It is of these benchmarks, each with equal weight: how others would differ is in no spread of theirs. Degrees of
+    freedom as Satterthwaite (1946) has them. What drift may have done is not in it.
+    """
+    mean, error, degrees = (
+        np.asarray([getattr(each, name) for each in differences], dtype=np.float64)
+        for name in ("mean", "standard_error", "degrees")
+    )
+    total = np.square(error).sum(axis=0)
+    return Difference(
+        mean=mean.mean(axis=0),
+        standard_error=np.sqrt(total) / len(differences),
+        degrees=np.square(total) / (error**4 / degrees).sum(axis=0),
+    )
 
 
 def holm_levels(p_values: Floats, alpha: float) -> Floats:

@@ -16,6 +16,8 @@
 | pair.json                           | PairRecord       | pair           |
 | study.json                          | StudyRecord      | study          |
 | systems/<system>.json               | SystemRecord     | system         |
+| hooks.json, beside a repetition's   | HooksRecord      | kept.hooks     |
+| a line of --log-to FILE.jsonl       | EventRecord      | kept.event     |
 
 Versions: files say `schema_version`. Version 3 has every member, null where nothing was measured, but for what it
 gained later (`read_data`); a record has no defaults for the others, so that a writer forgets none. Version 2 lacks

@@ -21,9 +21,13 @@ SWEEP_FILE: Final = "sweep.json"
 PAIR_FILE: Final = "pair.json"
 GROUP_FILES: Final = (EXPERIMENT_FILE, SWEEP_FILE, PAIR_FILE)
 
-Relation = Literal["one", "sides", "matrix"]
+Relation = Literal["one", "sides", "matrix", "suite"]
 """What configurations are to each other: alone, which no file says; two sides, the second compared with the first;
-the points of a matrix, compared with the first and with the best."""
+the points of a matrix, compared with the first and with the best; pairs of sides of several benchmarks, in each of
+which the second is compared with the first."""
+BENCHMARK_AXIS: Final = "benchmark"
+SIDE_AXIS: Final = "side"
+"""What the configurations of a suite differ in, beside the settings of their sides."""
 
 
 class StageRecord(Record, frozen=True, kw_only=True):
@@ -34,8 +38,8 @@ class StageRecord(Record, frozen=True, kw_only=True):
     repetitions: PositiveCount
     """How many of each configuration."""
     order: Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
-    """In what order repetitions are made: "turns", one of each configuration before the next of any, or "after" the
-    stages before it."""
+    """In what order repetitions are made: "turns", one of each configuration before the next of any; "pairs", also
+    with the two sides of a pair directly after each other; or "after" the stages before it."""
     on_failure: Literal["stop", "leave_out", "note"]
     """What a failure does: end the experiment, leave its configuration out of what follows, or be written down."""
 

@@ -68,4 +68,6 @@ RECORDS: Mapping[str, type[Record]] = {
     "calibration": CalibrationRecord,
     "system": SystemRecord,
     "weights": _type_of("rules.records.kept.weights:WeightsManifest"),
+    "hooks": _type_of("rules.records.kept.hooks:HooksRecord"),
+    "event": _type_of("rules.records.kept.event:EventRecord"),
 }

@@ -210,6 +210,9 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
         return tuple(way for way in others if chosen and chosen.step_s / TIE < way.step_s < chosen.step_s * TIE)
 
 
+HookName = Literal["prepare", "cleanup"]
+
+
 class RunSetRecord(Document, frozen=True, kw_only=True):
     """What a set was asked to do, and where."""
 
@@ -243,6 +246,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     """Whether each run leaves its weights in extra/run_<i>/weights."""
     choice: ChoiceRecord | None = None
     """None where there is nothing to choose, and in files of old."""
+    hooks: dict[HookName, str] = msgspec.field(default_factory=dict)
+    """The commands that its user had run before and after each repetition. Nobody runs them for being named here."""
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from msgspec import Meta
 from rules.records.codec import Count, Document, Record
 
 STUDY_FILE = "study.json"
+SUITE = "suite"
+"""The kind of a study that compares the two sides of several benchmarks."""
 Origin = Literal["measured", "computed", "modelled", "simulated", "fitted", "given", "published"]
 """Where the numbers of a column come from; every column's head says it."""
 Source = Literal["given", "default", "definition", "file", "measured"]

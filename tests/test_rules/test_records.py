@@ -262,7 +262,8 @@ def test_a_missing_member_is_named_and_an_unknown_one_is_ignored(
                     "read_data", "with_fit",
                 "started_utc", "ended_utc", "num_ranks", "device", "rank", "batch_items", "auc", "accuracy", "metric",
                 "library_queries",
-                "invalid_per_s", "long_run_per_s", "loadgen_share", "schedule_seed", "stall_s", "is_held_up",
+                "invalid_per_s", "long_run_per_s", "loadgen_share", "schedule_seed", "stall_s", "is_held_up", "hooks",
+                "auc_ratio", "accuracy_ratio", "mlperf_class", "loaded_factor", "split_items", "stop",
             )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from harness.experiment.expand import Experiment
     from harness.experiment.loop import Progress
     from harness.experiment.request import Request
+    from harness.run_sets.hooks import Hooks
     from harness.run_sets.keepers import KeptOutcome
     from rules.records.experiment import ExperimentRecord
 
@@ -37,6 +38,7 @@ def start_and_show(request: "Request", *, form: str) -> None:
     from harness.experiment.expand import expand
     from harness.experiment.launched import run_in_world
     from harness.experiment.prepare import prepare
+    from harness.run_sets.hooks import Hooks
 
     with usage_errors():
         experiment = prepare(expand(request))
@@ -50,7 +52,10 @@ def start_and_show(request: "Request", *, form: str) -> None:
         _announce(experiment, folder)
     elif experiment.relation == "sides":
         _warn_of_few_pairs(experiment, folder)
-    complete_and_show(folder, python=request.python, form=form, quiet=request.quiet)
+    hooks = Hooks(prepare=request.prepare, cleanup=request.cleanup)
+    complete_and_show(
+        folder, python=request.python, form=form, quiet=request.quiet, hooks=hooks, log_to=request.log_to
+    )
 
 
 def _announce(experiment: "Experiment", folder: Path) -> None:
@@ -63,7 +68,7 @@ def _announce(experiment: "Experiment", folder: Path) -> None:
     if experiment.relation == "one":
         for text in experiment.kind.remarks(experiment.configurations[0].config):
             click.echo(text, err=True)
-    if experiment.relation in ("matrix", "sides"):
+    if experiment.leaves_out or experiment.relation == "sides":
         click.echo(_describe_matrix(experiment, folder), err=True)
     elif experiment.relation == "one" and experiment.kind.keeper == "logs":
         click.echo(_describe_set(experiment, folder), err=True)
@@ -104,7 +109,14 @@ def _describe_set(experiment: "Experiment", folder: Path) -> str:
 
 
 def complete_and_show(
-    folder: Path, *, python: Path | None, num_runs: int | None = None, form: str = "table", quiet: bool
+    folder: Path,
+    *,
+    python: Path | None,
+    hooks: "Hooks",
+    log_to: Path | None,
+    num_runs: int | None = None,
+    form: str = "table",
+    quiet: bool,
 ) -> None:
     """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code."""
     from harness.experiment.loop import Watcher, complete
@@ -120,11 +132,11 @@ def complete_and_show(
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
     try:
-        record = complete(folder, python=python, num_runs=num_runs, watcher=watcher)
+        record = complete(folder, python=python, num_runs=num_runs, watcher=watcher, hooks=hooks, log_to=log_to)
     except BaseException as error:
         if not isinstance(error, HarnessError):
             view = _find_view(record)
-            command = printable(resume_command(folder, record.python))
+            command = printable(resume_command(folder, record.python, hooks.asked))
             click.echo(f"Finished {view.parts} are kept. Complete the {view.whole} with: {command}", err=True)
         raise
     code = _find_view(record).show(folder, record, form)
@@ -249,6 +261,18 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     return exit_code_of_matrix(record, facts)
 
 
+def _show_suite(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
+    """Show every benchmark's verdict and the mean of a suite, and report it."""
+    from harness.cli.shared.studies import show_study
+    from harness.experiment.finish import exit_code_of_suite, finish_suite
+
+    done = finish_suite(folder)
+    show_study(done.study, form)
+    if form == "table":
+        click.echo(f"results  {folder}\nreport   {done.page}")
+    return exit_code_of_suite(done.facts)
+
+
 class _View(NamedTuple):
     """How a complete experiment is shown, and what its repetitions and the whole are called."""
 
@@ -262,6 +286,7 @@ _VIEWS: Mapping[str, _View] = {
     "records": _View(_show_measurement, "processes", "measurement"),
     "sides": _View(_show_sides, "runs", "pair"),
     "matrix": _View(_show_matrix, "runs", "sweep"),
+    "suite": _View(_show_suite, "runs", "suite"),
 }
 """By how configurations belong together, and of one alone by how its repetitions are kept."""
 

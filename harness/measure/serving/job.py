@@ -215,7 +215,7 @@ KIND = ServeKind(
     usual_repetitions=USUAL_PROCESSES,
     takes=frozenset({"weights"}),
     option=Option(
-        verbs=("sweep",),
+        verbs=("sweep", "suite"),
         help="Find the queries/s within the latency limit in 5 processes instead, as 'serve' does; any key may vary.",
     ),
 )

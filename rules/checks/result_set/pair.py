@@ -29,7 +29,9 @@ def _side(subject: SetSubject) -> tuple[Path, Group] | None:
         return None
     root = subject.result_set.root.absolute()
     group = read_group(root.parent)
-    return None if group is None or group.relation == "matrix" or not group.holds(root.name) else (root, group)
+    if group is None or group.relation in ("matrix", "suite") or not group.holds(root.name):
+        return None
+    return root, group
 
 
 def _of_a_pair(subject: SetSubject) -> str | None:

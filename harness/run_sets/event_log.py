@@ -1,0 +1,97 @@
+"""The stream of --log-to: one line of JSON for each thing that happens, written by the process that starts runs.
+
+Workers write nothing of it and never wait for it: they send what progress shows, as always.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.foundation.errors import HarnessError
+from rules.records.kept.event import EventRecord
+from rules.records.measure import Measurement
+from rules.records.run import RunRecord
+
+
+class _Stream:
+    """A file that is appended to, line by line. It is given up, with a word, where it cannot be written any more.
+
+    Nothing waits for it: a pipe whose reader is too slow is given up, too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._descriptor = path, -1
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
+            self._descriptor = os.open(path, flags, 0o644)
+        except OSError as error:
+            raise HarnessError(f"--log-to {path}: {error.strerror}. Give a file that can be written.") from None
+
+    def write(self, line: bytes) -> None:
+        if self._descriptor < 0:
+            return
+        try:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        except OSError as error:
+            sys.stderr.write(f"warning: --log-to {self._path}: {error.strerror}; no more is written to it\n")
+            self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventLog:
+    """What happens to an experiment, or to one repetition of it; without a stream nothing is written."""
+
+    stream: _Stream | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """The members of every event that say whose it is."""
+
+    def of(self, **about: Any) -> "EventLog":
+        """Return the log of a part of what this one is of."""
+        return replace(self, about={**self.about, **about})
+
+    def write(self, event: str, values: Mapping[str, Any] | None = None) -> None:
+        """Write one event, stamped now."""
+        if self.stream is not None:
+            record = EventRecord(
+                event=event, time_ms=time.time_ns() // 10**6, values=dict(values or {}), **self.about
+            )
+            self.stream.write(msgspec.json.encode(record, enc_hook=str) + b"\n")
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """Write what a process sent."""
+        self.write(event["event"], {name: value for name, value in event.items() if name != "event"})
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.stream is not None:
+            self.stream.close()
+
+
+SILENT = EventLog()
+
+
+def open_event_log(path: Path | None, folder: Path) -> EventLog:
+    """Open the log of the experiment in `folder`. Raises HarnessError (exit 2) where the file cannot be written."""
+    return SILENT if path is None else EventLog(stream=_Stream(path), about={"experiment": folder.absolute().name})
+
+
+def quantity_of(record: object) -> dict[str, Any]:
+    """Return what the record of one repetition holds of the quantity that is compared, under its own name."""
+    if not isinstance(record, Measurement):
+        return {}
+    status = {"status": record.status, "reason": record.reason} if isinstance(record, RunRecord) else {}
+    name = record.measure.value
+    repetition = next(iter(record.repetitions()), None)
+    return status if repetition is None else {**status, name: getattr(repetition, name)}

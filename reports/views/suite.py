@@ -1,0 +1,248 @@
+"""A suite: every benchmark's new side against its base, and one geometric mean of the ratios."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import get_args
+
+from reports.comparison.comparison import CONFIDENCE, compare_pairs
+from reports.comparison.factor import factor_of, ratio_text
+from reports.comparison.pairing import pair_runs
+from reports.comparison.records import Comparison, FactorComparison
+from reports.comparison.sweep import SweepRow, read_rows
+from reports.results.records import read_experiment_record
+from reports.results.result import Result
+from reports.statistics.intervals import Interval
+from reports.statistics.ratios import Verdict, factor_from, mean_difference
+from reports.text.formatting import capital, names, percent, plural, printable
+from reports.text.formatting import interval as bounds
+from rules.errors import InputError
+from rules.records.study import Cell, StudyColumn, StudyTable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuiteRow:
+    """One benchmark; `failure` says why it has no ratio, and is then not in the mean."""
+
+    benchmark: str
+    base: Result | None
+    new: Result | None
+    comparison: Comparison | None = None
+    failure: str | None = None
+
+    @property
+    def whole(self) -> FactorComparison | None:
+        """Return what was compared; None where that failed."""
+        return self.comparison.whole if self.comparison is not None and self.failure is None else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GeometricMean:
+    """The geometric mean of the ratios new / base, with the interval for these benchmarks; None of one pair each."""
+
+    ratio: float
+    interval: Interval | None
+    num_benchmarks: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuiteFacts:
+    """All benchmarks of a suite in its order, and the mean of those that did not fail; None where all failed."""
+
+    name: str
+    kind: str
+    base_seed: int
+    num_runs: int
+    rows: tuple[SuiteRow, ...]
+    mean: GeometricMean | None
+    problems: tuple[str, ...]
+
+    @property
+    def failed(self) -> tuple[SuiteRow, ...]:
+        return tuple(row for row in self.rows if row.failure is not None)
+
+    @property
+    def title(self) -> str:
+        """Say what was found in one line: the mean, what is slower or worse, and what failed."""
+        slower = [
+            row.benchmark for row in self.rows if row.comparison and row.comparison.verdict in ("slower", "worse")
+        ]
+        parts = [
+            _ratio_words(self),
+            *([f"slower: {names(slower)}"] if slower else []),
+            *([f"failed: {names([row.benchmark for row in self.failed])}"] if self.failed else []),
+        ]
+        return "; ".join(parts)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Say what was found: the mean, the verdicts by name, what is left out, and what the verdicts hold for."""
+        return tuple(filter(None, (_mean_words(self), *_verdict_words(self.rows), _failed_words(self), _FAMILY)))
+
+    @property
+    def tables(self) -> tuple[StudyTable, ...]:
+        """The table of all benchmarks, and that of their mean."""
+        return _rows_table(self.rows), *(() if self.mean is None else (_mean_table(self.mean),))
+
+
+_FAMILY = (
+    f"Verdicts are at Holm's levels over all benchmarks of the suite: with sides that are alike, at most "
+    f"{percent(1 - CONFIDENCE, 0)} of such suites have any verdict of a difference."
+)
+_INTERVAL = f"{percent(CONFIDENCE, 0)} interval"
+
+
+def read_suite_facts(folder: Path, *, known: Sequence[Result] = ()) -> SuiteFacts:
+    """Read, judge and compare everything in the suite in `folder`. Raises InputError where there is none.
+
+    Sets that are `known` already are not judged again.
+    """
+    problems: list[str] = []
+    record = read_experiment_record(folder, problems)
+    if record is None or record.relation != "suite":
+        why = problems[0] if problems else f"{printable(folder)}: holds no suite."
+        raise InputError(f"{why} Give the folder that 'dlrmbench suite' made.")
+    sides = read_rows(folder, record, problems, known=known)
+    rows = compare_suite([(base, new) for (base, new) in list(pairwise(sides))[::2]])
+    return SuiteFacts(
+        name=printable(record.name or folder.name, 120), kind=record.kind, base_seed=record.base_seed,
+        num_runs=record.num_runs, rows=rows, mean=find_mean(rows), problems=tuple(problems),
+    )  # fmt: skip
+
+
+def compare_suite(pairs: Sequence[tuple[SweepRow, SweepRow]]) -> tuple[SuiteRow, ...]:
+    """Compare each benchmark's sides; all benchmarks are one family of tests."""
+    rows = [
+        SuiteRow(
+            benchmark=base.values[0] if base.values else base.label,
+            base=None if base.result is None else replace(base.result, label=base.label),
+            new=None if new.result is None else replace(new.result, label=new.label),
+            failure=next(filter(None, map(_why_failed, (base, new))), None),
+        )
+        for base, new in pairs
+    ]
+    whole = [(row.base, row.new) for row in rows if row.failure is None and row.base and row.new]
+    compared = iter(compare_pairs(whole, explained=()))
+    return tuple(row if row.failure is not None else _with_comparison(row, next(compared)) for row in rows)
+
+
+def _with_comparison(row: SuiteRow, comparison: Comparison) -> SuiteRow:
+    whole = comparison.whole
+    lacks = None if whole is not None and whole.ratio is not None else "no ratio is known"
+    return replace(row, comparison=comparison, failure=comparison.refusal or lacks)
+
+
+def _why_failed(row: SweepRow) -> str | None:
+    """Say why a side has no result that counts; None where it has."""
+    result = row.result
+    if row.failure is not None:
+        return f"{row.label}: {row.failure}"
+    if result is None or not result.num_runs:
+        return f"{row.label}: nothing was measured"
+    if result.outcome == "invalid":
+        return f"{row.label}: INVALID by the rules"
+    if result.num_runs - result.num_converged > result.num_tolerated:
+        return f"{row.label}: {result.num_converged} of {plural(result.num_runs, 'run')} reached the target"
+    return None
+
+
+def find_mean(rows: Sequence[SuiteRow], confidence: float = CONFIDENCE) -> GeometricMean | None:
+    """Return the geometric mean of the ratios of all that did not fail; None where all did."""
+    logs, differences = [], []
+    for row in rows:
+        whole = row.whole
+        if whole is not None and whole.ratio and row.base is not None and row.new is not None:
+            logs.append(math.log(whole.ratio))
+            differences.append(pair_runs(row.base.samples, row.new.samples).difference(whole.name))
+    if not logs:
+        return None
+    middle, interval = sum(logs) / len(logs), None
+    known = [each for each in differences if each is not None]
+    if len(known) == len(logs):
+        reach = float(mean_difference(known).reach(1.0 - confidence))
+        interval = Interval(
+            low=factor_from(middle - reach),
+            high=factor_from(middle + reach),
+            confidence=confidence,
+            method="Student's t on the mean of the logarithms, Satterthwaite's degrees of freedom",
+        )
+    return GeometricMean(ratio=factor_from(middle), interval=interval, num_benchmarks=len(logs))
+
+
+def _ratio_words(facts: SuiteFacts) -> str:
+    """'Throughput new / base is 1.75 (95 % interval 1.48 – 2.07), geometric mean of 2 benchmarks'."""
+    mean, whole = facts.mean, next((row.whole for row in facts.rows if row.whole is not None), None)
+    if mean is None or whole is None:
+        return "No benchmark of the suite has a ratio"
+    within = ""
+    if (found := mean.interval) is not None:
+        within = f" ({_INTERVAL} {bounds(ratio_text(found.low), ratio_text(found.high))})"
+    factor = factor_of(whole.name)
+    better = "above" if factor.sign < 0 or factor.more == "better" else "below"
+    return (
+        f"{capital(factor.title)} new / base is {ratio_text(mean.ratio)}{within}, geometric mean of "
+        f"{plural(mean.num_benchmarks, 'benchmark')}; {better} 1 is better"
+    )
+
+
+def _mean_words(facts: SuiteFacts) -> str:
+    only = " Each benchmark has equal weight. The mean is of these benchmarks alone, and no score of MLPerf."
+    return f"{_ratio_words(facts)}.{only if facts.mean is not None else ''}"
+
+
+def _verdict_words(rows: Sequence[SuiteRow]) -> list[str]:
+    """Name the benchmarks of every verdict, differences first."""
+    by_verdict: dict[str, list[str]] = {verdict: [] for verdict in get_args(Verdict)}
+    for row in rows:
+        if row.comparison is not None and row.failure is None:
+            by_verdict[row.comparison.verdict].append(row.benchmark)
+    return [f"{capital(verdict)}: {names(labels, len(labels))}." for verdict, labels in by_verdict.items() if labels]
+
+
+def _failed_words(facts: SuiteFacts) -> str:
+    if not facts.failed:
+        return ""
+    return f"Left out of the mean: {'; '.join(f'{row.benchmark} ({row.failure})' for row in facts.failed)}."
+
+
+def _rows_table(rows: Sequence[SuiteRow]) -> StudyTable:
+    unit = next((row.whole.unit for row in rows if row.whole is not None), None)
+    columns = (
+        StudyColumn(name="benchmark", unit=None, origin="given"),
+        StudyColumn(name="base", unit=unit, origin="measured"),
+        StudyColumn(name="new", unit=unit, origin="measured"),
+        StudyColumn(name="new / base", unit=None, origin="computed"),
+        StudyColumn(name="from", unit=None, origin="computed"),
+        StudyColumn(name="to", unit=None, origin="computed"),
+        StudyColumn(name="runs of each", unit=None, origin="measured"),
+        StudyColumn(name="verdict", unit=None, origin="computed"),
+    )
+    title = "Every benchmark: geometric means, their ratio, and the interval by which its verdict is made"
+    return StudyTable(title=title, columns=columns, rows=tuple(map(_cells, rows)))
+
+
+def _cells(row: SuiteRow) -> tuple[Cell, ...]:
+    whole = row.whole
+    if whole is None or row.comparison is None:
+        return (row.benchmark, None, None, None, None, None, None, "failed")
+    shown = whole.shown_interval
+    ends = (None, None) if shown is None else (shown.low, shown.high)
+    runs = min(whole.num_base, whole.num_new)
+    return (row.benchmark, whole.base_value, whole.new_value, whole.ratio, *ends, runs, row.comparison.verdict)
+
+
+def _mean_table(mean: GeometricMean) -> StudyTable:
+    ends = (None, None, None)
+    if (found := mean.interval) is not None:
+        ends = (found.low, found.high, found.confidence)  # type: ignore[assignment]
+    columns = (
+        StudyColumn(name="new / base", unit=None, origin="computed"),
+        StudyColumn(name="from", unit=None, origin="computed"),
+        StudyColumn(name="to", unit=None, origin="computed"),
+        StudyColumn(name="confidence", unit="share", origin="given"),
+        StudyColumn(name="benchmarks", unit=None, origin="computed"),
+    )
+    rows = ((mean.ratio, *ends, mean.num_benchmarks),)
+    return StudyTable(title="Geometric mean of the ratios", columns=columns, rows=rows)
