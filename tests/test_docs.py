@@ -1,16 +1,17 @@
 """The pages' commands exist, with the options they show; what they list is what there is, in few words."""
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from harness.cli import COMMANDS, cli
 from harness.cli.reference import render_page
 from harness.foundation.errors import ExitCode
-from rules.benchmarks.loader import shipped_names
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,9 +65,11 @@ def test_each_verb_is_on_the_page_of_commands(verb: str) -> None:
     assert f"### `dlrmbench {verb} " in render_page()
 
 
-@pytest.mark.parametrize("name", shipped_names())
-def test_each_benchmark_is_on_the_page_of_models(name: str) -> None:
-    assert f"| `{name}` |" in TEXTS["reference_models/README.md"]
+def test_the_page_of_models_has_the_benchmarks_and_workloads_that_list_names() -> None:
+    page = TEXTS["reference_models/README.md"].partition("## Benchmarks")[2].partition("\n## ")[0]
+    listed = json.loads(CliRunner().invoke(cli, ["list", "--format", "json"]).stdout)
+    names = [record["name"] for part in ("benchmarks", "workloads") for record in listed[part]]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == sorted(names)
 
 
 @pytest.mark.parametrize(
