@@ -48,6 +48,14 @@ def test_each_command_of_the_readme_parses(command: str) -> None:
     group.make_context(group.name, words, parent=context)
 
 
+def test_the_submission_of_the_readme_is_of_a_set_whose_logs_name_its_submitter() -> None:
+    (row,) = re.findall(r"^\| build a submission \| (.*) \|$", README, flags=re.MULTILINE)
+    ran, packaged = (shlex.split(command) for command in re.findall("`(.*?)`", row))
+    assert (ran[1], packaged[1]) == ("run", "package")
+    assert packaged[2] == ran[ran.index("--name") + 1]
+    assert packaged[packaged.index("--submitter") + 1] == ran[ran.index("--submitter") + 1]
+
+
 @pytest.mark.parametrize("target", [c.split()[1] for c in console_commands() if c.startswith("make ")])
 def test_each_make_target_of_the_readme_exists(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
