@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -201,12 +202,31 @@ def calibrate(
     )
 
 
+class EpochCounts(NamedTuple):
+    """Epochs that a calibration trains at one batch size."""
+
+    of_tuning: int
+    of_seeds: int
+    of_simpler_models: int
+
+
+def count_epochs(entry: Entry, plan: CalibrationPlan) -> dict[int, EpochCounts]:
+    """Count the epochs that a calibration trains, by batch size; simpler models train at the definition's own."""
+    own = entry.workload.train.global_batch_size
+    simpler = len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry, plan))
+    return {
+        size: EpochCounts(
+            of_tuning=len(plan.learning_rates) * plan.num_tuning_runs,
+            of_seeds=len(plan.seeds(is_default=size == own)),
+            of_simpler_models=simpler if size == own else 0,
+        )
+        for size in plan.batch_sizes
+    }
+
+
 def count_runs(entry: Entry, plan: CalibrationPlan) -> int:
     """Count the epochs that a whole calibration trains."""
-    of_tuning = len(plan.batch_sizes) * len(plan.learning_rates) * plan.num_tuning_runs
-    own = entry.workload.train.global_batch_size
-    of_reference = sum(len(plan.seeds(is_default=size == own)) for size in plan.batch_sizes)
-    return of_tuning + of_reference + len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry, plan))
+    return sum(map(sum, count_epochs(entry, plan).values()))
 
 
 def _baseline_rates(entry: Entry, plan: CalibrationPlan) -> list[float]:

@@ -62,7 +62,13 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     "--quick", "is_quick", is_flag=True,
     help="3 runs at the own batch size, written as uncalibrated: a first look, no reference.",
 )  # fmt: skip
-def calibrate(benchmark: str, data_root: Path | None, model: str | None, output: Path | None, **asked: Any) -> None:
+@click.option(
+    "--plan", "is_planned", is_flag=True,
+    help="Say what would be run and how long it would take, from a few steps; keep nothing.",
+)  # fmt: skip
+def calibrate(
+    benchmark: str, data_root: Path | None, model: str | None, output: Path | None, is_planned: bool, **asked: Any
+) -> None:
     """Measure where BENCHMARK's target should lie.
 
     Trains full epochs of the reference at several batch sizes, each with the best learning rate of a grid, and of
@@ -87,6 +93,11 @@ def calibrate(benchmark: str, data_root: Path | None, model: str | None, output:
     output = output or Path("results") / f"{entry.benchmark.name}-calibration"
     refuse_output(output)
     refuse_to_replace(output, entry, plan)
+    if is_planned:
+        from harness.planning.calibration import look_ahead, outlook_blocks
+
+        show(outlook_blocks(entry, plan, look_ahead(entry, plan, data_root)))
+        return
     store = RunStore(output, problem_digest(entry))
     with generation_progress(entry.workload.data) as on_progress:
         folder = ensure_dataset(entry.workload.data, data_root, num_threads=plan.num_workers, on_progress=on_progress)
