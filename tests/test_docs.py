@@ -1,16 +1,17 @@
 """The pages' commands exist, with the options they show; what they list is what there is, in few words."""
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from harness.cli import COMMANDS, cli
 from harness.cli.reference import render_page
 from harness.foundation.errors import ExitCode
-from rules.benchmarks.loader import shipped_names
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -48,6 +49,14 @@ def test_each_command_of_the_readme_parses(command: str) -> None:
     group.make_context(group.name, words, parent=context)
 
 
+def test_the_submission_of_the_readme_is_of_a_set_whose_logs_name_its_submitter() -> None:
+    (row,) = re.findall(r"^\| build a submission \| (.*) \|$", README, flags=re.MULTILINE)
+    ran, packaged = (shlex.split(command) for command in re.findall("`(.*?)`", row))
+    assert (ran[1], packaged[1]) == ("run", "package")
+    assert packaged[2] == ran[ran.index("--name") + 1]
+    assert packaged[packaged.index("--submitter") + 1] == ran[ran.index("--submitter") + 1]
+
+
 @pytest.mark.parametrize("target", [c.split()[1] for c in console_commands() if c.startswith("make ")])
 def test_each_make_target_of_the_readme_exists(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
@@ -65,9 +74,11 @@ def test_each_verb_is_on_the_page_of_commands(verb: str) -> None:
     assert f"### `dlrmbench {verb} " in render_page()
 
 
-@pytest.mark.parametrize("name", shipped_names())
-def test_each_benchmark_is_on_the_page_of_models(name: str) -> None:
-    assert f"| `{name}` |" in TEXTS["reference_models/README.md"]
+def test_the_page_of_models_has_the_benchmarks_and_workloads_that_list_names() -> None:
+    page = TEXTS["reference_models/README.md"].partition("## Benchmarks")[2].partition("\n## ")[0]
+    listed = json.loads(CliRunner().invoke(cli, ["list", "--format", "json"]).stdout)
+    names = [record["name"] for part in ("benchmarks", "workloads") for record in listed[part]]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == sorted(names)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,10 +35,11 @@ from reference_models.process.errors import ConfigError
 from reports.render.markdown import render_markdown
 from rules.benchmarks.seeds import derive_seeds
 from rules.records.calibration import CalibrationRecord
-from rules.records.codec import encode
+from rules.records.codec import decode, encode
 
 _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _BASELINE_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
+QUICK_RUNS = 3
 BASE_SEED = 20_000
 """Runs get seeds derived as those of any set are; tuning uses others."""
 _FIRST_TUNING_SEED, _BASELINE_SEED = 1001, 1
@@ -58,6 +60,8 @@ class CalibrationPlan:
     base_seed: int
     num_tuning_runs: int
     num_workers: int
+    is_quick: bool = False
+    """Whether it is a look at the problem alone, which calibrates nothing."""
 
     @property
     def tuning_seeds(self) -> tuple[int, ...]:
@@ -79,8 +83,12 @@ def plan_calibration(
     base_seed: int | None = None,
     num_tuning_runs: int = 2,
     num_workers: int | None = None,
+    is_quick: bool = False,
 ) -> CalibrationPlan:
     """Fill in what is not given: half, once and twice the definition's batch size; factors of its learning rate.
+
+    A quick one has QUICK_RUNS runs at the definition's own batch size and learning rate, and simpler models at that
+    rate; its numbers of runs and its grid are not taken from the arguments.
 
     Raises ConfigError for a model without the implementation that is calibrated, and DefinitionError for a benchmark
     whose reference convergence points could not be told.
@@ -91,14 +99,26 @@ def plan_calibration(
         )
     in_logged_unit(entry.benchmark, 1.0)  # refused now rather than when all is trained
     size, rate = entry.workload.train.global_batch_size, entry.workload.train.opt_base_learning_rate
+    base_seed, num_workers = BASE_SEED if base_seed is None else base_seed, num_workers or usable_cores()
+    if is_quick:
+        return CalibrationPlan(
+            batch_sizes=(size,),
+            learning_rates=(),
+            num_runs=QUICK_RUNS,
+            num_confirming_runs=QUICK_RUNS,
+            base_seed=base_seed,
+            num_tuning_runs=0,
+            num_workers=num_workers,
+            is_quick=True,
+        )
     return CalibrationPlan(
         batch_sizes=tuple(sorted({*(batch_sizes or (max(1, size // 2), 2 * size)), size})),
         learning_rates=tuple(learning_rates) or tuple(float(f"{factor * rate:.4g}") for factor in _RATE_FACTORS),
         num_runs=num_runs,
         num_confirming_runs=num_confirming_runs,
-        base_seed=BASE_SEED if base_seed is None else base_seed,
+        base_seed=base_seed,
         num_tuning_runs=num_tuning_runs,
-        num_workers=num_workers or usable_cores(),
+        num_workers=num_workers,
     )
 
 
@@ -145,7 +165,7 @@ def calibrate(
         results = complete(f"batch size {size}", runs)
         of_reference[size] = results
         summaries.append(summarise_batch_size(definition, results))
-    size, rates = train.global_batch_size, _baseline_rates(entry)
+    size, rates = train.global_batch_size, _baseline_rates(entry, plan)
     baselines = entry.workload.model_spec.baselines
     of_baselines = complete(
         "baselines",
@@ -163,6 +183,7 @@ def calibrate(
         benchmark=definition.name,
         version=definition.version,
         definition_sha256=definition.definition_sha256,
+        is_calibrated=not plan.is_quick,
         target=target,
         metric=definition.quality.metric,
         created_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -177,20 +198,40 @@ def calibrate(
         baselines=of_models,
         tuning=tuning_rows(definition, tuning),
         proposal=propose_target(of_reference[size], definition.quality.evals_per_epoch, of_models, oracle_quality),
-        conditions=judge_conditions(target, default, of_models, oracle_quality),
+        conditions=judge_conditions(target, default, of_models, oracle_quality, is_quick=plan.is_quick),
     )
+
+
+class EpochCounts(NamedTuple):
+    """Epochs that a calibration trains at one batch size."""
+
+    of_tuning: int
+    of_seeds: int
+    of_simpler_models: int
+
+
+def count_epochs(entry: Entry, plan: CalibrationPlan) -> dict[int, EpochCounts]:
+    """Count the epochs that a calibration trains, by batch size; simpler models train at the definition's own."""
+    own = entry.workload.train.global_batch_size
+    simpler = len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry, plan))
+    return {
+        size: EpochCounts(
+            of_tuning=len(plan.learning_rates) * plan.num_tuning_runs,
+            of_seeds=len(plan.seeds(is_default=size == own)),
+            of_simpler_models=simpler if size == own else 0,
+        )
+        for size in plan.batch_sizes
+    }
 
 
 def count_runs(entry: Entry, plan: CalibrationPlan) -> int:
     """Count the epochs that a whole calibration trains."""
-    of_tuning = len(plan.batch_sizes) * len(plan.learning_rates) * plan.num_tuning_runs
-    own = entry.workload.train.global_batch_size
-    of_reference = sum(len(plan.seeds(is_default=size == own)) for size in plan.batch_sizes)
-    return of_tuning + of_reference + len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry))
+    return sum(map(sum, count_epochs(entry, plan).values()))
 
 
-def _baseline_rates(entry: Entry) -> list[float]:
-    return sorted({*_BASELINE_RATES, entry.workload.train.opt_base_learning_rate})
+def _baseline_rates(entry: Entry, plan: CalibrationPlan) -> list[float]:
+    own = entry.workload.train.opt_base_learning_rate
+    return [own] if plan.is_quick else sorted({*_BASELINE_RATES, own})
 
 
 def measure_oracle(entry: Entry) -> float | None:
@@ -204,10 +245,23 @@ def measure_oracle(entry: Entry) -> float | None:
     return find_metric(entry.benchmark.quality.metric).value(labels, scores.astype(np.float32))
 
 
+def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
+    """Return where calibration.md, NAME.calibration.json and NAME.rcps.json are written."""
+    name = entry.benchmark.name
+    return folder / "calibration.md", folder / f"{name}.calibration.json", folder / f"{name}.rcps.json"
+
+
+def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None:
+    """Raise ConfigError where a quick calibration would take the place of a whole one."""
+    path = written_files(folder, entry)[1]
+    kept = decode(path, CalibrationRecord) if plan.is_quick and path.exists() else None
+    if isinstance(kept, CalibrationRecord) and kept.is_calibrated:
+        raise ConfigError(f"{path}: a whole calibration, which a quick one would replace. Give another --output.")
+
+
 def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord) -> tuple[Path, Path, Path]:
     """Write calibration.md, NAME.calibration.json and NAME.rcps.json; return their paths."""
-    name = entry.benchmark.name
-    paths = (folder / "calibration.md", folder / f"{name}.calibration.json", folder / f"{name}.rcps.json")
+    paths = written_files(folder, entry)
     write_text(paths[0], render_markdown(calibration_blocks(calibration)) + "\n")
     write_text(paths[1], encode(calibration))
     write_json(paths[2], reference_convergence_points(entry.benchmark, calibration))

@@ -42,14 +42,23 @@ _BATCH_SIZE_COLUMNS = (
     "eval share", "epoch, 1 thread",
 )  # fmt: skip
 
+_TUNING = "Tuning (other seeds than above):"
+
 
 def judge_conditions(
-    target: float, default: BatchSizeSummary, baselines: Sequence[BaselineSummary], oracle_quality: float | None
+    target: float,
+    default: BatchSizeSummary,
+    baselines: Sequence[BaselineSummary],
+    oracle_quality: float | None,
+    *,
+    is_quick: bool = False,
 ) -> tuple[Condition, ...]:
     """Return the four conditions: whether each holds, None where it cannot be said, and the numbers.
 
-    `default` are the reference's runs at the definition's own batch size.
+    `default` are the reference's runs at the definition's own batch size. A quick calibration, which gives simpler
+    models one learning rate, can break (b) and not show it.
     """
+    is_above_all = all(is_above(target, baseline.best_quality) for baseline in baselines)
     return (
         Condition(
             letter="a",
@@ -61,7 +70,7 @@ def judge_conditions(
         ),
         Condition(
             letter="b",
-            holds=all(is_above(target, baseline.best_quality) for baseline in baselines) if baselines else None,
+            holds=None if not baselines or (is_quick and is_above_all) else is_above_all,
             found="best of "
             + ", ".join(f"{baseline.model.replace('_', ' ')} {baseline.best_quality:.4f}" for baseline in baselines)
             + f", target {target:g}",
@@ -132,7 +141,7 @@ def propose_target(
         mean_epochs=mean,
         coefficient_of_variation=spread,
         reason=f"A target of {target:g} would be met at {mean:.3f} of the epoch on average, coefficient of variation "
-        f"{_percent(spread)}; {found[0][1]:g} to {found[-1][1]:g} hold (a) to (c).",
+        f"{_percent(spread)}; {found[0][1]:g} to {found[-1][1]:g} hold (a) to (c) by these {len(results)} seeds.",
     )
 
 
@@ -212,6 +221,7 @@ def tuning_rows(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> t
 def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationRecord) -> dict[str, Any]:
     """Return RCPs in mlperf_logging's form, one per batch size at which every seed converged, and the seeds used.
 
+    Those of a quick calibration say so, and are no reference.
     As there, "Epochs to converge" are samples where convergence is told in samples.
     """
     num_runs = calibration.num_reference_runs
@@ -231,6 +241,7 @@ def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationR
             "Hyperparams": {**hyperparams, "opt_base_learning_rate": summary.opt_base_learning_rate},
             "Epochs to converge": [in_logged_unit(benchmark, epochs) for epochs in summary.converged[:num_runs]],
             "Seeds": list(summary.seeds[:num_runs]),
+            **({} if calibration.is_calibrated else {"Calibrated": False}),
         }
         for summary in calibration.batch_sizes
         if len(summary.converged) == len(summary.seeds)
@@ -259,6 +270,10 @@ def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
     columns = tuple(name.format(label) for name in _BATCH_SIZE_COLUMNS)
     marks: Mapping[bool | None, str] = {True: "holds", False: "does not hold", None: "not measured"}
     heading = f"{calibration.benchmark} version {calibration.version}: target {calibration.target:g}"
+    note = (
+        f"Uncalibrated: {len(default.seeds)} seeds at one batch size and learning rate, a look at the problem. Its "
+        "points are no reference, and no verdict rests on them. A calibration without --quick takes over these runs."
+    )
     baselines = [
         (
             baseline.model.replace("_", " "),
@@ -282,8 +297,10 @@ def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
         )
         for row in calibration.tuning
     ]
+    columns_of_tuning = ("batch size", "learning rate", "mean epochs", f"final {label}")
     return (
         Heading(text=heading),
+        *([] if calibration.is_calibrated else [Prose(text=note)]),
         Bullets(
             items=tuple(
                 f"({condition.letter}) {marks[condition.holds]}: {condition.found}. Demanded: {condition.demanded}."
@@ -306,12 +323,7 @@ def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
             numbers=("epoch", "mean", "stdev"),
             caption=f"{metric.capital} over {len(default.seeds)} seeds at batch size {size}:",
         ),
-        text_table(
-            ("batch size", "learning rate", "mean epochs", f"final {label}"),
-            tuning,
-            numbers=("batch size", "learning rate", "mean epochs", f"final {label}"),
-            caption="Tuning (other seeds than above):",
-        ),
+        *([text_table(columns_of_tuning, tuning, numbers=columns_of_tuning, caption=_TUNING)] if tuning else []),
     )
 
 

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from harness.cli.shared.options import DATA, MODEL, completing, trainable
 from harness.cli.shared.output import show
 
 if TYPE_CHECKING:
     from harness.calibration.runs import CalibrationResult
+
+_OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", "num_tuning_runs")
 
 
 @click.command()
@@ -55,7 +58,17 @@ if TYPE_CHECKING:
     "--workers", "num_workers", type=click.IntRange(min=1),
     help="Runs at a time, one thread each.  [default: the cores]",
 )  # fmt: skip
-def calibrate(benchmark: str, data_root: Path | None, model: str | None, output: Path | None, **asked: Any) -> None:
+@click.option(
+    "--quick", "is_quick", is_flag=True,
+    help="3 runs at the own batch size, written as uncalibrated: a first look, no reference.",
+)  # fmt: skip
+@click.option(
+    "--plan", "is_planned", is_flag=True,
+    help="Say what would be run and how long it would take, from a few steps; keep nothing.",
+)  # fmt: skip
+def calibrate(
+    benchmark: str, data_root: Path | None, model: str | None, output: Path | None, is_planned: bool, **asked: Any
+) -> None:
     """Measure where BENCHMARK's target should lie.
 
     Trains full epochs of the reference at several batch sizes, each with the best learning rate of a grid, and of
@@ -65,7 +78,7 @@ def calibrate(benchmark: str, data_root: Path | None, model: str | None, output:
     twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2 times its learning rate.
     """
     from harness.calibration.calibrate import calibrate as run_calibration
-    from harness.calibration.calibrate import count_runs, plan_calibration, write_calibration
+    from harness.calibration.calibrate import count_runs, plan_calibration, refuse_to_replace, write_calibration
     from harness.calibration.runs import RunStore, problem_digest
     from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
@@ -74,10 +87,17 @@ def calibrate(benchmark: str, data_root: Path | None, model: str | None, output:
     from harness.run_sets.progress import generation_progress
     from reports.text.formatting import duration
 
+    _refuse_grid(click.get_current_context())
     entry = load_entry(benchmark, model)
     plan = plan_calibration(entry, **asked)
     output = output or Path("results") / f"{entry.benchmark.name}-calibration"
     refuse_output(output)
+    refuse_to_replace(output, entry, plan)
+    if is_planned:
+        from harness.planning.calibration import look_ahead, outlook_blocks
+
+        show(outlook_blocks(entry, plan, look_ahead(entry, plan, data_root)))
+        return
     store = RunStore(output, problem_digest(entry))
     with generation_progress(entry.workload.data) as on_progress:
         folder = ensure_dataset(entry.workload.data, data_root, num_threads=plan.num_workers, on_progress=on_progress)
@@ -105,4 +125,14 @@ def calibrate(benchmark: str, data_root: Path | None, model: str | None, output:
         raise
     write_calibration(output, entry, calibration)
     show(calibration_blocks(calibration))
-    click.echo(f"written to {output}", err=True)
+    click.echo(f"written to {output}{'' if calibration.is_calibrated else ', uncalibrated'}", err=True)
+
+
+def _refuse_grid(context: click.Context) -> None:
+    """Raise UsageError where --quick stands beside what it decides itself."""
+    if not context.params["is_quick"]:
+        return
+    for option in context.command.params:
+        is_given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if option.name in _OF_GRID and is_given:
+            raise click.UsageError(f"--quick decides {option.opts[-1]} itself; leave it out.")

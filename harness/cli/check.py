@@ -3,6 +3,7 @@
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,9 +17,10 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS
 from rules.logs.text import printable
-from rules.tree.inventory import MAX_MENTIONED, SkippedFile, find_skipped, result_sets_of, take_inventory
+from rules.tree.inventory import MAX_MENTIONED, MAX_SKIPPED, SkippedFile, find_skipped, result_sets_of, take_inventory
 
 STANDARD_INPUT = Path("-")
+_MAX_NAMED = 3
 
 _RULESET = click.option(
     "--ruleset", metavar="ROUND", help="Official round whose rules judge, such as 5.1.  [default: inferred]"
@@ -190,11 +192,24 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
 
 
 def echo_skipped(skipped: Sequence[SkippedFile]) -> None:
-    """Name on standard error each thing that looks like a result and was passed over."""
+    """Say on standard error what looks like a result and was passed over.
+
+    Few are named each; more of one reason are one line, with a count of each folder.
+    """
+    by_reason: dict[str, list[Path]] = {}
     for item in skipped:
-        click.echo(f"not judged: {printable(str(item.path))}: {item.reason}; {item.remedy}.", err=True)
-    if len(skipped) >= MAX_MENTIONED:
-        click.echo("not judged: perhaps more, which are not listed.", err=True)
+        by_reason.setdefault(f"{item.reason}; {item.remedy}", []).append(item.path)
+    for reason, paths in by_reason.items():
+        if len(paths) <= _MAX_NAMED:
+            for path in paths:
+                click.echo(f"not judged: {printable(str(path))}: {reason}.", err=True)
+            continue
+        folders = Counter(printable(str(path.parent)) for path in paths)
+        named = ", ".join(f"{folder} ({number})" for folder, number in [*folders.items()][:MAX_MENTIONED])
+        rest = ", and other folders" if len(folders) > MAX_MENTIONED else ""
+        click.echo(f"not judged: {len(paths):,}, each {reason}: {named}{rest}.", err=True)
+    if len(skipped) >= MAX_SKIPPED:
+        click.echo("not judged: perhaps more, which are not counted.", err=True)
 
 
 def show_judging(line: StatusLine, least: int, num_done: int, num_logs: int) -> None:

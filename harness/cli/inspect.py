@@ -194,6 +194,7 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
 @click.command()
 @form_option("table", "json")
 @click.option("--strict", is_flag=True, help="Exit with 6 where a check warns.")
+@click.option("--fix", is_flag=True, help="Print the commands for what warns, as text for a shell. None is run.")
 @click.option(
     "--data", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA", help="Folder of datasets.  [default: ./data]"
 )
@@ -204,16 +205,23 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
     envvar="DLRMBENCH_OUTPUT",
     help="Folder of results.  [default: ./results]",
 )
-def doctor(form: str, strict: bool, data: Path | None, output: Path | None) -> None:
+def doctor(form: str, strict: bool, fix: bool, data: Path | None, output: Path | None) -> None:
     """Check what disturbs measurements on this system, why it matters, and what to do. Changes nothing."""
     from msgspec.structs import asdict
 
     from harness.system.preflight import run_checks
+    from harness.system.remedies import write_script
     from reports.views.system import preflight_blocks
 
-    checks = [asdict(check) for check in run_checks(data, output)]
+    if fix and form != "table":
+        raise click.UsageError("--fix prints text for a shell; leave --format out.")
+    found = run_checks(data, output)
+    checks = [asdict(check) for check in found]
     warnings = [check["name"] for check in checks if check["status"] == "warning"]
-    show_as(form, {"schema_version": 1, "checks": checks}, preflight_blocks(checks))
+    if fix:
+        click.echo(write_script(found))
+    else:
+        show_as(form, {"schema_version": 1, "checks": checks}, preflight_blocks(checks))
     if strict and warnings:
         raise HarnessError(
             f"{len(warnings)} of {len(checks)} checks warn: {', '.join(warnings)}. See above what to do.",

@@ -147,7 +147,7 @@ def render_definition(
     `remarks` say more of a value, by section, key and position in a list. `model` is one that is not ours.
     """
     parts = [
-        "# A benchmark of your own. Every key: rules/benchmarks/README.md of dlrmbench's source.\n"
+        "# A benchmark of your own. 'dlrmbench schema keys_page' explains every key.\n"
         f"schema_version = {SCHEMA_VERSION}\n"
     ]
     for section in _ORDER:

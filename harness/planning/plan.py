@@ -192,7 +192,19 @@ def estimate_time(
     num_threads = config.workload.runtime.threads or read_resources().num_cores
     num_threads = num_threads if choice is None else choice.num_threads
     matmul = None if choice is None or choice.matmul is None else as_choice(choice.matmul, str(data_dir))
-    workload, share, where = config.workload, 1.0, ""
+    return estimate_work(config.workload, num_embeddings, work, data_dir, num_threads, matmul)
+
+
+def estimate_work(
+    workload: WorkloadConfig,
+    num_embeddings: Sequence[int],
+    work: Work,
+    data_dir: Path,
+    num_threads: int,
+    matmul: MatmulChoice | None = None,
+) -> TimeEstimate | None:
+    """Extrapolate as `estimate_time` does, for so many threads."""
+    share, where = 1.0, ""
     if not data_dir.joinpath("manifest.json").exists() and not find_data(workload.data.kind).is_in_memory:
         num_evaluated = max(1, min(work.eval_samples, _MOST_EVALUATED))
         workload = replace(workload, data=synthetic_like(workload.data, num_embeddings, num_evaluated))

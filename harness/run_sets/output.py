@@ -16,7 +16,8 @@ def refuse_output(output: Path) -> None:
         if not stat.S_ISDIR(place.stat().st_mode):  # a link that leads nowhere, or to itself, is an error of its own
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
         if not os.access(place, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+            number = errno.EROFS if os.statvfs(place).f_flag & os.ST_RDONLY else errno.EACCES
+            raise OSError(number, os.strerror(number), str(place))
         return
 
 

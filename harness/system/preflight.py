@@ -255,19 +255,33 @@ def unsupported_versions() -> list[str] | None:
         distribution = metadata.distribution("dlrmbench")
     except metadata.PackageNotFoundError:
         return None
-    wrong = []
     python = (distribution.metadata.get_all("Requires-Python") or [""])[0]
-    if not is_within(platform.python_version(), python):
-        wrong.append(f"Python {platform.python_version()} (supported: {python})")
-    for requirement in map(Requirement, distribution.requires or []):
+    is_right = is_within(platform.python_version(), python)
+    wrong = [] if is_right else [f"Python {platform.python_version()} (supported: {python})"]
+    for requirement in unsupported_requirements():
         installed = version_of(requirement.name)
-        if requirement.marker is not None:  # what belongs to an extra may be missing
-            continue
         if installed is None:
             wrong.append(f"{requirement.name} is missing ({requirement.specifier or 'any version'})")
-        elif not is_within(installed, str(requirement.specifier)):
+        else:
             wrong.append(f"{requirement.name} {installed} (supported: {requirement.specifier})")
     return wrong
+
+
+def unsupported_requirements() -> list[Requirement]:
+    """Return what this package requires and is missing or outside its range; what belongs to an extra may be missing.
+
+    Raises importlib.metadata.PackageNotFoundError where the metadata is not there.
+    """
+    required = [Requirement(text) for text in metadata.distribution("dlrmbench").requires or []]
+    return [
+        requirement
+        for requirement in required
+        if requirement.marker is None
+        and (
+            (installed := version_of(requirement.name)) is None
+            or not is_within(installed, str(requirement.specifier))
+        )
+    ]
 
 
 def is_within(version: str, specifier: str) -> bool:

@@ -24,11 +24,14 @@ def letters(text: str) -> str:
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
-def show(value: Any) -> str:
-    """Return a value from a log as short text that is safe to print: JSON's spelling, control characters escaped."""
+def show(value: Any, num_chars: int = _SHOWN_CHARS) -> str:
+    """Return a value from a log as short text that is safe to print: JSON's spelling, control characters escaped.
+
+    At most `num_chars` characters are returned; "…" ends what was cut.
+    """
     try:
         text = _ENCODER.encode(value)
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__} that is too large to show"
-    text = printable(text[: 4 * _SHOWN_CHARS])
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
+    text = printable(text[: 4 * num_chars])
+    return text if len(text) <= num_chars else text[: num_chars - 1] + "…"

@@ -92,6 +92,8 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     benchmark: str
     version: PositiveCount
     definition_sha256: Sha256
+    is_calibrated: bool = True
+    """False of 'calibrate --quick', whose points are no reference."""
     target: Share
     metric: MetricName = ROC_AUC
     """What all qualities here are."""

@@ -245,6 +245,8 @@ def judge_convergence(
         where = f"round {round_name}" if round_name else "this benchmark"
         return _untested("none", f"there are no reference convergence points for {where}")
     points = load_points(file, benchmark.score.num_runs)
+    if not points:
+        return _untested("none", "the reference is uncalibrated: no point in its file is of a whole calibration")
     if is_own and batch_size not in [point.global_batch_size for point in points]:
         sizes = ", ".join(str(point.global_batch_size) for point in points)
         return _untested("none", f"no reference convergence point at batch size {batch_size} (there are {sizes})")
@@ -304,14 +306,23 @@ class _ReferenceRuns(Struct):
 
     batch_size: int = field(name="BS")
     epochs: Annotated[tuple[float, ...], Meta(min_length=3)] = field(name="Epochs to converge")
+    is_calibrated: bool = field(name="Calibrated", default=True)
+    """False of points that 'calibrate --quick' wrote, which are no reference."""
 
 
 @cache
 def load_points(path: Path, num_runs: int) -> tuple[ReferencePoint, ...]:
-    """Read one file of points in the wheel's JSON format, by batch size. Raises DefinitionError."""
+    """Read one file of points in the wheel's JSON format, by batch size. Raises DefinitionError.
+
+    Those that say that they are uncalibrated are left out.
+    """
     try:
         records = msgspec.json.decode(path.read_bytes(), type=dict[str, _ReferenceRuns])
     except (OSError, ValueError) as error:
         raise DefinitionError(f"{path}: reference convergence points cannot be read: {error}") from None
-    points = [reference_point(name, runs.batch_size, runs.epochs, num_runs) for name, runs in records.items()]
+    points = [
+        reference_point(name, runs.batch_size, runs.epochs, num_runs)
+        for name, runs in records.items()
+        if runs.is_calibrated
+    ]
     return tuple(sorted(points, key=lambda point: point.global_batch_size))

@@ -34,6 +34,7 @@ from rules.tree.result_set import (
 EXTRA = "extra"
 RUN_SET = "run_set.json"
 MAX_MENTIONED = 20
+MAX_SKIPPED = 1000
 _MAX_CANDIDATES = 20_000
 _MAX_NAMES_SHOWN = 3
 _HEAD_BYTES = 1 << 16
@@ -225,7 +226,7 @@ def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
 
 
 def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
-    """Find logs of other names and run sets without a finished run, at most MAX_MENTIONED.
+    """Find logs of other names and run sets without a finished run, at most MAX_SKIPPED.
 
     A log is known by a record in its first 64 KiB. What is beside result_*.txt is rule RS109's concern. What cannot
     be read is left out. Of a file given as such nothing is said.
@@ -244,7 +245,7 @@ def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
         elif _holds_record(path):
             reason = "holds records of a log and is not named result_*.txt"
             skipped.append(SkippedFile(path=path, reason=reason, remedy="give it as a file to judge it"))
-        if len(skipped) >= MAX_MENTIONED:
+        if len(skipped) >= MAX_SKIPPED:
             break
     return tuple(skipped)
 

@@ -144,6 +144,19 @@ def test_a_score_that_is_demanded_where_nothing_was_measured_exits_7(command: Co
     assert (code, out) == (7, "") and "no result_*.txt" in err
 
 
+def test_many_logs_of_other_names_are_one_line_with_a_count_per_folder(command: Command, tmp_path: Path) -> None:
+    write_set(tmp_path / "good", TINY)
+    for folder, number in (("code", 21), ("kept", 3)):
+        for index in range(number):
+            write(tmp_path / folder / f"{index}.py", ":::MLLOG")
+    write(tmp_path / "new" / "extra" / "run_set.json", "{}")
+    code, _, err = command("check", tmp_path, "--no-second-opinion")
+    of_logs, of_set = err.splitlines()
+    assert code == 0 and of_logs.startswith("not judged: 24, each holds records of a log and is not named ")
+    assert of_logs.endswith(f": {tmp_path / 'code'} (21), {tmp_path / 'kept'} (3).")
+    assert of_set.startswith(f"not judged: {tmp_path / 'new'}: a run set without a finished run; ")
+
+
 def test_what_is_passed_over_is_mentioned(command: Command, tmp_path: Path) -> None:
     """A log of another name and a set without a finished run, beside a set; nothing of a file given as such."""
     write_set(tmp_path / "good", TINY)

@@ -162,6 +162,13 @@ def test_what_no_definition_may_hold_is_refused_and_nothing_written(
     assert message in err
 
 
+def test_a_new_definition_names_the_command_that_explains_every_key(command: Call, tmp_path: Path) -> None:
+    """Who installed a package has no source tree to look into."""
+    command("init", tmp_path / "mine.toml")
+    (named,) = re.findall("'dlrmbench (.*?)' explains every key", (tmp_path / "mine.toml").read_text())
+    assert command(*named.split())[1].rstrip() == PAGE.read_text().rstrip()
+
+
 def test_nothing_is_overwritten(command: Call, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("precious")

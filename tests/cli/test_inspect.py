@@ -171,6 +171,16 @@ def test_doctor_explains_warnings_and_only_strict_fails_on_them(
     assert "check_unknown" not in err
 
 
+def test_doctor_prints_commands_and_runs_none(command: CLI, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = (*checks("ok"), Check(name="swap", value="1 GB used", status="warning", why="Slow.", remedy="Do it."))
+    monkeypatch.setattr("harness.system.preflight.run_checks", lambda data, output: found)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    code, out, err = command("doctor", "--fix")
+    assert (code, err) == (0, "") and "# swap: 1 GB used\n# Do it.\n" in out and "swapon -a\n" in out
+    assert command("doctor", "--fix", "--strict")[0] == 6
+    assert command("doctor", "--fix", "--format", "json")[0] == 2
+
+
 def test_strict_passes_when_nothing_warns(command: CLI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.system.preflight.run_checks", lambda data, output: checks("ok", "unknown"))
     assert command("doctor", "--strict")[0] == 0

@@ -88,6 +88,15 @@ def test_errors_have_a_message_and_an_exit_code(
     assert "Traceback" not in result.stderr
 
 
+def test_what_is_wrong_with_a_file_is_said_before_that_a_dataset_is_there(tmp_path: Path) -> None:
+    train, evaluation = sources(tmp_path)
+    given: tuple[str | Path, ...] = (DEFINITION, "--data", tmp_path / "d", "--max-malformed", "0.01")
+    assert run(*given, "--train", train, "--eval", evaluation).exit_code == 0
+    for wrong, said in (("nowhere.txt", "nowhere.txt: no such file"), (DEFINITION, "expected 40")):
+        assert said in str(run(*given, "--train", train, "--eval", wrong).exception)
+    assert "holds a finished dataset already" in str(run(*given, "--train", train, "--eval", evaluation).exception)
+
+
 def test_after_a_refused_preparation_the_dataset_is_still_said_to_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

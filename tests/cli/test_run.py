@@ -227,6 +227,12 @@ def test_a_full_disk_exits_9_and_the_set_can_be_completed(small_disk: Path, insi
     assert len(list(run_set.glob("results/*/*/result_*.txt"))) == 2
 
 
+def test_a_file_system_that_is_read_only_is_named_so(small_disk: Path, inside: Command, data_root: Path) -> None:
+    """Root may write anywhere else: "Permission denied" would say nothing."""
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert_refused(inside(*tiny(data_root, "-o", small_disk)), 2, f"{small_disk}: Read-only file system.", "Choose")
+
+
 def test_a_full_disk_leaves_no_finished_looking_dataset(small_disk: Path, dlrmbench: Command) -> None:
     done = dlrmbench("data", "generate", "dlrm_tiny", "--data", small_disk)
     assert_refused(done, 9, "No space left")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from calibration_builder import calibration_of, crossing_at, result
+from calibration_builder import calibration_of, crossing_at, result, small_entry
 
 from harness.calibration.calibrate import (
     calibrate,
@@ -43,26 +43,15 @@ from harness.run_sets.dataset import ensure_dataset
 from harness.system.code import code_sha256
 from reference_models.dlrm.spec import SPEC
 from reports.render.markdown import render_markdown
-from rules.benchmarks.loader import FirstEval, load_benchmark
+from rules.benchmarks.loader import FirstEval
 from rules.errors import DefinitionError
 from rules.records.calibration import BaselineSummary, CalibrationRecord
 from rules.records.codec import decode
 
-DEFINITION = load_benchmark("dlrm_tiny@1").path
-
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory: pytest.TempPathFactory) -> Entry:
-    """Version 1 of dlrm_tiny with so few samples that an epoch takes no time."""
-    changes = {"train_samples": "train_samples = 5120", "eval_samples": "eval_samples = 500"}
-    changes |= {"global_batch_size": "global_batch_size = 64", "sha256": ""}
-    lines = []
-    for line in DEFINITION.read_text().splitlines():
-        key = line.partition(" = ")[0]
-        lines.append(line if line.endswith('"free"') else changes.get(key, line))
-    path = tmp_path_factory.mktemp("definition") / "mine.toml"
-    path.write_text("\n".join(lines).replace('name = "dlrm_tiny"', 'name = "mine"'))
-    return load_entry(path)
+    return small_entry(tmp_path_factory.mktemp("definition"))
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,23 @@
 """What disturbs measurements: each check on made-up systems, and all of them on this one."""
 
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import psutil
 import pytest
+from packaging.requirements import Requirement
 
 from harness.system import preflight
 from harness.system.accelerators import Accelerator, Accelerators
 from harness.system.preflight import Check, run_checks
+from harness.system.remedies import find_commands, write_script
 
 GPU = Accelerator(
     model_name="X", memory_bytes=None, max_frequency_mhz=None, pcie_generation=None, pcie_width=None, num_links=None,
@@ -95,6 +102,56 @@ def test_what_the_system_shows_decides(
     tmp_path: Path, check: Callable[[Path], Check], entries: dict[str, str], status: str
 ) -> None:
     assert check(tree(tmp_path, entries)).status == status
+
+
+HUGE_PAGES = "sys/kernel/mm/transparent_hugepage/enabled"
+CLOCK = "sys/devices/system/clocksource/clocksource0"
+
+
+@pytest.mark.parametrize(
+    ("check", "before", "place", "after"),
+    [
+        (preflight.check_governor, "powersave", f"{CPU}/cpu0/cpufreq/scaling_governor", "performance"),
+        (preflight.check_boost, "0", f"{CPU}/intel_pstate/no_turbo", "1"),
+        (preflight.check_boost, "1", f"{CPU}/cpufreq/boost", "0"),
+        (preflight.check_huge_pages, "always madvise [never]", HUGE_PAGES, "madvise"),
+        (preflight.check_clock, "hpet", f"{CLOCK}/current_clocksource", "tsc"),
+    ],
+)
+def test_the_printed_command_puts_right_what_the_check_warns_of(
+    check: Callable[[Path], Check], before: str, place: str, after: str, tmp_path: Path
+) -> None:
+    root = tree(tmp_path, {place: before, f"{CLOCK}/available_clocksource": "tsc hpet"})
+    found = check(root)
+    (command,) = find_commands(found.name, root, is_root=True)
+    assert found.status == "warning" and (root / place).read_text() == f"{before}\n"
+    subprocess.run(["sh", "-c", command.replace("/sys/", f"{root}/sys/")], check=True, capture_output=True)
+    assert (root / place).read_text() == f"{after}\n"
+    assert find_commands(found.name, root, is_root=False) == (command.replace("tee", "sudo tee"),)
+
+
+def test_commands_are_printed_for_warnings_alone_and_may_be_given_to_a_shell(tmp_path: Path) -> None:
+    root = tree(tmp_path, {f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave", f"{CPU}/smt/active": "1"})
+    checks = [preflight.check_governor(root), preflight.check_smt(root), preflight.check_load(9, 2)]
+    odd = msgspec.structs.replace(checks[0], value="x\nrm -rf \x1b[2J")
+    script = write_script([*checks, odd, msgspec.structs.replace(odd, name="power")], root, is_root=False)
+    commands = [line for line in script.splitlines() if line and not line.startswith("#")]
+    assert commands == [
+        f"echo performance | sudo tee /{CPU}/cpu[0-9]*/cpufreq/scaling_governor",
+        "ps -eo pid,user,pcpu,etime,args --sort=-pcpu | head -n 11",
+        f"echo performance | sudo tee /{CPU}/cpu[0-9]*/cpufreq/scaling_governor",
+    ]
+    assert "\x1b" not in script and "# No command does this." in script
+    assert write_script([checks[1]], root).endswith("there is nothing to do.")
+
+
+def test_libraries_are_put_right_by_one_command_for_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "version_of", lambda name: "0.1" if name == "numpy" else version(name))
+    (command,) = find_commands("libraries")
+    words = shlex.split(command)
+    assert words[:4] == [sys.executable, "-m", "pip", "install"]
+    (requirement,) = (Requirement(word) for word in words[4:])
+    assert requirement.name == "numpy" and version("numpy") in requirement.specifier
 
 
 def test_a_quota_and_its_throttling_are_named(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def check_table(
 ) -> None:
     """Assert that a table holds what is asked of the calibration of a shipped benchmark, by its own numbers."""
     assert (table.benchmark, table.version) == (benchmark.name, benchmark.version)
+    assert table.is_calibrated and all(point.get("Calibrated", True) for point in points.values())
     assert (table.definition_sha256, table.target) == (benchmark.definition_sha256, benchmark.quality.target)
     train, default = benchmark.sections["train"], table.default
     assert default.global_batch_size == train["global_batch_size"]

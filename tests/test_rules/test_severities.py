@@ -66,6 +66,23 @@ def test_disorder_inside_the_run_is_a_warning_in_every_round(tmp_path: Path) -> 
     assert {finding.severity for finding in found if finding.code == "TI101"} == {"warning"}
 
 
+def test_why_a_cache_was_not_cleared_is_said_whole(tmp_path: Path) -> None:
+    why = (
+        "posix_fadvise, 26214400 bytes stayed: another process maps or reads them, or the file system keeps its files"
+    )
+
+    def change(records: list[Record]) -> list[Record]:
+        return with_record(records, keys.CACHE_CLEAR, value=False, metadata={"method": why})
+
+    finding = next(finding for finding in _findings(tmp_path, change) if finding.code == "TI106")
+    assert why in finding.message and "another dlrmbench" in finding.remedy
+    found = _findings(
+        tmp_path / "long",
+        lambda records: with_record(change(records), keys.CACHE_CLEAR, metadata={"method": "x" * 10**5}),
+    )
+    assert all(len(finding.message) < 300 for finding in found)
+
+
 def test_the_cause_comes_first_where_logs_name_another_benchmark(tmp_path: Path) -> None:
     found = _findings(tmp_path, lambda records: with_record(records, keys.SUBMISSION_BENCHMARK, value="dlrm"))
     assert found[0].code == "RS106" and "did you mean submission_benchmark dlrm_dcnv2" in (found[0].expected or "")

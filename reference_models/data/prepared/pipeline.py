@@ -8,6 +8,7 @@ whatever the files' size; the disk holds the columns beside the store until the 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -168,7 +169,12 @@ def prepare_files(
     for options that cannot be served, DatasetError for files that are missing, damaged, too malformed or not what the
     definition says, OSError when the disk is full.
     """
-    _check_options(train_files, folder, memory_bytes)
+    _check_options(train_files, memory_bytes)
+    if (folder / MANIFEST).exists():
+        _look_at_begin([*train_files, *eval_files], reader, max_malformed)
+        raise ConfigError(
+            f"{folder}: holds a finished dataset already. Use it, or remove it, or give another --data folder."
+        )
     report = on_progress or (lambda stage, share: None)
     started_s = time.monotonic()
     columns = {
@@ -238,15 +244,20 @@ def _pieces(rows: range, num_rows: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + num_rows, rows.stop)) for start in rows[::num_rows])
 
 
-def _check_options(train_files: Sequence[Path], folder: Path, memory_bytes: int) -> None:
+def _check_options(train_files: Sequence[Path], memory_bytes: int) -> None:
     if not train_files:
         raise ConfigError("no training files. Give them after --train.")
     if memory_bytes < MIN_MEMORY_BYTES:
         raise ConfigError(f"--memory is {memory_bytes} bytes, expected at least {MIN_MEMORY_BYTES >> 20} MiB.")
-    if (folder / MANIFEST).exists():
-        raise ConfigError(
-            f"{folder}: holds a finished dataset already. Use it, or remove it, or give another --data folder."
-        )
+
+
+def _look_at_begin(paths: Sequence[Path], reader: Reader, max_malformed: float) -> None:
+    """Read the first rows of each file. Raises ConfigError or DatasetError for one that could not be prepared."""
+    for path in paths:
+        tally = _Tally(max_malformed, file_rows=[0])
+        for rows in islice(reader.read(path, lambda count: None), 1):
+            tally.add(path, rows)
+        tally.check(is_last=tally.file_rows == [0])
 
 
 def _parse(paths: Sequence[Path], spool: Spool, reader: Reader, max_malformed: float, report: Progress) -> _Tally:

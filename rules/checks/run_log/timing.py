@@ -18,6 +18,8 @@ _BEGIN_MS = 1_514_764_800_000
 NO_MILLISECONDS = 1e12
 """Stamps below this (September 2001) cannot be milliseconds since 1970: most are seconds."""
 _END_MS = 4_102_444_800_000
+_METHOD_CHARS = 240
+"""How a cache was cleared, or why it was not, is a sentence."""
 
 
 @rule(
@@ -217,7 +219,8 @@ def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     "TI106",
     "the cache was really cleared",
     source="training_rules.adoc, Run Results; mlcommons/training reference logs true without clearing",
-    remedy="Run where page caches can be dropped, or restart before the run.",
+    remedy="Let no other process, such as another dlrmbench, read the same dataset; run where page caches can be "
+    "dropped; or restart before the run.",
     severity="warning",
     requires={"ST101"},
 )
@@ -228,7 +231,10 @@ def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
             what = "the cache was not cleared" if line.value is False else "cache_clear does not say whether it was"
             method = line.metadata.get("method")
             yield Problem(
-                what + (f" ({show(method)})" if method else ""), line, found=show(line.value), expected="true"
+                what + (f" ({show(method, _METHOD_CHARS)})" if method else ""),
+                line,
+                found=show(line.value),
+                expected="true",
             )
 
 
