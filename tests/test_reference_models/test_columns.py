@@ -277,7 +277,7 @@ LIST = pa.array([["a", "b"]] * 400)
         ("a.csv", b"day,user,user,price,clicked\n", {}, r"has 2 columns 'user'"),
         ("a.csv", b"user,price,clicked\n" + b'"' + b"1,2,0\n" * 300_000, {}, r"a.csv:row 1: 1 columns, expected 3"),
         ("a.csv", b"user,price,clicked\n" + b"1\n" * 300_000, {}, r"a.csv"),
-        ("a.csv.gz", gzip.compress(small(9000).to_csv(index=False).encode(), mtime=0)[:-2000], {}, r"gzip file is cut short"),
+        ("a.csv.gz", gzip.compress(small(9000).to_csv(index=False).encode(), mtime=0)[:-2000], {}, r"is cut short"),
     ],
 )  # fmt: skip
 def test_bad_files_are_one_clear_error_and_leave_no_dataset(
