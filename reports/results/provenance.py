@@ -45,9 +45,9 @@ def group_of(folder: Path | None) -> Group | None:
 
 
 def name_of(folder: Path) -> str:
-    """Return what to call the set in `folder`: the folder's name; of a pair's side the name that its maker gave."""
+    """Return what to call the set in `folder`: the folder's name; in a pair or sweep what that calls it."""
     name, group = real_path(folder).name, group_of(folder)
-    if group is not None and group.relation == "sides" and not isinstance(group.record, Damage):
+    if group is not None and not isinstance(group.record, Damage):
         name = next((side.label for side in group.record.configurations if side.folder == name), name)
     return printable(name, 80)
 

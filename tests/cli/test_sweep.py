@@ -97,6 +97,19 @@ def test_the_table_compares_with_the_first(sweep: Sweep) -> None:
     assert (first["score_s"], first["energy_per_sample_j"]) == (None, None)
 
 
+@pytest.mark.parametrize("kind", [("-n", "5"), ("--throughput", "5")])
+def test_its_page_says_the_benchmark_which_is_best_what_was_varied_and_how_it_was_made(
+    sweep: Sweep, tmp_path: Path, kind: tuple[str, ...]
+) -> None:
+    assert sweep("--axis", RATES, *kind).exit_code == 0
+    page = (the_sweep(tmp_path) / "report.html").read_text(encoding="utf-8")
+    title = page.partition("<h1>")[2].partition("</h1>")[0]
+    found = ("is the fastest of 2", "is shown to differ from the fastest", "is not shown to differ from", "than")
+    assert "dlrm_tiny" in title and any(words in title for words in found)
+    for words in ("opt_base_learning_rate", "0.03", "0.06", "Reproduce", "System"):
+        assert words in page
+
+
 @pytest.mark.parametrize("form", ["table", "csv", "md"])
 def test_every_form_names_axes_and_values(form: str, sweep: Sweep) -> None:
     done = sweep("--axis", RATES, "-n", "1", "--format", form)

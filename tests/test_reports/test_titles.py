@@ -29,6 +29,24 @@ def measure(folder: Path, kind: str, values: list[float], **set_values: Any) -> 
     return folder
 
 
+def trained(folder: Path, factor: float = 1.0, **set_values: Any) -> Path:
+    """A set of five runs to the target, each of whose times is so many times as long."""
+    benchmark = load_benchmark("dlrm_tiny")
+    runs = [
+        [
+            {**record, "time_ms": round(run[0]["time_ms"] + factor * (record["time_ms"] - run[0]["time_ms"]))}
+            for record in run
+        ]
+        for run in make_runs(benchmark)
+    ]
+    path = write_run_set(folder, runs=runs, interrupted=False) / "extra" / "run_set.json"
+    content = json.loads(path.read_text())
+    content["config"] |= {key: {"value": value, "source": "option"} for key, value in set_values.items()}
+    content["system"]["fields"] |= HARDWARE
+    path.write_text(json.dumps(content))
+    return folder
+
+
 def page_of(*folders: Path) -> tuple[str, str]:
     """The title, and the page."""
     page = render_report(gather_everything(folders, second_opinion=False))
@@ -79,6 +97,25 @@ def test_two_say_which_is_faster_and_by_how_much(
     title, page = page_of(base, new)
     assert title.startswith(expected)
     assert "What differs" in page and "On 2 × Example 9000" in page
+
+
+def test_one_of_each_other_kind_says_its_value_too(tmp_path: Path) -> None:
+    title, page = page_of(measure(tmp_path / "one", "serve", rates(100)))
+    assert title.startswith("dlrm_tiny: 100.0 queries/s within 25.0 ms at p95, VALID")
+    assert "On 2 × Example 9000" in page and "dlrmbench" in page.partition("Reproduce")[2]
+    title, page = page_of(trained(tmp_path / "trained"))
+    assert "dlrm_tiny" in title
+    assert re.search(r"\d+\.\d+ s", title) and "dlrmbench run" in page.partition("Reproduce")[2]
+
+
+def test_runs_to_the_target_are_compared_in_the_title(tmp_path: Path) -> None:
+    key = "train.global_batch_size"
+    folders = trained(tmp_path / "base", **{key: 512}), trained(tmp_path / "new", factor=0.4, **{key: 1024})
+    title, page = page_of(*folders)
+    assert re.match(r"new( \(INVALID\))? trains 2\.50× faster than base on dlrm_tiny: time to train, 5 pairs", title)
+    table = page.partition("What differs")[2].partition("</section>")[0]
+    assert key in table and "512" in table and "1024" in table
+    assert "dlrmbench run" in page.partition("Reproduce")[2]
 
 
 def test_fewer_than_a_verdict_takes_say_how_many_it_would_be(tmp_path: Path) -> None:
