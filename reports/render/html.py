@@ -66,7 +66,7 @@ def _asset(name: str) -> str:
     if name.endswith(".css"):
         text = re.sub(r"\s+", " ", text)
         return re.sub(r" ?([{};]) ?", r"\1", text).replace(";}", "}").replace(": ", ":").replace(", ", ",")
-    return re.sub(r"\n\s+", "\n", text)
+    return re.sub(r"\n\s*(//.*)?(?=\n)|(?<=\n) +", "", text)
 
 
 @cache

@@ -77,7 +77,7 @@ def test_two_sets_are_made_in_turns_with_equal_seeds_and_compared(
     assert seeds[::2] == seeds[1::2] and len(set(seeds)) == 5
     base, new = values_of(folder / "base"), values_of(folder / "new")
     assert {key for key in base if base[key] != new[key]} == {"runtime.threads"}
-    assert "new against base" in out and "paired: 5 runs share their seeds" in " ".join(out.split())
+    assert "new against old" in out and "paired: 5 runs share their seeds" in " ".join(out.split())
     content = json.loads((folder / "experiment.json").read_text())
     jsonschema.Draft202012Validator(json_schema(ExperimentRecord)).validate(content)
     assert (content["stages"][0]["repetitions"], content["base_seed"]) == (5, 7)
@@ -238,7 +238,7 @@ def test_a_set_of_an_older_version_is_measured_again_by_that_version(
         assert digest == older.definition_sha256 != current.definition_sha256 or kind
         code, out, err = run("--beside", "old", "--threads", 2)
     assert code == 0, err
-    assert "new against base" in out
+    assert "new against old" in out
     sides = [record_of(pair_of(tmp_path) / side)["benchmark"] for side in ("base", "new")]
     assert [side["definition_sha256"] for side in sides] == [digest] * 2
     assert {side["version"] for side in sides} == {older.version}

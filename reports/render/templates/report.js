@@ -65,64 +65,38 @@
     });
   }
 
-  // A chart as a file of its own: with its key, and with the styles that the page gives it written into it.
-  const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "display",
-    "font-family", "font-size", "font-weight", "font-style", "text-anchor", "dominant-baseline", "paint-order"];
-  const NS = "http://www.w3.org/2000/svg";
-  const shape = (name, values) => {
-    const element = document.createElementNS(NS, name);
-    for (const [key, value] of Object.entries(values)) element.setAttribute(key, value);
-    return element;
-  };
+  // A chart as a file of its own: with its key, and with the page's styles.
+  const escape = (text) => new Option(text).innerHTML;
+  const save = (href, name) => Object.assign(document.createElement("a"), { href, download: name }).click();
   const drawing = (figure) => {
     const whole = figure.querySelector(".wide svg").cloneNode(true);
-    const { x, y, width, height } = whole.viewBox.baseVal;
-    let bottom = y + height + 6;
-    for (const key of figure.querySelectorAll(".keys li")) {
-      const swatch = key.querySelector("svg");
-      const row = shape("g", { class: swatch.classList.item(1) ?? "", transform: `translate(${x + 4} ${bottom})` });
-      const text = shape("text", { x: 30, y: 12, "font-size": 13 });
-      const mark = document.querySelector(swatch.firstElementChild.getAttribute("href")).cloneNode(true);
-      mark.removeAttribute("id");
-      text.textContent = key.textContent.trim();
-      row.append(mark, text);
-      whole.append(row);
-      bottom += 20;
-    }
-    whole.prepend(shape("rect", { class: "sheet", x, y, width, height: bottom - y }));
-    figure.querySelector(".wide").append(whole); // where the page's styles reach it
-    for (const element of [whole, ...whole.querySelectorAll("*")]) {
-      const style = getComputedStyle(element);
-      for (const name of STYLES) element.setAttribute(name, style.getPropertyValue(name));
-    }
-    whole.remove();
-    whole.setAttribute("xmlns", NS);
-    for (const [key, value] of Object.entries({ viewBox: `${x} ${y} ${width} ${bottom - y}`, width, height: bottom - y })) whole.setAttribute(key, value);
-    return { text: new XMLSerializer().serializeToString(whole), width, height: bottom - y };
+    let { x, y, width, height } = whole.viewBox.baseVal;
+    const keys = [...figure.querySelectorAll(".keys li")].map((key) => {
+      const swatch = key.firstElementChild;
+      const mark = document.querySelector(swatch.firstElementChild.getAttribute("href")).outerHTML;
+      height += 20;
+      return `<g class="${swatch.classList[1] ?? ""}" transform="translate(${x} ${y + height - 14})">${mark}<text x="30" y="12">${escape(key.textContent)}</text></g>`;
+    });
+    whole.innerHTML = `<style>${escape(document.querySelector("style").textContent)}</style><rect class="sheet" x="${x}" y="${y}" width="100%" height="100%"/>${whole.innerHTML}${keys.join("")}`;
+    whole.removeAttribute("class");
+    const values = { "data-theme": theme, viewBox: [x, y, width, height].join(" "), width, height, "font-family": "sans-serif" };
+    for (const key in values) whole.setAttribute(key, values[key]);
+    return "data:image/svg+xml," + encodeURIComponent(new XMLSerializer().serializeToString(whole));
   };
-  const save = (url, name) => {
-    const link = document.createElement("a");
-    link.href = url;
-    link.download = name;
-    link.click();
-  };
-  const asUrl = (text) => `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
-  const asPng = ({ text, width, height }, name) => {
+  const saveDrawn = (url, name) => {
     const image = new Image();
     image.onload = () => {
-      const canvas = document.createElement("canvas");
-      [canvas.width, canvas.height] = [2 * width, 2 * height];
+      const canvas = Object.assign(document.createElement("canvas"), { width: 2 * image.width, height: 2 * image.height });
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-      save(canvas.toDataURL("image/png"), name);
+      save(canvas.toDataURL(), name);
     };
-    image.src = asUrl(text);
+    image.src = url;
   };
   for (const figure of document.querySelectorAll("figure")) {
-    const name = figure.closest("[id]")?.id ?? "chart";
+    const name = figure.closest("[id]").id;
     const row = document.createElement("p");
     row.className = "save";
-    row.append(button("Save SVG", () => save(asUrl(drawing(figure).text), `${name}.svg`)),
-      button("Save PNG", () => asPng(drawing(figure), `${name}.png`)));
+    row.append(button("Save SVG", () => save(drawing(figure), `${name}.svg`)), button("Save PNG", () => saveDrawn(drawing(figure), `${name}.png`)));
     figure.append(row);
   }
 
