@@ -55,7 +55,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any
 
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
-        if len(value) > 1 and len(set(value)) == 1:
+        if len(value) > 1 and all(item == value[0] for item in value):
             return f"{len(value)} x {_text(value[0])}"
         return ", ".join(_text(item) for item in value)
     if isinstance(value, bool):

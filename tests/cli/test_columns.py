@@ -131,6 +131,9 @@ def test_a_guessed_definition_trains_at_the_first_try_and_its_data_verify(
 ) -> None:
     make(20_000).to_csv("a.csv", index=False)
     prepare(command, "a.csv")
+    for shown in (("show", "./mine.toml"), ("plan", "./mine.toml", "--no-measure"), ("list",)):
+        code, _, err = command(*shown)
+        assert code == 0, err
     code, out, err = command("data", "verify", "mine.toml")
     assert code == 0 and "all as the manifest says and as the definition asks" in out, err
     code, out, err = command("run", "mine.toml", "-n", "1", "--seed", "3", "--threads", "1")
