@@ -159,10 +159,14 @@ def test_every_kind_of_measurement_has_its_rows() -> None:
 
 
 def test_labels_tell_measurements_of_equal_names_apart_in_all_frames(tmp_path: Path) -> None:
-    """Two sweeps of one axis have folders of the same names, and so may a result set."""
+    """Two sweeps of one axis call their sets alike, and so may a result set be called."""
     first, second = (Path(shutil.copytree(SETS / "throughput_sweep", tmp_path / name)) for name in ("a", "b"))
     (tmp_path / "alias").symlink_to(second)
-    names = ("01-global_batch_size-128", "02-global_batch_size-256")
+    folders = {
+        "01-global_batch_size-128": "global_batch_size=128",
+        "02-global_batch_size-256": "global_batch_size=256",
+    }
+    names = tuple(folders.values())
     data = frames.read(first, second, tmp_path / "alias")
     rows = data.measurements[data.measurements["kind"] == "throughput"]
     groups = rows.groupby(["configuration", "quantity", "unit"])["value"].describe()
@@ -173,14 +177,14 @@ def test_labels_tell_measurements_of_equal_names_apart_in_all_frames(tmp_path: P
     of_second = data.measurements[data.measurements["path"].str.startswith(str(second))]
     assert set(of_second["configuration"]) == {f"b/{name}" for name in names}, "of every kind"
     run_set = write_run_set(tmp_path / "c" / names[0])
-    shutil.copy(first / names[0] / "extra" / "profile.json", run_set / "extra")
+    shutil.copy(first / "01-global_batch_size-128" / "extra" / "profile.json", run_set / "extra")
     data = frames.read(tmp_path / "a", tmp_path / "c")
     assert list(data.sets["configuration"]) == [names[0]]
     labels = {
         Path(path).parents[1]: label
         for path, label in data.measurements.groupby("path")["configuration"].first().items()
     }
-    assert labels == {run_set: names[0], **{first / name: f"a/{name}" for name in names}}
+    assert labels == {run_set: names[0], **{first / folder: f"a/{name}" for folder, name in folders.items()}}
 
 
 def test_damaged_files_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
