@@ -1,6 +1,8 @@
 """Count what a training step of a model does where its author has not declared it: by doing one."""
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,7 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
         raise ConfigError(f"{type(loop).__name__} is no TrainingLoop, so its ModelSpec has to say its costs.")
     shapes = _Shapes(data.num_dense, small, data.multi_hot, counted)
     loop.prepare_shapes(OpenedDataset(train=shapes, eval=shapes, dataset_sha256=None, files={}))
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), redirect_stdout(sys.stderr):
         net, _ = loop.build_model(small)
         batch = loop.make_synthetic_batch(small, counted)
         with FlopCounterMode(display=False) as forward:

@@ -13,6 +13,7 @@ import re
 import stat
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.abc import ExecutionLoader
@@ -182,7 +183,8 @@ def _load_object(place: FilePlace) -> Any:
         assert spec is not None and spec.loader is not None
         sys.modules[name] = module_from_spec(spec)
         try:
-            spec.loader.exec_module(sys.modules[name])
+            with redirect_stdout(sys.stderr):  # standard output is for what was asked, such as JSON
+                spec.loader.exec_module(sys.modules[name])
         except (Exception, SystemExit) as error:
             del sys.modules[name]
             hint = explain_second_file(place.path, error)

@@ -17,7 +17,7 @@ from typing import IO, Any, Self
 
 from harness.foundation.errors import ExitCode, is_starved
 from harness.launch.run_clock import RunClock
-from harness.measure.kinds import OnEvent
+from harness.measure.kinds import EVENT_MARK, OnEvent
 from harness.system.code import other_path_variables, safe_path_variables
 from harness.system.software import WORKER_VARIABLES
 from reference_models.process.errors import OWN_FRAME
@@ -94,10 +94,12 @@ def launch_worker(
             assert process.stdout is not None
             with RunClock(on_event) as clock:
                 for line in process.stdout:
-                    event = _parse_event(line)
+                    said, event = _split_event(line, is_marked=interpreter is None)
+                    if said:
+                        printed.write(said)
                     if event is None:
-                        printed.write(line)
-                    elif event["event"] == "rank_failed":
+                        continue
+                    if event["event"] == "rank_failed":
                         failed = event
                     else:
                         clock.take(event)
@@ -152,13 +154,19 @@ def remove_empty_cache(environ: Mapping[str, str]) -> None:
             (Path(tempfile.gettempdir()) / f"torchinductor_{user}").rmdir()
 
 
-def _parse_event(line: bytes) -> dict[str, Any] | None:
-    """Parse one progress event; None for what own code or a library prints."""
+def _split_event(line: bytes, *, is_marked: bool) -> tuple[bytes, dict[str, Any] | None]:
+    """Split a line into what own code or a library printed, and the event that ends it, None where there is none.
+
+    Versions of before did not mark events: theirs are the whole line.
+    """
+    said, mark, text = line.rpartition(EVENT_MARK.encode())
+    if not mark and is_marked:
+        return line, None
     try:
-        event = json.loads(line)
+        event = json.loads(text)
     except ValueError:
-        return None
-    return event if isinstance(event, dict) and "event" in event else None
+        return line, None
+    return (said, event) if isinstance(event, dict) and "event" in event else (line, None)
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:

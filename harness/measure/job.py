@@ -20,7 +20,7 @@ import msgspec
 
 from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_code_of, is_out_of_memory, message_of
 from harness.foundation.files import read_json, write_json, write_record
-from harness.measure.kinds import Job, Kind, OnEvent, find_job_kind
+from harness.measure.kinds import EVENT_MARK, Job, Kind, OnEvent, find_job_kind
 from harness.system.code import describe_code
 from reference_models.process.errors import OWN_FRAME, describe_own_frames, own_code_of
 from reference_models.process.world import SingleProcess, World
@@ -67,8 +67,8 @@ def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document |
 
 
 def send_to_parent(event: Mapping[str, Any]) -> None:
-    """Send one line of progress."""
-    sys.stdout.write(json.dumps(event) + "\n")
+    """Send one line of progress, marked, since own code may have printed on that line before."""
+    sys.stdout.write(f"{EVENT_MARK}{json.dumps(event)}\n")
     sys.stdout.flush()
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from reference_models.config.sections import RuntimeConfig
 
+EVENT_MARK = "\x1e"
+"""What a line of standard output has before an event: a record separator, as in RFC 7464."""
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 
