@@ -65,8 +65,21 @@
     });
   }
 
-  // A chart as a file of its own: with its key, and with the page's styles.
+  // A chart as a file of its own: with its key, and with the page's styles as plain values, which every drawing program reads.
   const escape = (text) => new Option(text).innerHTML;
+  const styles = ["fill", "fill-opacity", "font-size", "font-weight", "opacity", "paint-order", "stroke", "stroke-dasharray",
+    "stroke-linecap", "stroke-linejoin", "stroke-opacity", "stroke-width", "text-anchor", "vector-effect"];
+  const settle = (whole) => {
+    document.body.append(whole);
+    const found = [...whole.querySelectorAll("*")].map((part) => [part, getComputedStyle(part)]);
+    const values = found.map(([part, style]) => [part, styles.map((key) => [key, style.getPropertyValue(key)])]);
+    whole.remove();
+    for (const [part, pairs] of values) {
+      part.removeAttribute("class");
+      part.removeAttribute("style");
+      for (const [key, value] of pairs) part.setAttribute(key, value);
+    }
+  };
   const save = (href, name) => Object.assign(document.createElement("a"), { href, download: name }).click();
   const drawing = (figure) => {
     const whole = figure.querySelector(".wide svg").cloneNode(true);
@@ -77,9 +90,10 @@
       height += 20;
       return `<g class="${swatch.classList[1] ?? ""}" transform="translate(${x} ${y + height - 14})">${mark}<text x="30" y="12">${escape(key.textContent)}</text></g>`;
     });
-    whole.innerHTML = `<style>${escape(document.querySelector("style").textContent)}</style><rect class="sheet" x="${x}" y="${y}" width="100%" height="100%"/>${whole.innerHTML}${keys.join("")}`;
+    whole.innerHTML = `<rect class="sheet" x="${x}" y="${y}" width="100%" height="100%"/>${whole.innerHTML}${keys.join("")}`;
     whole.removeAttribute("class");
-    const values = { "data-theme": theme, viewBox: [x, y, width, height].join(" "), width, height, "font-family": "sans-serif" };
+    settle(whole);
+    const values = { viewBox: [x, y, width, height].join(" "), width, height, "font-family": "sans-serif" };
     for (const key in values) whole.setAttribute(key, values[key]);
     return "data:image/svg+xml," + encodeURIComponent(new XMLSerializer().serializeToString(whole));
   };
