@@ -132,7 +132,8 @@ def find_implementation(model: str, name: str) -> Implementation:
     if not points:
         others = entry_points(group=IMPLEMENTATION_GROUP).names
         known = [*implementations, *(n.removeprefix(f"{model}.") for n in others if n.startswith(f"{model}."))]
-        raise ConfigError(f"unknown implementation {name!r}.{did_you_mean(name, known)}")
+        own = " A file needs its object's name, as in FILE.py:OBJECT." if name.endswith(".py") else ""
+        raise ConfigError(f"unknown implementation {name!r}.{own or did_you_mean(name, known)}")
     return _load(points, f"implementation {name!r} of model {model!r}", Implementation)
 
 

@@ -107,7 +107,7 @@ def autotune(
         timed = timed if kept is None else prefer(kept, timed)
         why_not = why_not or _keep(candidates, timed, was_busy=is_busy)
         where = f"not kept: {why_not}" if why_not else f"kept in {candidates.path}"
-        where += ", until it is quiet here" if is_busy and not why_not else ""
+        where += ", and timed again when the machine is quiet" if is_busy and not why_not else ""
         line.finish(f"{done} with {describe_choice(timed)}, as timed now; {where}")
     known[candidates.key] = timed
     return _with(prepared, timed)

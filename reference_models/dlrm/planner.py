@@ -54,27 +54,29 @@ def plan_for_devices(
 ) -> PlannerEstimate:
     """Plan the model over `devices`. Raises ConfigError when the tables do not fit."""
     per_ms = 1e-3
-    topology = Topology(
-        world_size=devices.num_devices,
-        compute_device=devices.device_type,
-        hbm_cap=devices.memory_bytes if devices.device_type == "cuda" else None,
-        ddr_cap=devices.memory_bytes if devices.device_type == "cpu" else None,
-        hbm_mem_bw=devices.memory_bandwidth * per_ms,
-        local_world_size=min(devices.devices_per_host, devices.num_devices),
-        intra_host_bw=devices.intra_host_bandwidth * per_ms,
-        inter_host_bw=devices.inter_host_bandwidth * per_ms,
-    )
+    with quiet_torchrec():
+        topology = Topology(
+            world_size=devices.num_devices,
+            compute_device=devices.device_type,
+            hbm_cap=devices.memory_bytes if devices.device_type == "cuda" else None,
+            ddr_cap=devices.memory_bytes if devices.device_type == "cpu" else None,
+            hbm_mem_bw=devices.memory_bandwidth * per_ms,
+            local_world_size=min(devices.devices_per_host, devices.num_devices),
+            intra_host_bw=devices.intra_host_bandwidth * per_ms,
+            inter_host_bw=devices.inter_host_bandwidth * per_ms,
+        )
     local_batch_size = max(1, train.global_batch_size // devices.num_devices)
     constraints = make_constraints(sharding, model.embedding_dim, devices.num_devices, multi_hot)
     enumerator = _ReportingEnumerator(topology, local_batch_size, constraints, on_progress)
-    planner = EmbeddingShardingPlanner(
-        topology=topology,
-        batch_size=local_batch_size,
-        constraints=constraints,
-        enumerator=enumerator,
-        stats=[],
-        timeout_seconds=SEARCH_S,
-    )
+    with quiet_torchrec():
+        planner = EmbeddingShardingPlanner(
+            topology=topology,
+            batch_size=local_batch_size,
+            constraints=constraints,
+            enumerator=enumerator,
+            stats=[],
+            timeout_seconds=SEARCH_S,
+        )
     try:
         with quiet_torchrec():
             module = ShardedDLRM(model, num_embeddings, train.opt_name, num_dense=num_dense)

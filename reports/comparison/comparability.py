@@ -1,5 +1,7 @@
 """Why two sides may not be compared, and what differs between them; `comparison` asks."""
 
+import json
+import shlex
 from itertools import islice
 
 from reports.comparison.pairing import Pairing
@@ -15,6 +17,7 @@ MAX_CHANGES = 60
 _MODEL = "runtime.model"
 """The file of a model that is not dlrmbench's own, with its digest, as a set's configuration has it."""
 SAME_SET = "BASE and NEW are the same set"
+SAME_CONFIGURATION = "same configuration"
 
 
 def why_refused(base: Result, new: Result) -> str | None:
@@ -85,21 +88,50 @@ def list_hardware_changes(base: Result, new: Result) -> tuple[Change, ...]:
 def list_changes(base: Result, new: Result) -> tuple[Change, ...]:
     """What was set differently, None where a side does not say it.
 
-    Threads that differ are followed by the times that each side's were chosen by: they may have been a tie.
+    Threads that differ are followed by the times that each side's were chosen by: they may have been a tie. What is
+    logged of a setting as it was set is left out.
     """
     of_base, of_new = dict(base.settings), dict(new.settings)
     if of_base.get(THREADS) == of_new.get(THREADS):
         for settings in (of_base, of_new):
             settings.pop(THREADS_TIMED, None)
-    changes = (
-        Change(name=name, base=of_base.get(name), new=of_new.get(name)) for name in dict.fromkeys((*of_base, *of_new))
-    )
-    return tuple(islice((change for change in changes if change.base != change.new), MAX_CHANGES))
+    changes = [
+        Change(name=name, base=of_base.get(name), new=of_new.get(name))
+        for name in dict.fromkeys((*of_base, *of_new))
+        if of_base.get(name) != of_new.get(name)
+    ]
+    set_so = {(change.name.partition(".")[2], change.base, change.new) for change in changes if "." in change.name}
+    logged_alone = (change for change in changes if (change.name, change.base, change.new) not in set_so)
+    return tuple(islice(logged_alone, MAX_CHANGES))
+
+
+def beside_command(base: Result, new: Result) -> str | None:
+    """The command that measures two sets in turns: the base's configuration, and that with what is new.
+
+    None where that cannot be: the base is no set of this harness, code that is not dlrmbench's own is in one, the
+    problems are two, or the systems.
+    """
+    if base.place is None or base.status == "official" or systems_differ(base, new):
+        return None
+    words = ["dlrmbench", "run", "--beside", str(base.place)]
+    if base.asked is None or new.asked is None:
+        return printable(shlex.join(words), 400)
+    if base.asked.benchmark != new.asked.benchmark:
+        return None
+    of_base, of_new = ({key: given.value for key, given in asked.config.items()} for asked in (base.asked, new.asked))
+    changed = {key: value for key, value in of_new.items() if of_base.get(key) != value}
+    if of_base.keys() - of_new.keys() or any("@" in str(value) for value in changed.values()):
+        return None
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in changed.items()}
+    options = [word for key, text in texts.items() for word in ("--set", f"{key}={text}")]
+    return printable(shlex.join([*words, *options]), 400)
 
 
 def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
     """Return what a reader of the comparison of two sides must know."""
     notes = []
+    if base.asked and new.asked and not list_changes(base, new) and not list_hardware_changes(base, new):
+        notes.append(f"{SAME_CONFIGURATION}: no setting, software or hardware on record differs")
     for name, side in (("base", base), ("new", new)):
         if side.outcome == "invalid":
             notes.append(f"{name}: the rules reject this set; 'dlrmbench check' says why")

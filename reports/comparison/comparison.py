@@ -7,7 +7,6 @@ converged, so they add up exactly. The run is the unit of analysis.
 
 import dataclasses
 import math
-import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +14,7 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
-from reports.comparison.comparability import list_changes, notes_of, systems_differ, why_refused
+from reports.comparison.comparability import beside_command, list_changes, notes_of, systems_differ, why_refused
 from reports.comparison.drift_tolerance import (
     NO_REPEATS,
     DriftTolerance,
@@ -35,7 +34,6 @@ from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.statistics.multiple_testing import TestResult, judge_family
 from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
 from reports.statistics.ratios import Difference, Verdict, factor_from, fraction_from
-from reports.text.formatting import printable
 
 CONFIDENCE = 0.95
 _SHOWN_SMALL = ("no difference shown", "below the smallest effect")
@@ -178,7 +176,7 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
         band_sets=band.sets if band else (),
         band_words=band.words if band else "",
         drift=drift_words(names[0], band, pairing) if band and drifts(names[0]) else "",
-        measure_better=_measure_better(base, new) if band and settings.is_described else None,
+        measure_better=beside_command(base, new) if band and settings.is_described else None,
         num_shared_seeds=pairing.num_shared,
         converged_p=fisher_p(base.num_converged, base.num_runs, new.num_converged, new.num_runs) if failed else None,
         factors=tuple(factor for factor, _ in made),
@@ -193,13 +191,6 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
         base=base, new=new, pairing=pairing, comparison=comparison, band=band, differences=differences,
         is_described=settings.is_described,
     )  # fmt: skip
-
-
-def _measure_better(base: Result, new: Result) -> str | None:
-    """The command that makes two sets in turns: of a set of this harness, on the system that both are of."""
-    if base.place is None or base.status == "official" or systems_differ(base, new):
-        return None
-    return printable(shlex.join(["dlrmbench", "run", "--beside", str(base.place)]), 400)
 
 
 def _factor(

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from reports.comparison.comparability import SAME_CONFIGURATION
 from reports.comparison.drift_tolerance import DRIFT_REACH, drift_source, far_words
 from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.records import (
@@ -96,7 +97,8 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know beside the table, as sentences: pairs, systems, scores, changes, how it was judged."""
     status = comparison.status
     standings: tuple[Standing, ...] = ("unverified", "published") if status == "official" else (status,)
-    texts = [standing_line(standings), *circumstances(comparison)]
+    told = circumstances(comparison)
+    texts = [standing_line(standings), *sorted(told, key=lambda text: not text.startswith(SAME_CONFIGURATION))]
     scores = olympic_words(comparison)
     texts += [scores] if scores else []
     reasons: dict[str, list[str]] = {}

@@ -157,12 +157,17 @@ def _count_wins(group: Sequence[Result], name: str) -> int:
 
 
 def side_names(base: Result, new: Result, comparison: Comparison) -> tuple[str, str]:
-    """What to call two sides: by the one setting that differs, where a pair's sides have no names of their own."""
+    """What to call two sides: by the one setting that differs, where one has no name but its place in a pair."""
     keys = {key for side in (base, new) if side.asked is not None for key in side.asked.config} - {THREADS}
     given = [change for change in comparison.changes if change.name in keys]
     labels = chart_name(base), chart_name(new)
-    if (base.label, new.label) != (BASE, NEW) or len(given) != 1 or "INVALID" in "".join(labels):
+    if len(given) != 1 or "INVALID" in "".join(labels):
         return labels
     (change,) = given
     key = "" if change.name == "runtime.implementation" else f"{change.name.partition('.')[2]}="
-    return f"{key}{printable(str(change.base), 60)}", f"{key}{printable(str(change.new), 60)}"
+    values = (f"{key}{printable(str(value), 60)}" for value in (change.base, change.new))
+    base_name, new_name = (
+        value if side.label == place else label
+        for side, place, label, value in zip((base, new), (BASE, NEW), labels, values, strict=True)
+    )
+    return base_name, new_name

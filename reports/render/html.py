@@ -80,7 +80,20 @@ def _environment() -> Environment:
         finalize=_keep_together,
     )
     environment.globals["rows"] = _rows
+    environment.filters["breakable"] = _breakable
     return environment
+
+
+_WIDEST_WORD = 16
+
+
+def _breakable(text: str) -> Markup:
+    """Words that are wider than a phone break after their underscores and equal signs, not inside a number."""
+    broken = (
+        re.sub(r"(?<=[_=])(?=\w)", "<wbr>", word) if len(word) > _WIDEST_WORD else word
+        for word in str(escape(_keep_together(text))).split(" ")
+    )
+    return Markup(" ".join(broken))
 
 
 def _keep_together(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Measurements that are not scores, as blocks: throughput alone, a profile, a sweep's table."""
 
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,8 @@ def measured_blocks(measured: Result, options: Mapping[str, int], path: Path) ->
         lines = details_of(measured.kind).lines
         facts = _mean_facts(measured) if lines is None else list(lines(measured))
     title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
-    return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)))),)
+    page = ("report", f"dlrmbench report {shlex.quote(str(measured.place))}")
+    return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)), page)),)
 
 
 def _noise(measured: Result) -> Smallest | None:

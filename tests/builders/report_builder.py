@@ -22,7 +22,7 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str | None = Non
     return write_whole(output, render_report(gather_everything(paths), title=title))
 
 
-VOID = {"meta", "link", "input", "br"}
+VOID = {"meta", "link", "input", "br", "wbr"}
 OPTIONAL_END = {"td", "th", "tr", "tbody", "thead", "li"}
 
 

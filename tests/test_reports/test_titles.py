@@ -10,8 +10,11 @@ from log_builder import make_runs, write_set
 from measured_builder import write_measured
 from report_builder import write_run_set
 
+from reports.comparison.comparison import compare_results
+from reports.comparison.export import remarks
 from reports.page.content import gather_everything
 from reports.page.report import render_report
+from reports.results.measured import read_measured
 from reports.text.formatting import epochs
 from rules.benchmarks.loader import load_benchmark
 
@@ -50,7 +53,8 @@ def trained(folder: Path, factor: float = 1.0, **set_values: Any) -> Path:
 def page_of(*folders: Path) -> tuple[str, str]:
     """The title, and the page."""
     page = render_report(gather_everything(folders, second_opinion=False))
-    return page.partition("<h1>")[2].partition("</h1>")[0].replace("\N{NO-BREAK SPACE}", " "), page
+    title = page.partition("<h1>")[2].partition("</h1>")[0]
+    return title.replace("\N{NO-BREAK SPACE}", " ").replace("<wbr>", ""), page
 
 
 def rates(mean: float, number: int = 5) -> list[float]:
@@ -138,6 +142,45 @@ def test_sides_without_names_are_called_by_the_one_setting_that_differs(tmp_path
     keys = {"train.global_batch_size": 512}
     named = measure(tmp_path / "named", "throughput", rates(4000), **{key: "optimized", **keys})
     assert page_of(base, named)[0].startswith("named is 2.00× faster than base")
+    half = measure(tmp_path / "half", "throughput", rates(1000), **{key: "reference"})
+    assert page_of(half, new)[0].startswith("optimized is 5.40× faster than half")
+
+
+def test_a_long_name_breaks_on_a_phone_where_its_words_do(tmp_path: Path) -> None:
+    key = "train.global_batch_size"
+    base = measure(tmp_path / "base", "throughput", rates(2000), **{key: 512})
+    new = measure(tmp_path / "new", "throughput", rates(5400), **{key: 1024})
+    title, page = page_of(base, new)
+    assert title.startswith("global_batch_size=1024 is 2.70× faster than global_batch_size=512")
+    assert "<h1>global_<wbr>batch_<wbr>size=<wbr>1024 is" in page and "<title>global_batch_size=1024 is" in page
+    table = page.partition("What differs")[2].partition("</section>")[0]
+    assert table.count("global_batch_size") == 1
+
+
+def test_runs_on_several_machines_say_which_is_the_fastest_and_name_all(tmp_path: Path) -> None:
+    folders = [trained(tmp_path / name, factor) for name, factor in (("a", 1.6), ("b", 1.0), ("c", 2.0))]
+    for folder, processor in zip(folders, ("Example 9000", "Other 1", "Third <3>"), strict=True):
+        path = folder / "systems" / "example.json"
+        described = HARDWARE | {"host_processor_model_name": processor, "accelerators_per_node": "0"}
+        path.write_text(json.dumps(json.loads(path.read_text()) | described))
+    title, page = page_of(*folders)
+    assert title.startswith("b is the fastest of 3 configurations of dlrm_tiny")
+    below = page.partition('class="dek">')[2].partition("</p>")[0]
+    assert all(f"2 × {name}" in below for name in ("Example 9000", "Other 1", "Third &lt;3&gt;"))
+    assert "dlrmbench run" in page.partition("Reproduce")[2]
+
+
+def test_what_differs_in_nothing_says_so_first_and_the_command_names_what_does(tmp_path: Path) -> None:
+    key = "train.global_batch_size"
+    base = measure(tmp_path / "base", "throughput", rates(2000), **{key: 512})
+    again = measure(tmp_path / "again", "throughput", rates(2001), **{key: 512})
+    new = measure(tmp_path / "new", "throughput", rates(2030), **{key: 1024})
+    sides = [read_measured(folder, "throughput") for folder in (base, again, new)]
+    same, other = compare_results(sides[0], sides[1:])
+    assert any(text.startswith("same configuration: no setting") for text in remarks(same)[:2])
+    assert not any("same configuration" in text for text in remarks(other))
+    assert same.measure_better == f"dlrmbench run --beside {base}"
+    assert other.measure_better == f"dlrmbench run --beside {base} --set {key}=1024"
 
 
 def test_hardware_that_differs_is_beside_the_settings(tmp_path: Path) -> None:

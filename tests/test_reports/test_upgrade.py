@@ -79,6 +79,7 @@ def assert_as_printed(old: Any, new: Any, place: str = "") -> None:
                 assert_as_printed(value, new[name], f"{place}.{name}")
     elif isinstance(old, list):
         counted = [part for part in new if not (isinstance(part, dict) and part.get("counted") == "no")]
+        counted = [part for part in counted if part in old or not str(part).startswith("same configuration")]
         assert len(old) == len(counted), place
         for index, parts in enumerate(zip(old, counted, strict=True)):
             assert_as_printed(*parts, f"{place}[{index}]")

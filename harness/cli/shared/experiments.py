@@ -13,7 +13,7 @@ from harness.cli.shared.output import show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
-    from harness.experiment.expand import Experiment
+    from harness.experiment.expand import Configuration, Experiment
     from harness.experiment.loop import Progress
     from harness.experiment.request import Request
     from harness.run_sets.hooks import Hooks
@@ -88,9 +88,16 @@ def _describe_matrix(experiment: "Experiment", folder: Path) -> str:
 
     num_runs = experiment.repetitions
     few = "" if num_runs >= MIN_RUNS else f" ({MIN_RUNS} make a verdict)"
-    return (
-        f"{plural(len(experiment.configurations), 'configuration')}, {plural(num_runs, 'run')} each{few}, in {folder}"
+    sides = experiment.configurations
+    is_same = (
+        experiment.relation == "sides" and _values(sides[0]) == _values(sides[1]) and sides[0].installation is None
     )
+    same = "the same configuration on both sides, " if is_same else ""
+    return f"{same}{plural(len(sides), 'configuration')}, {plural(num_runs, 'run')} each{few}, in {folder}"
+
+
+def _values(side: "Configuration") -> dict[str, object]:
+    return {key: given["value"] for key, given in side.config.values().items()}
 
 
 def _describe_set(experiment: "Experiment", folder: Path) -> str:
