@@ -1,5 +1,6 @@
 """The optimized implementation: the reference's mathematics as fast as one device allows."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -8,6 +9,8 @@ from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.choice import MatmulChoice, Precision
+from reference_models.fused.cpu_kernels import CPUKernels
+from reference_models.fused.kernel_check import checked_cpu_kernels
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.timing import choose
 from reference_models.process.errors import ConfigError
@@ -24,14 +27,24 @@ class OptimizedWorkload(ReferenceWorkload):
 
     def build(self) -> None:
         self._matmuls: Matmuls | None = None
+        self._kernels = "torch"
         super().build()
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = super().build_model(num_embeddings)
         if self._matmuls is None:
             self._matmuls = self._make_matmuls(self.spec.matmul)
-        model.fuse(optimizers, self._matmuls)
+        model.fuse(optimizers, self._matmuls, self._find_kernels if self.device.type == "cpu" else None)
         return model, optimizers
+
+    def _find_kernels(self, dim: int, state_size: int) -> CPUKernels | None:
+        found = checked_cpu_kernels(dim, state_size)
+        self._kernels = f"torch: {found}" if isinstance(found, str) else "compiled"
+        return None if isinstance(found, str) else found
+
+    def hyperparameters(self) -> Mapping[str, int | float | str]:
+        """Add how tables are updated: by compiled kernels, or by torch's operators, and why."""
+        return {**super().hyperparameters(), "kernels": self._kernels}
 
     def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
         return Matmuls(choice, dtype=torch.bfloat16 if self._autocast_bf16 else None)

@@ -1,18 +1,18 @@
 """Whether Triton's kernels can be used on a device: they are launched, on an example, and held to the plain form."""
 
 import os
-import stat
-import tempfile
-from contextlib import suppress
-from pathlib import Path
 
 import torch
 
+from reference_models.fused.cpu_kernels import WIDTHS, CPUKernels, find_cpu_kernels
 from reference_models.fused.dense_kernels import cross_gradients, plain_cross_gradients
 from reference_models.fused.merged_embedding import MergedEmbedding
+from reference_models.fused.private_folder import private_folder
 
 _NUM_SAMPLES = 512
 _TOLERANCE = 1e-4
+_CPU_TOLERANCE = 1e-3
+"""Of sums of some two hundred numbers of size 1, added in another order, and their squares."""
 
 
 def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch.dtype = torch.float32) -> str | None:
@@ -38,21 +38,47 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
     return None
 
 
+def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
+    """Return the compiled update of tables of width `dim` on a CPU; why not, in a line, where there is none.
+
+    Not without a compiler, not for another width than `WIDTHS`, and not where an example, with 0, 1 or `dim` sums of
+    squares per row, ends in other numbers than by torch's operators.
+    """
+    if dim not in WIDTHS:
+        return f"rows of {dim} numbers, where the compiled update has {', '.join(map(str, WIDTHS))}"
+    kernels = find_cpu_kernels()
+    if isinstance(kernels, str):
+        return kernels
+    by_kernels, plain = (_update_example(dim, state_size, each) for each in (kernels, None))
+    distance = max(float((one - other).abs().max()) for one, other in zip(by_kernels, plain, strict=True))
+    if not distance <= _CPU_TOLERANCE:
+        return f"the compiled update differs from torch's by {distance:.2g}, expected at most {_CPU_TOLERANCE:g}"
+    return kernels
+
+
+def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> list[torch.Tensor]:
+    """A row that most lookups are of, and rows that few are of; weights, then sums of squares, after two steps."""
+    generator = torch.Generator().manual_seed(0)
+    rows, hot, num_samples = (2, 5000), (3, 1), 64
+    weight = torch.randn(sum(rows), dim, generator=generator)
+    state = torch.rand(sum(rows), state_size, generator=generator) if state_size else None
+    embedding = MergedEmbedding(weight, state, rows, hot, cpu_kernels=kernels)
+    limits = torch.tensor([rows[0]] * hot[0] + [rows[1]] * hot[1])
+    for _ in range(2):
+        indices = torch.randint(0, rows[1], (num_samples, sum(hot)), generator=generator) % limits
+        gradients = torch.randn(num_samples, 3, dim, generator=generator)
+        embedding.update(embedding.merge_ids(indices), embedding.plan(num_samples), gradients, 0.1, 1e-8)
+    return [weight] if state is None else [weight, state]
+
+
 def keep_compiled_kernels() -> None:
     """Let Triton write to this user's own temporary folder, where TRITON_CACHE_DIR or TRITON_HOME names none.
 
-    By itself it writes to the user's home. What is in the folder is run: so it is not one beside the data, which may
-    come from others, nor one that another user made or may write to.
+    By itself it writes to the user's home.
     """
     if os.environ.keys() & {"TRITON_CACHE_DIR", "TRITON_HOME"}:
         return
-    folder = Path(tempfile.gettempdir()) / f"dlrmbench-kernels-{os.getuid()}"
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        folder = Path(tempfile.mkdtemp(prefix="dlrmbench-kernels-"))
-    os.environ["TRITON_CACHE_DIR"] = str(folder)
+    os.environ["TRITON_CACHE_DIR"] = str(private_folder())
 
 
 def example_distance(device: torch.device, dim: int, state_size: int, dtype: torch.dtype) -> float:

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import torch
 
+from reference_models.fused.cpu_kernels import CPUKernels
 from reference_models.fused.dense_kernels import read_bags
 from reference_models.fused.sorted_update import update_sorted
 
@@ -48,11 +49,27 @@ def find_run_starts(ordered: torch.Tensor) -> torch.Tensor:
     return is_first.nonzero().squeeze(1)
 
 
+def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sort rows [n] below `num_rows` stably, as torch.sort does, on a CPU.
+
+    torch sorts from 32,768 integers on by radix, several times as fast as fewer: from a quarter of that on they are
+    filled up by rows that come last.
+    """
+    n = len(rows)
+    if not _RADIX_FROM // 4 <= n < _RADIX_FROM or "fbgemm" not in torch.backends.quantized.supported_engines:
+        return torch.sort(rows, stable=True)
+    filled = rows.new_full((_RADIX_FROM,), num_rows)
+    filled[:n] = rows
+    ordered, order = torch.sort(filled, stable=True)
+    return ordered[:n], order[:n]
+
+
 class MergedEmbedding:
     """Reads and updates `weight` [sum(rows), d].
 
     `accumulator` says how: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD. With
-    `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator.
+    `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`, `update`
+    is one compiled pass.
     """
 
     def __init__(
@@ -63,12 +80,14 @@ class MergedEmbedding:
         multi_hot: Sequence[int],
         *,
         has_kernels: bool = False,
+        cpu_kernels: CPUKernels | None = None,
     ) -> None:
         self.weight, self._accumulator, self._has_kernels = weight, accumulator, has_kernels
         device = weight.device
         rows, hot = torch.tensor(num_embeddings), torch.tensor(multi_hot)
         self._num_features = 1 + len(multi_hot)
         self._row_type = torch.int32 if len(weight) <= _MAX_INT32 else torch.int64
+        self._cpu_kernels = cpu_kernels if self._row_type == torch.int32 else None
         self._shifts = (rows.cumsum(0) - rows).repeat_interleave(hot, output_size=sum(multi_hot)).to(device)
         # Bags of one sample: an empty one, which leaves room for the dense vector, then one per sparse feature.
         self._bag_starts = torch.cat([torch.zeros(1, dtype=torch.int64), hot.cumsum(0) - hot]).to(device)
@@ -83,9 +102,14 @@ class MergedEmbedding:
     def plan(self, num_samples: int) -> "LookupPlan":
         """Compute what depends on the batch size alone."""
         samples = torch.arange(num_samples, device=self.weight.device).unsqueeze(1)
+        bags = None if self._has_kernels else (samples * self._num_features + self._bag_of_lookup).flatten()
+        scratch = None
+        if self._cpu_kernels is not None and bags is not None:
+            bags, scratch = bags.to(torch.int32), torch.empty(4, len(bags), dtype=torch.int32)
         return LookupPlan(
             starts=(samples * len(self._shifts) + self._bag_starts).flatten().to(self._row_type),
-            bags=None if self._has_kernels else (samples * self._num_features + self._bag_of_lookup).flatten(),
+            bags=bags,
+            scratch=scratch,
         )
 
     def merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
@@ -106,9 +130,14 @@ class MergedEmbedding:
 
     def update(self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: float, eps: float) -> None:
         """Take one step from `gradients` [B, 1 + num_sparse, d] of what `read` returned."""
-        ordered, order = torch.sort(rows, stable=True)
-        starts = find_run_starts(ordered)
         assert plan.bags is not None, "kernels update in tensors of fixed shapes"
+        if self._cpu_kernels is not None and plan.scratch is not None:
+            ordered, order = self._cpu_kernels.sort(rows, len(self.weight), plan.scratch)
+            gradients = gradients.contiguous()
+            self._cpu_kernels.update(ordered, order, plan.bags, gradients, self.weight, self._accumulator, lr, eps)
+            return
+        ordered, order = sort_rows(rows, len(self.weight))
+        starts = find_run_starts(ordered)
         bags, touched = plan.bags.index_select(0, order), ordered.index_select(0, starts).long()
         # Piece by piece, so that a row's gradient is still in the cache when the row is updated.
         num_rows = max(1, _CACHED // self.weight.shape[1])
@@ -174,9 +203,13 @@ class LookupPlan:
 
     starts: torch.Tensor
     bags: torch.Tensor | None
+    scratch: torch.Tensor | None = None
+    """Where compiled kernels sort: int32 [4, lookups]."""
 
 
 _MAX_INT32 = 2**31 - 1
+_RADIX_FROM = 32_768
+"""at::internal::GRAIN_SIZE, from which on ATen's SortingKernel.cpp takes FBGEMM's radix sort where it is built in."""
 _CACHED = 1 << 18
 """How many numbers of a gradient stay in a core's cache; measured at widths 16 and 128."""
 _SUM = 0
