@@ -12,7 +12,7 @@ from reference_models.fused.private_folder import private_folder
 _NUM_SAMPLES = 512
 _TOLERANCE = 1e-4
 _CPU_TOLERANCE = 1e-3
-"""Of sums of some two hundred numbers of size 1, added in another order, and their squares."""
+"""Some two hundred numbers of size 1 are added in another order here, and their squares."""
 
 
 def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch.dtype = torch.float32) -> str | None:
