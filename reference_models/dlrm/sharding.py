@@ -321,19 +321,22 @@ def local_shards(state: dict[str, Any]) -> list[Shard]:
 
 @torch.no_grad()
 def draw_tables(
-    shards: Sequence[Shard], num_embeddings: Sequence[int], embedding_dim: int, device: torch.device
-) -> None:
+    shards: Sequence[Shard], num_embeddings: Sequence[int], embedding_dim: int, device: torch.device,
+    generator: torch.Generator | None = None,
+) -> None:  # fmt: skip
     """Fill the shards with the weights that `build_embedding_bag` draws, table by table, from torch's generator.
 
     All rows are drawn on the shards' device, a piece at a time, and only this rank's are kept: no rank ever holds a
     whole table, and any sharding begins with the same weights. On a CPU these are the reference's; a GPU's generator
-    draws a piece otherwise than a whole table, which is what the reference draws.
+    draws a piece otherwise than a whole table, which is what the reference draws. There each rank gives a `generator`
+    of its own, seeded alike: that of the device has moved on with the tables that TorchRec made on this rank.
     """
     for table, rows in enumerate(num_embeddings):
         bound = 1 / math.sqrt(rows)
         mine = [shard for shard in shards if shard.table == table]
         for first in range(0, rows, _DRAWN_ROWS):
-            drawn = torch.empty(min(_DRAWN_ROWS, rows - first), embedding_dim, device=device).uniform_(-bound, bound)
+            drawn = torch.empty(min(_DRAWN_ROWS, rows - first), embedding_dim, device=device)
+            drawn.uniform_(-bound, bound, generator=generator)
             for shard in mine:
                 _copy_overlap(shard, drawn, first)
 

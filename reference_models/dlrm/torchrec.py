@@ -92,7 +92,9 @@ class TorchRecWorkload(TrainingLoop):
         with quiet_torchrec():
             sharded = self._shard(made)
         torch.set_rng_state(generator)
-        draw_tables(local_shards(sharded.state_dict()), num_embeddings, model.embedding_dim, self.device)
+        seed = torch.initial_seed()
+        alike = None if self.device.type == "cpu" else torch.Generator(self.device).manual_seed(seed)
+        draw_tables(local_shards(sharded.state_dict()), num_embeddings, model.embedding_dim, self.device, alike)
         drawn = DenseParts(model, num_dense=train.num_dense, num_sparse=len(num_embeddings))
         made.dense.load_state_dict(drawn.state_dict())
         return sharded, self._optimizers_of(sharded, made)

@@ -39,13 +39,14 @@ def find_device(name: str) -> torch.device:
 def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.environ) -> torch.device:
     """Find the device of this rank of `num_ranks`: of several on a machine each takes the GPU of its LOCAL_RANK.
 
-    A launcher that shows each of its tasks a GPU of its own (srun --gpus-per-task) has numbered them already. Raises
-    DeviceError where two ranks would share a GPU, which NCCL refuses and which would measure neither.
+    A launcher that shows each of its tasks one GPU (srun --gpus-per-task=1) has numbered them already; ranks of a
+    task that has several go by LOCAL_RANK. Raises DeviceError where two ranks would share a GPU,
+    which NCCL refuses and which would measure neither.
     """
     device = find_device(name)
     if num_ranks == 1 or device.type == "cpu":
         return device
-    if environ.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2] == str(torch.cuda.device_count()):
+    if torch.cuda.device_count() == 1 and environ.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2] == "1":
         return device
     local_rank, num_here = _read_number(environ, "LOCAL_RANK", 0), count_local_ranks(1, environ)
     refuse_shared_gpus(name, max(num_here, local_rank + 1))

@@ -59,6 +59,16 @@ def test_a_launcher_that_shows_each_task_its_own_gpu_has_numbered_them(monkeypat
         assert local_device("cuda", 4, bound) == torch.device("cuda", 0)
 
 
+def test_ranks_of_one_task_with_several_gpus_take_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Slurm task with 8 GPUs, in which torchrun or --ranks 8 starts the ranks."""
+    with emulate_cuda(monkeypatch, num_gpus=8):
+        found = [
+            local_device("cuda", 8, {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "8", "SLURM_GPUS_PER_TASK": "8"})
+            for rank in range(8)
+        ]
+    assert found == [torch.device("cuda", rank) for rank in range(8)]
+
+
 def test_a_run_of_more_ranks_than_gpus_is_refused_before_it_starts(gpus: EmulatedCUDA) -> None:
     refuse_device(parse_runtime({"device": "cuda", "ranks": 4, "implementation": "torchrec"}))
     with pytest.raises(DeviceError, match="5 ranks on this machine, but 4 GPUs"):

@@ -187,3 +187,17 @@ def test_ids_are_sent_ahead_between_gpus_alone() -> None:
     for device, size, expected in (("cuda", 2, True), ("cuda", 1, False), ("cpu", 2, False)):
         loop.device, loop.world = torch.device(device), SimpleNamespace(size=size)
         assert loop._sends_ahead() is expected
+
+
+def test_tables_of_a_rank_do_not_depend_on_what_its_device_has_drawn_before() -> None:
+    """The device's generator has moved on by the tables that TorchRec made on the rank: by others on each."""
+    from reference_models.dlrm.sharding import Shard, draw_tables
+
+    drawn = []
+    for spoilt in (1, 2):
+        torch.manual_seed(spoilt)
+        shard = Shard(table=1, weight=torch.empty(30, 4), first_row=0, first_column=0)
+        draw_tables([shard], (10, 30), 4, torch.device("cpu"), torch.Generator().manual_seed(7))
+        drawn.append(shard.weight)
+    assert torch.equal(*drawn)
+    assert len(drawn[0].unique()) > 100
