@@ -175,7 +175,7 @@ def test_what_was_timed_on_a_busy_system_is_timed_again_on_a_quiet_one(
     busy, quiet = FakeTiming(num_threads=1, matmul=matmul_of()), FakeTiming(num_threads=2, matmul=matmul_of("mm"))
     monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: True)
     first = chosen(busy)
-    assert ", until it is quiet here" in capsys.readouterr().err
+    assert ", and timed again when the machine is quiet" in capsys.readouterr().err
     assert chosen(busy).choice == first.choice and len(busy.asked) == 1, "sets on a busy system are alike"
     monkeypatch.setattr("harness.autotune.tuning.is_system_busy", lambda: False)
     again = chosen(quiet)
