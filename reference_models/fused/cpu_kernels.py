@@ -66,7 +66,10 @@ def find_cpu_kernels() -> CPUKernels | str:
 
     CC names the compiler, by default cc, gcc or clang; CC=false does without.
     """
-    command = shlex.split(os.environ.get("CC", ""))
+    try:
+        command = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:
+        return f"CC is {os.environ['CC']!r}, which is no command: {error}"[:200]
     found = next(filter(None, map(shutil.which, command[:1] or ("cc", "gcc", "clang"))), None)
     if found is None:
         return f"no C compiler: {' '.join(command) or 'cc, gcc, clang'} not found"
@@ -84,7 +87,7 @@ def find_cpu_kernels() -> CPUKernels | str:
         lines = [*str(error.stderr).strip().splitlines(), ""]
         return f"{found} ended with exit code {error.returncode} {lines[0]}".strip()[:200]
     except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
-        return f"{type(error).__name__}: {str(error).splitlines()[0]}"[:200]
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 
 
 def _run(words: list[str]) -> str:
