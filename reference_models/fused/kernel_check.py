@@ -58,13 +58,13 @@ def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
     return kernels
 
 
-class Changed(NamedTuple):
+class Change(NamedTuple):
     """What is changed in place, float32 [rows, numbers of a row], and what it was."""
 
     after: torch.Tensor
     before: torch.Tensor
 
-    def distance(self, plain: "Changed") -> torch.Tensor:
+    def distance(self, plain: "Change") -> torch.Tensor:
         """Compare each row's change with that of the plain form; 1 is what rounding explains."""
         change, error = plain.after - plain.before, self.after - plain.after
         rounding = 2 * torch.finfo(error.dtype).eps * plain.after.norm(dim=1)
@@ -72,25 +72,25 @@ class Changed(NamedTuple):
         return torch.max(error.norm(dim=1) / allowed.clamp(min=1e-30))
 
 
-class Computed(NamedTuple):
+class ComputedValues(NamedTuple):
     """What is computed anew, of any floating type."""
 
     values: torch.Tensor
 
-    def distance(self, plain: "Computed") -> torch.Tensor:
+    def distance(self, plain: "ComputedValues") -> torch.Tensor:
         """Compare each number with that of the plain form; 1 is four units in the last place of it, or of one."""
         expected = plain.values.double()
         units = (self.values.double() - expected).abs() / expected.abs().clamp(min=1)
         return units.max() / (4 * torch.finfo(self.values.dtype).eps)
 
 
-def _furthest(ours: Sequence[Changed | Computed], plain: Sequence[Changed | Computed]) -> float:
+def _furthest(ours: Sequence[Change | ComputedValues], plain: Sequence[Change | ComputedValues]) -> float:
     """Return the greatest distance; not a number where one is none."""
     found = [one.distance(other) for one, other in zip(ours, plain, strict=True)]  # type: ignore[arg-type]
     return float(torch.stack([distance.double() for distance in found]).max())
 
 
-def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> list[Changed]:
+def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> list[Change]:
     """A row that most lookups are of, and rows that few are of; weights, then sums of squares, after two steps."""
     generator = torch.Generator().manual_seed(0)
     rows, hot, num_samples = (2, 5000), (3, 1), 64
@@ -104,7 +104,7 @@ def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> li
         indices = torch.randint(0, rows[1], (num_samples, sum(hot)), generator=generator) % limits
         gradients = torch.randn(num_samples, 3, dim, generator=generator)
         embedding.update(embedding.merge_ids(indices), embedding.plan(num_samples), gradients, 0.1, 1e-8)
-    return list(map(Changed, changed, before))
+    return list(map(Change, changed, before))
 
 
 def keep_compiled_kernels() -> None:
@@ -135,7 +135,7 @@ def example_distance(device: torch.device, dim: int, state_size: int, dtype: tor
 
 def _read_and_update(
     device: torch.device, dim: int, state_size: int, dtype: torch.dtype, *, has_kernels: bool
-) -> list[Changed | Computed]:
+) -> list[Change | ComputedValues]:
     hot = (PIECES + 2) * BLOCK // _NUM_SAMPLES
     num_embeddings, multi_hot = (1, 2, 300), (hot, 3, 1)
     generator = torch.Generator().manual_seed(0)
@@ -150,15 +150,19 @@ def _read_and_update(
     rows, plan = embedding.merge_ids(indices.to(device)), embedding.plan(_NUM_SAMPLES)
     read = embedding.read(rows, plan, dtype)
     embedding.update_static(rows, plan, gradients.to(device), torch.tensor(0.1, device=device), 1e-8)
-    return [Computed(read), *map(Changed, changed, before)]
+    return [ComputedValues(read), *map(Change, changed, before)]
 
 
-def _differentiate(device: torch.device, dtype: torch.dtype, *, has_kernels: bool) -> list[Changed | Computed]:
+def _differentiate(device: torch.device, dtype: torch.dtype, *, has_kernels: bool) -> list[Change | ComputedValues]:
     generator = torch.Generator().manual_seed(0)
     dy, x_0, z, dx_0 = (torch.randn(100, 260, generator=generator).to(device, dtype) for _ in range(4))
     differentiate = cross_gradients if has_kernels else plain_cross_gradients
     dx_0, bias = differentiate(dy, x_0, z, dx_0, adds=True)
     first, _ = differentiate(dy, x_0, z.clone(), None, adds=False)
-    # A sum of a hundred, about ten; the plain form rounds its numbers to narrow ones before.
-    bias = bias.double().div(10).to(dtype)
-    return [Computed(values) for values in (z, dx_0, first, bias)]
+    # A sum of a hundred numbers, about ten, which the plain form rounds to narrow ones before.
+    sums = (
+        Change(bias[None], torch.zeros_like(bias[None]))
+        if dtype == torch.float32
+        else ComputedValues((bias / 10).to(dtype))
+    )
+    return [*map(ComputedValues, (z, dx_0, first)), sums]

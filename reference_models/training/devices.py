@@ -24,6 +24,11 @@ def find_device(name: str) -> torch.device:
         return torch.device("cpu")
     if device.type != "cuda":
         raise DeviceError(f"runtime.device is {name!r}, expected 'cpu', 'cuda' or 'cuda:N'.")
+    if torch.version.hip:
+        raise DeviceError(
+            f"device {name!r}: torch {torch.__version__} is built for ROCm, where graphs and energy are not measured "
+            "rightly yet. Use --device cpu."
+        )
     if not torch.cuda.is_available():
         why = "finds no usable GPU" if torch.version.cuda else "was built without CUDA"
         raise DeviceError(
@@ -86,8 +91,13 @@ def use_device(device: torch.device) -> None:
 
 
 def set_precision(device: torch.device, precision: str) -> bool:
-    """Set float32 matrix products to `precision`; return whether the forward pass runs under bf16 autocast."""
+    """Set float32 matrix products to `precision`; return whether the forward pass runs under bf16 autocast.
+
+    On GPUs sums of products in bf16 are kept in float32 also where cuBLAS splits them, which torch leaves to it.
+    """
     refuse_precision(device.type, precision)
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     return precision == "bf16"
 

@@ -1,5 +1,7 @@
 """A device that is not there, and a precision that a device lacks, are errors that say what to do."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -44,3 +46,31 @@ def test_cuda_has_three_precisions() -> None:
     assert [set_precision(device, precision) for precision in ("tf32", "bf16", "fp32")] == [False, True, False]
     with pytest.raises(DeviceError, match="numbered from 0"):
         find_device("cuda:99")
+
+
+@pytest.mark.parametrize("name", ["mps", "xpu", "hip"])
+def test_other_accelerators_are_refused_in_one_line(name: str) -> None:
+    with pytest.raises(DeviceError, match=rf"runtime\.device is '{name}', expected 'cpu', 'cuda' or 'cuda:N'"):
+        find_device(name)
+
+
+def test_rocm_is_refused_though_torch_calls_it_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    with pytest.raises(DeviceError, match=r"device 'cuda': torch .* is built for ROCm.*Use --device cpu"):
+        find_device("cuda")
+    assert find_device("cpu") == CPU
+
+
+def test_a_gpus_sums_in_bf16_are_kept_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself torch lets cuBLAS add parts of a long sum up in bf16."""
+    settings = SimpleNamespace(allow_bf16_reduced_precision_reduction=True)
+    monkeypatch.setattr(torch.backends.cuda, "matmul", settings)
+    before = torch.get_float32_matmul_precision()
+    try:
+        set_precision(CPU, "fp32")
+        assert settings.allow_bf16_reduced_precision_reduction is True
+        set_precision(torch.device("cuda", 0), "bf16")
+        assert settings.allow_bf16_reduced_precision_reduction is False
+    finally:
+        torch.set_float32_matmul_precision(before)
