@@ -66,6 +66,11 @@ class Candidates:
         }
 
     @property
+    def compares_fp32(self) -> bool:
+        """Whether a step in fp32 is timed, too: a CPU that has products in bf16 need not be faster in them."""
+        return self.config.workload.runtime.precision == "bf16" and not self.service_ways
+
+    @property
     def _service(self) -> dict[str, Any]:
         asked = {key: value for key, value in asdict(self.config.serve).items() if key not in _NOT_OF_A_CALL}
         ways = [list(way) for way in self.service_ways]
@@ -115,7 +120,7 @@ def find_candidates(
     is_spin_given = any(name in surroundings for name in SPIN_VARIABLES)
     spins: tuple[int | None, ...] = (None,) if is_spin_given else SPIN_COUNTS if max(counts) > 1 else SPIN_COUNTS[:1]
     chooses = implementation.chooses_matmul and given is None
-    if len(counts) == len(spins) == 1 and not chooses and given is None:
+    if len(counts) == len(spins) == 1 and not chooses and given is None and runtime.precision != "bf16":
         return None
     return Candidates(
         config=config,

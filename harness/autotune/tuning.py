@@ -38,6 +38,7 @@ from reports.results.records import describe_times, describe_way
 from reports.text.formatting import plural
 from rules.records.codec import Damage, Document, decode
 from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, StepTimeRecord
+from rules.records.run_set import PreflightCheck as Check
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +141,19 @@ def describe_choice(choice: ChoiceRecord) -> str:
     return words if choice.matmul is None else f"{words} and products {choice.matmul.label}"
 
 
+def check_precision(choice: ChoiceRecord | None) -> Check | None:
+    """Compare bf16 with fp32 by the times of the choice; None where nothing was timed in both."""
+    if choice is None or choice.is_bf16_slower is None:
+        return None
+    return Check(
+        name="precision",
+        value=f"bf16; {describe_times(choice)}",
+        status="warning" if choice.is_bf16_slower else "ok",
+        why="A CPU that has instructions for products in bf16 need not be faster by them than in fp32.",
+        remedy="Use runtime.precision=fp32, which is also the more exact one." if choice.is_bf16_slower else "",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Timing:
     """Answers by fresh processes of an installation, or of this one."""
@@ -152,7 +166,8 @@ class _Timing:
 
             return time_services(candidates, None if self.installation is None else self.installation.interpreter)
         given = None if candidates.given is None else candidates.given.record
-        if given is not None and len(candidates.thread_counts) == len(candidates.spin_counts) == 1:
+        is_one_way = len(candidates.thread_counts) == len(candidates.spin_counts) == 1
+        if given is not None and is_one_way and not candidates.compares_fp32:
             return self._answer(candidates, candidates.thread_counts[0], candidates.spin_counts[0], (), given)
         trial = Candidate(
             tables=candidates.config.tables,
@@ -167,7 +182,12 @@ class _Timing:
             return found
         best = fewest_changes(found.tried)
         matmul = given if given is not None else found.matmuls.get((best.num_threads, best.spin_count))
-        return self._answer(candidates, best.num_threads, best.spin_count, found.tried, matmul)
+        answer = self._answer(candidates, best.num_threads, best.spin_count, found.tried, matmul)
+        if not candidates.compares_fp32:
+            return answer
+        tables = {**trial.tables, "runtime": {**trial.tables.get("runtime", {}), "precision": "fp32"}}
+        in_fp32 = replace(trial, tables=tables, given=None, previous=None).run([best.num_threads], best.spin_count)
+        return answer if isinstance(in_fp32, str) else change(answer, fp32_step_s=in_fp32.tried[0].step_s)
 
     def _answer(
         self,
@@ -243,7 +263,8 @@ def _read_kept(candidates: Candidates, line: StatusLine) -> KeptChoice | None:
     except HarnessError as error:
         line.finish(f"note: {error} Not used, and made anew.")
         return None
-    return kept if candidates.fits(kept.choice) else None
+    is_whole = kept.choice.fp32_step_s is not None or not candidates.compares_fp32
+    return kept if candidates.fits(kept.choice) and is_whole else None
 
 
 def _earlier(candidates: Candidates) -> MatmulRecord | None:

@@ -12,6 +12,7 @@ import msgspec
 import tomli_w
 from msgspec import structs
 
+from harness.autotune.tuning import check_precision
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import default_division
 from harness.experiment.expand import Configuration, Experiment
@@ -161,6 +162,8 @@ def create_set(
     if base_seed is None:
         base_seed = draw_base_seed() if request.seed is None else request.seed
     num_runs = experiment.repetitions
+    precision = check_precision(prepared.choice)
+    checks = (*run_checks(prepared.data_dir, output), *([] if precision is None else [precision]))
     content = {
         "schema_version": VERSION,
         "name": name,
@@ -191,7 +194,7 @@ def create_set(
         "until": None if experiment.until is None else structs.asdict(experiment.until),
         "keep_weights": request.keep_weights,
         "hooks": Hooks(prepare=request.prepare, cleanup=request.cleanup).asked,
-        "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, output)],
+        "preflight": [structs.asdict(check) for check in checks],
     }
     definition = tomli_w.dumps(dict(config.tables))
     return create_run_set(unique_folder(output, name), convert(content, RunSetRecord), definition)

@@ -155,7 +155,8 @@ def describe_times(choice: ChoiceRecord) -> str:
         for count, step_s in sorted(least_s.items())[:MAX_ITEMS]
         if count != chosen.num_threads
     )
-    return "; ".join((f"{chosen.step_s * 1e3:.3g} ms a step", *others))
+    fp32 = [] if choice.fp32_step_s is None else [f"in fp32: {choice.fp32_step_s * 1e3:.3g} ms"]
+    return "; ".join((f"{chosen.step_s * 1e3:.3g} ms a step", *others, *fp32))
 
 
 def describe_way(way: ServiceWayRecord) -> str:

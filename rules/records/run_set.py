@@ -195,6 +195,14 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     chosen_utc: str
     service: ServiceChoice | None = None
     """How a set's processes answer queries; None of one that trains."""
+    fp32_step_s: PositiveAmount | None = None
+    """Seconds of a step in fp32, on as many threads, products chosen alike; of a set in bf16 on a CPU alone."""
+
+    @property
+    def is_bf16_slower(self) -> bool | None:
+        """Whether bf16 takes longer here than fp32 would, by more than a tie; None where either was not timed."""
+        chosen = self.chosen_way
+        return None if chosen is None or self.fp32_step_s is None else chosen.step_s > TIE * self.fp32_step_s
 
     @property
     def chosen_way(self) -> StepTimeRecord | None:
