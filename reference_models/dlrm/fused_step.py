@@ -9,15 +9,12 @@ from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import MLPWidths
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.phases import DLRMPhase
-from reference_models.fused.cpu_kernels import CPUKernels
 from reference_models.fused.dense_parameters import Apply, DenseParameter
 from reference_models.fused.interaction import FusedInteraction, fuse_interaction
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, join_accumulators, split_tables
 
-FindKernels = Callable[[int, int], CPUKernels | None]
-"""Given a row's width and its number of sums of squares."""
 UpdateTables = Callable[[torch.Tensor, LookupPlan, torch.Tensor], None]
 """What a step does with the rows of its lookups, what depends on its size, and the gradient of the bags' sums."""
 
@@ -44,24 +41,19 @@ class FusedDLRM(DLRM):
         self._passes: dict[tuple[int, bool], FusedPass] = {}
 
     @torch.no_grad()
-    def fuse(
-        self, optimizers: list[torch.optim.Optimizer], matmuls: Matmuls | None = None,
-        find_kernels: FindKernels | None = None,
-    ) -> None:  # fmt: skip
+    def fuse(self, optimizers: list[torch.optim.Optimizer], matmuls: Matmuls | None = None) -> None:
         """Move what `optimizers`, of embeddings and of dense weights, update; they keep seeing it.
 
-        `matmuls` says how products are computed; by default in the weights' type and by torch.mm. `find_kernels`
-        returns the compiled update of tables on a CPU, if there is one.
+        `matmuls` says how products, and what is around them, are computed; by default in the weights' type and by
+        torch's operators.
         """
         self.matmuls = Matmuls() if matmuls is None else matmuls
         self.optimizers = optimizers
         sparse, dense = optimizers
         accumulator = join_accumulators(sparse, self.embedding_parameters())
-        dim, sums = self.merged_weight.shape[1], 0 if accumulator is None else accumulator.shape[1]
         self.embedding = MergedEmbedding(
             self.merged_weight, accumulator, self.num_embeddings, self.multi_hot,
-            has_kernels=self.matmuls.has_kernels,
-            cpu_kernels=None if find_kernels is None else find_kernels(dim, sums),
+            has_kernels=self.matmuls.has_kernels, cpu_kernels=self.matmuls.cpu_kernels,
         )  # fmt: skip
         self.bottom = fuse_mlp(self.bottom_mlp, dense, self.matmuls, pads_input=True)
         self.feature_type = self.merged_weight.dtype
@@ -91,7 +83,7 @@ class FusedDLRM(DLRM):
             embedding.update(rows, plan, gradients.to(embedding.weight.dtype), *sparse_rates)
 
         def update_weight(parameter: DenseParameter, gradient: torch.Tensor) -> None:
-            parameter.update(gradient, *dense_rates)
+            parameter.update(gradient, *dense_rates, self.matmuls.cpu_kernels)
 
         return self._over(len(batch.labels), trains=True).train(batch, update_tables, update_weight)
 

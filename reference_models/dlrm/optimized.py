@@ -27,27 +27,34 @@ class OptimizedWorkload(ReferenceWorkload):
 
     def build(self) -> None:
         self._matmuls: Matmuls | None = None
-        self._kernels = "torch"
+        self._compiled: CPUKernels | str | None = None
         super().build()
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = super().build_model(num_embeddings)
         if self._matmuls is None:
             self._matmuls = self._make_matmuls(self.spec.matmul)
-        model.fuse(optimizers, self._matmuls, self._find_kernels if self.device.type == "cpu" else None)
+        model.fuse(optimizers, self._matmuls)
         return model, optimizers
 
-    def _find_kernels(self, dim: int, state_size: int) -> CPUKernels | None:
-        found = checked_cpu_kernels(dim, state_size)
-        self._kernels = f"torch: {found}" if isinstance(found, str) else "compiled"
-        return None if isinstance(found, str) else found
+    @property
+    def _cpu_kernels(self) -> CPUKernels | str:
+        """The compiled passes, or why there are none; found out once."""
+        if self._compiled is None:
+            dim = self.spec.model.embedding_dim
+            sums = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": dim}[self.spec.train.opt_name]
+            self._compiled = checked_cpu_kernels(dim, sums)
+        return self._compiled
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add how tables are updated: by compiled kernels, or by torch's operators, and why."""
-        return {**super().hyperparameters(), "kernels": self._kernels}
+        """Add what does the work around products: compiled passes, or torch's operators, and why."""
+        found = self._cpu_kernels
+        return {**super().hyperparameters(), "kernels": f"torch: {found}" if isinstance(found, str) else "compiled"}
 
     def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
-        return Matmuls(choice, dtype=torch.bfloat16 if self._autocast_bf16 else None)
+        found = self._cpu_kernels
+        dtype = torch.bfloat16 if self._autocast_bf16 else None
+        return Matmuls(choice, dtype=dtype, cpu_kernels=None if isinstance(found, str) else found)
 
     def warm_up(self) -> None:
         super().warm_up()
@@ -62,7 +69,8 @@ class OptimizedWorkload(ReferenceWorkload):
     def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
         """Time the products that `build` warmed up: see `reference_models.fused.choice.ChoosesMatmul`."""
         precision: Precision = "bf16" if self._autocast_bf16 else "fp32"
-        return choose(self._products, precision, previous)
+        kernels = None if self._matmuls is None else self._matmuls.cpu_kernels
+        return choose(self._products, precision, previous, cpu_kernels=kernels)
 
     def use_matmul(self, choice: MatmulChoice | None) -> None:
         """Compute by another choice from the next step on."""

@@ -17,9 +17,10 @@ Kind = Literal["forward", "data_gradient", "weight_gradient"]
 """y = x W' + b, dx = dy W, dW = dy' x."""
 Precision = Literal["fp32", "bf16"]
 """Precision of the operands."""
-Form = Literal["mm", "mm_transposed", "mm_copied", "onednn", "onednn_transposed"]
+Form = Literal["mm", "mm_transposed", "mm_copied", "onednn", "onednn_transposed", "openblas"]
 """`mm`: torch.mm and its relatives (MKL in fp32, oneDNN in bf16). `onednn`: oneDNN's linear operator, which fuses
-what follows. `_transposed`: for the transposed result, which is copied. `_copied`: of an operand copied into rows."""
+what follows. `openblas`: the OpenBLAS that numpy brings, called by compiled passes. `_transposed`: for the transposed
+result, which is copied. `_copied`: of an operand copied into rows."""
 DEFAULT_FORM: Form = "mm"
 """What is valid for every product, type and device."""
 

@@ -1,8 +1,9 @@
-"""The sorted update of `MergedEmbedding` as two functions in C, for a CPU that has a compiler; without one, none.
+"""What a step does around its matrix products as functions in C, for a CPU that has a compiler; without one, none.
 
-They are compiled once for each processor and compiler, into a folder that is this user's alone, and are called
-without Python in between: a stable radix sort of the rows, and one pass that adds up the gradients of a row, in the
-batch's order, and updates the row. Sums of a row are the same for any number of threads.
+They are compiled once for each processor and compiler, into a folder that is this user's alone. `sorted_update.c`
+reads bags, sorts rows, and updates each row in one pass; `dense_passes.c` makes one pass over memory of what takes
+torch's operators several (biases, ReLU and their gradients, cross layers, dot products of pairs, Adagrad), and lets
+numpy's OpenBLAS multiply matrices on torch's threads. Sums are the same for any number of threads.
 """
 
 import ctypes
@@ -12,52 +13,201 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from reference_models.fused.private_folder import private_folder
 
 WIDTHS = (16, 32, 64, 128)
-"""Widths of a row that the pass is compiled for: a row's sum is then in registers."""
-_SOURCE = Path(__file__).with_name("sorted_update.c")
+"""Widths of a row that tables and dot products are compiled for: a row's sum is then in registers."""
+MAX_FEATURES = 64
+"""Vectors of a sample whose pairs are multiplied."""
+_SOURCES = tuple(Path(__file__).with_name(name) for name in ("lanes.h", "sorted_update.c", "dense_passes.c"))
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 _COMPILE_S = 60.0
 
 
+_POINTER, _NUMBER, _REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+_ARGUMENTS = {
+    "sort_rows": [*[_POINTER] * 7, *[_NUMBER] * 3],
+    "update_rows": [*[_POINTER] * 4, *[_NUMBER] * 3, _REAL, _REAL, _NUMBER],
+    "read_bags": [*[_POINTER] * 6, *[_NUMBER] * 4],
+    "add_bias": [*[_POINTER] * 2, *[_NUMBER] * 4],
+    "differentiate_relu": [*[_POINTER] * 3, *[_NUMBER] * 3],
+    "cross": [*[_POINTER] * 5, *[_NUMBER] * 3],
+    "differentiate_cross": [*[_POINTER] * 6, *[_NUMBER] * 5],
+    "adagrad": [*[_POINTER] * 3, _NUMBER, _REAL, _REAL, _NUMBER],
+    "dot": [*[_POINTER] * 2, *[_NUMBER] * 5],
+    "differentiate_dot": [*[_POINTER] * 3, *[_NUMBER] * 5],
+    "multiply": [*[_POINTER, *[_NUMBER] * 5], *[_POINTER, _NUMBER] * 2, _NUMBER, *[_POINTER, _NUMBER], _NUMBER],
+}
+
+
+class TableLayout(NamedTuple):
+    """Where merged tables are, and which lookups of a sample are theirs."""
+
+    starts: torch.Tensor
+    """int32 [bags + 1]: bag f is of the lookups starts[f] to starts[f + 1] - 1; the first bag is empty."""
+    shifts: torch.Tensor
+    """int64 [tables]: the row that a table's first one is."""
+    num_rows: torch.Tensor
+    """int64 [tables]."""
+    lookup_shifts: torch.Tensor
+    """int64 [H]: the shift of each lookup's table."""
+    lookup_limits: torch.Tensor
+    """int64 [H]: the rows of each lookup's table."""
+
+
 class CPUKernels:
-    """The two functions of `sorted_update.c`; tensors are contiguous, of one CPU."""
+    """The functions of the C files. Tensors are float32 and without gaps, if nothing else is said, and on a CPU."""
 
     def __init__(self, library: Path) -> None:
+        self._sgemm = find_sgemm()
         loaded = ctypes.CDLL(str(library))
-        pointer, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
-        self._sort, self._update = loaded.sort_rows, loaded.update_rows
-        self._sort.argtypes = [pointer, number, ctypes.c_int32, pointer, pointer, pointer]
-        self._update.argtypes = [pointer] * 6 + [number] * 3 + [real] * 2 + [number]
-        self._sort.restype = self._update.restype = None
+        self._call: dict[str, Callable[..., int | None]] = {}
+        for name, arguments in _ARGUMENTS.items():
+            function = getattr(loaded, name)
+            function.argtypes, function.restype = arguments, _NUMBER if name == "read_bags" else None
+            self._call[name] = function
 
-    def sort(self, rows: torch.Tensor, num_rows: int, scratch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Sort int32 rows [n] below `num_rows` stably: the rows and the places they had, both in `scratch` [4, n]."""
-        ordered, order = scratch[0], scratch[1]
-        places = (ordered.data_ptr(), order.data_ptr(), scratch[2].data_ptr())
-        self._sort(rows.data_ptr(), len(rows), num_rows, *places)
-        return ordered, order
+    def sort(self, ids: torch.Tensor, tables: "TableLayout", scratch: torch.Tensor) -> torch.Tensor:
+        """Sort the lookups of int64 ids [B, H] by their row, stably: int32 [B * H, 2], row and bag of the B * bags.
+
+        The result is in `scratch` int32 [5, B * H]. Ids are those that `read` has checked.
+        """
+        pointers = _at(ids, tables.starts, tables.shifts, tables.num_rows, scratch[0], scratch[2], scratch[4])
+        self._call["sort_rows"](*pointers, len(ids), len(tables.shifts), torch.get_num_threads())
+        return scratch[:2].view(-1, 2)
 
     def update(
-        self, ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor,
-        weight: torch.Tensor, state: torch.Tensor | None, lr: float, eps: float,
+        self, ordered: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor, state: torch.Tensor | None,
+        lr: float, eps: float,
     ) -> None:  # fmt: skip
-        """Update `weight` float32 [R, d], d one of `WIDTHS`, and `state` ([R, d], [R, 1] or None) in place.
+        """Update `weight` [R, d], d one of `WIDTHS`, and `state` ([R, d], [R, 1] or None) in place.
 
-        `ordered` and `order` int32 [n] are `sort`'s, `bags` int32 [n] the row of `gradients` float32 [bags, d] that
-        each lookup was added to.
+        `ordered` is what `sort` returned, `gradients` [B * bags, d] those of the bags' sums.
         """
-        width = weight.shape[1]
         sums = 0 if state is None else 1 if state.shape[1] == 1 else 2
-        places = (ordered, order, bags, gradients, weight, weight if state is None else state)
-        pointers = (tensor.data_ptr() for tensor in places)
-        self._update(*pointers, sums, len(ordered), width, lr, eps, torch.get_num_threads())
+        pointers = _at(ordered, gradients, weight, weight if state is None else state)
+        sizes = (sums, len(ordered), weight.shape[1])
+        self._call["update_rows"](*pointers, *sizes, lr, eps, torch.get_num_threads())
+
+    def read(self, ids: torch.Tensor, tables: "TableLayout", weight: torch.Tensor) -> torch.Tensor:
+        """Compute sums of bags [B, bags, d] of the rows of `weight` [R, d] that int64 ids [B, H] name.
+
+        d is one of `WIDTHS`. Raises IndexError for an id that its table has not.
+        """
+        out = weight.new_empty(len(ids), len(tables.starts) - 1, weight.shape[1])
+        pointers = _at(ids, tables.lookup_shifts, tables.lookup_limits, tables.starts, weight, out)
+        place = self._call["read_bags"](*pointers, *out.shape, torch.get_num_threads())
+        if place is not None and place >= 0:
+            sample, lookup = divmod(place, ids.shape[1])
+            raise IndexError(
+                f"sample {sample}, lookup {lookup}: id {int(ids[sample, lookup])}, expected 0 to "
+                f"{int(tables.lookup_limits[lookup]) - 1}"
+            )
+        return out
+
+    def add_bias(self, y: torch.Tensor, bias: torch.Tensor, *, has_relu: bool) -> torch.Tensor:
+        """Add `bias` [m] to y [n, m] in place, then perhaps take its ReLU; returns y."""
+        self._call["add_bias"](*_at(y, bias), has_relu, *y.shape, torch.get_num_threads())
+        return y
+
+    def differentiate_relu(self, dy: torch.Tensor, y: torch.Tensor | None, *, sums: bool) -> torch.Tensor | None:
+        """Set dy [n, m] to zero where y is not positive, if y is given, in place; return its `sums` [m] over n."""
+        total = dy.new_empty(dy.shape[1]) if sums else None
+        pointers = (dy.data_ptr(), *(None if t is None else t.data_ptr() for t in (y, total)))
+        self._call["differentiate_relu"](*pointers, *dy.shape, torch.get_num_threads())
+        return total
+
+    def cross(self, x: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """Compute x + x_0 (z + bias) [n, m] of three [n, m] and `bias` [m]."""
+        y = torch.empty_like(x)
+        self._call["cross"](*_at(x, x_0, z, bias, y), *x.shape, torch.get_num_threads())
+        return y
+
+    def differentiate_cross(
+        self, dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, bias: torch.Tensor, dx_0: torch.Tensor, *,
+        adds: bool, adds_dy: bool,
+    ) -> torch.Tensor:  # fmt: skip
+        """Differentiate `cross` by x_0, into `dx_0`, by z, in its place, and by bias, whose gradient [m] is returned.
+
+        dy (z + bias) is written to `dx_0`, or with `adds` added to it; with `adds_dy` dy is added, too.
+        """
+        sums = torch.empty_like(bias)
+        pointers, sizes = _at(dy, x_0, z, bias, dx_0, sums), (adds, adds_dy, *dy.shape)
+        self._call["differentiate_cross"](*pointers, *sizes, torch.get_num_threads())
+        return sums
+
+    def adagrad(
+        self, value: torch.Tensor, squares: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float
+    ) -> None:
+        """squares += g^2, value -= lr g / (sqrt(squares) + eps), in place, of tensors of one shape."""
+        numbers = (value.numel(), lr, eps, torch.get_num_threads())
+        self._call["adagrad"](*_at(value, squares, gradient), *numbers)
+
+    def dot(self, features: torch.Tensor, y: torch.Tensor) -> None:
+        """Write the first of F features [n, F, d] and the products of all pairs to the first columns of y [n, width].
+
+        d is one of `WIDTHS`, F at most `MAX_FEATURES`; pairs are those of the lower triangle, row by row.
+        """
+        self._call["dot"](*_at(features, y), *features.shape, y.shape[1], torch.get_num_threads())
+
+    def differentiate_dot(self, features: torch.Tensor, dy: torch.Tensor, into: torch.Tensor) -> None:
+        """Write the gradient of `dot`'s features `into` [n, F, d], from that of its result, dy [n, width]."""
+        sizes = (*features.shape, dy.shape[1])
+        self._call["differentiate_dot"](*_at(features, dy, into), *sizes, torch.get_num_threads())
+
+    @property
+    def has_openblas(self) -> bool:
+        """Whether `multiply` can be called."""
+        return self._sgemm is not None
+
+    def multiply(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, adds: bool = False) -> torch.Tensor:
+        """Compute a b of [m, k] and [k, n] by OpenBLAS, or with `adds` add it to `out` [m, n], which is returned.
+
+        The operands may be stored by rows or by columns.
+        """
+        (a, turns_a, lda), (b, turns_b, ldb) = _by_lines(a), _by_lines(b)
+        sizes = (turns_a, turns_b, *out.shape, a.shape[1])
+        pointers = (a.data_ptr(), lda, b.data_ptr(), ldb, adds, out.data_ptr(), out.stride(0))
+        self._call["multiply"](self._sgemm, *sizes, *pointers, torch.get_num_threads())
+        return out
+
+
+def _by_lines(matrix: torch.Tensor) -> tuple[torch.Tensor, bool, int]:
+    """Return the matrix, whether it is stored by columns, and the numbers between two of its rows, or columns."""
+    for turns, line in ((False, 1), (True, 0)):
+        if matrix.stride(line) == 1 and matrix.stride(1 - line) >= matrix.shape[line]:
+            return matrix, turns, matrix.stride(1 - line)
+    return matrix.contiguous(), False, matrix.shape[1]
+
+
+@cache
+def find_sgemm() -> int | None:
+    """Return the address of cblas_sgemm in the OpenBLAS that numpy's wheels bring, which is left one thread; or None.
+
+    OpenBLAS's own threads would compete with torch's for the same processors.
+    """
+    import numpy  # noqa: F401
+
+    try:
+        found = {
+            line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "openblas64" in line
+        }
+        libraries = [ctypes.CDLL(path) for path in sorted(found) if "/numpy" in path]
+        libraries[0].scipy_openblas_set_num_threads64_(1)
+        return ctypes.cast(libraries[0].scipy_cblas_sgemm64_, ctypes.c_void_p).value
+    except (OSError, IndexError, AttributeError):
+        return None
+
+
+def _at(*tensors: torch.Tensor) -> tuple[int, ...]:
+    return tuple(tensor.data_ptr() for tensor in tensors)
 
 
 @cache
@@ -76,11 +226,12 @@ def find_cpu_kernels() -> CPUKernels | str:
     compiler = [found, *command[1:]]
     try:
         said = _run([*compiler, "--version"])
-        key = hashlib.sha256("\0".join([_SOURCE.read_text(), *compiler, *_FLAGS, said, _processor()]).encode())
-        library = private_folder() / f"sorted_update-{key.hexdigest()[:32]}.so"
+        texts = [source.read_text() for source in _SOURCES]
+        key = hashlib.sha256("\0".join([*texts, *compiler, *_FLAGS, said, _processor()]).encode())
+        library = private_folder() / f"step-{key.hexdigest()[:32]}.so"
         if not library.is_file():
             draft = library.with_name(f"{library.stem}-{os.getpid()}.so")
-            _run([*compiler, *_FLAGS, "-o", str(draft), str(_SOURCE), "-lm"])
+            _run([*compiler, *_FLAGS, "-o", str(draft), *map(str, _SOURCES[1:]), "-lm"])
             draft.replace(library)
         return CPUKernels(library)
     except subprocess.CalledProcessError as error:

@@ -10,6 +10,8 @@ from functools import partial
 import torch
 from torch import nn
 
+from reference_models.fused.cpu_kernels import CPUKernels
+
 PADDING = 16
 """Inner dimensions of matrix products are filled up to a multiple of this; odd leading dimensions are slow."""
 
@@ -30,7 +32,7 @@ class DenseParameter:
         """What products read."""
         return self.value if self.narrow is None else self.narrow
 
-    def update(self, gradient: torch.Tensor, lr: float, eps: float) -> None:
+    def update(self, gradient: torch.Tensor, lr: float, eps: float, cpu_kernels: CPUKernels | None = None) -> None:
         """value -= lr * g / (sqrt(squares) + eps) with squares += g^2, as torch.optim.Adagrad; or, as SGD, lr * g.
 
         The gradient may be of the narrower type; sums and weight are not.
@@ -38,6 +40,8 @@ class DenseParameter:
         gradient = gradient.to(self.value.dtype)
         if self.squares is None:
             self.value.add_(gradient, alpha=-lr)
+        elif cpu_kernels is not None and gradient.is_contiguous():
+            cpu_kernels.adagrad(self.value, self.squares, gradient, lr, eps)
         else:
             torch._fused_adagrad_(
                 [self.value], [gradient], [self.squares], [_FIRST_STEP], lr=lr, lr_decay=0.0, weight_decay=0.0,

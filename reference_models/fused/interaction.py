@@ -12,6 +12,7 @@ from typing import Protocol
 
 import torch
 
+from reference_models.fused.cpu_kernels import MAX_FEATURES, WIDTHS
 from reference_models.fused.dense_kernels import cross_gradients, plain_cross_gradients
 from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt
 from reference_models.fused.layers import padded_input
@@ -86,19 +87,24 @@ class DotPass:
     """
 
     def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
-        """Products of pairs have no choice: `matmuls` says nothing of them."""
-        self._dot = dot
-        shape = (num_samples, dot.num_features, dot.num_features)
+        """Products of pairs have no choice: `matmuls` says only whether they are compiled."""
+        self._dot, dim = dot, dot.like.shape[1]
+        is_compiled = dtype == torch.float32 and dim in WIDTHS and dot.num_features <= MAX_FEATURES
+        self._cpu_kernels = matmuls.kernels_of(dot.like) if is_compiled else None
+        shape = (num_samples if self._cpu_kernels is None else 0, dot.num_features, dot.num_features)
         self._products = dot.like.new_empty(shape)
-        self._chosen = dot.like.new_empty(num_samples, dot.num_pairs)
+        self._chosen = dot.like.new_empty(len(self._products), dot.num_pairs)
         self._y = padded_input(dot.like.new_empty(0, dtype=dtype), num_samples, dot.width)
         if trains:
             self._dproducts = dot.like.new_empty(shape)
-            self._dfeatures = dot.like.new_empty(num_samples, dot.num_features, dot.like.shape[1])
+            self._dfeatures = dot.like.new_empty(num_samples, dot.num_features, dim)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         dot, dim = self._dot, features.shape[2]
         self._features = features
+        if self._cpu_kernels is not None:
+            self._cpu_kernels.dot(features, self._y)
+            return self._y
         torch.bmm(features, features.transpose(1, 2), out=self._products)
         torch.index_select(self._products.flatten(1), 1, dot.pairs, out=self._chosen)
         self._y[:, :dim] = features[:, 0]
@@ -107,6 +113,9 @@ class DotPass:
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
         dot, dim = self._dot, self._features.shape[2]
+        if self._cpu_kernels is not None:
+            self._cpu_kernels.differentiate_dot(self._features, dy.contiguous(), self._dfeatures)
+            return self._dfeatures
         dy = dy.to(self._products.dtype)
         dy[:, dot.width] = 0  # the padding's gradient, which the diagonal reads
         torch.index_select(dy, 1, dot.columns, out=self._dproducts.flatten(1))
@@ -154,10 +163,10 @@ class CrossPass:
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
         dx, dx_0 = dy, self._dx_0
         for place, layer in enumerate(reversed(self._layers)):
-            dx, dx_0 = layer.backward(self._x_0, dx, dx_0, apply, adds=place > 0)
+            ends = place == len(self._layers) - 1
+            dx, dx_0 = layer.backward(self._x_0, dx, dx_0, apply, adds=place > 0, ends=ends)
         del self._x_0
-        assert dx_0 is not None
-        return dx_0.add_(dx).view(self._shape)
+        return (dx if dx_0 is None else dx_0.add_(dx)).view(self._shape)
 
 
 class _CrossLayer:
@@ -166,10 +175,11 @@ class _CrossLayer:
         trains: bool,
     ) -> None:  # fmt: skip
         self._v, self._w, self._bias, self._trains, self._has_kernels = v, w, bias, trains, matmuls.has_kernels
+        self._cpu_kernels = matmuls.kernels_of(v.operand)
         b = num_samples
         to_low, to_wide = v.operand, w.operand.t()
         self._low = matmuls.affine("forward", b, to_low)
-        self._wide = matmuls.affine("forward", b, to_wide, bias.operand)
+        self._wide = matmuls.affine("forward", b, to_wide, None if self._cpu_kernels else bias.operand)
         if trains:
             self._back_from_wide = matmuls.affine("data_gradient", b, to_wide.t())
             self._back_from_low = matmuls.affine("data_gradient", b, to_low.t(), adds=True)
@@ -181,18 +191,27 @@ class _CrossLayer:
         z = self._wide(u)
         if self._trains:
             self._x, self._u, self._z = x, u, z
+        if self._cpu_kernels is not None:
+            return self._cpu_kernels.cross(x, x_0, z, self._bias.operand)
         return torch.addcmul(x, x_0, z)
 
     def backward(
-        self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor | None, apply: Apply, *, adds: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor | None, apply: Apply, *, adds: bool, ends: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Compute the gradient of x, in the place of `dy`, and what this layer `adds` to that of x_0.
 
-        `dx_0` is the memory of the latter; None where it has none yet.
+        `dx_0` is the memory of the latter; None where it has none yet. The layer that `ends` the backward pass may
+        return the sum of both, and None.
         """
-        differentiate = cross_gradients if self._has_kernels else plain_cross_gradients
         dz = self._z
-        dx_0, bias_gradient = differentiate(dy, x_0, dz, dx_0, adds=adds)
+        if self._cpu_kernels is not None and dx_0 is not None:
+            bias_gradient = self._cpu_kernels.differentiate_cross(
+                dy, x_0, dz, self._bias.operand, dx_0, adds=adds, adds_dy=ends
+            )
+            dy, dx_0 = (dx_0, None) if ends else (dy, dx_0)
+        else:
+            differentiate = cross_gradients if self._has_kernels else plain_cross_gradients
+            dx_0, bias_gradient = differentiate(dy, x_0, dz, dx_0, adds=adds)
         apply(self._bias, bias_gradient)
         du = self._back_from_wide(dz)
         apply(self._w, self._dw(self._u, dz))

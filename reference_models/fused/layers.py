@@ -61,7 +61,7 @@ class LinearPass:
     def __init__(
         self, layer: FusedLinear, num_samples: int, matmuls: Matmuls, *, trains: bool, needs_dx: bool
     ) -> None:
-        self._layer, self._trains = layer, trains
+        self._layer, self._trains, self._cpu_kernels = layer, trains, matmuls.kernels_of(layer.weight.operand)
         weight, bias = layer.weight.operand, None if layer.bias is None else layer.bias.operand
         self._forward = matmuls.affine("forward", num_samples, weight, bias, has_relu=layer.has_relu)
         self._weight_gradient = matmuls.weight_gradient(num_samples, weight) if trains else None
@@ -80,15 +80,24 @@ class LinearPass:
         """Compute the gradient of x [B, in] from that of the result [B, out]; the weights' go to `apply`."""
         assert self._weight_gradient is not None
         layer = self._layer
-        if layer.has_relu:
-            zero_where_not_positive(dy, self._y)
+        dbias = self._differentiate_relu(dy)
         del self._y  # whose memory may be used from here on, as that of the input at the end
         dx = None if self._backward is None else self._backward(dy).to(self._dtype)
         apply(layer.weight, self._weight_gradient(dy, self._x))
         del self._x
         if layer.bias is not None:
-            apply(layer.bias, dy.sum(0))
+            apply(layer.bias, dy.sum(0) if dbias is None else dbias)
         return dx
+
+    def _differentiate_relu(self, dy: torch.Tensor) -> torch.Tensor | None:
+        """Make `dy` the gradient of ReLU's argument; return that of the bias, where one pass makes both."""
+        layer = self._layer
+        if self._cpu_kernels is not None and dy.shape[1] > 1 and dy.is_contiguous() and self._y.is_contiguous():
+            y = self._y if layer.has_relu else None
+            return self._cpu_kernels.differentiate_relu(dy, y, sums=layer.bias is not None)
+        if layer.has_relu:
+            zero_where_not_positive(dy, self._y)
+        return None
 
 
 def zero_where_not_positive(dy: torch.Tensor, y: torch.Tensor) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from reference_models.fused.choice import DEFAULT_FORM, Form, Kind, MatmulChoice, Precision, Product
+from reference_models.fused.cpu_kernels import CPUKernels
 from reference_models.process.errors import ConfigError
 
 _PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16"}
@@ -15,22 +16,30 @@ class Matmuls:
 
     def __init__(
         self, choice: MatmulChoice | None = None, *, dtype: torch.dtype | None = None, keeps_results: bool = True,
-        has_kernels: bool = False,
+        has_kernels: bool = False, cpu_kernels: CPUKernels | None = None,
     ) -> None:  # fmt: skip
         """Take the choice, without which every product is torch.mm's, and the type, if it is not the weights'.
 
         With `keeps_results` each product has memory for its result, which on a CPU saves clearing pages at each step;
         without, results have theirs from torch's allocator, which uses it again within a step. `has_kernels` says
-        whether what goes on around the products is done by Triton's kernels (`reference_models.fused.kernel_check`).
+        whether what goes on around the products is done by Triton's kernels (`reference_models.fused.kernel_check`);
+        on a CPU, and in float32, it is done by `cpu_kernels`, where there are any.
         Raises ConfigError for a choice that uses what this torch lacks.
         """
         self.dtype, self.keeps_results, self.has_kernels = dtype, keeps_results, has_kernels
+        self.cpu_kernels = cpu_kernels
         self._forms = {} if choice is None else choice.forms()
         self.asked: dict[Product, Form] = {}
         """In the order in which passes were made."""
-        if any(form.startswith("onednn") for form in self._forms.values()) and not has_onednn():
+        forms = set(self._forms.values())
+        if any(form.startswith("onednn") for form in forms) and not has_onednn():
             raise ConfigError(
                 f"the choice of matrix products uses oneDNN, which torch {torch.__version__} lacks here. Choose anew."
+            )
+        if "openblas" in forms and (cpu_kernels is None or not cpu_kernels.has_openblas):
+            raise ConfigError(
+                "the choice of matrix products uses OpenBLAS, which takes a C compiler and numpy from PyPI, and is "
+                "not at hand here. Choose anew."
             )
 
     def affine(
@@ -39,12 +48,20 @@ class Matmuls:
     ) -> "Affine":  # fmt: skip
         """Make the product with `weight` [out, in] of any strides; one that `adds` to a tensor has no memory."""
         form = self._form_of(kind, num_samples, weight, has_bias=bias is not None, has_relu=has_relu, adds=adds)
-        return Affine(form, num_samples, weight, bias, has_relu=has_relu, keeps=self.keeps_results and not adds)
+        keeps = self.keeps_results and not adds
+        return Affine(
+            form, num_samples, weight, bias, has_relu=has_relu, keeps=keeps, cpu_kernels=self.kernels_of(weight)
+        )
 
     def weight_gradient(self, num_samples: int, weight: torch.Tensor) -> "WeightGradient":
         """Make the product that is the gradient of `weight` [out, in]."""
         form = self._form_of("weight_gradient", num_samples, weight)
-        return WeightGradient(form, num_samples, weight, keeps=self.keeps_results)
+        kernels = self.kernels_of(weight)
+        return WeightGradient(form, num_samples, weight, keeps=self.keeps_results, cpu_kernels=kernels)
+
+    def kernels_of(self, weight: torch.Tensor) -> CPUKernels | None:
+        """Return the compiled passes around products with `weight`, if there are any for its type."""
+        return self.cpu_kernels if weight.dtype == torch.float32 and weight.device.type == "cpu" else None
 
     def _form_of(self, kind: Kind, num_samples: int, weight: torch.Tensor, **details: bool) -> Form:
         """Look up the form of a product with `weight` [num_out, num_in] of any strides, or of its gradient."""
@@ -58,13 +75,15 @@ class Matmuls:
         return self.asked.setdefault(product, self._forms.get(product, DEFAULT_FORM))
 
 
-def forms_at_hand(product: Product) -> tuple[Form, ...]:
-    """List the forms that can compute a product here."""
+def forms_at_hand(product: Product, cpu_kernels: CPUKernels | None = None) -> tuple[Form, ...]:
+    """List the forms that can compute a product here, with what is compiled."""
     forms: list[Form] = ["mm", "onednn"]
     if product.kind == "weight_gradient":
         forms += ["mm_transposed", "onednn_transposed"]
         if product.precision == "bf16":
             forms.append("mm_copied")
+    if product.precision == "fp32" and cpu_kernels is not None and cpu_kernels.has_openblas:
+        forms.append("openblas")
     return tuple(form for form in forms if has_onednn() or not form.startswith("onednn"))
 
 
@@ -82,10 +101,10 @@ class Affine:
 
     def __init__(
         self, form: Form, num_samples: int, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
-        has_relu: bool = False, keeps: bool = True,
+        has_relu: bool = False, keeps: bool = True, cpu_kernels: CPUKernels | None = None,
     ) -> None:  # fmt: skip
-        self._weight, self._bias, self._has_relu = weight, bias, has_relu
-        self._is_onednn = form.startswith("onednn")
+        self._weight, self._bias, self._has_relu, self._cpu_kernels = weight, bias, has_relu, cpu_kernels
+        self._is_onednn, self._is_openblas = form.startswith("onednn"), form == "openblas"
         self._out = weight.new_empty(0 if self._is_onednn else num_samples, len(weight)) if keeps else None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -93,8 +112,10 @@ class Affine:
             activation = "relu" if self._has_relu else "none"
             y: torch.Tensor = _onednn_linear()(x, self._weight, self._bias, activation, [], "")
             return y
-        if self._bias is None:
-            y = torch.mm(x, self._weight.t(), out=self._out)
+        if self._bias is None or self._cpu_kernels is not None:
+            y = self._multiply(x)
+            if self._bias is not None and self._cpu_kernels is not None:
+                return self._cpu_kernels.add_bias(y, self._bias, has_relu=self._has_relu)
         elif self._has_relu and self._out is None:
             # One kernel on CUDA, where the libraries have it.
             return torch._addmm_activation(self._bias, x, self._weight.t(), use_gelu=False)
@@ -102,11 +123,20 @@ class Affine:
             y = torch.addmm(self._bias, x, self._weight.t(), out=self._out)
         return y.relu_() if self._has_relu else y
 
+    def _multiply(self, x: torch.Tensor) -> torch.Tensor:
+        if not self._is_openblas:
+            return torch.mm(x, self._weight.t(), out=self._out)
+        assert self._cpu_kernels is not None, "there where the form is"
+        out = x.new_empty(len(x), len(self._weight)) if self._out is None else self._out
+        return self._cpu_kernels.multiply(x, self._weight.t(), out)
+
     def add_to(self, total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Compute total + x W'; `total` may be overwritten. Without bias and ReLU."""
         if self._is_onednn:
             y: torch.Tensor = _onednn_linear().binary(x, total, self._weight, None, "add")
             return y
+        if self._is_openblas and self._cpu_kernels is not None:
+            return self._cpu_kernels.multiply(x, self._weight.t(), total.contiguous(), adds=True)
         return total.addmm_(x, self._weight.t())
 
 
@@ -116,8 +146,11 @@ class WeightGradient:
     With `keeps` its memory is there before.
     """
 
-    def __init__(self, form: Form, num_samples: int, weight: torch.Tensor, *, keeps: bool = True) -> None:
-        self._form = form
+    def __init__(
+        self, form: Form, num_samples: int, weight: torch.Tensor, *, keeps: bool = True,
+        cpu_kernels: CPUKernels | None = None,
+    ) -> None:  # fmt: skip
+        self._form, self._cpu_kernels = form, cpu_kernels
         num_out, num_in = weight.shape
         self._out = weight.new_empty(0 if form == "onednn" else num_out, num_in) if keeps or form != "mm" else None
         self._transposed = weight.new_empty(num_in, num_out if form == "mm_transposed" else 0)
@@ -134,6 +167,9 @@ class WeightGradient:
             case "onednn":
                 gradient: torch.Tensor = _onednn_linear()(dy.t(), x.t(), None, "none", [], "")
                 return gradient
+            case "openblas":
+                assert self._cpu_kernels is not None and self._out is not None, "there where the form is"
+                return self._cpu_kernels.multiply(dy.t(), x, self._out)
             case "onednn_transposed":
                 return self._copied(_onednn_linear()(x.t(), dy.t(), None, "none", [], ""))
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import torch
 
-from reference_models.fused.cpu_kernels import CPUKernels
+from reference_models.fused.cpu_kernels import WIDTHS, CPUKernels, TableLayout
 from reference_models.fused.dense_kernels import read_bags
 from reference_models.fused.sorted_update import update_sorted
 
@@ -68,8 +68,8 @@ class MergedEmbedding:
     """Reads and updates `weight` [sum(rows), d].
 
     `accumulator` says how: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD. With
-    `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`, `update`
-    is one compiled pass.
+    `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`, `read`
+    and `update` are compiled, where rows have one of their widths.
     """
 
     def __init__(
@@ -87,12 +87,15 @@ class MergedEmbedding:
         rows, hot = torch.tensor(num_embeddings), torch.tensor(multi_hot)
         self._num_features = 1 + len(multi_hot)
         self._row_type = torch.int32 if len(weight) <= _MAX_INT32 else torch.int64
-        self._cpu_kernels = cpu_kernels if self._row_type == torch.int32 else None
-        self._shifts = (rows.cumsum(0) - rows).repeat_interleave(hot, output_size=sum(multi_hot)).to(device)
+        is_compiled = self._row_type == torch.int32 and weight.shape[1] in WIDTHS
+        self._cpu_kernels = cpu_kernels if is_compiled else None
+        shifts = rows.cumsum(0) - rows
+        self._shifts = shifts.repeat_interleave(hot, output_size=sum(multi_hot)).to(device)
         # Bags of one sample: an empty one, which leaves room for the dense vector, then one per sparse feature.
         self._bag_starts = torch.cat([torch.zeros(1, dtype=torch.int64), hot.cumsum(0) - hot]).to(device)
         limits = torch.cat([self._bag_starts, hot.sum(0, keepdim=True).to(device)])
         self._bag_limits = limits.to(torch.int32)
+        self._layout = TableLayout(self._bag_limits, shifts, rows, self._shifts, rows.repeat_interleave(hot))
         self._bag_of_lookup = (
             torch.arange(1, self._num_features, dtype=torch.int32)
             .repeat_interleave(hot, output_size=sum(multi_hot))
@@ -102,18 +105,22 @@ class MergedEmbedding:
     def plan(self, num_samples: int) -> "LookupPlan":
         """Compute what depends on the batch size alone."""
         samples = torch.arange(num_samples, device=self.weight.device).unsqueeze(1)
+        if self._cpu_kernels is not None:
+            num_lookups = num_samples * len(self._shifts)
+            return LookupPlan(scratch=torch.empty(5, num_lookups, dtype=torch.int32))
         bags = None if self._has_kernels else (samples * self._num_features + self._bag_of_lookup).flatten()
-        scratch = None
-        if self._cpu_kernels is not None and bags is not None:
-            bags, scratch = bags.to(torch.int32), torch.empty(4, len(bags), dtype=torch.int32)
         return LookupPlan(
             starts=(samples * len(self._shifts) + self._bag_starts).flatten().to(self._row_type),
             bags=bags,
-            scratch=scratch,
         )
 
     def merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Rows of the merged weight [B * H] of ids [B, H]; int32, which sorts in half the time, if it suffices."""
+        """Rows of the merged weight [B * H] of ids [B, H]; int32, which sorts in half the time, if it suffices.
+
+        Compiled passes need none: they take the ids themselves, int64 [B, H].
+        """
+        if self._cpu_kernels is not None:
+            return indices.to(torch.int64).contiguous()
         rows = torch.empty(indices.shape, dtype=self._row_type, device=indices.device)
         return torch.add(indices, self._shifts, out=rows).flatten()
 
@@ -125,17 +132,20 @@ class MergedEmbedding:
         dtype = dtype or self.weight.dtype
         if self._has_kernels:
             return read_bags(rows, self._bag_limits, self.weight, len(rows) // len(self._shifts), dtype)
+        if self._cpu_kernels is not None:
+            return self._cpu_kernels.read(rows, self._layout, self.weight).to(dtype)
+        assert plan.starts is not None, "there for all but compiled passes"
         pooled = torch.embedding_bag(self.weight, rows, plan.starts, mode=_SUM)[0]
         return pooled.view(-1, self._num_features, self.weight.shape[1]).to(dtype)
 
     def update(self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: float, eps: float) -> None:
         """Take one step from `gradients` [B, 1 + num_sparse, d] of what `read` returned."""
-        assert plan.bags is not None, "kernels update in tensors of fixed shapes"
-        if self._cpu_kernels is not None and plan.scratch is not None:
-            ordered, order = self._cpu_kernels.sort(rows, len(self.weight), plan.scratch)
-            gradients = gradients.contiguous()
-            self._cpu_kernels.update(ordered, order, plan.bags, gradients, self.weight, self._accumulator, lr, eps)
+        if self._cpu_kernels is not None:
+            assert plan.scratch is not None, "there for compiled passes"
+            ordered = self._cpu_kernels.sort(rows, self._layout, plan.scratch)
+            self._cpu_kernels.update(ordered, gradients.contiguous(), self.weight, self._accumulator, lr, eps)
             return
+        assert plan.bags is not None, "kernels update in tensors of fixed shapes"
         ordered, order = sort_rows(rows, len(self.weight))
         starts = find_run_starts(ordered)
         bags, touched = plan.bags.index_select(0, order), ordered.index_select(0, starts).long()
@@ -201,10 +211,10 @@ class MergedEmbedding:
 class LookupPlan:
     """Where each bag's lookups start for a batch size, and which bag each lookup is of; kernels find it alone."""
 
-    starts: torch.Tensor
-    bags: torch.Tensor | None
+    starts: torch.Tensor | None = None
+    bags: torch.Tensor | None = None
     scratch: torch.Tensor | None = None
-    """Where compiled kernels sort: int32 [4, lookups]."""
+    """Where compiled passes sort: int32 [5, lookups]; they need nothing else."""
 
 
 _MAX_INT32 = 2**31 - 1

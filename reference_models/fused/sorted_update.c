@@ -1,60 +1,100 @@
-/* The sparse update of merged tables on a CPU: a stable sort of the lookups' rows, and one pass over them.
+/* Merged tables on a CPU: bags are read, lookups sorted by their row, and each row is updated, in one pass.
  *
- * reference_models/fused/cpu_kernels.py compiles it and says what the arguments are.
+ * reference_models/fused/cpu_kernels.py compiles it and says what the arguments are. Ids [n, hot] are a batch's, of n
+ * samples; a row of the merged weight is an id plus its table's shift.
  */
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
+#include "lanes.h"
 
-/* Sort rows [n] stably into `ordered`, and the places that they had into `order`; `scratch` is [2 n]. */
-void sort_rows(const int32_t *rows, int64_t n, int32_t num_rows, int32_t *ordered, int32_t *order, int32_t *scratch)
+#define AHEAD 12     /* lookups between asking for a row and using it */
+#define MOST 16384   /* rows of a table that are counted one by one */
+
+typedef struct { int32_t row, bag; } lookup;
+
+/* Sort by row, stably, into to[0] the lookups ids [n * hot] of one table: `hot` of each sample's bag number `bag`. */
+static void sort_table(
+    const int32_t *ids, int64_t n, int64_t hot, int64_t num_rows, int32_t shift, int32_t bag, int64_t num_bags,
+    lookup *to[2])
 {
+    int32_t counts[MOST];
     int bits = 1;
-    while (bits < 31 && (num_rows - 1) >> bits) bits++;
-    const int passes = (bits + 10) / 11, width = (bits + passes - 1) / passes;
+    while ((num_rows - 1) >> bits) bits++;
+    const int passes = num_rows <= MOST && num_rows <= 4 * n * hot ? 1 : (bits + 10) / 11;
+    const int width = (bits + passes - 1) / passes;
     const int32_t mask = (1 << width) - 1;
-    int32_t counts[3][2048];
-    memset(counts, 0, sizeof counts);
-    for (int64_t i = 0; i < n; i++)
-        for (int pass = 0; pass < passes; pass++) counts[pass][rows[i] >> (pass * width) & mask]++;
-    const int32_t *from = rows, *places = NULL;
     for (int pass = 0; pass < passes; pass++) {
-        int32_t total = 0, *count = counts[pass];
-        for (int digit = 0; digit <= mask; digit++) {
-            const int32_t here = count[digit];
-            count[digit] = total;
+        const int into = (passes - 1 - pass) & 1, from = 1 - into, low = pass * width;
+        memset(counts, 0, sizeof(int32_t) << width);
+        if (pass == 0)
+            for (int64_t i = 0; i < n * hot; i++) counts[ids[i] & mask]++;
+        else
+            for (int64_t i = 0; i < n * hot; i++) counts[(to[from][i].row - shift) >> low & mask]++;
+        int32_t total = 0;
+        for (int32_t digit = 0; digit <= mask; digit++) {
+            const int32_t here = counts[digit];
+            counts[digit] = total;
             total += here;
         }
-        const int is_last = (passes - pass) & 1;  /* the last pass writes where it is wanted */
-        int32_t *to = is_last ? ordered : scratch, *to_place = is_last ? order : scratch + n;
-        for (int64_t i = 0; i < n; i++) {
-            const int32_t at = count[from[i] >> (pass * width) & mask]++;
-            to[at] = from[i];
-            to_place[at] = places ? places[i] : (int32_t)i;
-        }
-        from = to;
-        places = to_place;
+        if (pass == 0)
+            for (int64_t s = 0; s < n; s++)
+                for (int64_t i = s * hot; i < (s + 1) * hot; i++)
+                    to[into][counts[ids[i] & mask]++] = (lookup){ids[i] + shift, (int32_t)(s * num_bags) + bag};
+        else
+            for (int64_t i = 0; i < n * hot; i++) {
+                const lookup one = to[from][i];
+                to[into][counts[(one.row - shift) >> low & mask]++] = one;
+            }
     }
 }
 
-typedef float lanes __attribute__((vector_size(64), aligned(4), may_alias));
+/* Sort all lookups by row into `ordered`; `scratch` is as large, and `by_table` [n * hot]. Table t has num_rows[t] rows, from shifts[t] on, and
+ * the lookups starts[t + 1] to starts[t + 2] - 1 of each sample, which are bag t + 1. */
+void sort_rows(
+    const int64_t *ids, const int32_t *starts, const int64_t *shifts, const int64_t *num_rows, lookup *ordered,
+    lookup *scratch, int32_t *by_table, int64_t n, int64_t num_tables, int64_t num_threads)
+{
+    const int64_t hot = starts[num_tables + 1];
+#pragma omp parallel for num_threads(num_threads) schedule(static)
+    for (int64_t s = 0; s < n; s++)
+        for (int64_t t = 0; t < num_tables; t++) {
+            const int64_t first = starts[t + 1], size = starts[t + 2] - first;
+            for (int64_t c = 0; c < size; c++) by_table[n * first + s * size + c] = (int32_t)ids[s * hot + first + c];
+        }
+#pragma omp parallel for num_threads(num_threads) schedule(dynamic, 1)
+    for (int64_t t = 0; t < num_tables; t++) {
+        const int64_t first = starts[t + 1], size = starts[t + 2] - first, at = n * first;
+        lookup *to[2] = {ordered + at, scratch + at};
+        sort_table(by_table + at, n, size, num_rows[t], (int32_t)shifts[t], (int32_t)t + 1, num_tables + 1, to);
+    }
+}
+
+static inline __attribute__((always_inline)) void fetch(const float *row, const int64_t d, const int writes)
+{
+    for (int64_t k = 0; k < d; k += 16)
+        if (writes) __builtin_prefetch(row + k, 1);
+        else __builtin_prefetch(row + k, 0);
+}
 
 /* Add up the gradients of each row that starts in [start, stop) and update it, reading and writing it once. */
 static inline __attribute__((always_inline)) void walk(
-    const int32_t *ordered, const int32_t *order, const int32_t *bags, const float *gradients, float *weight,
-    float *state, int64_t sums, int64_t n, int64_t start, int64_t stop, const int blocks, float rate, float eps)
+    const lookup *ordered, const float *gradients, float *weight, float *state, int64_t sums,
+    int64_t n, int64_t start, int64_t stop, const int64_t d, float rate, float eps)
 {
-    const int64_t d = 16 * blocks;
-    while (start > 0 && start < n && ordered[start] == ordered[start - 1]) start++;
+    const int blocks = d / LANES;
+    while (start > 0 && start < n && ordered[start].row == ordered[start - 1].row) start++;
     for (int64_t i = start; i < stop;) {
-        const int32_t row = ordered[i];
-        lanes sum[8];
-        if (i + 16 < n)
-            for (int b = 0; b < blocks; b++) __builtin_prefetch(weight + ordered[i + 16] * d + 16 * b, 1);
-        const lanes *g = (const lanes *)(gradients + bags[order[i]] * d);
-        for (int b = 0; b < blocks; b++) sum[b] = g[b];
-        for (i++; i < n && ordered[i] == row; i++) {
-            g = (const lanes *)(gradients + bags[order[i]] * d);
+        const int32_t row = ordered[i].row;
+        lanes sum[128 / LANES] = {{0}};
+        for (; i < n && ordered[i].row == row; i++) {
+            if (i + AHEAD < n) {
+                const int32_t next = ordered[i + AHEAD].row;
+                fetch(gradients + ordered[i + AHEAD].bag * d, d, 0);
+                if (next != ordered[i + AHEAD - 1].row) {
+                    fetch(weight + next * d, d, 1);
+                    if (sums == 1) __builtin_prefetch(state + next, 1);
+                    else if (sums) fetch(state + next * d, d, 1);
+                }
+            }
+            const lanes *g = (const lanes *)(gradients + ordered[i].bag * d);
             for (int b = 0; b < blocks; b++) sum[b] += g[b];
         }
         lanes *w = (lanes *)(weight + row * d), *s = (lanes *)(state + row * d);
@@ -62,7 +102,7 @@ static inline __attribute__((always_inline)) void walk(
             lanes squares = sum[0] * sum[0];
             for (int b = 1; b < blocks; b++) squares += sum[b] * sum[b];
             float total = 0;
-            for (int k = 0; k < 16; k++) total += squares[k];
+            for (int k = 0; k < LANES; k++) total += squares[k];
             total = state[row] + total / (float)d;
             state[row] = total;
             const float scale = rate / (sqrtf(total) + eps);
@@ -72,7 +112,7 @@ static inline __attribute__((always_inline)) void walk(
                 const lanes squares = s[b] + sum[b] * sum[b];
                 s[b] = squares;
                 lanes root;
-                for (int k = 0; k < 16; k++) root[k] = sqrtf(squares[k]);
+                for (int k = 0; k < LANES; k++) root[k] = sqrtf(squares[k]);
                 w[b] -= rate * sum[b] / (root + eps);
             }
         } else {
@@ -83,16 +123,58 @@ static inline __attribute__((always_inline)) void walk(
 
 /* The step of SGD (`sums` 0), row-wise Adagrad (1) or Adagrad (2), as MergedEmbedding.update describes it. */
 void update_rows(
-    const int32_t *ordered, const int32_t *order, const int32_t *bags, const float *gradients, float *weight,
-    float *state, int64_t sums, int64_t n, int64_t d, float rate, float eps, int64_t num_threads)
+    const lookup *ordered, const float *gradients, float *weight, float *state, int64_t sums,
+    int64_t n, int64_t d, float rate, float eps, int64_t num_threads)
 {
 #pragma omp parallel for num_threads(num_threads) schedule(static, 1)
     for (int64_t t = 0; t < num_threads; t++) {
         const int64_t start = n * t / num_threads, stop = n * (t + 1) / num_threads;
-#define WALK(blocks) walk(ordered, order, bags, gradients, weight, state, sums, n, start, stop, blocks, rate, eps)
-        if (d == 16) WALK(1);
-        else if (d == 32) WALK(2);
-        else if (d == 64) WALK(4);
-        else if (d == 128) WALK(8);
+#define WALK(w) walk(ordered, gradients, weight, state, sums, n, start, stop, w, rate, eps)
+        OF_WIDTH(WALK)
     }
+}
+
+static inline __attribute__((always_inline)) void add_rows(
+    const int64_t *ids, const int64_t *shifts, const int32_t *starts, const float *weight, float *out, int64_t n,
+    int64_t begin, int64_t end, int64_t num_bags, const int64_t d)
+{
+    const int blocks = d / LANES;
+    const int64_t hot = starts[num_bags];
+    int64_t ahead = AHEAD % hot;
+    for (int64_t s = begin; s < end; s++)
+        for (int64_t bag = 0; bag < num_bags; bag++) {
+            lanes sum[128 / LANES] = {{0}};
+            for (int64_t c = starts[bag]; c < starts[bag + 1]; c++) {
+                const int64_t i = s * hot + c;
+                if (i + AHEAD < n * hot) fetch(weight + (ids[i + AHEAD] + shifts[ahead]) * d, d, 0);
+                if (++ahead == hot) ahead = 0;
+                const lanes *w = (const lanes *)(weight + (ids[i] + shifts[c]) * d);
+                for (int b = 0; b < blocks; b++) sum[b] += w[b];
+            }
+            lanes *into = (lanes *)(out + (s * num_bags + bag) * d);
+            for (int b = 0; b < blocks; b++) into[b] = sum[b];
+        }
+}
+
+/* Sums of bags [n, bags, d] of rows of `weight`: bag f is of the lookups starts[f] to starts[f + 1] - 1 of each sample.
+ * `shifts` and `limits` [hot] are each lookup's. Returns the place of an id beyond its limit, and then reads no row;
+ * else -1. */
+int64_t read_bags(
+    const int64_t *ids, const int64_t *shifts, const int64_t *limits, const int32_t *starts, const float *weight,
+    float *out, int64_t n, int64_t num_bags, int64_t d, int64_t num_threads)
+{
+    const int64_t hot = starts[num_bags];
+    for (int64_t s = 0; s < n; s++) {
+        int is_bad = 0;
+        for (int64_t c = 0; c < hot; c++) is_bad |= ids[s * hot + c] < 0 || ids[s * hot + c] >= limits[c];
+        for (int64_t c = 0; is_bad && c < hot; c++)
+            if (ids[s * hot + c] < 0 || ids[s * hot + c] >= limits[c]) return s * hot + c;
+    }
+#pragma omp parallel for num_threads(num_threads) schedule(static, 1)
+    for (int64_t t = 0; t < num_threads; t++) {
+        const int64_t begin = n * t / num_threads, end = n * (t + 1) / num_threads;
+#define ADD(w) add_rows(ids, shifts, starts, weight, out, n, begin, end, num_bags, w)
+        OF_WIDTH(ADD)
+    }
+    return -1;
 }

@@ -8,6 +8,7 @@ from platform import machine
 import torch
 
 from reference_models.fused.choice import ChosenProduct, Form, MatmulChoice, Precision, Product
+from reference_models.fused.cpu_kernels import CPUKernels
 from reference_models.fused.matmul import Affine, WeightGradient, forms_at_hand
 
 Call = Callable[[], object]
@@ -27,14 +28,15 @@ _MIN_SAMPLES = 512
 
 
 def choose(
-    products: Iterable[Product], precision: Precision, previous: MatmulChoice | None, timer: Timer | None = None
-) -> MatmulChoice:
+    products: Iterable[Product], precision: Precision, previous: MatmulChoice | None, timer: Timer | None = None,
+    cpu_kernels: CPUKernels | None = None,
+) -> MatmulChoice:  # fmt: skip
     """Time every product in every form at hand, with the threads that torch has now; keep `previous` in doubt."""
     before = {} if previous is None else previous.forms()
     time_calls = _time_calls if timer is None else timer
     chosen = []
     for product in products:
-        seconds = time_forms(make_calls(product), time_calls)
+        seconds = time_forms(make_calls(product, cpu_kernels), time_calls)
         chosen.append(ChosenProduct(product=product, form=pick(seconds, before.get(product)), seconds=seconds))
     return MatmulChoice(
         num_threads=torch.get_num_threads(),
@@ -67,7 +69,7 @@ def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, floa
 
 
 @torch.no_grad()
-def make_calls(product: Product) -> dict[Form, Call]:
+def make_calls(product: Product, cpu_kernels: CPUKernels | None = None) -> dict[Form, Call]:
     """Return, for each form at hand, what computes the product with all that follows it; each has run once."""
     dtype = torch.float32 if product.precision == "fp32" else torch.bfloat16
     generator = torch.Generator().manual_seed(0)
@@ -82,15 +84,17 @@ def make_calls(product: Product) -> dict[Form, Call]:
     bias = draw(product.num_out) if product.has_bias else None
     y = draw(num_samples, product.num_out)
 
+    compiled = cpu_kernels if dtype == torch.float32 else None
+
     def make(form: Form) -> Call:
         if product.kind == "weight_gradient":
-            gradient = WeightGradient(form, num_samples, weight)
+            gradient = WeightGradient(form, num_samples, weight, cpu_kernels=compiled)
             return lambda: gradient(y, x)
-        affine = Affine(form, num_samples, weight, bias, has_relu=product.has_relu)
+        affine = Affine(form, num_samples, weight, bias, has_relu=product.has_relu, cpu_kernels=compiled)
         return (lambda: affine.add_to(y, x)) if product.adds else (lambda: affine(x))
 
     calls: dict[Form, Call] = {}
-    for form in forms_at_hand(product):
+    for form in forms_at_hand(product, compiled):
         call = make(form)
         try:
             call()

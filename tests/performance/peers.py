@@ -19,6 +19,7 @@ from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.fused_step import FusedDLRM, FusedPass
 from reference_models.dlrm.model import DLRM, INITS, build_interaction
 from reference_models.fused.choice import MatmulChoice, Precision
+from reference_models.fused.kernel_check import checked_cpu_kernels
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.timing import choose
 from reference_models.layers.mlp import build_mlp
@@ -64,7 +65,11 @@ def bf16(job: Job, batches: list[Batch]) -> Step:
 def _ours(job: Job, batches: list[Batch], precision: Precision, dtype: torch.dtype | None) -> Step:
     torch.manual_seed(0)
     model = FusedDLRM(job.model, **_sizes(job))
-    asked = Matmuls(dtype=dtype)
+    found = checked_cpu_kernels(
+        job.model.embedding_dim, {"rowwise_adagrad": 1, "sgd": 0}.get(job.train.opt_name, job.model.embedding_dim)
+    )
+    kernels = None if isinstance(found, str) else found
+    asked = Matmuls(dtype=dtype, cpu_kernels=kernels)
     model.fuse(
         build_optimizers(
             job.train,
@@ -74,8 +79,8 @@ def _ours(job: Job, batches: list[Batch], precision: Precision, dtype: torch.dty
         asked,
     )
     FusedPass(model, job.train.global_batch_size, trains=True)  # asks for the forms of its products
-    choice = choose(asked.asked, precision, None)
-    model.use(Matmuls(choice, dtype=dtype))
+    choice = choose(asked.asked, precision, None, cpu_kernels=kernels)
+    model.use(Matmuls(choice, dtype=dtype, cpu_kernels=kernels))
     return ChosenStep(lambda i: model.train_step(batches[i]), choice)
 
 

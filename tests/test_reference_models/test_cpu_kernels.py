@@ -1,5 +1,6 @@
-"""The compiled update of tables on a CPU: torch's numbers, for any number of threads, or it is not used."""
+"""The compiled passes of a step on a CPU: torch's numbers, for any number of threads, or they are not used."""
 
+import ctypes
 from collections.abc import Iterator
 
 import pytest
@@ -7,8 +8,11 @@ import torch
 
 from reference_models.fused import cpu_kernels, kernel_check
 from reference_models.fused.cpu_kernels import WIDTHS, CPUKernels, find_cpu_kernels
+from reference_models.fused.interaction import fuse_interaction
 from reference_models.fused.kernel_check import checked_cpu_kernels
+from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import MergedEmbedding, sort_rows
+from reference_models.layers.interaction import DotInteraction, LowRankCrossNet
 
 
 @pytest.fixture
@@ -34,16 +38,95 @@ def forgotten() -> Iterator[None]:
     find_cpu_kernels.cache_clear()
 
 
-@pytest.mark.parametrize("num_rows", (1, 2, 2048, 2049, 160_000, 1 << 22, (1 << 22) + 1, 2**31 - 1))
-@pytest.mark.parametrize("length", (0, 1, 1000, 20_000))
-def test_rows_are_sorted_stably(kernels: CPUKernels, num_rows: int, length: int) -> None:
-    generator = torch.Generator().manual_seed(length)
-    rows = torch.randint(0, num_rows, (length,), generator=generator, dtype=torch.int32)
-    rows[::3] = num_rows - 1
-    scratch = torch.empty(4, length, dtype=torch.int32)
-    ordered, order = kernels.sort(rows, num_rows, scratch)
-    expected = torch.sort(rows, stable=True)
-    assert torch.equal(ordered, expected.values) and torch.equal(order.long(), expected.indices)
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("num_samples", (1, 3, 2000))
+@pytest.mark.parametrize("num_rows", ((1, 2, 2048, 2049), (16_384, 16_385, 160_000), ((1 << 22) + 1, 7)))
+def test_lookups_are_sorted_stably(kernels: CPUKernels, num_rows: tuple[int, ...], num_samples: int) -> None:
+    hot = (1, 5, 2, 1)[: len(num_rows)]
+    embedding = MergedEmbedding(torch.empty(sum(num_rows), 16), None, num_rows, hot, cpu_kernels=kernels)
+    generator = torch.Generator().manual_seed(num_samples)
+    limits = torch.tensor(num_rows).repeat_interleave(torch.tensor(hot))
+    ids = torch.randint(0, 2**40, (num_samples, sum(hot)), generator=generator) % limits
+    ids[::3] = limits - 1
+    shifts = limits.new_tensor([0, *num_rows[:-1]]).cumsum(0).repeat_interleave(torch.tensor(hot))
+    bags = torch.arange(num_samples).unsqueeze(1) * (1 + len(hot)) + torch.arange(len(hot)).repeat_interleave(
+        torch.tensor(hot)
+    ).add(1)
+    expected = torch.sort((ids + shifts).flatten(), stable=True)
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        plan = embedding.plan(num_samples)
+        assert plan.scratch is not None
+        ordered = kernels.sort(ids, embedding._layout, plan.scratch).long()
+        assert torch.equal(ordered[:, 0], expected.values)
+        assert torch.equal(ordered[:, 1], bags.flatten()[expected.indices])
+
+
+@pytest.mark.parametrize("wrong", (-1, 7, 2**33))
+def test_an_id_that_a_table_has_not_is_refused_before_a_row_is_read(kernels: CPUKernels, wrong: int) -> None:
+    embedding = MergedEmbedding(torch.ones(12, 16), None, (5, 7), (1, 2), cpu_kernels=kernels)
+    ids = torch.tensor([[4, 6, 6], [4, 6, wrong]])
+    with pytest.raises(IndexError, match=rf"sample 1, lookup 2: id {wrong}, expected 0 to 6"):
+        embedding.read(embedding.merge_ids(ids), embedding.plan(2))
+
+
+@pytest.mark.parametrize("is_by_columns", ((False, False), (False, True), (True, False), (True, True)))
+@pytest.mark.parametrize("sizes", ((1, 1, 1), (7, 5, 3), (300, 1, 40), (40, 300, 1), (1000, 33, 200), (70, 3, 900)))
+@pytest.mark.usefixtures("threads")
+def test_openblas_multiplies_as_torch(
+    kernels: CPUKernels, sizes: tuple[int, int, int], is_by_columns: tuple[bool, bool]
+) -> None:
+    if not kernels.has_openblas:
+        pytest.skip("numpy brings no OpenBLAS here")
+    m, k, n = sizes
+    generator = torch.Generator().manual_seed(m)
+    a, b = (
+        torch.randn(size[::-1], generator=generator).t() if turns else torch.randn(size, generator=generator)
+        for size, turns in zip(((m, k), (k, n)), is_by_columns, strict=True)
+    )
+    expected = a.double() @ b.double()
+    for number in (1, 2, 3):
+        torch.set_num_threads(number)
+        for begins, adds in ((float("nan"), False), (1.0, True)):
+            found = kernels.multiply(a, b, torch.full((m, n), begins), adds=adds)
+            torch.testing.assert_close(found.double(), expected + (1 if adds else 0), rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_no_number_stays_none(kernels: CPUKernels) -> None:
+    """A run that diverges must say so: torch's ReLU, and its gradient, keep what is not a number."""
+    y = kernels.add_bias(torch.full((2, 20), float("nan")), torch.zeros(20), has_relu=True)
+    assert y.isnan().all()
+    dy = torch.ones(2, 20)
+    kernels.differentiate_relu(dy, y, sums=False)
+    assert dy.eq(1).all()
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("dim", (16, 24, 128))
+@pytest.mark.parametrize("shape", ((1, 2), (65, 27), (130, 64), (3, 65)))
+def test_dot_products_and_cross_layers_are_torchs(kernels: CPUKernels, shape: tuple[int, int], dim: int) -> None:
+    num_samples, num_features = shape
+    generator = torch.Generator().manual_seed(dim)
+    features = torch.randn(num_samples, num_features, dim, generator=generator)
+    results = []
+    for number, given in ((1, kernels), (3, kernels), (1, None)):
+        torch.set_num_threads(number)
+        torch.manual_seed(0)
+        found, matmuls = [], Matmuls(cpu_kernels=given)
+        for module in (DotInteraction(num_features, dim), LowRankCrossNet(num_features, dim, 1, 4)):
+            optimizer = torch.optim.SGD([*module.parameters()] or [torch.empty(1)], lr=0.1)
+            fused = fuse_interaction(module, num_features, torch.empty(0, dim), optimizer, matmuls)
+            interaction = fused.over(num_samples, matmuls, trains=True)
+            y = interaction.forward(features)
+            gradients: list[torch.Tensor] = []
+            dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(1))
+            dx = interaction.backward(dy, lambda _, gradient, kept=gradients: kept.append(gradient.clone()))
+            found += [y.clone(), dx.clone(), *gradients]
+        results.append(found)
+    one, three, plain = results
+    assert all(map(torch.equal, one, three))
+    for ours, theirs in zip(one, plain, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("length", (8191, 8192, 20_000, 32_767, 32_768))
@@ -67,7 +150,7 @@ def test_updates_are_torchs_and_the_same_for_any_number_of_threads(kernels: CPUK
         found.append(kernel_check._update_example(dim, state_size, given))
     one, *others, plain = found
     for other in others:
-        assert all(torch.equal(mine.after, its.after) for mine, its in zip(one, other, strict=True))
+        assert all(torch.equal(mine[0], its[0]) for mine, its in zip(one, other, strict=True))
     assert kernel_check._furthest(one, plain) <= 0.5
 
 
@@ -75,7 +158,7 @@ def test_a_batch_of_one_lookup_and_rows_that_nobody_names(kernels: CPUKernels) -
     weight = torch.ones(7, 16)
     embedding = MergedEmbedding(weight, None, (7,), (1,), cpu_kernels=kernels)
     gradients = torch.ones(1, 2, 16)
-    embedding.update(torch.tensor([3], dtype=torch.int32), embedding.plan(1), gradients, 0.5, 0.0)
+    embedding.update(embedding.merge_ids(torch.tensor([[3]])), embedding.plan(1), gradients, 0.5, 0.0)
     assert weight[3].eq(0.5).all() and weight[[0, 1, 2, 4, 5, 6]].eq(1).all()
 
 
@@ -92,26 +175,40 @@ def test_without_a_compiler_there_are_none_and_why(
     assert isinstance(found, str) and words in found
 
 
-@pytest.mark.parametrize("factor", (0.0, 0.5, 1.01))
-def test_an_update_that_ends_in_other_numbers_is_not_used(
-    kernels: CPUKernels, factor: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("spoilt", ("half", "zero", "stale"))
+@pytest.mark.parametrize(
+    "name",
+    ("update_rows", "read_bags", "add_bias", "differentiate_relu", "cross", "differentiate_cross", "adagrad", "dot",
+     "differentiate_dot"),
+)  # fmt: skip
+def test_passes_that_end_in_other_numbers_are_not_used(
+    kernels: CPUKernels, name: str, spoilt: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Wrong(CPUKernels):
-        def __init__(self) -> None:
-            self._sort, self._right = kernels._sort, kernels._update
+    """A pass whose results are halved, zero or left as they were is found by the example that is run before use."""
+    right = kernels._call[name]
+    written = {
+        "update_rows": (2,), "read_bags": (5,), "add_bias": (0,), "differentiate_relu": (0, 2), "cross": (4,),
+        "differentiate_cross": (2, 4, 5), "adagrad": (0, 1), "dot": (1,), "differentiate_dot": (2,),
+    }[name]  # fmt: skip
 
-        def _update(self, *given: object) -> None:
-            *places, rate, eps, number = given
-            assert isinstance(rate, float)
-            self._right(*places, rate * factor, eps, number)
+    at = 16 if name == "read_bags" else 0  # the first bag is empty
 
-    monkeypatch.setattr(kernel_check, "find_cpu_kernels", Wrong)
-    for state_size in (0, 1, 16):
-        assert "differs from torch's" in str(checked_cpu_kernels(16, state_size))
+    def call(*given: object) -> int | None:
+        result = None if spoilt == "stale" else right(*given)
+        for place in written if spoilt != "stale" else ():
+            if isinstance(address := given[place], int):
+                first = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
+                first[at] = first[at] / 2 if spoilt == "half" else 0.0
+        return -1 if name == "read_bags" else result
+
+    monkeypatch.setitem(kernels._call, name, call)
+    assert "differ from torch's" in str(checked_cpu_kernels(16, 1))
 
 
-def test_a_width_that_is_not_compiled_is_updated_by_torch() -> None:
-    assert "rows of 24 numbers" in str(checked_cpu_kernels(24, 1))
+def test_a_width_of_rows_that_is_not_compiled_leaves_tables_to_torch(kernels: CPUKernels) -> None:
+    assert isinstance(checked_cpu_kernels(24, 1), CPUKernels)
+    embedding = MergedEmbedding(torch.ones(7, 24), None, (7,), (1,), cpu_kernels=kernels)
+    assert embedding.plan(3).scratch is None
 
 
 @pytest.mark.usefixtures("forgotten")

@@ -1,0 +1,240 @@
+/* What a training step does around its matrix products on a CPU, each in one pass over memory.
+ *
+ * reference_models/fused/cpu_kernels.py compiles it and says what the arguments are. All arrays are float32 by rows
+ * without gaps. Sums over samples are the same for any number of threads: threads divide columns, not samples.
+ */
+#include "lanes.h"
+
+#define MAX_FEATURES 64
+#define MAX_WIDTH 128
+#define ROWS 64           /* samples that are added up before they are added to a sum */
+#define LEAST_WORK 32768  /* numbers that are worth more than one thread */
+
+static int64_t worth(int64_t work, int64_t num_threads)
+{
+    return work < LEAST_WORK ? 1 : num_threads;
+}
+
+/* The first column of part t of [0, n), a multiple of 16. */
+static int64_t edge(int64_t n, int64_t t, int64_t parts)
+{
+    return t == parts ? n : n * t / parts / 16 * 16;
+}
+
+/* y [n, m] += bias [m], then perhaps max(y, 0). */
+void add_bias(float *y, const float *bias, int64_t has_relu, int64_t n, int64_t m, int64_t num_threads)
+{
+#pragma omp parallel for num_threads(worth(n * m, num_threads)) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float *row = y + i * m;
+        if (has_relu)
+            for (int64_t j = 0; j < m; j++) row[j] = row[j] + bias[j] < 0 ? 0 : row[j] + bias[j];
+        else
+            for (int64_t j = 0; j < m; j++) row[j] += bias[j];
+    }
+}
+
+/* dy [n, m] = 0 where y <= 0, unless y is NULL; sums [m] of its columns, unless that is NULL. */
+void differentiate_relu(float *dy, const float *y, float *sums, int64_t n, int64_t m, int64_t num_threads)
+{
+    const int64_t parts = worth(n * m, num_threads);
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int64_t t = 0; t < parts; t++) {
+        const int64_t from = edge(m, t, parts), to = edge(m, t + 1, parts);
+        if (sums) memset(sums + from, 0, (to - from) * sizeof(float));
+        float part[1024];
+        for (int64_t c = from; c < to; c += 1024) {
+            const int64_t width = to - c < 1024 ? to - c : 1024;
+            for (int64_t first = 0; first < n; first += ROWS) {
+                const int64_t last = n < first + ROWS ? n : first + ROWS;
+                memset(part, 0, width * sizeof(float));
+                for (int64_t i = first; i < last; i++) {
+                    float *g = dy + i * m + c;
+                    if (y) {
+                        const float *value = y + i * m + c;
+                        for (int64_t j = 0; j < width; j++) g[j] = value[j] <= 0 ? 0 : g[j];
+                    }
+                    if (sums)
+                        for (int64_t j = 0; j < width; j++) part[j] += g[j];
+                }
+                if (sums)
+                    for (int64_t j = 0; j < width; j++) sums[c + j] += part[j];
+            }
+        }
+    }
+}
+
+/* y = x + x_0 (z + bias), all [n, m] but bias [m]. */
+void cross(
+    const float *x, const float *x_0, const float *z, const float *bias, float *y, int64_t n, int64_t m,
+    int64_t num_threads)
+{
+#pragma omp parallel for num_threads(worth(n * m, num_threads)) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = i * m;
+        for (int64_t j = 0; j < m; j++) y[at + j] = x[at + j] + x_0[at + j] * (z[at + j] + bias[j]);
+    }
+}
+
+/* Differentiate `cross` by x_0, z and bias: dx_0 (+)= dy (z + bias), perhaps + dy; z = dy x_0; sums [m] of the new z. */
+void differentiate_cross(
+    const float *dy, const float *x_0, float *z, const float *bias, float *dx_0, float *sums, int64_t adds,
+    int64_t adds_dy, int64_t n, int64_t m, int64_t num_threads)
+{
+    const int64_t parts = worth(n * m, num_threads);
+    const float own = adds_dy ? 1 : 0;
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int64_t t = 0; t < parts; t++) {
+        const int64_t from = edge(m, t, parts), to = edge(m, t + 1, parts);
+        memset(sums + from, 0, (to - from) * sizeof(float));
+        float part[1024];
+        for (int64_t c = from; c < to; c += 1024) {
+            const int64_t width = to - c < 1024 ? to - c : 1024;
+            for (int64_t first = 0; first < n; first += ROWS) {
+                const int64_t last = n < first + ROWS ? n : first + ROWS;
+                memset(part, 0, width * sizeof(float));
+                for (int64_t i = first; i < last; i++) {
+                    const int64_t at = i * m + c;
+                    const float *g = dy + at, *x = x_0 + at, *b = bias + c;
+                    float *value = z + at, *into = dx_0 + at;
+                    for (int64_t j = 0; j < width; j++) {
+                        const float change = g[j] * (value[j] + b[j] + own);
+                        into[j] = adds ? into[j] + change : change;
+                        value[j] = g[j] * x[j];
+                        part[j] += value[j];
+                    }
+                }
+                for (int64_t j = 0; j < width; j++) sums[c + j] += part[j];
+            }
+        }
+    }
+}
+
+/* Adagrad of n weights: squares += g^2; value -= lr g / (sqrt(squares) + eps). */
+void adagrad(
+    float *restrict value, float *restrict squares, const float *restrict g, int64_t n, float lr, float eps,
+    int64_t num_threads)
+{
+    const int64_t parts = worth(n, num_threads);
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int64_t t = 0; t < parts; t++)
+        for (int64_t j = edge(n, t, parts); j < edge(n, t + 1, parts); j++) {
+            squares[j] += g[j] * g[j];
+            value[j] -= lr * g[j] / (sqrtf(squares[j]) + eps);
+        }
+}
+
+/* One sample's products of pairs of its features [f, d], f (f - 1) / 2 of them, row by row of the lower triangle. */
+static inline __attribute__((always_inline)) void multiply_pairs(
+    const float *features, int64_t f, const int64_t d, float *pairs)
+{
+    float columns[MAX_WIDTH * MAX_FEATURES], rows[4][MAX_FEATURES], all[MAX_FEATURES * MAX_FEATURES / 2 + 64];
+    const int64_t stride = (f + 2 * LANES - 1) / (2 * LANES) * (2 * LANES);
+    for (int64_t j = 0; j < f; j++)
+        for (int64_t k = 0; k < d; k++) columns[k * stride + j] = features[j * d + k];
+    float *out = all;
+    for (int64_t i = 0; i < f; i += 4) {
+        const float *x[4];
+        for (int64_t r = 0; r < 4; r++) x[r] = features + (i + r < f ? i + r : i) * d;
+        for (int64_t c = 0; c < i + 3; c += 2 * LANES) {  /* four rows and two columns of lanes: eight sums */
+            lanes sum[4][2] = {{{0}}};
+            for (int64_t k = 0; k < d; k++) {
+                const lanes a = *(const lanes *)(columns + k * stride + c);
+                const lanes b = *(const lanes *)(columns + k * stride + c + LANES);
+#pragma GCC unroll 4
+                for (int64_t r = 0; r < 4; r++) sum[r][0] += x[r][k] * a, sum[r][1] += x[r][k] * b;
+            }
+#pragma GCC unroll 4
+            for (int64_t r = 0; r < 4; r++) {
+                *(lanes *)(rows[r] + c) = sum[r][0];
+                *(lanes *)(rows[r] + c + LANES) = sum[r][1];
+            }
+        }
+        /* Whole lanes are copied: what is beyond a row's end is where the next row goes. */
+        for (int64_t r = 0; r < 4 && i + r < f; out += i + r, r++)
+            for (int64_t c = 0; c < i + r; c += LANES) *(lanes *)(out + c) = *(const lanes *)(rows[r] + c);
+    }
+    memcpy(pairs, all, f * (f - 1) / 2 * sizeof(float));
+}
+
+/* Gradients of one sample's features from those of its pairs' products. */
+static inline __attribute__((always_inline)) void differentiate_pairs(
+    const float *features, const float *pairs, int64_t f, const int64_t d, float *gradients)
+{
+    float square[(MAX_FEATURES + 3) * MAX_FEATURES];
+    const int64_t stride = MAX_FEATURES;
+    for (int64_t i = 0; i < f; i++) {
+        memcpy(square + i * stride, pairs, i * sizeof(float));
+        pairs += i;
+        square[i * stride + i] = 0;
+    }
+    for (int64_t i = 1; i < f; i++)
+        for (int64_t j = 0; j < i; j++) square[j * stride + i] = square[i * stride + j];
+    for (int64_t r = f; r < (f + 3) / 4 * 4; r++) memset(square + r * stride, 0, f * sizeof(float));
+    for (int64_t i = 0; i < f; i += 4)
+        for (int64_t c = 0; c < d; c += 2 * LANES > d ? LANES : 2 * LANES) {
+            const int64_t next = 2 * LANES > d ? c : c + LANES;
+            lanes sum[4][2] = {{{0}}};
+            for (int64_t j = 0; j < f; j++) {
+                const lanes a = *(const lanes *)(features + j * d + c), b = *(const lanes *)(features + j * d + next);
+                const float *g = square + i * stride + j;
+#pragma GCC unroll 4
+                for (int64_t r = 0; r < 4; r++) sum[r][0] += g[r * stride] * a, sum[r][1] += g[r * stride] * b;
+            }
+#pragma GCC unroll 4
+            for (int64_t r = 0; r < 4; r++)
+                if (i + r < f) {
+                    *(lanes *)(gradients + (i + r) * d + c) = sum[r][0];
+                    *(lanes *)(gradients + (i + r) * d + next) = sum[r][1];
+                }
+        }
+}
+
+/* y [n, width]: of features [n, f, d] the first one, then the products of all pairs. */
+void dot(const float *features, float *y, int64_t n, int64_t f, int64_t d, int64_t width, int64_t num_threads)
+{
+#pragma omp parallel for num_threads(worth(n * f * d, num_threads)) schedule(static)
+    for (int64_t s = 0; s < n; s++) {
+        const float *x = features + s * f * d;
+        memcpy(y + s * width, x, d * sizeof(float));
+#define PAIRS(w) multiply_pairs(x, f, w, y + s * width + w)
+        OF_WIDTH(PAIRS)
+    }
+}
+
+/* Gradients [n, f, d] of `dot`'s features from dy [n, width]. */
+void differentiate_dot(
+    const float *features, const float *dy, float *gradients, int64_t n, int64_t f, int64_t d, int64_t width,
+    int64_t num_threads)
+{
+#pragma omp parallel for num_threads(worth(n * f * d, num_threads)) schedule(static)
+    for (int64_t s = 0; s < n; s++) {
+        const float *x = features + s * f * d, *g = dy + s * width;
+        float *into = gradients + s * f * d;
+#define GRADIENTS(w) differentiate_pairs(x, g + w, f, w, into)
+        OF_WIDTH(GRADIENTS)
+        for (int64_t k = 0; k < d; k++) into[k] += g[k];
+    }
+}
+
+typedef void (*sgemm)(
+    int order, int turns_a, int turns_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
+    const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
+
+/* c [m, n] = a b, or c += a b, by cblas_sgemm on one thread each for a part of c. `a` [m, k] and `b` [k, n] are stored
+ * by rows, or by columns where they turn; lda, ldb and ldc are the numbers between those. */
+void multiply(
+    sgemm cblas, int64_t turns_a, int64_t turns_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+    const float *b, int64_t ldb, int64_t adds, float *c, int64_t ldc, int64_t num_threads)
+{
+    const int64_t parts = worth(m * n, num_threads), by_rows = m >= n;
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int64_t t = 0; t < parts; t++) {
+        const int64_t from = edge(by_rows ? m : n, t, parts), size = edge(by_rows ? m : n, t + 1, parts) - from;
+        const int64_t row = by_rows ? from : 0, column = by_rows ? 0 : from;
+        if (size)
+            cblas(101, turns_a ? 112 : 111, turns_b ? 112 : 111, by_rows ? size : m, by_rows ? n : size, k, 1,
+                  a + row * (turns_a ? 1 : lda), lda, b + column * (turns_b ? ldb : 1), ldb, adds ? 1 : 0,
+                  c + row * ldc + column, ldc);
+    }
+}
