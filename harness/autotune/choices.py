@@ -62,6 +62,7 @@ class Candidates:
             "model_name": workload.model_name,
             "model": self.config.tables["model"],
             "data": data,
+            **({} if runtime.kernels == "auto" else {"kernels": runtime.kernels}),
             **(self._service if self.service_ways else {}),
         }
 

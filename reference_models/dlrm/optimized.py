@@ -16,6 +16,9 @@ from reference_models.fused.timing import choose
 from reference_models.process.errors import ConfigError
 from reference_models.training.loop import Built
 
+SWITCHED_OFF = "runtime.kernels is off"
+"""Why torch's operators are used where kernels could be."""
+
 
 class OptimizedWorkload(ReferenceWorkload):
     """Trains one `FusedDLRM`: merged tables, hand-written passes, products by choice, batches read ahead."""
@@ -27,14 +30,15 @@ class OptimizedWorkload(ReferenceWorkload):
 
     def build(self) -> None:
         self._matmuls: Matmuls | None = None
-        self._kernels = "torch"
+        self._kernels = "torch" if self.spec.runtime.kernels == "auto" else f"torch: {SWITCHED_OFF}"
         super().build()
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = super().build_model(num_embeddings)
         if self._matmuls is None:
             self._matmuls = self._make_matmuls(self.spec.matmul)
-        model.fuse(optimizers, self._matmuls, self._find_kernels if self.device.type == "cpu" else None)
+        finds = self.device.type == "cpu" and self.spec.runtime.kernels == "auto"
+        model.fuse(optimizers, self._matmuls, self._find_kernels if finds else None)
         return model, optimizers
 
     def _find_kernels(self, dim: int, state_size: int) -> CPUKernels | None:
