@@ -51,6 +51,8 @@ _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
     SERVE: tuple(ServeConfig.__dataclass_fields__),
 }
+_UNSAID = ("graph", "kernels")
+"""Keys of [runtime] that sets of earlier versions lack, and go on: they are listed where they were given."""
 _NAMED_OTHERWISE = {
     "train.batch_size": "train.global_batch_size",
     "train.learning_rate": "train.opt_base_learning_rate",
@@ -92,7 +94,8 @@ class RunConfig:
                 resolved[name] = {"value": value, "source": self.sources.get(name, "definition")}
         for key, value in asdict(self.workload.runtime).items():
             shown = "auto" if value is None else value
-            resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
+            if key not in _UNSAID or shown != "auto":
+                resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
         for key, value in asdict(self.serve).items() if SERVE in self.tables else ():
             is_chosen = key == "threads" or (key == "batch" and self.serve.is_batch_searched)
             if value is not None or is_chosen:

@@ -144,8 +144,12 @@ def test_they_are_no_part_of_the_problem_but_of_the_configuration_of_a_sweep_and
 ) -> None:
     points = make_points([read_axis("runtime.kernels=auto,off"), read_axis("runtime.graph=auto,off")])
     configs = [resolve("dlrm_tiny", overrides_of(point)) for point in points]
-    assert {config.benchmark.definition_sha256 for config in configs} == {load_benchmark("dlrm_tiny").definition_sha256}
+    assert {config.benchmark.definition_sha256 for config in configs} == {
+        load_benchmark("dlrm_tiny").definition_sha256
+    }
     assert len({config.digest() for config in configs}) == 4
+    assert not {"runtime.graph", "runtime.kernels"} & config_of().values().keys(), "sets of before go on"
+    assert config_of("kernels=off").values()["runtime.kernels"] == {"value": "off", "source": "test"}
     chosen = [
         find_candidates(config_of("implementation=optimized", f"kernels={value}"), tmp_path)
         for value in ("auto", "off")
