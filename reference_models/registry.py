@@ -268,7 +268,7 @@ def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeCo
 
 
 def refuse_switches(implementation: Implementation | None, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError where `runtime.graph` or `.kernels` switches off what is not there; None stands for serving."""
+    """Raise ConfigError where `runtime.graph` or `.kernels` switches off what is not there; None is serving."""
     what = "serving" if implementation is None else f"implementation {label_of(runtime.implementation)!r}"
     known = () if implementation is None else implementation.switches
     for key in ("graph", "kernels"):

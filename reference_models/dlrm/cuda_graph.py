@@ -20,7 +20,6 @@ from reference_models.fused.kernel_check import kernel_problem
 from reference_models.fused.matmul import Matmuls
 from reference_models.process.errors import CaptureError
 from reference_models.training.device_data import HeldSplit, fits, hold
-from reference_models.training.device_metrics import roc_auc_of_tensors
 from reference_models.training.phases import Enter, Phase, ignore_phase
 
 _UNKNOWN = "not tried"
@@ -221,13 +220,6 @@ class CUDAGraphWorkload(OptimizedWorkload):
             loss = model.train_on_tensors(self._to_device(batch), torch.tensor(rates, device=self.device))
         torch.cuda.current_stream(self.device).wait_stream(side)
         return loss
-
-    def evaluate(self) -> float:
-        """Compute the ROC AUC of the whole evaluation split by sorting on the device; the number is a CPU's."""
-        if self.metric != "roc_auc":
-            return super().evaluate()
-        labels, scores = self._score()
-        return roc_auc_of_tensors(torch.from_numpy(labels).to(self.device), scores)
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""`runtime.graph` and `runtime.kernels` switch off what is fast, for diagnosis: equal updates, and the log says so."""
+"""`runtime.graph` and `runtime.kernels` switch off what is fast: updates stay equal, and the log says so."""
 
 from collections.abc import Iterator
 from pathlib import Path
