@@ -157,6 +157,7 @@ def resolve(
         before = f"{sources[override.key]}, " if override != given_override and override.key in sources else ""
         sources[override.key] = before + override.source
     _pin_code(original, tables, sources)
+    _leave_gpu_precision(tables["runtime"], sources)
     if has_serve:
         _take_serve(original.model, tables, sources)
     if derived_suffix is not None:
@@ -187,6 +188,13 @@ def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str,
     if (name := runtime.get("implementation")) is not None and parse_place(str(name)) is not None:
         runtime["implementation"] = pin_code(name)
     tables["runtime"] = runtime
+
+
+def _leave_gpu_precision(runtime: dict[str, Any], sources: dict[str, str]) -> None:
+    """Take fp32 where a definition's tf32, which nobody asked for, meets a CPU that somebody did ask for."""
+    if runtime.get("device") == "cpu" and runtime.get("precision") == "tf32" and "runtime.precision" not in sources:
+        runtime["precision"] = "fp32"
+        sources["runtime.precision"] = f"{sources.get('runtime.device', 'definition')}, which has no tf32"
 
 
 def _take_serve(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:

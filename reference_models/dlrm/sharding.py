@@ -181,9 +181,7 @@ class BagBatch:
         )
 
 
-def make_bags(
-    batch: Batch, features: Sequence[str], lengths: torch.Tensor, multi_hot: Sequence[int], *, pins: bool
-) -> BagBatch:
+def make_bags(batch: Batch, lengths: torch.Tensor, multi_hot: Sequence[int], *, pins: bool) -> BagBatch:
     """Put the ids of a batch into bags, feature by feature, sample by sample; `pins` in page-locked memory.
 
     `lengths` int32 [F x B] says how many ids each holds, and may be on the device already. For the thread that reads:
@@ -192,7 +190,7 @@ def make_bags(
     num_samples = len(batch.labels)
     values = torch.cat([ids.flatten() for ids in torch.split(batch.indices, list(multi_hot), dim=1)])
     bags = KeyedJaggedTensor(
-        keys=list(features),
+        keys=[feature_name(index) for index in range(len(multi_hot))],
         values=values.pin_memory() if pins else values,
         lengths=lengths,
         stride=num_samples,

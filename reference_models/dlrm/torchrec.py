@@ -42,7 +42,6 @@ from reference_models.dlrm.sharding import (
     ShardedDLRM,
     check_plan,
     draw_tables,
-    feature_name,
     fill_up,
     local_shards,
     make_bags,
@@ -228,14 +227,9 @@ class TorchRecWorkload(TrainingLoop):
         return cast(torch.Tensor, loss)
 
     def _put_into_bags(self, batch: Batch) -> BagBatch:
-        multi_hot, batch = (
-            self.data.train.multi_hot,
-            Batch(batch.dense, batch.indices.to(self._id_type), batch.labels),
-        )
-        features = [feature_name(index) for index in range(len(multi_hot))]
-        return make_bags(
-            batch, features, self._lengths(len(batch.labels)), multi_hot, pins=self.device.type == "cuda"
-        )
+        batch = Batch(batch.dense, batch.indices.to(self._id_type), batch.labels)
+        lengths = self._lengths(len(batch.labels))
+        return make_bags(batch, lengths, self.data.train.multi_hot, pins=self.device.type == "cuda")
 
     @property
     def _id_type(self) -> torch.dtype:
