@@ -27,7 +27,7 @@ def check_kernels(workload: WorkloadConfig) -> Check | None:
     answer = output_of(
         sys.executable, "-P", "-m", _MODULE, *asked, timeout_s=_ANSWERS_WITHIN_S, **safe_path_variables()
     )
-    problem = "they could not be tried" if answer is None else answer.rpartition("\n")[2]
+    problem = "they could not be tried" if answer is None else answer.rpartition("\n")[2].rstrip(".")
     return Check(
         name="kernels",
         value=f"torch's operators: {problem}" if problem else "triton",

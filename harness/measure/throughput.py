@@ -11,7 +11,7 @@ from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, Kind, OnEvent, Option, Work
 from harness.measure.read_data import refuse_other_data
-from harness.measure.training import EXCHANGE_STEPS, describe_rank
+from harness.measure.training import EXCHANGE_STEPS, describe_rank, peak_reserved_bytes
 from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
 from reference_models.costs import ModelCosts as Costs
@@ -95,6 +95,7 @@ def describe_process(
         "ended_utc": ended.isoformat(timespec="milliseconds"),
         "hyperparameters": dict(workload.hyperparameters()),
         "peak_device_bytes": workload.peak_device_bytes(),
+        "peak_reserved_bytes": peak_reserved_bytes(workload),
         "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
         "energy": energy,
         "ranks": ranks if world.size > 1 else [],

@@ -29,7 +29,7 @@ from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model
-from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Workload
+from reference_models.training.workload import HoldsWeights, MeasuresTraffic, ReportsReservedMemory, Workload
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
@@ -231,6 +231,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
         "peak_device_bytes": workload.peak_device_bytes(),
+        "peak_reserved_bytes": peak_reserved_bytes(workload),
         "energy": energy,
         "observed_s": None if energy is None else energy["duration_s"],
         "cache_clear": asdict(cache),
@@ -281,6 +282,11 @@ def describe_end(
     }
 
 
+def peak_reserved_bytes(workload: Workload) -> int | None:
+    """Return what torch held of the accelerator at most; None on a CPU, and where the workload does not say."""
+    return workload.peak_reserved_bytes() if isinstance(workload, ReportsReservedMemory) else None
+
+
 def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
     """Describe where this process is, and the most memory it has taken so far."""
     return {
@@ -288,6 +294,7 @@ def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
         "host": socket.gethostname(),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "peak_device_bytes": workload.peak_device_bytes(),
+        "peak_reserved_bytes": peak_reserved_bytes(workload),
     }
 
 

@@ -322,6 +322,9 @@ class TrainingLoop(ABC):
     def peak_device_bytes(self) -> int | None:
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
 
+    def peak_reserved_bytes(self) -> int | None:
+        return torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else None
+
     def weights(self) -> Mapping[str, torch.Tensor] | None:
         weights: Mapping[str, torch.Tensor] = self.model.state_dict()
         return weights

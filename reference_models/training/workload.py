@@ -100,6 +100,14 @@ class ShowsOptimizers(Protocol):
 
 
 @runtime_checkable
+class ReportsReservedMemory(Protocol):
+    """A workload that says how much memory its device had to have, beside what was in use of it."""
+
+    def peak_reserved_bytes(self) -> int | None:
+        """Return the most that was reserved on the accelerator, None on CPU."""
+
+
+@runtime_checkable
 class NamesDataset(Protocol):
     """A workload that names the dataset that it reads, so that after a run its open files can be looked at."""
 
