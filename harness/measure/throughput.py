@@ -11,14 +11,14 @@ from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, Kind, OnEvent, Option, Work
 from harness.measure.read_data import refuse_other_data
-from harness.measure.training import EXCHANGE_STEPS, describe_rank, peak_reserved_bytes
+from harness.measure.training import EXCHANGE_STEPS, describe_rank
 from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
 from reference_models.costs import ModelCosts as Costs
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.training.workload import MeasuresTraffic, Workload
+from reference_models.training.workload import MeasuresTraffic, Workload, peak_reserved_bytes
 from rules.records.codec import VERSION, convert
 from rules.records.measured.throughput import ModelCosts, ThroughputRecord
 

@@ -29,7 +29,7 @@ from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model
-from reference_models.training.workload import HoldsWeights, MeasuresTraffic, ReportsReservedMemory, Workload
+from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Workload, peak_reserved_bytes
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
@@ -38,8 +38,7 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _PROGRESS_EVERY_S = 0.5
-EXCHANGE_STEPS = 5
-"""Pairs of steps after a run of several ranks, for counting their traffic."""
+EXCHANGE_STEPS = 5  # pairs of steps after a run of several ranks, for counting their traffic
 T = TypeVar("T")
 
 
@@ -280,11 +279,6 @@ def describe_end(
         ),
         "log_sha256": hashlib.sha256(log.read_bytes()).hexdigest() if log.is_file() else None,
     }
-
-
-def peak_reserved_bytes(workload: Workload) -> int | None:
-    """Return what torch held of the accelerator at most; None on a CPU, and where the workload does not say."""
-    return workload.peak_reserved_bytes() if isinstance(workload, ReportsReservedMemory) else None
 
 
 def describe_rank(workload: Workload, world: World) -> dict[str, Any]:

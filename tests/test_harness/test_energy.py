@@ -371,23 +371,20 @@ def test_what_a_driver_does_not_say_of_a_gpu_is_null_and_steady_clocks_are_no_ne
     def refuse(*arguments: object) -> None:
         raise FakeNvml.NVMLError("Not Supported")
 
-    def no_nccl() -> None:
-        raise AttributeError("no _nccl_version")
-
     nvml = FakeNvml(energies_mj=[1])
 
     nvml.clocks_mhz = {1: [1980], 2: [2619]}
     assert explain_clocks([run_on_gpu(nvml, monkeypatch, tmp_path, num_samples=3)]) == ""
     monkeypatch.setattr("harness.system.gpu_state.version_of", lambda name: None)
-    monkeypatch.setattr("torch.cuda.nccl.version", no_nccl)
+    monkeypatch.delattr("torch.cuda.nccl.version")
     for name in vars(FakeNvml):
         if name.startswith("nvmlDeviceGet") and not name.endswith(("UUID", "Consumption")):
             monkeypatch.setattr(FakeNvml, name, refuse)
     record = run_on_gpu(FakeNvml(energies_mj=[1]), monkeypatch, tmp_path, num_samples=3)
     (gpu,) = record.gpus
     told = msgspec.to_builtins(gpu)
-    assert (told.pop("device"), told.pop("num_samples")) == ("GPU-1", 3)
-    assert set(told.values()) == {None} and explain_clocks([record]) == ""
+    assert {told.pop("device"), told.pop("num_samples"), *told.values()} == {"GPU-1", 3, None}
+    assert explain_clocks([record]) == ""
 
 
 def test_the_stand_in_asks_nvml_what_the_real_library_knows() -> None:
@@ -397,6 +394,6 @@ def test_the_stand_in_asks_nvml_what_the_real_library_knows() -> None:
 
 
 def test_the_gpus_of_all_ranks_are_on_record_once() -> None:
-    seen = [{**reading(("accelerator cuda", uuid, 1.0)), "gpus": [{"device": uuid}]} for uuid in ("u0", "u1", "u1")]
-    joined = join_ranks(SeveralRanks([("b", seen[1]), ("b", seen[2])]), seen[0])
+    own, *seen = [{**reading(("accelerator", uuid, 1.0)), "gpus": [{"device": uuid}]} for uuid in ("u0", "u1", "u1")]
+    joined = join_ranks(SeveralRanks([("b", each) for each in seen]), own)
     assert joined is not None and joined["gpus"] == [{"device": "u0"}, {"device": "u1"}]
