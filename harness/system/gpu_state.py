@@ -1,7 +1,6 @@
 """What a GPU did while it was measured: its clocks, power limit, temperature, and how it is set up, by NVML."""
 
 import statistics
-from collections.abc import Callable
 from typing import Any
 
 from harness.system.software import version_of
@@ -65,9 +64,8 @@ def _nccl_version() -> str | None:
     """Ask the NCCL that torch was built with; else the package's metadata."""
     import torch
 
-    ask: Callable[[], Any] = torch.cuda.nccl.version
     try:
-        return ".".join(map(str, ask()))
+        return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
     except (AttributeError, RuntimeError, TypeError):  # a build without NCCL
         return _find_version("nccl")
 
