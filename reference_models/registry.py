@@ -235,6 +235,7 @@ def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
     """Raise ConfigError for what cannot be served, or not so on that device. Imports no torch."""
     known, name = find_model(model), runtime.implementation
     servable.refuse_impossible_serving(runtime, has_own=known.serve is not None)
+    refuse_switches(None, runtime)
     if known.serve is None and not find_implementation(model, name).serves:
         others = [repr(other) for other, each in known.implementations.items() if each.serves]
         raise ConfigError(
@@ -252,6 +253,7 @@ def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeCo
                 "Train in fp32, and serve what was learnt in it."
             )
     implementation = find_implementation(model, runtime.implementation)
+    refuse_switches(implementation, runtime)
     if implementation.refuse_ranks is not None:
         implementation.refuse_ranks(train, runtime)
         return
@@ -263,6 +265,17 @@ def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeCo
                 f"runtime.{key} is {value!r}, but implementation {runtime.implementation!r} trains in one process. "
                 + (f"Several ranks need --implementation {' or '.join(others)}." if others else "")
             )
+
+
+def refuse_switches(implementation: Implementation | None, runtime: RuntimeConfig) -> None:
+    """Raise ConfigError where `runtime.graph` or `.kernels` switches off what is not there; None is serving."""
+    what = "serving" if implementation is None else f"implementation {label_of(runtime.implementation)!r}"
+    known = () if implementation is None else implementation.switches
+    for key in ("graph", "kernels"):
+        if (value := getattr(runtime, key)) == "auto" or (key in known and (key, runtime.device) != ("graph", "cpu")):
+            continue
+        on_cpu = " on a CPU" if key in known else ""
+        raise ConfigError(f"runtime.{key} is {value!r}, but {what} has no {key} to switch off{on_cpu}. Leave it out.")
 
 
 def outside_names(model: str, implementation: str) -> dict[str, str]:

@@ -61,6 +61,8 @@ class Implementation:
     """Raises ConfigError for what it cannot do with so many ranks; None where it trains in one process."""
     chooses_matmul: bool = False
     """Whether on a CPU its workload is a `ChoosesMatmul`, whose products are timed before the first run."""
+    switches: Collection[str] = ()
+    """Those of runtime's `graph` and `kernels` that it knows; `graph` on GPUs alone."""
     serves: bool = True
     """Whether queries of any size, several at once, can go through the `compute_logits` of its `TrainingLoop`."""
     gpu_step_bytes: Callable[..., int] | None = None

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from harness.config.matmul import GivenMatmul, can_choose
 from harness.config.run_config import SERVE, RunConfig
@@ -12,6 +12,7 @@ from harness.run_sets.installation import Installation
 from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
 from harness.system.software import SPIN_VARIABLES, version_of
+from reference_models.fused.choice import Form
 from rules.benchmarks.loader import canonical_sha256
 from rules.records.run_set import ChoiceRecord
 
@@ -62,6 +63,8 @@ class Candidates:
             "model_name": workload.model_name,
             "model": self.config.tables["model"],
             "data": data,
+            **({} if runtime.kernels == "auto" else {"kernels": runtime.kernels}),
+            **({"forms": list(get_args(Form))} if self.chooses_matmul else {}),
             **(self._service if self.service_ways else {}),
         }
 

@@ -51,6 +51,8 @@ _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
     SERVE: tuple(ServeConfig.__dataclass_fields__),
 }
+_UNSAID = ("graph", "kernels")
+"""Keys of [runtime] that sets of earlier versions lack, and go on: they are listed where they were given."""
 _NAMED_OTHERWISE = {
     "train.batch_size": "train.global_batch_size",
     "train.learning_rate": "train.opt_base_learning_rate",
@@ -92,7 +94,8 @@ class RunConfig:
                 resolved[name] = {"value": value, "source": self.sources.get(name, "definition")}
         for key, value in asdict(self.workload.runtime).items():
             shown = "auto" if value is None else value
-            resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
+            if key not in _UNSAID or shown != "auto":
+                resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
         for key, value in asdict(self.serve).items() if SERVE in self.tables else ():
             is_chosen = key == "threads" or (key == "batch" and self.serve.is_batch_searched)
             if value is not None or is_chosen:
@@ -154,6 +157,7 @@ def resolve(
         before = f"{sources[override.key]}, " if override != given_override and override.key in sources else ""
         sources[override.key] = before + override.source
     _pin_code(original, tables, sources)
+    _leave_gpu_precision(tables["runtime"], sources)
     if has_serve:
         _take_serve(original.model, tables, sources)
     if derived_suffix is not None:
@@ -184,6 +188,13 @@ def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str,
     if (name := runtime.get("implementation")) is not None and parse_place(str(name)) is not None:
         runtime["implementation"] = pin_code(name)
     tables["runtime"] = runtime
+
+
+def _leave_gpu_precision(runtime: dict[str, Any], sources: dict[str, str]) -> None:
+    """Take fp32 where a definition's tf32, which nobody asked for, meets a CPU that somebody did ask for."""
+    if runtime.get("device") == "cpu" and runtime.get("precision") == "tf32" and "runtime.precision" not in sources:
+        runtime["precision"] = "fp32"
+        sources["runtime.precision"] = f"{sources.get('runtime.device', 'definition')}, which has no tf32"
 
 
 def _take_serve(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:

@@ -18,6 +18,7 @@ from harness.config.run_config import default_division
 from harness.experiment.expand import Configuration, Experiment
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
+from harness.measure.gpu_kernels import check_kernels
 from harness.run_sets.dataset import dataset_record
 from harness.run_sets.folder import RunSet, create_run_set
 from harness.run_sets.hooks import Hooks
@@ -162,8 +163,8 @@ def create_set(
     if base_seed is None:
         base_seed = draw_base_seed() if request.seed is None else request.seed
     num_runs = experiment.repetitions
-    precision = check_precision(prepared.choice)
-    checks = (*run_checks(prepared.data_dir, output), *([] if precision is None else [precision]))
+    own = (check_precision(prepared.choice), None if installation else check_kernels(config.workload))
+    checks = (*run_checks(prepared.data_dir, output), *(check for check in own if check is not None))
     content = {
         "schema_version": VERSION,
         "name": name,

@@ -33,7 +33,7 @@ from harness.system.code import describe_code
 from harness.system.launcher_env import adopt_slurm
 from reference_models.distributed.process_group import ProcessGroup, join
 from reference_models.distributed.rendezvous import rendezvous
-from reference_models.training.devices import local_device
+from reference_models.training.devices import describe_gpu, local_device
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
@@ -52,7 +52,7 @@ def run_in_world(experiment: Experiment) -> str:
     describe_code()
     runtime, folder = config.workload.runtime, request.output
     device = local_device(runtime.device, runtime.ranks)
-    meeting = rendezvous(num_ranks=runtime.ranks, on_waiting=_report_waiting)
+    meeting = rendezvous(num_ranks=runtime.ranks, on_waiting=_report_waiting, gpu=describe_gpu(device))
     with ExitStack() as held, Heartbeat(meeting) as heartbeat:  # the set is locked until the reason is on record
         world = join(meeting, device, COLLECTIVE_TIMEOUT_S)
         refuse_difference(world, _asked(experiment))

@@ -67,6 +67,8 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
         return ExitCode.NOT_CONVERGED
     if isinstance(error, model_errors.WorldError) or is_out_of_memory(error):
         return ExitCode.RESOURCES
+    if isinstance(error, model_errors.CaptureError):
+        return ExitCode.USAGE
     if isinstance(error, OSError):
         if error.errno in _RESOURCE_ERRORS:
             return ExitCode.RESOURCES

@@ -17,6 +17,7 @@ from harness.measure.job import explain_and_end, measure, read_job, send_to_pare
 from harness.system.code import describe_code
 from reference_models.distributed.process_group import join
 from reference_models.distributed.rendezvous import rendezvous
+from reference_models.training.devices import describe_gpu
 
 COLLECTIVE_TIMEOUT_S = 300.0
 """How long one collective call waits for a rank that still sends its heartbeat."""
@@ -34,7 +35,7 @@ def run_rank(spec_path: Path) -> None:
     describe_code()
     num_ranks = kind.num_ranks(job)
     device = kind.rank_device(runtime, num_ranks)
-    meeting = rendezvous(num_ranks=num_ranks)
+    meeting = rendezvous(num_ranks=num_ranks, gpu=describe_gpu(device))
     with Heartbeat(meeting):
         world = join(meeting, device, COLLECTIVE_TIMEOUT_S)
         agree(world, job, config)

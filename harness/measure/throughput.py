@@ -18,7 +18,7 @@ from reference_models.costs import ModelCosts as Costs
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.training.workload import MeasuresTraffic, Workload
+from reference_models.training.workload import MeasuresTraffic, Workload, peak_reserved_bytes
 from rules.records.codec import VERSION, convert
 from rules.records.measured.throughput import ModelCosts, ThroughputRecord
 
@@ -95,6 +95,7 @@ def describe_process(
         "ended_utc": ended.isoformat(timespec="milliseconds"),
         "hyperparameters": dict(workload.hyperparameters()),
         "peak_device_bytes": workload.peak_device_bytes(),
+        "peak_reserved_bytes": peak_reserved_bytes(workload),
         "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
         "energy": energy,
         "ranks": ranks if world.size > 1 else [],

@@ -29,7 +29,7 @@ from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model
-from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Workload
+from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Workload, peak_reserved_bytes
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
@@ -38,8 +38,7 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _PROGRESS_EVERY_S = 0.5
-EXCHANGE_STEPS = 5
-"""Pairs of steps after a run of several ranks, for counting their traffic."""
+EXCHANGE_STEPS = 5  # pairs of steps after a run of several ranks, for counting their traffic
 T = TypeVar("T")
 
 
@@ -231,6 +230,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
         "peak_device_bytes": workload.peak_device_bytes(),
+        "peak_reserved_bytes": peak_reserved_bytes(workload),
         "energy": energy,
         "observed_s": None if energy is None else energy["duration_s"],
         "cache_clear": asdict(cache),
@@ -288,6 +288,7 @@ def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
         "host": socket.gethostname(),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "peak_device_bytes": workload.peak_device_bytes(),
+        "peak_reserved_bytes": peak_reserved_bytes(workload),
     }
 
 

@@ -16,6 +16,7 @@ from harness.config.run_config import DERIVED, RunConfig, command_name
 from harness.config.synthetic import hold_in_memory, synthetic_like
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
+from harness.measure.gpu_kernels import check_kernels
 from harness.measure.kinds import Work
 from harness.measure.refusals import refuse_device, refuse_threads
 from harness.planning.memory import MemoryNeed, model_memory
@@ -114,16 +115,20 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
     resources = read_resources()
     counts = schedule = time = None
     memory: tuple[MemoryNeed, ...] = ()
-    choice = find_choice(config, data_dir)
+    choice, refusals = find_choice(config, data_dir), _refusals(workload)
+    kernels = None if refusals else check_kernels(workload)
     if sizes is not None:
         train_samples, eval_samples, num_embeddings = sizes
         counts = workload.costs(num_embeddings)
-        memory = model_memory(workload, resources, eval_samples, num_embeddings)
+        memory = model_memory(
+            workload, resources, eval_samples, num_embeddings, has_kernels=kernels is None or kernels.status == "ok"
+        )
         schedule = make_schedule(config, train_samples, eval_samples)
     problems = [
         *_schedule_problems(config, schedule, num_runs, division),
         *(need.problem for need in memory if need.problem is not None),
-        *_refusals(workload),
+        *refusals,
+        *([] if kernels is None or kernels.status == "ok" else [f"{kernels.name}: {kernels.value}. {kernels.why}"]),
     ]
     is_possible = not any(fatal in problem for problem in problems for fatal in _FATAL)
     # Several ranks wait for one another, which one process cannot time.
@@ -362,6 +367,9 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
     ]
     blocks += [Prose(text=note) for note in benchmark.notes if note.startswith(DERIVED)]
     runtime = made.config.workload.runtime
+    if runtime.precision == "tf32" and made.config.values()["runtime.precision"]["source"] == "definition":
+        text = "Products are in tf32 unless you say otherwise: --set runtime.precision=fp32, or bf16."
+        blocks.append(Prose(text=text))
     if runtime.device != "cpu" and runtime.precision == "fp32":
         blocks.append(
             Prose(

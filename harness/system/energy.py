@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
+from harness.system.gpu_state import GpuState
 from harness.system.resources import ROOT
 from reference_models.process.world import World
 from rules.records.run import EnergyGap
@@ -31,6 +32,7 @@ class EnergyCounter:
     def __init__(self, name: str, source: str, read: Callable[[], int], unit_j: float, range_units: int = 0) -> None:
         self.name, self.source, self.energy_j = name, source, 0.0
         self.device: str | None = None
+        self.state: GpuState | None = None
         self._read, self._unit_j, self._range = read, unit_j, range_units
         self._last, self._total = read(), 0
 
@@ -47,6 +49,7 @@ class NvmlPower:
     def __init__(self, nvml: Any, handle: Any, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self.name, self.source, self.energy_j = name, "NVML power, integrated", 0.0
         self.device: str | None = None
+        self.state: GpuState | None = None
         self._read = _asking(nvml, lambda: float(nvml.nvmlDeviceGetPowerUsage(handle)) * 1e-3)
         self._now_s = now_s
         self._last_s, self._last_w = now_s(), self._read()
@@ -139,6 +142,7 @@ def find_nvml(
             reason = str(error)
             continue
         counter.device = uuid
+        counter.state = GpuState(nvml, handle, uuid)
         return [counter], []
     return [], [EnergyGap(what=what, reason=reason)]
 
@@ -185,6 +189,8 @@ class EnergyMeter:
         for counter in list(self._counters):
             try:
                 counter.update()
+                if counter.state is not None:
+                    counter.state.sample()
             except (OSError, ValueError) as error:
                 self._counters.remove(counter)
                 self._not_measured.append(EnergyGap(what=counter.name, reason=f"reading failed: {error}"))
@@ -217,6 +223,7 @@ class EnergyMeter:
             "parts": parts,
             "not_measured": [structs.asdict(gap) for gap in self._not_measured],
             "num_ranks": 1,
+            "gpus": [counter.state.describe() for counter in self._counters if counter.state is not None],
         }
 
 
@@ -235,10 +242,12 @@ def join_ranks(world: World, energy: dict[str, Any] | None) -> dict[str, Any] | 
     if len(ranks) < world.size:
         return None
     parts: dict[tuple[str, str], dict[str, Any]] = {}
+    gpus: dict[str, dict[str, Any]] = {}
     gaps: collections.Counter[tuple[str, str]] = collections.Counter()
     for rank, host, read in ranks:
         for part in read["parts"]:
             parts.setdefault((host, part["device"] or part["name"]), {**part, "rank": rank})
+        gpus |= {gpu["device"]: gpu for gpu in read.get("gpus", ())}
         gaps.update((gap["what"], gap["reason"]) for gap in read["not_measured"])
     return {
         "energy_j": sum(part["energy_j"] for part in parts.values()) if parts else None,
@@ -250,4 +259,5 @@ def join_ranks(world: World, energy: dict[str, Any] | None) -> dict[str, Any] | 
             for (what, reason), number in gaps.items()
         ],
         "num_ranks": world.size,
+        "gpus": list(gpus.values()),
     }

@@ -163,6 +163,11 @@ class RuntimeConfig:
     alone."""
     table_precision: Literal["fp32", "fp16", "int8", "int4"] = "fp32"
     """Precision of the rows of embedding tables of a model that is served; training knows `fp32` alone."""
+    graph: Literal["auto", "off"] = "auto"
+    """Whether `optimized` captures its step on a GPU as a CUDA graph; `off` launches each operator, for diagnosis."""
+    kernels: Literal["auto", "off"] = "auto"
+    """Whether `optimized` uses its own compiled kernels, by Triton on a GPU and in C on a CPU, where they can be
+    compiled; `off` leaves all to torch's operators."""
     implementation: str = "reference"
     """The code that trains: `reference`, `optimized` or `torchrec`, or one by entry point."""
     ranks: PositiveCount = 1

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-from reference_models.process.errors import ConfigError, WorldError
+from reference_models.process.errors import ConfigError, DeviceError, WorldError
 
 T = TypeVar("T")
 RENDEZVOUS_TIMEOUT_S = 120.0
@@ -59,11 +59,13 @@ def rendezvous(
     num_ranks: int | None = None,
     timeout_s: float = RENDEZVOUS_TIMEOUT_S,
     on_waiting: Callable[[str], None] | None = None,
+    gpu: str | None = None,
 ) -> Rendezvous:
     """Wait until every rank is here; `on_waiting` gets a line when that takes more than some seconds.
 
-    Raises ConfigError when the variables are missing, wrong or of another number of ranks, and WorldError when a
-    rank does not come within `timeout_s`.
+    `gpu` names this rank's, by host and UUID. Raises ConfigError when the variables are missing, wrong or of another
+    number of ranks, DeviceError on every rank when two have the same GPU, and WorldError when a rank does not come
+    within `timeout_s`.
     """
     environ = os.environ if environ is None else environ
     rank, size, address, port = _read(environ, num_ranks)
@@ -81,7 +83,9 @@ def rendezvous(
         meeting = Rendezvous(
             rank=rank, size=size, host=host, is_host=is_host, store=store, notes=PrefixStore("notes", notes)
         )
+        meeting.note(f"gpu/{rank}", gpu or "")
         _gather(meeting, place, end_s, timeout_s, report)
+        _refuse_one_gpu_for_two(meeting)
     except TimeoutError:
         took_s = time.monotonic() - end_s + timeout_s
         raise WorldError(
@@ -182,6 +186,26 @@ def _gather(meeting: Rendezvous, place: str, end_s: float, timeout_s: float, rep
             )
         report.once(f"rank {meeting.rank}: waiting for {count} at {place}: rank {named}")
         time.sleep(_POLL_S)
+
+
+def _refuse_one_gpu_for_two(meeting: Rendezvous) -> None:
+    """Raise DeviceError where two ranks name the same GPU; rank 0, who serves the notes, after all have read them."""
+    first: dict[str, int] = {}
+    for rank in range(meeting.size):
+        gpu = meeting.read_note(f"gpu/{rank}")
+        if gpu and first.setdefault(gpu, rank) != rank:
+            meeting.note(f"read/{meeting.rank}", "1")
+            end_s = time.monotonic() + _ANSWERS_WITHIN_S
+            while (
+                meeting.is_host
+                and time.monotonic() < end_s
+                and not all(meeting.read_note(f"read/{other}") for other in range(meeting.size))
+            ):
+                time.sleep(_POLL_S)
+            raise DeviceError(
+                f"ranks {first[gpu]} and {rank} have the same GPU ({gpu}), which NCCL refuses. Set LOCAL_RANK for "
+                "each rank of a machine, as torchrun and --ranks do, or let the launcher show each its own GPU."
+            )
 
 
 def call_within(seconds: float, call: Callable[[], T]) -> T:

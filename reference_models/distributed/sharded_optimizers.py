@@ -11,6 +11,8 @@ from torch import nn
 from reference_models.config.sections import TrainConfig
 from reference_models.training.optimizers import SparseAdagrad, adagrad_options
 
+WHOLE_ROWS = 1000
+"""The most rows of a table that every rank holds whose update computes all of them."""
 _OPTIMIZERS = {
     "sgd": EmbOptimType.EXACT_SGD,
     "adagrad": EmbOptimType.EXACT_ADAGRAD,
@@ -81,13 +83,19 @@ class FusedTablesOptimizer:
 
 
 class TouchedRowsAdagrad(SparseAdagrad):
-    """SparseAdagrad for tables whose gradients are dense, as those that every rank holds and averages are."""
+    """SparseAdagrad for tables whose gradients are dense, as those that every rank holds and averages are.
+
+    The rows of a small table are all computed: to list those that were touched would have the host wait for a GPU.
+    """
 
     update_rule = SparseAdagrad.update_rule
 
     def _update(self, p: nn.Parameter, group: dict[str, Any]) -> None:
         gradient = p.grad
         assert gradient is not None
+        if len(p) <= WHOLE_ROWS:
+            self.update_whole(p, group, gradient)
+            return
         rows = gradient.abs().amax(1).nonzero().squeeze(1)
         self.update_rows(p, group, rows, gradient.index_select(0, rows))
 

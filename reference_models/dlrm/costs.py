@@ -116,26 +116,37 @@ def _linear_bytes(layer: Linear, precision: str) -> int:
     return layer.num_rows * (layer.n * read + layer.m * written) + weights
 
 
-def graph_step_bytes(model: DLRMConfig, data: DataConfig, train: TrainConfig) -> int:
-    """Estimate what the optimized step takes on a GPU, fp32, beside weights and optimizer state, by Triton's kernels.
+def graph_step_bytes(
+    model: DLRMConfig, data: DataConfig, train: TrainConfig, *, precision: str = "fp32", has_kernels: bool = True
+) -> int:
+    """Estimate what the optimized step takes on a GPU beside weights and optimizer state.
 
     Most is there when the interaction is differentiated: what its forward pass kept, and the gradients of its input
-    and output; or, with many lookups, when the tables are updated. Within a tenth of what fake tensors count.
+    and output; or, with many lookups, when the tables are updated. In bf16 these have two bytes. Without Triton's
+    kernels the update makes a gradient for each lookup. Within a tenth of what fake tensors count.
     """
     lookups, features = data.num_lookups, (1 + data.num_sparse) * model.embedding_dim
+    item = HALF_BYTES if precision == "bf16" else FLOAT_BYTES
     bottom, top = _mlps(model, data)
+    # Of the dot interaction: two squares of products, pairs, the output and its gradient.
+    dots = 2 * (1 + data.num_sparse) ** 2 + 3 * top[0] if model.interaction == "dot" else 0
     if model.interaction == "dcn":
         between = 2 * (model.dcn_num_layers + 1) * features + (model.dcn_num_layers + 1) * model.dcn_low_rank_dim
     elif model.interaction == "dot":
-        # Two squares of products, pairs, the output and its gradient, features and their gradient.
-        between = 2 * (1 + data.num_sparse) ** 2 + 3 * top[0] + 2 * features
+        between = dots + 2 * features
     else:
         between = 3 * features
-    differentiating = sum(bottom[1:]) + between + 2 * top[1]
-    updating = features + 4 * lookups  # a key, a place of 8 bytes, a share of the pieces
-    kept = 2 * (data.num_dense + 1 + lookups) + lookups  # two batches, and the rows of one
+    differentiating = item * (sum(bottom[1:]) + between + 2 * top[1])
+    if has_kernels:
+        updating = item * features + 4 * FLOAT_BYTES * lookups  # a key, a place of 8 bytes, a share of the pieces
+    else:
+        # Of each lookup its gradient, what is made of it, and twelve numbers that say where it belongs.
+        num_copies = 4 if train.opt_name == "adagrad" else 2
+        updating = item * (sum(bottom[1:]) + dots) + 2 * FLOAT_BYTES * features
+        updating += FLOAT_BYTES * lookups * (num_copies * model.embedding_dim + 12)
+    kept = FLOAT_BYTES * (2 * (data.num_dense + 1 + lookups) + lookups)  # two batches, and the rows of one
     step = train.global_batch_size * (max(differentiating, updating) + kept)
-    return FLOAT_BYTES * (step + declare_step(model, data, 1).num_dense_parameters)
+    return step + FLOAT_BYTES * declare_step(model, data, 1).num_dense_parameters
 
 
 def interaction_width(model: DLRMConfig, num_sparse: int) -> int:

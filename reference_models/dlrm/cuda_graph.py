@@ -14,12 +14,12 @@ import torch
 
 from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.dlrm.fused_step import FusedDLRM
-from reference_models.dlrm.optimized import OptimizedWorkload
+from reference_models.dlrm.optimized import SWITCHED_OFF, OptimizedWorkload
 from reference_models.fused.choice import MatmulChoice
 from reference_models.fused.kernel_check import kernel_problem
 from reference_models.fused.matmul import Matmuls
+from reference_models.process.errors import CaptureError
 from reference_models.training.device_data import HeldSplit, fits, hold
-from reference_models.training.device_metrics import roc_auc_of_tensors
 from reference_models.training.phases import Enter, Phase, ignore_phase
 
 _UNKNOWN = "not tried"
@@ -143,8 +143,25 @@ class CUDAGraphStep:
             self._phase_seconds[phase] = self._phase_seconds.get(phase, 0.0) + took_s
 
 
+@contextmanager
+def _explaining_capture() -> Iterator[None]:
+    """Raise CaptureError, which names the switch, for what ends a capture; memory that is full stays its cause."""
+    try:
+        yield
+    except Exception as error:  # whatever an operator, a kernel or CUDA raises
+        first: BaseException = error
+        while (before := first.__cause__ or first.__context__) is not None:
+            first = before
+        raise CaptureError(
+            f"the training step could not be captured as a CUDA graph: {type(first).__name__}: "
+            f"{(str(first).splitlines() or [''])[0]} Use --set runtime.graph=off, which launches each operator."
+        ) from error
+
+
 class CUDAGraphWorkload(OptimizedWorkload):
     """Trains one DLRM by replaying a graph; the warm-up copy's steps run outside of it, on a side stream.
+
+    Under `runtime.graph=off` no step is captured: operators are launched one by one, in phases of their own.
 
     Its phases are DATA, in which the device waits for its batch, and REPLAY. What a replay was made of is timed by
     events inside of it: see `take_replayed`.
@@ -154,12 +171,15 @@ class CUDAGraphWorkload(OptimizedWorkload):
         self._graph_step: CUDAGraphStep | None = None
         self._side: torch.cuda.Stream | None = None
         self._held: dict[str, HeldSplit] = {}
-        self._kernel_problem: str | None = _UNKNOWN
+        self._kernel_problem: str | None = _UNKNOWN if self.spec.runtime.kernels == "auto" else SWITCHED_OFF
         super().build()
         self._side = None
+        if self.spec.runtime.graph == "off":
+            return
         train = self.data.train
         like = Batch.empty(train, self.global_batch_size, has_int32_ids=self._has_int32_ids(train))
-        self._graph_step = CUDAGraphStep(self.model, like, self.device)
+        with _explaining_capture():
+            self._graph_step = CUDAGraphStep(self.model, like, self.device)
 
     def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
         dtype = torch.bfloat16 if self._autocast_bf16 else None
@@ -175,15 +195,22 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return self._kernel_problem is None
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add whether Triton's kernels are used, and where not, why."""
+        """Add whether Triton's kernels are used, and where not, why; and whether steps are replayed."""
         problem = self._kernel_problem
-        return {**super().hyperparameters(), "kernels": "triton" if problem is None else f"torch: {problem}"}
+        return {
+            **super().hyperparameters(),
+            "kernels": "triton" if problem is None else f"torch: {problem}",
+            "graph": "off" if self._graph_step is None else "captured",
+        }
 
     def train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         model.num_steps += 1
         rates = (model.rates(optimizers[0])[0], model.rates(optimizers[1])[0])
         if self._graph_step is not None:
             return self._graph_step.run(batch, rates, self.enter)
+        if self.spec.runtime.graph == "off":
+            on_device = torch.tensor(rates).pin_memory().to(self.device, non_blocking=True)
+            return model.train_on_tensors(self._to_device(batch), on_device)
         # One for all steps: the allocator keeps what a stream has used for that stream.
         if self._side is None:
             self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
@@ -194,17 +221,14 @@ class CUDAGraphWorkload(OptimizedWorkload):
         torch.cuda.current_stream(self.device).wait_stream(side)
         return loss
 
-    def evaluate(self) -> float:
-        """Compute the ROC AUC of the whole evaluation split by sorting on the device; the number is a CPU's."""
-        if self.metric != "roc_auc":
-            return super().evaluate()
-        labels, scores = self._score()
-        return roc_auc_of_tensors(torch.from_numpy(labels).to(self.device), scores)
-
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        assert self._graph_step is not None
-        self._graph_step.prepare_phases()
+        if self._graph_step is None:
+            with super().report_phases(enter):
+                yield
+            return
+        with _explaining_capture():
+            self._graph_step.prepare_phases()
         self._graph_step.times_phases, self.enter = True, enter
         try:
             yield
@@ -213,8 +237,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
 
     def take_replayed(self) -> dict[str, float]:
         """Return the seconds in each phase of what was replayed inside `report_phases` since the last call."""
-        assert self._graph_step is not None
-        return self._graph_step.take_phases()
+        return {} if self._graph_step is None else self._graph_step.take_phases()
 
     def compute_logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
         dense, indices = (part.to(self.device, non_blocking=True) for part in (batch.dense, batch.indices))

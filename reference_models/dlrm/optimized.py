@@ -16,6 +16,9 @@ from reference_models.fused.timing import choose
 from reference_models.process.errors import ConfigError
 from reference_models.training.loop import Built
 
+SWITCHED_OFF = "runtime.kernels is off"
+"""Why torch's operators are used where kernels could be."""
+
 
 class OptimizedWorkload(ReferenceWorkload):
     """Trains one `FusedDLRM`: merged tables, hand-written passes, products by choice, batches read ahead."""
@@ -40,6 +43,10 @@ class OptimizedWorkload(ReferenceWorkload):
     @property
     def _cpu_kernels(self) -> CPUKernels | str:
         """The compiled passes, or why there are none; found out once."""
+        if self.device.type != "cpu":
+            return f"the compiled passes are for CPUs, not for {self.device.type}"
+        if self.spec.runtime.kernels == "off":
+            return SWITCHED_OFF
         if self._compiled is None:
             dim = self.spec.model.embedding_dim
             sums = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": dim}[self.spec.train.opt_name]

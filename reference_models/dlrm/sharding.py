@@ -16,7 +16,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torch.nn.functional import pad
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
+from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
 from torchrec.distributed.types import ParameterSharding, ShardingPlan, ShardingType
@@ -25,8 +27,8 @@ from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from reference_models.config.sections import SHARDING_TYPES
-from reference_models.data.store.dataset import Batch
+from reference_models.config.sections import SHARDING_TYPES, parse_comm
+from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.distributed.input_ahead import SentIds
 from reference_models.distributed.limits import COLUMN_TYPES
 from reference_models.distributed.placement import is_outside_devices
@@ -37,6 +39,8 @@ from reference_models.process.errors import ConfigError
 
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
 """Types that cut a table into shards, which this implementation requires to be on more than one rank."""
+FILLED_UP = 2
+"""The label of a row that is no sample."""
 _DRAWN_ROWS = 1 << 18
 _PLANNED_OPTIMIZERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rowwise_adagrad": RowWiseAdagrad}
 
@@ -177,23 +181,48 @@ class BagBatch:
         )
 
 
-def make_bags(batch: Batch, multi_hot: Sequence[int], features: Sequence[str], *, pins: bool) -> BagBatch:
+def make_bags(batch: Batch, lengths: torch.Tensor, multi_hot: Sequence[int], *, pins: bool) -> BagBatch:
     """Put the ids of a batch into bags, feature by feature, sample by sample; `pins` in page-locked memory.
 
-    For the thread that reads: transposing the ids takes as long as a step of a small model on a GPU.
+    `lengths` int32 [F x B] says how many ids each holds, and may be on the device already. For the thread that reads:
+    transposing the ids takes as long as a step of a small model on a GPU.
     """
     num_samples = len(batch.labels)
     values = torch.cat([ids.flatten() for ids in torch.split(batch.indices, list(multi_hot), dim=1)])
-    lengths = torch.tensor(multi_hot, dtype=torch.int32).repeat_interleave(num_samples)
     bags = KeyedJaggedTensor(
-        keys=list(features),
+        keys=[feature_name(index) for index in range(len(multi_hot))],
         values=values.pin_memory() if pins else values,
-        lengths=lengths.pin_memory() if pins else lengths,
+        lengths=lengths,
         stride=num_samples,
         length_per_key=[num_ids * num_samples for num_ids in multi_hot],
     )
     dense, labels = (part.pin_memory() if pins else part for part in (batch.dense, batch.labels))
     return BagBatch(dense, bags, labels)
+
+
+def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
+    """Append samples that are none to `batch`, or to nothing: label FILLED_UP, all else zero."""
+    if batch is None:
+        lookups = torch.zeros(0, sum(split.multi_hot), dtype=torch.int64)
+        batch = Batch(torch.zeros(0, split.num_dense), lookups, torch.zeros(0))
+    num_missing = num_rows - len(batch.labels)
+    if num_missing == 0:
+        return batch
+    return Batch(
+        pad(batch.dense, (0, 0, 0, num_missing)),
+        pad(batch.indices, (0, 0, 0, num_missing)),
+        pad(batch.labels, (0, num_missing), value=float(FILLED_UP)),
+    )
+
+
+def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
+    """Make the codecs of embeddings and their gradients on the way (`runtime.comm`); None for fp32 both ways."""
+    forward, backward = parse_comm(comm)
+    if forward == backward == "fp32":
+        return None
+    config = QCommsConfig(forward_precision=CommType(forward), backward_precision=CommType(backward))
+    codecs: dict[str, Any] = get_qcomm_codecs_registry(config, device=device)
+    return codecs
 
 
 def make_sharder(

@@ -19,6 +19,8 @@ _MLPS = ("bottom_mlp", "top_mlp")
 _REQUIREMENTS = Path(__file__).with_name("requirements") / "torchrec-cpu.txt"
 _BOTH_MLPS = "mlp"
 """Shorthand: the hidden widths of both MLPs."""
+SWITCHES = ("graph", "kernels")
+"""What of `load_optimized` can be switched off."""
 
 
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
@@ -81,7 +83,9 @@ SPEC = ModelSpec(
     scaling_axis="model.mlp=8,64,512,2048",
     implementations={
         "reference": Implementation(load=load_class("reference_models.dlrm.reference:ReferenceWorkload")),
-        "optimized": Implementation(load=load_optimized(), chooses_matmul=True, gpu_step_bytes=graph_step_bytes),
+        "optimized": Implementation(
+            load=load_optimized(), chooses_matmul=True, switches=SWITCHES, gpu_step_bytes=graph_step_bytes
+        ),
         "torchrec": _TORCHREC,
     },
     costs=Costs(step=declare_step, forward=forward_costs),

@@ -13,13 +13,10 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
-from torch.nn.functional import pad
 from torch.nn.parallel import DistributedDataParallel
-from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.types import ShardingEnv, ShardingType
 
-from reference_models.config.sections import parse_comm
 from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.distributed.gradient_compression import register_gradient_compression
 from reference_models.distributed.input_ahead import InputAhead, Turn, with_following
@@ -39,22 +36,26 @@ from reference_models.distributed.traffic import (
     now_s,
 )
 from reference_models.dlrm.sharding import (
+    FILLED_UP,
     BagBatch,
     DenseParts,
     ShardedDLRM,
     check_plan,
     draw_tables,
-    feature_name,
+    fill_up,
     local_shards,
     make_bags,
+    make_codecs,
     make_plan,
     make_sharder,
     planned_tables,
     quiet_torchrec,
     table_index,
+    table_name,
     topology_here,
 )
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
+from reference_models.training.device_metrics import roc_auc_of_tensors
 from reference_models.training.devices import count_local_ranks
 from reference_models.training.loop import WARM_UP_ROWS, WARM_UP_STEPS, TrainingLoop
 from reference_models.training.optimizers import build_dense_optimizer
@@ -62,8 +63,7 @@ from reference_models.training.phases import Enter
 from reference_models.training.read_ahead import read_ahead
 
 T = TypeVar("T")
-FILLED_UP = 2
-"""The label of a row that is no sample."""
+_MAX_INT32 = 2**31 - 1
 
 
 class TorchRecWorkload(TrainingLoop):
@@ -142,8 +142,25 @@ class TorchRecWorkload(TrainingLoop):
         ]
 
     def build(self) -> None:
+        self._held_lengths: dict[int, torch.Tensor] = {}
         super().build()
+        self._refuse_unlike_replicas()
         self._ahead = InputAhead(self.model.module.tables, self.device) if self._sends_ahead() else None
+
+    def _refuse_unlike_replicas(self) -> None:
+        """Raise RuntimeError on every rank where tables that all hold do not begin alike: they would stay apart."""
+        with quiet_torchrec():
+            shards = local_shards(self.model.state_dict())
+        sums = {
+            shard.table: int(shard.weight.view(torch.int32).sum(dtype=torch.int64))
+            for shard in shards
+            if self.sharding_types[table_name(shard.table)] == ShardingType.DATA_PARALLEL.value
+        }
+        by_rank = self.world.gather(sums)
+        if self.world.broadcast(None if by_rank is None else any(other != sums for other in by_rank)):
+            raise RuntimeError(
+                "tables that every rank holds do not begin alike on all of them: a defect of dlrmbench."
+            )
 
     def _sends_ahead(self) -> bool:
         """Between GPUs, ids of the next batch travel while this one is computed; CPUs would compute more slowly."""
@@ -210,9 +227,28 @@ class TorchRecWorkload(TrainingLoop):
         return cast(torch.Tensor, loss)
 
     def _put_into_bags(self, batch: Batch) -> BagBatch:
-        multi_hot = self.data.train.multi_hot
-        features = [feature_name(index) for index in range(len(multi_hot))]
-        return make_bags(batch, multi_hot, features, pins=self.device.type == "cuda")
+        batch = Batch(batch.dense, batch.indices.to(self._id_type), batch.labels)
+        lengths = self._lengths(len(batch.labels))
+        return make_bags(batch, lengths, self.data.train.multi_hot, pins=self.device.type == "cuda")
+
+    @property
+    def _id_type(self) -> torch.dtype:
+        """For a GPU 32 bits where all tables' ids fit, of which half as many bytes travel."""
+        fits = self.device.type == "cuda" and max(self.data.train.num_embeddings) <= _MAX_INT32
+        return torch.int32 if fits else torch.int64
+
+    def _lengths(self, num_samples: int) -> torch.Tensor:
+        """Return how many ids each bag of so many samples holds, int32 on the device; the same for every batch."""
+        if num_samples not in self._held_lengths:
+            multi_hot = torch.tensor(self.data.train.multi_hot, dtype=torch.int32)
+            self._held_lengths[num_samples] = multi_hot.repeat_interleave(num_samples).to(self.device)
+        return self._held_lengths[num_samples]
+
+    def read_batch(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
+        batch = Batch.empty(split, stop - start, has_int32_ids=self._id_type == torch.int32)
+        split.read_into(start, stop, batch)
+        batch.check(split, f"{self.spec.data_dir}: {name} sample", start)
+        return batch
 
     def compute_logits(self, model: Any, batch: Any) -> torch.Tensor:
         return self._forward(model, batch)[1]
@@ -228,6 +264,7 @@ class TorchRecWorkload(TrainingLoop):
         All ranks have to bring equally many samples, since tables are looked up for all of them together.
         """
         num_rows = -(-batch_size // self.world.size)
+        self._lengths(num_rows)  # copied to the device by this thread, not by that which reads
 
         def read(start: int) -> BagBatch:
             first = start + self.world.rank * num_rows
@@ -239,21 +276,30 @@ class TorchRecWorkload(TrainingLoop):
         # One batch alone is a measurement's, which looks at the exchanges of a step by themselves.
         yield from with_following(batches) if self._ahead and name == "train" and len(starts) > 1 else batches
 
+    def evaluate(self) -> float:
+        """Compute the metric; between GPUs scores travel by NCCL, and rank 0's sorts them."""
+        if not self.sorts_on_device:
+            return super().evaluate()
+        return self._judge(lambda labels, scores: roc_auc_of_tensors(labels != 0, scores), self.device)
+
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Compute `metric` over the whole split: rank 0 gets all scores and broadcasts it."""
+        return self._judge(lambda labels, scores: metric(labels.numpy(), scores.numpy()), torch.device("cpu"))
+
+    def _judge(self, metric: Callable[[torch.Tensor, torch.Tensor], T], where: torch.device) -> T:
+        """Compute `metric` over the whole split: rank 0 gets all labels and scores, on `where`, and broadcasts it."""
         starts = range(0, self.eval_samples, self.spec.train.eval_batch_size)
         self.model.eval()
         scores, labels = [], []
         with torch.no_grad():
             for batch in self.read_batches(self.data.eval, "eval", starts, self.spec.train.eval_batch_size):
-                scores.append(self.compute_logits(self.model, batch).cpu())
+                scores.append(self.compute_logits(self.model, batch).to(where))
                 labels.append(batch.labels.to(torch.uint8))
-        all_scores, all_labels = self._gather(torch.cat(scores)), self._gather(torch.cat(labels))
+        all_scores, all_labels = self._gather(torch.cat(scores)), self._gather(torch.cat(labels).to(where))
         judged: T | Exception | None = None
         if self.world.rank == 0:
             is_sample = all_labels != FILLED_UP
             try:
-                judged = metric(all_labels[is_sample].numpy(), all_scores[is_sample].numpy())
+                judged = metric(all_labels[is_sample], all_scores[is_sample])
             except (NotFiniteError, DatasetError) as error:
                 judged = error
         outcome = self.world.broadcast(judged)
@@ -349,28 +395,3 @@ class TorchRecWorkload(TrainingLoop):
         started_s = time.perf_counter()
         self.train_step(self.model, self.optimizers, batch)
         return now_s(self.device) - started_s
-
-
-def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
-    """Append samples that are none to `batch`, or to nothing: label FILLED_UP, all else zero."""
-    if batch is None:
-        lookups = torch.zeros(0, sum(split.multi_hot), dtype=torch.int64)
-        batch = Batch(torch.zeros(0, split.num_dense), lookups, torch.zeros(0))
-    num_missing = num_rows - len(batch.labels)
-    if num_missing == 0:
-        return batch
-    return Batch(
-        pad(batch.dense, (0, 0, 0, num_missing)),
-        pad(batch.indices, (0, 0, 0, num_missing)),
-        pad(batch.labels, (0, num_missing), value=float(FILLED_UP)),
-    )
-
-
-def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
-    """Make the codecs of embeddings and their gradients on the way (`runtime.comm`); None for fp32 both ways."""
-    forward, backward = parse_comm(comm)
-    if forward == backward == "fp32":
-        return None
-    config = QCommsConfig(forward_precision=CommType(forward), backward_precision=CommType(backward))
-    codecs: dict[str, Any] = get_qcomm_codecs_registry(config, device=device)
-    return codecs

@@ -30,6 +30,10 @@ class DeviceError(ValueError):
     """The device asked for is not there (exit code 2)."""
 
 
+class CaptureError(RuntimeError):
+    """The device cannot capture a training step as a graph (exit code 2, or 9 where memory was full)."""
+
+
 class WorldError(RuntimeError):
     """A rank did not come, or is lost (exit code 9)."""
 

@@ -1,6 +1,7 @@
 """From a device's name to the device, that of each rank, and the precision of its matrix products."""
 
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,18 +45,25 @@ def find_device(name: str) -> torch.device:
 def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.environ) -> torch.device:
     """Find the device of this rank of `num_ranks`: of several on a machine each takes the GPU of its LOCAL_RANK.
 
-    A launcher that shows each of its tasks one GPU (srun --gpus-per-task=1) has numbered them already; ranks of a
-    task that has several go by LOCAL_RANK. Raises DeviceError where two ranks would share a GPU,
-    which NCCL refuses and which would measure neither.
+    A launcher that shows each rank one GPU (srun --gpus-per-task=1, CUDA_VISIBLE_DEVICES) has numbered them already;
+    ranks that see several go by LOCAL_RANK. Raises DeviceError where two ranks would share a GPU, which NCCL refuses
+    and which would measure neither; what no rank can see alone, `rendezvous` refuses by `describe_gpu`.
     """
     device = find_device(name)
     if num_ranks == 1 or device.type == "cpu":
         return device
-    if torch.cuda.device_count() == 1 and environ.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2] == "1":
+    if torch.cuda.device_count() == 1:
         return device
     local_rank, num_here = _read_number(environ, "LOCAL_RANK", 0), count_local_ranks(1, environ)
     refuse_shared_gpus(name, max(num_here, local_rank + 1))
     return device if ":" in name else torch.device("cuda", local_rank)
+
+
+def describe_gpu(device: torch.device) -> str | None:
+    """Name a GPU as no other is: by its host and its UUID; None for a CPU."""
+    if device.type != "cuda":
+        return None
+    return f"{socket.gethostname()} GPU-{torch.cuda.get_device_properties(device).uuid}"
 
 
 def count_local_ranks(default: int, environ: Mapping[str, str] = os.environ) -> int:

@@ -18,6 +18,7 @@ from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import Batch, ClickDataset, OpenedDataset
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import World
+from reference_models.training.device_metrics import roc_auc_of_tensors
 from reference_models.training.devices import local_device, set_precision, use_device
 from reference_models.training.metrics import find_metric
 from reference_models.training.optimizers import (
@@ -33,6 +34,7 @@ from reference_models.training.workload import TrainCounts, WorkloadSpec
 T = TypeVar("T")
 WARM_UP_STEPS = 3
 WARM_UP_ROWS = 64
+ROC_AUC = "roc_auc"
 
 
 _OLD_NAMES = {
@@ -58,7 +60,7 @@ class TrainingLoop(ABC):
 
     name: str
     """The name that messages give the implementation."""
-    metric = "roc_auc"
+    metric = ROC_AUC
     """What `evaluate` computes, one of `metrics.METRICS`: the same as its model's `ModelSpec.metric`."""
     reads_ahead = False
     """Whether a thread reads the next batches while this one is trained on."""
@@ -236,7 +238,15 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
-        return self.evaluate_with(find_metric(self.metric).value)
+        """Compute `metric` of the whole evaluation split; on a GPU the ROC AUC by sorting there, the same number."""
+        if not self.sorts_on_device:
+            return self.evaluate_with(find_metric(self.metric).value)
+        labels, scores = self._score()
+        return roc_auc_of_tensors(torch.from_numpy(labels).to(self.device), scores)
+
+    @property
+    def sorts_on_device(self) -> bool:
+        return self.device.type == "cuda" and self.metric == ROC_AUC
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` of the labels and logits of the whole evaluation split."""
@@ -311,6 +321,9 @@ class TrainingLoop(ABC):
 
     def peak_device_bytes(self) -> int | None:
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
+
+    def peak_reserved_bytes(self) -> int | None:
+        return torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else None
 
     def weights(self) -> Mapping[str, torch.Tensor] | None:
         weights: Mapping[str, torch.Tensor] = self.model.state_dict()

@@ -100,13 +100,25 @@ class SparseAdagrad(EagerOptimizer):
 
     def update_rows(self, p: nn.Parameter, group: dict[str, Any], rows: torch.Tensor, values: torch.Tensor) -> None:
         """Update once the rows int64 [K], each named once, by their gradients [K, D]."""
-        state = self.state[p]
-        state["step"] += 1
-        lr = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
+        state, lr = self.state[p], self._next_rate(p, group)
         squares = values * values
         total = state["sum"].index_select(0, rows) + (squares.mean(1, keepdim=True) if group["rowwise"] else squares)
         state["sum"].index_copy_(0, rows, total)
         p.index_add_(0, rows, values.div_(total.sqrt_().add_(group["eps"])), alpha=-lr)
+
+    def update_whole(self, p: nn.Parameter, group: dict[str, Any], gradient: torch.Tensor) -> None:
+        """Update the rows whose gradient, of [rows, D], is not all zeros, without a list of them."""
+        total, lr = self.state[p]["sum"], self._next_rate(p, group)
+        squares = gradient * gradient
+        total += squares.mean(1, keepdim=True) if group["rowwise"] else squares
+        change = gradient / (total.sqrt() + group["eps"])
+        p.add_(torch.where((gradient != 0).any(1, keepdim=True), change, 0.0), alpha=-lr)
+
+    def _next_rate(self, p: nn.Parameter, group: dict[str, Any]) -> float:
+        """Count a step of `p`; return its learning rate."""
+        state = self.state[p]
+        state["step"] += 1
+        return float(group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"]))
 
 
 def build_optimizers(

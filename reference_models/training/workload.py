@@ -100,6 +100,19 @@ class ShowsOptimizers(Protocol):
 
 
 @runtime_checkable
+class ReportsReservedMemory(Protocol):
+    """A workload that says how much memory its device had to have, beside what was in use of it."""
+
+    def peak_reserved_bytes(self) -> int | None:
+        """Return the most that was reserved on the accelerator, None on CPU."""
+
+
+def peak_reserved_bytes(workload: Workload) -> int | None:
+    """Return what torch held of the accelerator at most; None on a CPU, and where the workload does not say."""
+    return workload.peak_reserved_bytes() if isinstance(workload, ReportsReservedMemory) else None
+
+
+@runtime_checkable
 class NamesDataset(Protocol):
     """A workload that names the dataset that it reads, so that after a run its open files can be looked at."""
 

@@ -1,7 +1,7 @@
 """Wukong as the harness knows it. Torch-free."""
 
 from reference_models.dlrm.phases import LABELS
-from reference_models.dlrm.spec import load_optimized
+from reference_models.dlrm.spec import SWITCHES, load_optimized
 from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 from reference_models.wukong.config import WukongConfig, follow, parse_model
 from reference_models.wukong.costs import declare_step
@@ -18,7 +18,9 @@ SPEC = ModelSpec(
         "reference": Implementation(
             load=load_class("reference_models.dlrm.reference:ReferenceWorkload", model_class=_MODEL)
         ),
-        "optimized": Implementation(load=load_optimized(model_class=_FUSED_MODEL), chooses_matmul=True, serves=False),
+        "optimized": Implementation(
+            load=load_optimized(model_class=_FUSED_MODEL), chooses_matmul=True, switches=SWITCHES, serves=False
+        ),
     },
     costs=Costs(step=declare_step),
     phases=LABELS,

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from reports.text.formatting import printable
 from rules.records.run import EnergyRecord, RunRecord
 
+STEADY = 0.97
+"""A clock has moved where its lowest sample is below this share of its highest."""
+
 
 def measured_j(energy: EnergyRecord | None) -> float | None:
     """The measured energy in joules; None where nothing was measured."""
@@ -36,6 +39,22 @@ def explain_ranks(records: Iterable[RunRecord | None]) -> str:
         for record in records
     )
     return "Energy: of what rank 0 could read alone; an earlier version made these runs." if alone else ""
+
+
+def explain_clocks(records: Iterable[EnergyRecord | None]) -> str:
+    """Say that a GPU's clock moved while it was measured, and what stops that; empty where none did."""
+    gpus = [gpu for energy in records if energy is not None for gpu in energy.gpus]
+    clocks = [(gpu.sm_clock_mhz, gpu.max_sm_clock_mhz) for gpu in gpus if gpu.sm_clock_mhz is not None]
+    moved = [clock for clock, _ in clocks if clock.lowest < STEADY * clock.highest]
+    if not moved:
+        return ""
+    most = max((top for _, top in clocks if top is not None), default=None)
+    lowest, highest = min(clock.lowest for clock in moved), max(clock.highest for clock in moved)
+    beside = "" if most is None else f", of {most:g} at most"
+    return (
+        f"GPU clock: moved between {lowest:g} and {highest:g} MHz while it was measured{beside}; "
+        "nvidia-smi --lock-gpu-clocks=MHZ,MHZ holds it."
+    )
 
 
 def explain_missing(records: Iterable[EnergyRecord | None]) -> str:

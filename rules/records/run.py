@@ -52,6 +52,32 @@ class EnergyGap(Record, frozen=True, kw_only=True):
     reason: str
 
 
+class ClockRecord(Record, frozen=True, kw_only=True):
+    """A clock over the timed part, in MHz."""
+
+    lowest: Amount
+    median: Amount
+    highest: Amount
+
+
+class GpuRecord(Record, frozen=True, kw_only=True):
+    """What NVML said of one GPU during the timed part, and how it was set up; null is not known."""
+
+    device: str
+    """Its UUID."""
+    num_samples: Count
+    sm_clock_mhz: ClockRecord | None
+    max_sm_clock_mhz: Count | None
+    memory_clock_mhz: ClockRecord | None
+    max_memory_clock_mhz: Count | None
+    max_temperature_c: Count | None
+    power_limit_w: Amount | None
+    is_mig: bool | None
+    is_ecc: bool | None
+    nccl_version: str | None
+    cublas_version: str | None
+
+
 class EnergyRecord(Record, frozen=True, kw_only=True):
     """Energy of the timed part. RAPL counts whole CPU packages, NVML whole accelerators, with other processes' work.
 
@@ -65,6 +91,8 @@ class EnergyRecord(Record, frozen=True, kw_only=True):
     not_measured: tuple[EnergyGap, ...]
     num_ranks: PositiveCount | None = None
     """Whose counters are in it. None in files of earlier versions, which read those of rank 0 alone."""
+    gpus: tuple[GpuRecord, ...] = ()
+    """Of each GPU whose energy was read, its clocks meanwhile. Empty in files of earlier versions."""
 
 
 class RankRecord(Record, frozen=True, kw_only=True):
@@ -74,6 +102,7 @@ class RankRecord(Record, frozen=True, kw_only=True):
     host: str
     peak_rss_bytes: PositiveCount
     peak_device_bytes: PositiveCount | None
+    peak_reserved_bytes: Count | None = None
 
 
 class TrafficBytes(Record, frozen=True, kw_only=True):
@@ -227,6 +256,9 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     peak_rss_bytes: Count | None
     """Peak resident memory of all processes together: Python, torch, weights, optimizer and data."""
     peak_device_bytes: Count | None
+    peak_reserved_bytes: Count | None = None
+    """Most that torch held on the accelerator, of which peak_device_bytes was in use: what a device has to
+    have, beside CUDA's own. None in files of earlier versions."""
     energy: EnergyRecord | None
     cache_clear: CacheClear | None
     blocks: tuple[BlockRecord, ...]

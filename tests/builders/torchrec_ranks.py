@@ -90,6 +90,10 @@ def main(cases_path: str, out_path: str) -> None:
         runtime = {"implementation": "torchrec", "ranks": world.size, **case.get("runtime", {})}
         try:
             sharded: Any = find_implementation("dlrm", "torchrec").load(make_spec(case, **runtime), world)
+            if case.get("as_on_gpus"):
+                sharded.__class__ = type(
+                    "OnGPUs", (type(sharded),), {"_id_type": torch.int32, "sorts_on_device": True}
+                )
             if case.get("ahead"):
                 sharded._sends_ahead = lambda: True  # as between GPUs
             losses = losses_of(sharded, case["num_steps"], num_ranks=world.size)

@@ -2,17 +2,19 @@
 
 import json
 import socket
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from records_builder import run_content
 from waiting import wait_until
 
 from harness.system.energy import EnergyMeter, NvmlPower, find_nvml, find_rapl, join_ranks
 from reference_models.process.world import SingleProcess
-from reports.facts.energy import explain_ranks
+from reports.facts.energy import explain_clocks, explain_ranks
 from rules.records.codec import convert
 from rules.records.run import EnergyRecord, RunRecord
 
@@ -27,6 +29,9 @@ class FakeNvml:
 
     def __init__(self, energies_mj: list[int] | None = None, powers_mw: list[int] | None = None) -> None:
         self.energies_mj, self.powers_mw = energies_mj, powers_mw
+        self.clocks_mhz: dict[int, list[int] | None] = {1: [1980, 1980, 1200, 1965], 2: [2619]}
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
     def nvmlInit(self) -> None: ...  # noqa: N802
 
@@ -40,6 +45,24 @@ class FakeNvml:
 
     def nvmlDeviceGetPowerUsage(self, handle: str) -> int:  # noqa: N802
         return self._next(self.powers_mw)
+
+    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:  # noqa: N802
+        return self._next(self.clocks_mhz[kind])
+
+    def nvmlDeviceGetMaxClockInfo(self, handle: str, kind: int) -> int:  # noqa: N802
+        return {1: 1980, 2: 2619}[kind]
+
+    def nvmlDeviceGetTemperature(self, handle: str, kind: int) -> int:  # noqa: N802
+        return self._next([61])
+
+    def nvmlDeviceGetPowerManagementLimit(self, handle: str) -> int:  # noqa: N802
+        return 700_000
+
+    def nvmlDeviceGetMigMode(self, handle: str) -> list[int]:  # noqa: N802
+        return [0, 1]
+
+    def nvmlDeviceGetEccMode(self, handle: str) -> list[int]:  # noqa: N802
+        return [1, 1]
 
     def _next(self, values: list[int] | None) -> int:
         if values is None:
@@ -310,3 +333,67 @@ def test_what_an_earlier_version_measured_is_said_to_be_rank_0s() -> None:
         convert(run_content(energy=energy, ranks=ranks), RunRecord) for energy in (before, {**before, "num_ranks": 2})
     )
     assert "rank 0" in explain_ranks([old, None]) and explain_ranks([new]) == ""
+
+
+def run_on_gpu(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, num_samples: int) -> EnergyRecord:
+    """What a meter records of a GPU that it looks at so many times."""
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setattr("harness.system.energy._device_uuid", lambda device: "GPU-1")
+    meter = EnergyMeter("cuda", root=tmp_path, interval_s=60)
+    meter.start()
+    for _ in range(num_samples - 2):
+        meter._update()
+    return convert(json.loads(json.dumps(meter.stop())), EnergyRecord)
+
+
+def test_the_clocks_of_a_gpu_during_the_run_are_on_record_beside_their_limits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("harness.system.gpu_state.version_of", lambda name: "13.1" if name.endswith("cu13") else None)
+    monkeypatch.setattr("torch.cuda.nccl.version", lambda: (2, 28, 9))
+    record = run_on_gpu(FakeNvml(energies_mj=[1]), monkeypatch, tmp_path, num_samples=4)
+    (gpu,) = record.gpus
+    assert msgspec.to_builtins(gpu) == {
+        "device": "GPU-1", "num_samples": 4, "max_temperature_c": 61, "power_limit_w": 700.0, "is_mig": False,
+        "is_ecc": True, "nccl_version": "2.28.9", "cublas_version": "13.1",
+        "sm_clock_mhz": {"lowest": 1200.0, "median": 1972.5, "highest": 1980.0}, "max_sm_clock_mhz": 1980,
+        "memory_clock_mhz": {"lowest": 2619.0, "median": 2619.0, "highest": 2619.0}, "max_memory_clock_mhz": 2619,
+    }  # fmt: skip
+    assert explain_clocks([record, None]) == (
+        "GPU clock: moved between 1200 and 1980 MHz while it was measured, of 1980 at most; "
+        "nvidia-smi --lock-gpu-clocks=MHZ,MHZ holds it."
+    )
+
+
+def test_what_a_driver_does_not_say_of_a_gpu_is_null_and_steady_clocks_are_no_news(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise FakeNvml.NVMLError("Not Supported")
+
+    nvml = FakeNvml(energies_mj=[1])
+
+    nvml.clocks_mhz = {1: [1980], 2: [2619]}
+    assert explain_clocks([run_on_gpu(nvml, monkeypatch, tmp_path, num_samples=3)]) == ""
+    monkeypatch.setattr("harness.system.gpu_state.version_of", lambda name: None)
+    monkeypatch.delattr("torch.cuda.nccl.version")
+    for name in vars(FakeNvml):
+        if name.startswith("nvmlDeviceGet") and not name.endswith(("UUID", "Consumption")):
+            monkeypatch.setattr(FakeNvml, name, refuse)
+    record = run_on_gpu(FakeNvml(energies_mj=[1]), monkeypatch, tmp_path, num_samples=3)
+    (gpu,) = record.gpus
+    told = msgspec.to_builtins(gpu)
+    assert {told.pop("device"), told.pop("num_samples"), *told.values()} == {"GPU-1", 3, None}
+    assert explain_clocks([record]) == ""
+
+
+def test_the_stand_in_asks_nvml_what_the_real_library_knows() -> None:
+    pynvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    names = [name for name in vars(FakeNvml) if name.lower().startswith("nvml")]
+    assert len(names) > 10 and [name for name in names if not hasattr(pynvml, name)] == []
+
+
+def test_the_gpus_of_all_ranks_are_on_record_once() -> None:
+    own, *seen = [{**reading(("accelerator", uuid, 1.0)), "gpus": [{"device": uuid}]} for uuid in ("u0", "u1", "u1")]
+    joined = join_ranks(SeveralRanks([("b", each) for each in seen]), own)
+    assert joined is not None and joined["gpus"] == [{"device": "u0"}, {"device": "u1"}]

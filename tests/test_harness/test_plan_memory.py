@@ -61,10 +61,13 @@ def test_without_a_gpu_nothing_is_said_of_what_it_holds(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["dlrm_dcnv2", "dlrm_small", "dlrm_dcnv2_small"])
 @pytest.mark.parametrize(
+    ("precision", "has_kernels"), [("fp32", True), ("bf16", True), ("fp32", False), ("bf16", False)]
+)
+@pytest.mark.parametrize(
     ("opt_name", "hot"), [("sgd", None), ("sgd", 1), ("adagrad", None), ("rowwise_adagrad", None)]
 )
 def test_what_a_step_takes_is_within_a_tenth_of_what_its_tensors_take(
-    name: str, opt_name: str, hot: int | None
+    name: str, opt_name: str, hot: int | None, precision: str, has_kernels: bool
 ) -> None:
     sections: dict[str, Any] = dict(load_benchmark(name).sections)
     if hot is not None:
@@ -72,6 +75,8 @@ def test_what_a_step_takes_is_within_a_tenth_of_what_its_tensors_take(
     workload = load_entry(name).workload
     data = workload.data if hot is None else replace(workload.data, multi_hot=(1,) * workload.data.num_sparse)
     train = replace(workload.train, opt_name=opt_name, global_batch_size=8192)
-    traced = trace(sections, opt_name, 8192, has_kernels=True)
+    dtype = torch.bfloat16 if precision == "bf16" else None
+    traced = trace(sections, opt_name, 8192, has_kernels=has_kernels, dtype=dtype)
     counted = traced.device_bytes - traced.weights_bytes - traced.state_bytes
-    assert 0.9 * counted < graph_step_bytes(workload.model, data, train) < 1.1 * counted
+    found = graph_step_bytes(workload.model, data, train, precision=precision, has_kernels=has_kernels)
+    assert 0.9 * counted < found < 1.1 * counted

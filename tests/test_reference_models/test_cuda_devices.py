@@ -19,7 +19,8 @@ from reference_models.distributed import process_group
 from reference_models.process.errors import DeviceError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
-from reference_models.training.devices import local_device, use_device
+from reference_models.training.devices import describe_gpu, local_device, use_device
+from reference_models.training.metrics import roc_auc
 
 
 @pytest.fixture
@@ -53,10 +54,23 @@ def test_ranks_that_would_share_a_gpu_are_refused(
         local_device(name, 8, environ)
 
 
-def test_a_launcher_that_shows_each_task_its_own_gpu_has_numbered_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = {"LOCAL_RANK": "3", "SLURM_GPUS_PER_TASK": "h100:1"}
+@pytest.mark.parametrize("environ", [{"SLURM_GPUS_PER_TASK": "h100:1"}, {"CUDA_VISIBLE_DEVICES": "3"}])
+def test_a_launcher_that_shows_each_rank_its_own_gpu_has_numbered_them(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
+) -> None:
+    """They used to be refused without Slurm: four ranks, of which each sees one GPU."""
     with emulate_cuda(monkeypatch, num_gpus=1):
-        assert local_device("cuda", 4, bound) == torch.device("cuda", 0)
+        found = local_device("cuda", 4, {"LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4", **environ})
+        assert found == torch.device("cuda", 0)
+
+
+def test_a_gpu_is_named_as_no_other_is(gpus: EmulatedCUDA, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without LOCAL_RANK, as mpirun starts ranks, all of them take the first one; their names tell."""
+    monkeypatch.setattr("socket.gethostname", lambda: "here")
+    without_number = [local_device("cuda", 4, {"RANK": str(rank)}) for rank in range(2)]
+    assert {describe_gpu(device) for device in without_number} == {"here GPU-emulated-cuda:0"}
+    assert describe_gpu(torch.device("cuda", 1)) == "here GPU-emulated-cuda:1"
+    assert describe_gpu(torch.device("cpu")) is None
 
 
 def test_ranks_of_one_task_with_several_gpus_take_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,3 +131,17 @@ def test_a_named_gpu_is_the_current_one_of_what_is_built_captured_and_timed(
 def test_a_cpu_is_no_current_device(gpus: EmulatedCUDA) -> None:
     use_device(torch.device("cpu"))
     assert gpus.current == 0
+
+
+@pytest.mark.parametrize("implementation", ["reference", "optimized"])
+def test_the_area_under_the_curve_is_computed_on_the_gpu(
+    gpus: EmulatedCUDA, make_spec: MakeSpec, implementation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NumPy takes ten seconds, inside the clock, for the scores of the official evaluation."""
+    workload = find_implementation("dlrm", implementation).load(
+        make_spec(runtime={"device": "cuda"}), SingleProcess()
+    )
+    workload.build()
+    expected = workload.evaluate_with(roc_auc)  # type: ignore[attr-defined]
+    monkeypatch.setattr(workload, "evaluate_with", lambda metric: pytest.fail("on the host"))
+    assert workload.evaluate() == expected

@@ -10,8 +10,8 @@ from ranks_builder import reserve_port
 from waiting import HANG_S
 
 from reference_models.distributed import rendezvous as meeting
-from reference_models.distributed.rendezvous import rendezvous
-from reference_models.process.errors import ConfigError, WorldError
+from reference_models.distributed.rendezvous import Rendezvous, rendezvous
+from reference_models.process.errors import ConfigError, DeviceError, WorldError
 
 
 def world(rank: int, **other: str) -> dict[str, str]:
@@ -48,6 +48,33 @@ def test_ranks_that_have_met_read_each_others_notes_and_agree_on_the_first() -> 
     assert second.read_note("a") == "1"
     assert second.first_note("b", "mine") == "mine"
     assert first.first_note("b", "other") == "mine"
+
+
+def meet(gpus: list[str | None]) -> list[str]:
+    """What each rank, computing on that GPU, says when all have met; nothing where all is well."""
+    with reserve_port() as holder, ThreadPoolExecutor(len(gpus)) as pool:
+        given = {"MASTER_PORT": str(holder.getsockname()[1]), "WORLD_SIZE": str(len(gpus))}
+
+        def come(rank: int) -> Rendezvous | str:
+            try:
+                return rendezvous(world(rank, **given), timeout_s=HANG_S, gpu=gpus[rank])
+            except DeviceError as error:
+                return str(error)
+
+        met = list(pool.map(come, range(len(gpus))))  # rank 0 serves the others' notes as long as it is kept
+        return [each if isinstance(each, str) else "" for each in met]
+
+
+def test_two_ranks_on_one_gpu_are_refused_by_all_of_them() -> None:
+    """As mpirun starts them, without LOCAL_RANK: NCCL would end in words of its own."""
+    said = meet(["a GPU-0", "b GPU-0", "a GPU-0"])
+    assert len(set(said)) == 1
+    assert re.match(r"ranks 0 and 2 have the same GPU \(a GPU-0\).*Set LOCAL_RANK for each rank", said[0])
+
+
+@pytest.mark.parametrize("gpus", [["a GPU-0", "b GPU-0"], ["a GPU-0", "a GPU-1"], [None, None]])
+def test_ranks_with_a_gpu_each_or_none_meet(gpus: list[str | None]) -> None:
+    assert meet(gpus) == ["", ""]
 
 
 @pytest.mark.parametrize(("rank", "waits_for"), [(0, "1 of 2 ranks at .*: rank 1"), (1, "rank 0 at")])

@@ -45,11 +45,13 @@ def case(
     *,
     exchange: str | None = None,
     ahead: bool = False,
+    as_on_gpus: bool = False,
     **runtime: Any,
 ) -> dict[str, Any]:
     """`exchange`: also measure what ranks exchange, 'steps' alone or 'all', with an evaluation.
 
-    `ahead`: ids of the next batch travel while this one is computed, as between GPUs.
+    `ahead`: ids of the next batch travel while this one is computed, as between GPUs. `as_on_gpus`: ids have 32
+    bits, and the area under the curve is computed where rank 0 computes.
     """
     return {
         "benchmark": benchmark,
@@ -59,6 +61,7 @@ def case(
         "runtime": runtime,
         "exchange": exchange,
         "ahead": ahead,
+        "as_on_gpus": as_on_gpus,
     }
 
 
@@ -93,6 +96,10 @@ def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         "rowwise data_parallel": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="data_parallel"),
         "rowwise column_wise": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="column_wise"),
         "again": case("dlrm_tiny", tiny_dir, 50, SGD, sharding="row_wise"),
+        **{
+            f"{kind} as on GPUs": case("dlrm_tiny", tiny_dir, 50, SGD, sharding=kind, as_on_gpus=True)
+            for kind in ("row_wise", "table_wise", "data_parallel")
+        },
         "row_wise ahead": case("dlrm_tiny", tiny_dir, 50, SGD, sharding="row_wise", ahead=True),
         "adagrad ahead": case("dlrm_tiny", tiny_dir, 5, sharding="table_wise", exchange="steps", ahead=True),
         "fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="fp16", exchange="steps"),
@@ -144,6 +151,14 @@ def test_runs_repeat_bit_for_bit(tiny: dict[str, dict[str, Any]]) -> None:
 
 
 @needs_torchrec
+@pytest.mark.parametrize("kind", ["row_wise", "table_wise", "data_parallel"])
+def test_ids_of_32_bits_and_an_auc_on_the_device_change_no_number(tiny: dict[str, dict[str, Any]], kind: str) -> None:
+    found, plain = tiny[f"{kind} as on GPUs"], tiny[f"sgd {kind}"]
+    assert "error" not in found and found["as_on_gpus"]
+    for what in ("losses", "quality", "weights_difference"):
+        assert found[what] == plain[what]
+
+
 @pytest.mark.parametrize(
     ("ahead", "plain"),
     [("row_wise ahead", "sgd row_wise"), ("adagrad ahead", "adagrad table_wise")],

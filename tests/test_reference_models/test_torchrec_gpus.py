@@ -2,7 +2,7 @@
 
 import importlib.util
 import threading
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from emulated_cuda import WAITS_OR_MAKES_SHAPES, emulate_cuda
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.config.catalog import load_entry
 from reference_models.data.store.dataset import Batch
@@ -95,7 +97,7 @@ def test_ids_are_put_into_page_locked_bags_by_the_thread_that_reads(monkeypatch:
         return tensor.clone()
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
-    split = SimpleNamespace(multi_hot=(1, 2), num_dense=1, num_samples=20)
+    split = SimpleNamespace(multi_hot=(1, 2), num_dense=1, num_samples=20, num_embeddings=(20, 300))
 
     def read(of: Any, name: str, start: int, stop: int) -> Batch:
         rows = torch.arange(start, stop).unsqueeze(1)
@@ -104,11 +106,14 @@ def test_ids_are_put_into_page_locked_bags_by_the_thread_that_reads(monkeypatch:
     loop: Any = object.__new__(TorchRecWorkload)
     loop.world, loop.device = SimpleNamespace(rank=1, size=2), torch.device("cuda", 1)
     loop.data, loop.read_batch = SimpleNamespace(train=split), read
+    loop._held_lengths = {4: torch.tensor([1] * 4 + [2] * 4)}  # as on the device
     batches = list(loop.read_batches(split, "train", range(0, 20, 8), 8))
     assert [list(batch.ids.lengths()) for batch in batches] == [[1] * 4 + [2] * 4] * 3
     assert batches[0].ids.values().tolist() == [4, 5, 6, 7, 104, 204, 105, 205, 106, 206, 107, 207]
     assert batches[2].labels.tolist() == [2, 2, 2, 2], "the second rank has nothing of the last one"
-    assert len(pinned_by) == 4 * 3 and all(name.startswith("read-ahead") for name in pinned_by)
+    assert {batch.ids.values().dtype for batch in batches} == {torch.int32}
+    assert all(batch.ids.lengths() is loop._held_lengths[4] for batch in batches), "made once, and not sent again"
+    assert len(pinned_by) == 3 * 3 and all(name.startswith("read-ahead") for name in pinned_by)
 
 
 class NotedTables:
@@ -201,3 +206,74 @@ def test_tables_of_a_rank_do_not_depend_on_what_its_device_has_drawn_before() ->
         drawn.append(shard.weight)
     assert torch.equal(*drawn)
     assert len(drawn[0].unique()) > 100
+
+
+def test_how_many_ids_a_bag_holds_is_copied_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reference_models.dlrm.torchrec import TorchRecWorkload
+
+    loop: Any = object.__new__(TorchRecWorkload)
+    with emulate_cuda(monkeypatch, num_gpus=1):
+        loop.device, loop.data = torch.device("cuda", 0), SimpleNamespace(train=SimpleNamespace(multi_hot=(1, 3)))
+        loop._held_lengths = {}
+        first = loop._lengths(2)
+        assert first is loop._lengths(2) and first.tolist() == [1, 1, 3, 3] and first.dtype == torch.int32
+        assert loop._lengths(1).tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_replicas_that_do_not_begin_alike_are_refused(spoilt: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number of one rank's copy is another; tables that are cut are each rank's own."""
+    from reference_models.dlrm import torchrec
+    from reference_models.dlrm.sharding import Shard
+
+    whole, part = torch.arange(20.0).view(10, 2), torch.ones(3, 2)
+    other = whole.clone()
+    other[7, 1] += spoilt
+    world = SimpleNamespace(
+        gather=lambda sums: [sums, {0: int(other.view(torch.int32).sum(dtype=torch.int64))}], broadcast=lambda it: it
+    )
+    loop: Any = object.__new__(torchrec.TorchRecWorkload)
+    loop.world, loop.model = world, SimpleNamespace(state_dict=dict)
+    loop.sharding_types = {"table_0": "data_parallel", "table_1": "row_wise"}
+    monkeypatch.setattr(torchrec, "local_shards", lambda state: [Shard(0, whole, 0, 0), Shard(1, part, 0, 0)])
+    if not spoilt:
+        loop._refuse_unlike_replicas()
+        return
+    with pytest.raises(RuntimeError, match="do not begin alike"):
+        loop._refuse_unlike_replicas()
+
+
+@pytest.mark.parametrize("rowwise", [False, True])
+@pytest.mark.parametrize("eps", [0.0, 1e-8])
+def test_a_small_replicated_table_is_updated_without_a_list_of_rows(
+    rowwise: bool, eps: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with one, which has the host wait for the GPU; rows without a gradient stay as they are, bit for bit."""
+    from reference_models.distributed import sharded_optimizers
+
+    generator = torch.Generator().manual_seed(0)
+    begun = torch.randn(30, 4, generator=generator)
+    gradients = [torch.randn(30, 4, generator=generator) * (torch.arange(30) % 3 == step)[:, None] for step in (0, 1)]
+    ended = []
+    for most in (1000, 0):
+        monkeypatch.setattr(sharded_optimizers, "WHOLE_ROWS", most)
+        weight = torch.nn.Parameter(begun.clone())
+        optimizer = sharded_optimizers.TouchedRowsAdagrad(
+            [weight], lr=0.1, lr_decay=0.5, initial_accumulator_value=0.0, eps=eps, rowwise=rowwise
+        )
+        for gradient in gradients:
+            weight.grad = gradient.clone()
+            with NoLists() if most else nullcontext():
+                optimizer.step()
+        ended.append((weight.detach(), optimizer.state[weight]["sum"], optimizer.state[weight]["step"]))
+    assert torch.equal(ended[0][0][2::3], begun[2::3]) and ended[0][2] == ended[1][2] == 2
+    for found, expected in zip(ended[0][:2], ended[1][:2], strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+
+
+class NoLists(TorchDispatchMode):
+    """Refuses what a GPU makes the host wait for."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert not func._schema.name.partition("::")[2].startswith(WAITS_OR_MAKES_SHAPES), func
+        return func(*args, **(kwargs or {}))

@@ -5,6 +5,8 @@ from operator import itemgetter
 
 from reports.document.blocks import Block, Cell, Fold, Prose, Table, table_of, text_table
 from reports.document.page import PageSection
+from reports.facts.energy import explain_clocks
+from reports.parts.cost import energy_records
 from reports.results.records import config_texts, environment_texts
 from reports.results.result import Result
 from reports.text.formatting import MISSING, names, plural, printable
@@ -41,6 +43,8 @@ def noise_section(group: Sequence[Result], id_: str) -> PageSection:
     without = [result.label for result in group if not (result.asked and result.asked.preflight)]
     if rows and without:
         blocks.append(Prose(text=f"No environment check came with {names(without)}.", kind="note"))
+    if moved := explain_clocks(energy for result in group for energy in energy_records(result)):
+        blocks.append(Prose(text=moved, kind="note"))
     return PageSection(id=f"{id_}-noise", heading="Noise and environment", name="Noise", blocks=tuple(blocks))
 
 

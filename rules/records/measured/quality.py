@@ -36,6 +36,7 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     evaluations: Annotated[tuple[QualityEvaluation, ...], Meta(min_length=1)]
     hyperparameters: dict[str, Any]
     peak_device_bytes: Count | None
+    peak_reserved_bytes: Count | None = None
     peak_rss_bytes: PositiveCount | None
     energy: EnergyRecord | None
     ranks: tuple[RankRecord, ...]

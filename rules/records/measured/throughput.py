@@ -31,6 +31,7 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     cache_cleared: bool
     hyperparameters: dict[str, Any]
     peak_device_bytes: Count | None
+    peak_reserved_bytes: Count | None = None
     peak_rss_bytes: PositiveCount | None
     energy: EnergyRecord | None
     ranks: tuple[RankRecord, ...]

@@ -1,0 +1,53 @@
+"""Whether an implementation's kernels can be used on the GPU that is asked for, found out by a process of its own.
+
+What asks keeps no memory of the GPU for itself. Run as `python -P -m harness.measure.gpu_kernels DEVICE DIM SUMS
+PRECISION`, which prints why not, or an empty line.
+"""
+
+import sys
+
+from harness.config.catalog import WorkloadConfig
+from harness.system.code import safe_path_variables
+from harness.system.resources import output_of
+from rules.records.run_set import PreflightCheck as Check
+
+_MODULE = "harness.measure.gpu_kernels"
+_ANSWERS_WITHIN_S = 300.0
+"""Kernels are compiled at the first time."""
+
+
+def check_kernels(workload: WorkloadConfig) -> Check | None:
+    """Try the kernels that runs would use; None where runs use none, or are not on a GPU."""
+    runtime, train = workload.runtime, workload.train
+    if runtime.device == "cpu" or runtime.kernels == "off" or "kernels" not in workload.implementation.switches:
+        return None
+    dim = workload.costs([1] * workload.data.num_sparse).row_width
+    sums = {"sgd": 0, "rowwise_adagrad": 1}.get(train.opt_name, dim)
+    asked = (runtime.device, str(dim), str(sums), runtime.precision)
+    answer = output_of(
+        sys.executable, "-P", "-m", _MODULE, *asked, timeout_s=_ANSWERS_WITHIN_S, **safe_path_variables()
+    )
+    problem = "they could not be tried" if answer is None else answer.rpartition("\n")[2].rstrip(".")
+    return Check(
+        name="kernels",
+        value=f"torch's operators: {problem}" if problem else "triton",
+        status="warning" if problem else "ok",
+        why="Without Triton's kernels the same updates take several times as long (estimated).",
+        remedy="Install triton and a C compiler, or free the GPU's memory; runtime.kernels=off says that it is meant."
+        if problem
+        else "",
+    )
+
+
+def _answer(device: str, dim: int, sums: int, precision: str) -> str:
+    import torch
+
+    from reference_models.fused.kernel_check import kernel_problem
+    from reference_models.training.devices import find_device, use_device
+
+    use_device(found := find_device(device))
+    return kernel_problem(found, dim, sums, torch.bfloat16 if precision == "bf16" else torch.float32) or ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n" + _answer(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
