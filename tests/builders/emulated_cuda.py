@@ -166,6 +166,7 @@ def emulate_cuda(monkeypatch: pytest.MonkeyPatch, num_gpus: int) -> Iterator[Emu
         "synchronize": lambda device=None: emulated.note("synchronize"),
         "reset_peak_memory_stats": lambda device=None: None,
         "max_memory_allocated": lambda device=None: 1 << 20,
+        "max_memory_reserved": lambda device=None: 1 << 21,
         "get_rng_state": lambda device=None: torch.get_rng_state(),
         "Stream": Stream,
         "current_stream": lambda device=None: Stream(),
