@@ -3,7 +3,6 @@
 Alone by events, and in the replayed step by torch's profiler.
 """
 
-import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from harness.measure.profile.measure_ceilings import repeat
 from reference_models.fused.kernel_check import Change, ComputedValues, kernel_problem
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.training.devices import set_precision
+from steps.throughput import free
 
 NUM_KERNELS, PROFILED_STEPS, WIDTH = 30, 10, 128
 ROWS_AT_ONCE = 1 << 20
@@ -34,9 +34,10 @@ def run(setting: Setting, findings: Findings) -> None:
     workload.train(2)
     profile_step(workload, setting, findings)
     del workload  # what is timed alone has tables of its own
-    gc.collect()
+    free(setting)
     batch = opened.train.read(0, shape.batch_size)
     has_kernels = judge_kernels(batch, opened.train, device, findings)
+    free(setting)
     for name, call in {**embedding_calls(batch, opened.train, device), **transfers(batch, device)}.items():
         note(findings, name, call, device, setting)
     if has_kernels:

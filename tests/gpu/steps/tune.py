@@ -5,7 +5,6 @@ What was timed becomes figures; the constants are "constant NAME", which `make g
 samples: its times mean nothing.
 """
 
-import gc
 import importlib.util
 import math
 import os
@@ -27,7 +26,7 @@ from reference_models.fused.dense_kernels import cross_gradients, plain_cross_gr
 from reference_models.fused.kernel_check import Change, ComputedValues
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.fused.sorted_update import update_sorted
-from steps.throughput import measure
+from steps.throughput import free, measure
 
 CROSSED = Shape(name="dlrm_dcnv2_small", benchmark="dlrm_dcnv2_small", opt_name="adagrad", batch_size=512)
 SHAPES = (CROSSED, replace(SMALL, batch_size=1024), SMALL, CAPPED)
@@ -70,7 +69,7 @@ def run(setting: Setting, findings: Findings) -> None:
     times: Times = {kernel: {} for kernel in GRID}
     for shape in SHAPES if setting.is_full else TINY_SHAPES:
         time_kernels(shape, device, setting, findings, times)
-        gc.collect()
+        free(setting)
         found = choose_constants(times, kernel_sizes.count_multiprocessors(device))
         findings.note(**{f"constant {name}": value for name, value in found.items()})
     for shape in SHAPES if setting.is_gpu else ():
@@ -200,4 +199,4 @@ def time_steps(shape: Shape, setting: Setting, findings: Findings) -> None:
         step_ms = measure(workload, setting)["step_ms"]
         findings.note(**{f"step {shape.name} B {shape.batch_size} {name} ms": step_ms})
         del workload
-        gc.collect()
+        free(setting)
