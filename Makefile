@@ -19,9 +19,10 @@ test: $(VENV)/test.stamp
 test-long: $(VENV)/test.stamp
 	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh "(long or hypothesis) and not gpu"
 
-# On a system with a GPU, by its own Python, which has torch: all steps, or STEP="tests throughput".
+# On a system with a GPU, by its own Python, which has torch: all steps, or STEP="tests throughput"; its result goes
+# to OUT=FILE, and it ends WITHIN=SECONDS.
 gpu:
-	$(PYTHON) tests/gpu $(STEP)
+	$(PYTHON) tests/gpu $(STEP) $(if $(OUT),--out "$(OUT)") $(if $(WITHIN),--within $(WITHIN))
 
 # Elsewhere, with a network: what that Python lacks. FOR is its version, HAS a file that lists what it has.
 gpu-wheels: $(BIN)/python

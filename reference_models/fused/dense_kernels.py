@@ -7,21 +7,21 @@ plain forms.
 
 import torch
 
-TILE = 8
-"""Rows of a bag that are on their way at once. Chosen by thought, not measured."""
-SAMPLES, COLUMNS = 64, 256
-"""Samples and columns of one program of a cross layer's gradients. Chosen by thought, not measured."""
+from reference_models.fused.kernel_sizes import KernelSizes, choose_sizes, count_multiprocessors
+
 _TYPES = (torch.float32, torch.bfloat16)
 
 
-def _launch_read(rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
-    _check_read(rows, starts, weight, out)
+def _launch_read(
+    rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, tile: int
+) -> None:
+    _check_read(rows, starts, weight, out, tile)
     from reference_models.fused.triton_dense import launch_read
 
-    launch_read(rows, starts, weight, out, tile=TILE)
+    launch_read(rows, starts, weight, out, tile=tile)
 
 
-def _check_read(rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
+def _check_read(rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, tile: int) -> None:
     """Raise ValueError for other shapes and types than the kernel reads: all that it does on fake tensors."""
     num_samples, num_bags, dim = out.shape
     is_right = (
@@ -42,23 +42,25 @@ def _check_read(rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, 
 
 
 def _launch_cross(
-    dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor, parts: torch.Tensor, adds: bool
-) -> None:
-    _check_cross(dy, x_0, z, dx_0, parts, adds)
+    dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor, parts: torch.Tensor, adds: bool,
+    samples: int, columns: int, warps: int,
+) -> None:  # fmt: skip
+    _check_cross(dy, x_0, z, dx_0, parts, adds, samples, columns, warps)
     from reference_models.fused.triton_dense import launch_cross
 
-    launch_cross(dy, x_0, z, dx_0, parts, adds=adds, samples=SAMPLES, columns=COLUMNS)
+    launch_cross(dy, x_0, z, dx_0, parts, adds=adds, samples=samples, columns=columns, warps=warps)
 
 
 def _check_cross(
-    dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor, parts: torch.Tensor, adds: bool
-) -> None:
+    dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor, parts: torch.Tensor, adds: bool,
+    samples: int, columns: int, warps: int,
+) -> None:  # fmt: skip
     """Raise ValueError for other shapes and types than the kernel reads: all that it does on fake tensors."""
     same = (dy, x_0, z, dx_0)
     is_right = (
         all(t.shape == dy.shape and t.dtype == dy.dtype and t.is_contiguous() for t in same)
         and dy.dtype in _TYPES
-        and parts.shape == (_num_parts(len(dy)), dy.shape[1])
+        and parts.shape == (num_parts(len(dy), samples), dy.shape[1])
         and parts.dtype == torch.float32
     )
     if not is_right:
@@ -74,10 +76,11 @@ def _name(tensor: torch.Tensor) -> str:
 
 _LIBRARY = torch.library.Library("dlrmbench", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LIBRARY.define(  # type: ignore[no-untyped-call]
-    "read_bags(Tensor rows, Tensor starts, Tensor weight, Tensor(a!) out) -> ()"
+    "read_bags(Tensor rows, Tensor starts, Tensor weight, Tensor(a!) out, int tile) -> ()"
 )
 _LIBRARY.define(  # type: ignore[no-untyped-call]
-    "cross_gradients(Tensor dy, Tensor x_0, Tensor(a!) z, Tensor(b!) dx_0, Tensor(c!) parts, bool adds) -> ()"
+    "cross_gradients(Tensor dy, Tensor x_0, Tensor(a!) z, Tensor(b!) dx_0, Tensor(c!) parts, bool adds, "
+    "int samples, int columns, int warps) -> ()"
 )
 _LIBRARY.impl("read_bags", _launch_read, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 _LIBRARY.impl("cross_gradients", _launch_cross, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
@@ -86,29 +89,37 @@ torch.library.register_fake("dlrmbench::cross_gradients", _check_cross, lib=_LIB
 
 
 def read_bags(
-    rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, num_samples: int, dtype: torch.dtype
-) -> torch.Tensor:
+    rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, num_samples: int, dtype: torch.dtype,
+    sizes: KernelSizes | None = None,
+) -> torch.Tensor:  # fmt: skip
     """Compute sums of bags [B, bags, d] of `dtype`, float32 or bfloat16, of the rows [B * H] of `weight` [R, d].
 
     Of each sample's H lookups those from `starts[f]` to `starts[f + 1] - 1`, int32 [bags + 1], are bag f; sums are
     made in float32. Raises ValueError for other shapes and types.
     """
     out = weight.new_empty(num_samples, len(starts) - 1, weight.shape[1], dtype=dtype)
-    torch.ops.dlrmbench.read_bags(rows, starts, weight, out)
+    torch.ops.dlrmbench.read_bags(rows, starts, weight, out, (sizes or choose_sizes()).tile)
     return out
 
 
 def cross_gradients(
-    dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
+    dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool,
+    sizes: KernelSizes | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """Differentiate y = x_0 * z + x by x_0 and by z's bias: dy z [B, N], and sums of dy x_0 [N].
 
     The former is written to `dx_0`, or with `adds` added to it; without it, to memory of its own. `z` becomes its
-    gradient dy x_0. All four are of one type, float32 or bfloat16, and computed in float32.
+    gradient dy x_0. All four are of one type, float32 or bfloat16, and computed in float32. `sizes` are by default
+    those of so many samples and columns.
     """
-    parts = dy.new_empty(_num_parts(len(dy)), dy.shape[1], dtype=torch.float32)
+    num_samples, num_columns = dy.shape
+    if sizes is None:
+        sizes = choose_sizes(
+            num_samples=num_samples, num_columns=num_columns, num_multiprocessors=count_multiprocessors(dy.device)
+        )
+    parts = dy.new_empty(num_parts(num_samples, sizes.samples), num_columns, dtype=torch.float32)
     into = torch.empty_like(dy) if dx_0 is None else dx_0
-    torch.ops.dlrmbench.cross_gradients(dy, x_0, z, into, parts, adds)
+    torch.ops.dlrmbench.cross_gradients(dy, x_0, z, into, parts, adds, sizes.samples, sizes.columns, sizes.warps)
     return into, parts.sum(0)
 
 
@@ -120,5 +131,6 @@ def plain_cross_gradients(
     return dx_0, torch.mul(dy, x_0, out=z).sum(0)
 
 
-def _num_parts(num_samples: int) -> int:
-    return -(-num_samples // SAMPLES)
+def num_parts(num_samples: int, samples: int) -> int:
+    """Count the programs that share a column's samples, each of which leaves a sum of its own."""
+    return -(-num_samples // samples)

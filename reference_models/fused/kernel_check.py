@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -12,14 +14,14 @@ from reference_models.fused.cpu_kernels import CPUKernels, find_cpu_kernels
 from reference_models.fused.dense_kernels import cross_gradients, plain_cross_gradients
 from reference_models.fused.dense_parameters import DenseParameter
 from reference_models.fused.interaction import fuse_interaction
+from reference_models.fused.kernel_sizes import choose_sizes
 from reference_models.fused.layers import fuse_mlp, passes
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.fused.private_folder import private_folder
-from reference_models.fused.sorted_update import BLOCK, PIECES
 from reference_models.layers.interaction import DotInteraction, LowRankCrossNet
 
-_NUM_SAMPLES = 512
+_NUM_SAMPLES = 64
 _TOLERANCE = 1e-4
 """How far a row's change, as a vector, may be from the plain form's, relative to its own size: thousands of numbers
 are added in another order."""
@@ -194,7 +196,8 @@ def example_distance(device: torch.device, dim: int, state_size: int, dtype: tor
 def _read_and_update(
     device: torch.device, dim: int, state_size: int, dtype: torch.dtype, *, has_kernels: bool
 ) -> list[Change | ComputedValues]:
-    hot = (PIECES + 2) * BLOCK // _NUM_SAMPLES
+    sizes = choose_sizes()  # the least, which so few lookups get; kernels are compiled once for all sizes of blocks
+    hot = max((sizes.pieces + 2) * sizes.block // _NUM_SAMPLES, sizes.tile) + 1
     num_embeddings, multi_hot = (1, 2, 300), (hot, 3, 1)
     generator = torch.Generator().manual_seed(0)
     limits = torch.tensor(num_embeddings).repeat_interleave(torch.tensor(multi_hot))
@@ -213,8 +216,10 @@ def _read_and_update(
 
 def _differentiate(device: torch.device, dtype: torch.dtype, *, has_kernels: bool) -> list[Change | ComputedValues]:
     generator = torch.Generator().manual_seed(0)
-    dy, x_0, z, dx_0 = (torch.randn(100, 260, generator=generator).to(device, dtype) for _ in range(4))
-    differentiate = cross_gradients if has_kernels else plain_cross_gradients
+    dy, x_0, z, dx_0 = (torch.randn(101, 260, generator=generator).to(device, dtype) for _ in range(4))
+    # Programs of several samples, the last one of an odd number; few samples would get one each.
+    sizes = replace(choose_sizes(), samples=16)
+    differentiate = partial(cross_gradients, sizes=sizes) if has_kernels else plain_cross_gradients
     dx_0, bias = differentiate(dy, x_0, z, dx_0, adds=True)
     first, _ = differentiate(dy, x_0, z.clone(), None, adds=False)
     # A sum of a hundred numbers, about ten, which the plain form rounds to narrow ones before.

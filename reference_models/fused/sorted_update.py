@@ -7,28 +7,25 @@ Adagrad or row-wise Adagrad. Its kernels are Triton's (`reference_models.fused.t
 
 import torch
 
-BLOCK = 256
-"""Lookups that one program walks. Chosen by thought, not measured: rows that repeat less often are not cut, and a
-batch of 14 million lookups makes 55 thousand programs."""
-PIECES = 16
-"""Pieces of a cut run that are added at a time. Chosen by thought, not measured."""
+from reference_models.fused.kernel_sizes import KernelSizes, choose_sizes, count_multiprocessors
+
 _MAX_LOOKUPS = 1 << 30
 """Places of pieces beyond the last block are numbers of 32 bits, too."""
 
 
 def _launch(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
-    state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float,
+    state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float, block: int, pieces: int,
 ) -> None:  # fmt: skip
-    _check(ordered, order, bags, gradients, weight, state, edges, rate, eps)
+    _check(ordered, order, bags, gradients, weight, state, edges, rate, eps, block, pieces)
     from reference_models.fused.triton_update import launch
 
-    launch(ordered, order, bags, gradients, weight, state, edges, rate, eps, block=BLOCK, pieces=PIECES)
+    launch(ordered, order, bags, gradients, weight, state, edges, rate, eps, block=block, pieces=pieces)
 
 
 def _check(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
-    state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float,
+    state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float, block: int, pieces: int,
 ) -> None:  # fmt: skip
     """Raise ValueError where shapes or types are none that the kernels read: all that it does on fake tensors."""
     num_lookups, dim = len(ordered), weight.shape[1]
@@ -39,7 +36,7 @@ def _check(
         ("bags", bags, (len(bags),), (torch.int32,)),
         ("gradients", gradients, (num_samples, gradients.shape[1], dim), (torch.float32, torch.bfloat16)),
         ("weight", weight, (len(weight), dim), (torch.float32,)),
-        ("edges", edges, (num_edges(num_lookups), dim), (torch.float32,)),
+        ("edges", edges, (num_edges(num_lookups, block), dim), (torch.float32,)),
         ("rate", rate, (), (torch.float32,)),
         *([] if state is None else [("state", state, (len(weight), state.shape[1]), (torch.float32,))]),
     )
@@ -58,7 +55,7 @@ def _check(
 _LIBRARY = torch.library.Library("dlrmbench", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LIBRARY.define(  # type: ignore[no-untyped-call]
     "update_sorted(Tensor ordered, Tensor order, Tensor bags, Tensor gradients, Tensor(a!) weight, "
-    "Tensor(b!)? state, Tensor(c!) edges, Tensor rate, float eps) -> ()"
+    "Tensor(b!)? state, Tensor(c!) edges, Tensor rate, float eps, int block, int pieces) -> ()"
 )
 _LIBRARY.impl("update_sorted", _launch, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 torch.library.register_fake("dlrmbench::update_sorted", _check, lib=_LIBRARY)
@@ -66,19 +63,23 @@ torch.library.register_fake("dlrmbench::update_sorted", _check, lib=_LIBRARY)
 
 def update_sorted(
     ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
-    state: torch.Tensor | None, rate: torch.Tensor, eps: float,
+    state: torch.Tensor | None, rate: torch.Tensor, eps: float, sizes: KernelSizes | None = None,
 ) -> None:  # fmt: skip
     """Update `weight` float32 [R, d] and `state` ([R, d] for Adagrad, [R, 1] row-wise, None for SGD) in place.
 
     `ordered` [B * H], int32 or int64, are the rows of B samples' H lookups, sorted stably, `order` int64 [B * H] what
     torch.sort returns beside them, `bags` int32 [H] the bag of a sample that each of its lookups belongs to, and
     `gradients` float32 or bfloat16 [B, bags of a sample, d] those of the bags' sums. `rate` is a float32 number in
-    a tensor. Raises ValueError for other shapes and types.
+    a tensor. `sizes` are by default those of so many lookups. Raises ValueError for other shapes and types.
     """
-    edges = weight.new_empty(num_edges(len(ordered)), weight.shape[1])
-    torch.ops.dlrmbench.update_sorted(ordered, order, bags, gradients, weight, state, edges, rate, eps)
+    if sizes is None:
+        sizes = choose_sizes(num_lookups=len(ordered), num_multiprocessors=count_multiprocessors(weight.device))
+    edges = weight.new_empty(num_edges(len(ordered), sizes.block), weight.shape[1])
+    torch.ops.dlrmbench.update_sorted(
+        ordered, order, bags, gradients, weight, state, edges, rate, eps, sizes.block, sizes.pieces
+    )
 
 
-def num_edges(num_lookups: int) -> int:
-    """Count the pieces of runs that blocks may leave: one at each end."""
-    return 2 * -(-num_lookups // BLOCK)
+def num_edges(num_lookups: int, block: int) -> int:
+    """Count the pieces of runs that blocks of so many lookups may leave: one at each end."""
+    return 2 * -(-num_lookups // block)

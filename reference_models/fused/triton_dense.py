@@ -32,25 +32,38 @@ def _read_bags(
 
 
 @triton.jit
+def _differentiate_sample(dy, x_0, z, dx_0, place, within, ADDS: tl.constexpr):
+    """Return the new dx_0 and z of one sample's columns; zeros where not `within`."""
+    gradient = tl.load(dy + place, mask=within, other=0.0).to(tl.float32)
+    added = gradient * tl.load(z + place, mask=within, other=0.0).to(tl.float32)
+    if ADDS:
+        added += tl.load(dx_0 + place, mask=within, other=0.0).to(tl.float32)
+    return added, gradient * tl.load(x_0 + place, mask=within, other=0.0).to(tl.float32)
+
+
+@triton.jit(do_not_specialize=["samples"])
 def _cross_gradients(
-    dy, x_0, z, dx_0, parts, num_samples, num_columns,
-    ADDS: tl.constexpr, SAMPLES: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """Compute, for SAMPLES samples and COLUMNS columns, dx_0 (+)= dy z, z = dy x_0, and the sums of the new z."""
-    begin = tl.program_id(0) * SAMPLES
+    dy, x_0, z, dx_0, parts, num_samples, num_columns, samples, ADDS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """Compute, for `samples` samples and COLUMNS columns, dx_0 (+)= dy z, z = dy x_0, and the sums of the new z.
+
+    Two samples are read before either is written, so that all their operands are on their way at once.
+    """
+    begin = tl.program_id(0) * samples
+    stop = tl.minimum(begin + samples, num_samples)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     within = columns < num_columns
     total = tl.zeros([COLUMNS], tl.float32)
-    for sample in range(begin, tl.minimum(begin + SAMPLES, num_samples)):
-        place = tl.cast(sample, tl.int64) * num_columns + columns
-        gradient = tl.load(dy + place, mask=within, other=0.0).to(tl.float32)
-        added = gradient * tl.load(z + place, mask=within, other=0.0).to(tl.float32)
-        if ADDS:
-            added += tl.load(dx_0 + place, mask=within, other=0.0).to(tl.float32)
-        tl.store(dx_0 + place, added.to(dx_0.dtype.element_ty), mask=within)
-        dz = gradient * tl.load(x_0 + place, mask=within, other=0.0).to(tl.float32)
-        tl.store(z + place, dz.to(z.dtype.element_ty), mask=within)
-        total += dz
+    for sample in range(begin, stop, 2):
+        first = tl.cast(sample, tl.int64) * num_columns + columns
+        second, has_second = first + num_columns, columns < tl.where(sample + 1 < stop, num_columns, 0)
+        first_dx_0, first_dz = _differentiate_sample(dy, x_0, z, dx_0, first, within, ADDS)
+        second_dx_0, second_dz = _differentiate_sample(dy, x_0, z, dx_0, second, has_second, ADDS)
+        tl.store(dx_0 + first, first_dx_0.to(dx_0.dtype.element_ty), mask=within)
+        tl.store(z + first, first_dz.to(z.dtype.element_ty), mask=within)
+        tl.store(dx_0 + second, second_dx_0.to(dx_0.dtype.element_ty), mask=has_second)
+        tl.store(z + second, second_dz.to(z.dtype.element_ty), mask=has_second)
+        total = total + first_dz + second_dz
     tl.store(parts + tl.program_id(0).to(tl.int64) * num_columns + columns, total, mask=within)
 
 
@@ -67,7 +80,7 @@ def launch_read(
 
 def launch_cross(
     dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor, parts: torch.Tensor, *,
-    adds: bool, samples: int, columns: int,
+    adds: bool, samples: int, columns: int, warps: int,
 ) -> None:  # fmt: skip
     """Launch the gradients of a cross layer: see `reference_models.fused.dense_kernels`."""
     num_samples, num_columns = dy.shape
@@ -80,8 +93,9 @@ def launch_cross(
         parts,
         num_samples,
         num_columns,
+        samples,
         ADDS=adds,
-        SAMPLES=samples,
         COLUMNS=columns,
+        num_warps=warps,
         enable_fp_fusion=False,
     )

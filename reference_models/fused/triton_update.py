@@ -6,18 +6,27 @@ Lookups are walked in blocks of their sorted order, a program per block. A run o
 a block is applied by that block. Of one that a block's edge cuts, each block leaves its piece in `edges`
 [2 * blocks, d], block b at 2 b of its first run, at 2 b + 1 of its last, and a second kernel adds these in order. So
 each row is written once, nothing is added atomically, and sums repeat bit for bit.
+
+A program has one warp (`_ONE_WARP`), and must: a row-wise sum of squares is a scalar, which all of a program's warps
+would load and store by themselves, so that a slow one could read what another has written already.
 """
 
 import torch
 import triton
 import triton.language as tl
 
+_ONE_WARP = 1
+
 
 @triton.jit
 def _apply_row(weight, state, row, total, columns, within, lr, eps, D: tl.constexpr, STATE: tl.constexpr):
-    """Update a row by its summed gradient; STATE is how many sums of squares a row has: 0, 1 or D."""
+    """Update a row by its summed gradient; STATE is how many sums of squares a row has: 0, 1 or D.
+
+    All loads come before the first store, which none of them could be moved before: memory is waited for once.
+    """
     row = row.to(tl.int64)
     place = row * D + columns
+    before = tl.load(weight + place, mask=within, other=0.0)
     if STATE == 1:
         squares = tl.load(state + row) + tl.sum(total * total, 0) / D
         tl.store(state + row, squares)
@@ -26,18 +35,49 @@ def _apply_row(weight, state, row, total, columns, within, lr, eps, D: tl.conste
         squares = tl.load(state + place, mask=within, other=1.0) + total * total
         tl.store(state + place, squares, mask=within)
         total = total / (tl.sqrt(squares) + eps)
-    tl.store(weight + place, tl.load(weight + place, mask=within, other=0.0) - lr * total, mask=within)
+    tl.store(weight + place, before - lr * total, mask=within)
+
+
+@triton.jit
+def _read_lookup(ordered, order, bags, gradients, place, stop, hot, columns, BAGS: tl.constexpr, D: tl.constexpr):
+    """Return the row of a sorted lookup and its gradient; from `stop` on, zeros."""
+    is_there = place < stop
+    row = tl.load(ordered + place, mask=is_there, other=0)
+    lookup = tl.load(order + place, mask=is_there, other=0).to(tl.int32)
+    bag = (lookup // hot).to(tl.int64) * BAGS + tl.load(bags + lookup % hot, mask=is_there, other=0)
+    width = tl.where(is_there, D, 0)
+    return row, tl.load(gradients + bag * D + columns, mask=columns < width, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _take_lookup(
+    here, gradient, is_there, row, total, is_cut, edge, weight, state, columns, within, lr, eps,
+    D: tl.constexpr, STATE: tl.constexpr,
+):  # fmt: skip
+    """Add a gradient to the run that it is of; where a run ends before it, that one is left at `edge` or applied."""
+    if is_there & (here != row):
+        if is_cut:
+            tl.store(edge, total, mask=within)
+        else:
+            _apply_row(weight, state, row, total, columns, within, lr, eps, D, STATE)
+        total = tl.zeros_like(total)
+        row = here
+        is_cut = here < 0  # no row is
+    return row, total + gradient, is_cut
 
 
 @triton.jit
 def _walk_blocks(
-    ordered, order, bags, gradients, weight, state, edges, rate, eps, num_lookups, hot,
-    BAGS: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STATE: tl.constexpr,
+    ordered, order, bags, gradients, weight, state, edges, rate, eps, num_lookups, hot, size,
+    BAGS: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Sum and apply the runs of a block. WIDTH is the power of two that holds D."""
+    """Sum and apply the runs of a block of `size` lookups. WIDTH is the power of two that holds D.
+
+    Four lookups are read before the first of them is looked at, so that their gradients are on their way at once.
+    """
     block = tl.program_id(0)
-    start = block * BLOCK
-    stop = tl.minimum(start + BLOCK, num_lookups)
+    start = block * size
+    stop = tl.minimum(start + size, num_lookups)
     columns = tl.arange(0, WIDTH)
     within = columns < D
     lr = tl.load(rate)
@@ -45,19 +85,24 @@ def _walk_blocks(
     row = tl.load(ordered + start)
     is_cut = (start > 0) & (tl.load(ordered + tl.maximum(start - 1, 0)) == row)
     total = tl.zeros([WIDTH], tl.float32)
-    for place in range(start, stop):
-        here = tl.load(ordered + place)
-        if here != row:
-            if is_cut:
-                tl.store(edge, total, mask=within)
-            else:
-                _apply_row(weight, state, row, total, columns, within, lr, eps, D, STATE)
-            total = tl.zeros([WIDTH], tl.float32)
-            row = here
-            is_cut = start < 0
-        lookup = tl.load(order + place).to(tl.int32)
-        bag = (lookup // hot).to(tl.int64) * BAGS + tl.load(bags + lookup % hot)
-        total += tl.load(gradients + bag * D + columns, mask=within, other=0.0).to(tl.float32)
+    for a in range(start, stop, 4):
+        b, c, d = a + 1, a + 2, a + 3
+        row_a, gradient_a = _read_lookup(ordered, order, bags, gradients, a, stop, hot, columns, BAGS, D)
+        row_b, gradient_b = _read_lookup(ordered, order, bags, gradients, b, stop, hot, columns, BAGS, D)
+        row_c, gradient_c = _read_lookup(ordered, order, bags, gradients, c, stop, hot, columns, BAGS, D)
+        row_d, gradient_d = _read_lookup(ordered, order, bags, gradients, d, stop, hot, columns, BAGS, D)
+        row, total, is_cut = _take_lookup(
+            row_a, gradient_a, a < stop, row, total, is_cut, edge, weight, state, columns, within, lr, eps, D, STATE
+        )
+        row, total, is_cut = _take_lookup(
+            row_b, gradient_b, b < stop, row, total, is_cut, edge, weight, state, columns, within, lr, eps, D, STATE
+        )
+        row, total, is_cut = _take_lookup(
+            row_c, gradient_c, c < stop, row, total, is_cut, edge, weight, state, columns, within, lr, eps, D, STATE
+        )
+        row, total, is_cut = _take_lookup(
+            row_d, gradient_d, d < stop, row, total, is_cut, edge, weight, state, columns, within, lr, eps, D, STATE
+        )
     goes_on = (stop < num_lookups) & (tl.load(ordered + tl.minimum(stop, num_lookups - 1)) == row)
     if is_cut:
         tl.store(edge, total, mask=within)
@@ -70,13 +115,13 @@ def _walk_blocks(
 
 @triton.jit
 def _close_runs(
-    ordered, weight, state, edges, rate, eps, num_lookups,
-    D: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, PIECES: tl.constexpr, STATE: tl.constexpr,
+    ordered, weight, state, edges, rate, eps, num_lookups, size,
+    D: tl.constexpr, WIDTH: tl.constexpr, PIECES: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
     """Add the pieces of the run that begins in a block and goes on beyond it, PIECES at a time, and apply it."""
     block = tl.program_id(0)
-    start = block * BLOCK
-    stop = tl.minimum(start + BLOCK, num_lookups)
+    start = block * size
+    stop = tl.minimum(start + size, num_lookups)
     row = tl.load(ordered + stop - 1)
     begins = (start == 0) | (tl.load(ordered + tl.maximum(start - 1, 0)) != row)
     goes_on = (stop < num_lookups) & (tl.load(ordered + tl.minimum(stop, num_lookups - 1)) == row)
@@ -87,7 +132,7 @@ def _close_runs(
         first = block + 1
         while goes_on:
             blocks = first + tl.arange(0, PIECES)
-            is_mine = tl.load(ordered + blocks * BLOCK, mask=blocks * BLOCK < num_lookups, other=-1) == row
+            is_mine = tl.load(ordered + blocks * size, mask=blocks * size < num_lookups, other=-1) == row
             places = blocks.to(tl.int64)[:, None] * 2 * D + columns[None, :]
             total += tl.sum(tl.load(edges + places, mask=is_mine[:, None] & within[None, :], other=0.0), 0)
             first += PIECES
@@ -102,11 +147,11 @@ def launch(
     """Launch both kernels: see `reference_models.fused.sorted_update`."""
     num_lookups, dim = len(ordered), weight.shape[1]
     grid = (triton.cdiv(num_lookups, block),)
-    sizes = {"D": dim, "WIDTH": triton.next_power_of_2(dim), "BLOCK": block}
-    sizes |= {"STATE": 0 if state is None else state.shape[1], "num_warps": 1, "enable_fp_fusion": False}
+    sizes = {"D": dim, "WIDTH": triton.next_power_of_2(dim), "STATE": 0 if state is None else state.shape[1]}
+    sizes |= {"num_warps": _ONE_WARP, "enable_fp_fusion": False}
     state = weight if state is None else state
     _walk_blocks[grid](
-        ordered, order, bags, gradients, weight, state, edges, rate, eps, num_lookups, len(bags),
+        ordered, order, bags, gradients, weight, state, edges, rate, eps, num_lookups, len(bags), block,
         BAGS=gradients.shape[1], **sizes,
     )  # fmt: skip
-    _close_runs[grid](ordered, weight, state, edges, rate, eps, num_lookups, PIECES=pieces, **sizes)
+    _close_runs[grid](ordered, weight, state, edges, rate, eps, num_lookups, block, PIECES=pieces, **sizes)

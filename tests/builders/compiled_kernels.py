@@ -14,14 +14,15 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from reference_models.fused import dense_kernels, sorted_update, triton_dense, triton_update
+from reference_models.fused import triton_dense, triton_update
+from reference_models.fused.kernel_sizes import choose_sizes
 
 POINTERS = {
     "ordered": "*i32", "order": "*i64", "bags": "*i32", "gradients": "*fp32", "weight": "*fp32", "state": "*fp32",
-    "edges": "*fp32", "rate": "*fp32", "eps": "fp32", "num_lookups": "i32", "hot": "i32",
+    "edges": "*fp32", "rate": "*fp32", "eps": "fp32", "num_lookups": "i32", "hot": "i32", "size": "i32",
 }  # fmt: skip
-CROSS = {"SAMPLES": dense_kernels.SAMPLES, "COLUMNS": dense_kernels.COLUMNS}
-UPDATE = {"D": 128, "WIDTH": 128, "BLOCK": sorted_update.BLOCK}
+SIZES = choose_sizes()
+UPDATE = {"D": 128, "WIDTH": 128}
 
 
 def kinds() -> Iterator[tuple[Any, dict[str, str], dict[str, int], int]]:
@@ -30,16 +31,15 @@ def kinds() -> Iterator[tuple[Any, dict[str, str], dict[str, int], int]]:
         types = POINTERS | {"ordered": key, "gradients": gradient}
         yield triton_update._walk_blocks, types, UPDATE | {"BAGS": 27, "STATE": state}, 1
         if gradient == "*fp32":
-            yield triton_update._close_runs, types, UPDATE | {"PIECES": sorted_update.PIECES, "STATE": state}, 1
+            yield triton_update._close_runs, types, UPDATE | {"PIECES": SIZES.pieces, "STATE": state}, 1
     for key, out in product(("*i32", "*i64"), ("*fp32", "*bf16")):
         types = {"rows": key, "starts": "*i32", "weight": "*fp32", "out": out, "hot": "i32"}
-        yield triton_dense._read_bags, types, {"BAGS": 27, "D": 128, "WIDTH": 128, "TILE": dense_kernels.TILE}, 1
+        yield triton_dense._read_bags, types, {"BAGS": 27, "D": 128, "WIDTH": 128, "TILE": SIZES.tile}, 1
     for operand, adds in product(("*fp32", "*bf16"), (True, False)):
         types = dict.fromkeys(("dy", "x_0", "z", "dx_0"), operand)
-        types |= {"parts": "*fp32", "num_samples": "i32", "num_columns": "i32"}
-        yield triton_dense._cross_gradients, types, CROSS | {"ADDS": adds}, 4
-    narrow = {"D": 10, "WIDTH": 16, "BLOCK": sorted_update.BLOCK}
-    yield triton_update._walk_blocks, POINTERS, narrow | {"BAGS": 27, "STATE": 1}, 1
+        types |= {"parts": "*fp32", "num_samples": "i32", "num_columns": "i32", "samples": "i32"}
+        yield triton_dense._cross_gradients, types, {"COLUMNS": SIZES.columns, "ADDS": adds}, SIZES.warps
+    yield triton_update._walk_blocks, POINTERS, {"D": 10, "WIDTH": 16, "BAGS": 27, "STATE": 1}, 1
 
 
 def compile_all(capability: int) -> Iterator[dict[str, Any]]:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -19,8 +20,10 @@ from reference_models.config.sections import parse_train
 from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import parse_model
 from reference_models.dlrm.fused_step import FusedDLRM
-from reference_models.fused import dense_kernels, sorted_update
+from reference_models.fused import sorted_update
+from reference_models.fused.dense_kernels import cross_gradients
 from reference_models.fused.kernel_check import example_distance
+from reference_models.fused.kernel_sizes import choose_sizes
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.training.optimizers import build_optimizers
@@ -58,6 +61,17 @@ def counting() -> Iterator[Traffic]:
         builder.create_masked_load, builder.create_masked_store = load, store
 
 
+@contextmanager
+def of_sizes(**sizes: int) -> Iterator[None]:
+    """Let the update choose these sizes while inside."""
+    choose = sorted_update.choose_sizes
+    sorted_update.choose_sizes = lambda **given: replace(choose(**given), **sizes)
+    try:
+        yield
+    finally:
+        sorted_update.choose_sizes = choose
+
+
 def case(optimizer: str, dim: int, seed: int, batch: int = 13) -> tuple[MergedEmbedding, MergedEmbedding, Any]:
     """Two embeddings of the same numbers, by kernels and plain, and a generator for what they are updated by."""
     generator = torch.Generator().manual_seed(seed)
@@ -86,7 +100,6 @@ def distance(first: torch.Tensor | None, second: torch.Tensor | None) -> float:
 def hold_to_plain_form() -> Iterator[dict[str, Any]]:
     """Three steps of each case by both forms; the second half of the cases has keys of 64 bits."""
     for optimizer, (dim, block) in product(STATES, ((16, 1), (16, 2), (6, 4), (6, 64), (6, 4096))):
-        sorted_update.BLOCK = block
         kernels, plain, generator = case(optimizer, dim, seed=block)
         again, _, _ = case(optimizer, dim, seed=block)
         worst = 0.0
@@ -97,7 +110,8 @@ def hold_to_plain_form() -> Iterator[dict[str, Any]]:
             rate = torch.tensor(0.05 / (step + 1))
             for embedding, by in ((kernels, narrow), (again, narrow), (plain, narrow.float())):
                 rows = embedding.merge_ids(indices).to(key)
-                embedding.update_static(rows, embedding.plan(13), by, rate, 1e-8)
+                with of_sizes(block=block):
+                    embedding.update_static(rows, embedding.plan(13), by, rate, 1e-8)
             worst = max(
                 worst, distance(kernels.weight, plain.weight), distance(kernels._accumulator, plain._accumulator)
             )
@@ -108,16 +122,15 @@ def hold_to_plain_form() -> Iterator[dict[str, Any]]:
 def hold_to_formula() -> Iterator[dict[str, Any]]:
     """What the kernels load and store, counted, beside the formula."""
     for optimizer, block, pieces, narrow in product(STATES, (2, 64), (2, 16), (False, True)):
-        sorted_update.BLOCK, sorted_update.PIECES = block, pieces
         kernels, _, generator = case(optimizer, 6, seed=7)
         indices, gradients = draw(generator, 24, 6)
         gradients = gradients.bfloat16() if narrow else gradients
         rows = kernels.merge_ids(indices)
-        with counting() as traffic:
+        with counting() as traffic, of_sizes(block=block, pieces=pieces):
             kernels.update_static(rows, kernels.plan(24), gradients, torch.tensor(0.1), 1e-8)
         stated = update_bytes(
-            find_runs(rows.sort()[0]), 6, key_bytes=rows.element_size(),
-            gradient_bytes=gradients.element_size(), state_size=STATES[optimizer](6),
+            find_runs(rows.sort()[0], block), 6, key_bytes=rows.element_size(),
+            gradient_bytes=gradients.element_size(), state_size=STATES[optimizer](6), pieces=pieces,
         )  # fmt: skip
         name = f"{optimizer}, block {block}, {pieces} pieces, {gradients.dtype}"
         yield {"case": name, "counted": traffic.num_bytes, "stated": stated}
@@ -133,11 +146,10 @@ def hold_others_to_formulas() -> Iterator[dict[str, Any]]:
         stated = read_bytes(24, 5, len(rows), 6, key_bytes=4, out_bytes=dtype.itemsize)
         yield {"case": f"read, {dtype}", "counted": traffic.num_bytes, "stated": stated}
         for adds in (True, False):
-            dense_kernels.SAMPLES = 8
             operands = [torch.randn(20, 300).to(dtype) for _ in range(4)]
             with counting() as traffic:
-                dense_kernels.cross_gradients(*operands, adds=adds)
-            stated = cross_bytes(20, 300, dtype.itemsize, adds=adds)
+                cross_gradients(*operands, adds=adds, sizes=replace(choose_sizes(), samples=8))
+            stated = cross_bytes(20, 300, dtype.itemsize, adds=adds, samples=8)
             yield {"case": f"cross, {dtype}, adds {adds}", "counted": traffic.num_bytes, "stated": stated}
 
 

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from reference_models.data.synthetic.config import ZIPF_EXPONENT
 from reference_models.data.synthetic.dataset import zipf_ranks
+from reference_models.fused.kernel_sizes import choose_sizes
 
 BEFORE = {"fp32": 195_256_984_308, "bf16": 189_885_886_716}
 """Bytes by this count of the step of commit 5f93909, which its defects slowed: dlrm_dcnv2, row-wise Adagrad, batch
@@ -93,10 +94,12 @@ def sort_bytes(named: dict[str, Any], out: Any, runs: Runs | None) -> int:
 
 def update_sorted_bytes(named: dict[str, Any], out: Any, runs: Runs | None) -> int:
     assert runs is not None and runs.num_lookups == len(named["ordered"]), "the update counts by its ids"
+    assert runs.block == named["block"], "and by the blocks that cut their runs"
     state = named["state"]
     return update_bytes(
         runs, named["weight"].shape[1], key_bytes=named["ordered"].element_size(),
         gradient_bytes=named["gradients"].element_size(), state_size=0 if state is None else state.shape[1],
+        pieces=named["pieces"],
     )  # fmt: skip
 
 
@@ -108,7 +111,8 @@ def read_bags_bytes(named: dict[str, Any], out: Any, runs: Runs | None) -> int:
 
 
 def cross_gradients_bytes(named: dict[str, Any], out: Any, runs: Runs | None) -> int:
-    return cross_bytes(*named["dy"].shape, named["dy"].element_size(), adds=named["adds"])
+    dy, samples = named["dy"], named["samples"]
+    return cross_bytes(*dy.shape, dy.element_size(), adds=named["adds"], samples=samples)
 
 
 SPECIAL: dict[str, Callable[[dict[str, Any], Any, Runs | None], int]] = {
@@ -125,17 +129,23 @@ SPECIAL: dict[str, Callable[[dict[str, Any], Any, Runs | None], int]] = {
 }
 
 
-def draw_runs(num_embeddings: Sequence[int], multi_hot: Sequence[int], batch_size: int) -> Runs:
-    """Draw a batch's ids as synthetic data does, sort them, and find their runs."""
+def draw_runs(
+    num_embeddings: Sequence[int], multi_hot: Sequence[int], batch_size: int, block: int | None = None
+) -> Runs:
+    """Draw a batch's ids as synthetic data does, sort them, and find their runs.
+
+    `block` is by default that of so many lookups.
+    """
     generator = np.random.default_rng(0)
     shifts = np.cumsum(num_embeddings) - num_embeddings
     columns = [
         zipf_ranks(generator.random((batch_size, hot)), rows, ZIPF_EXPONENT) + shift
         for rows, hot, shift in zip(num_embeddings, multi_hot, shifts, strict=True)
     ]
-    return find_runs(torch.from_numpy(np.concatenate(columns, axis=1).ravel()).to(torch.int32).sort()[0])
+    ordered = torch.from_numpy(np.concatenate(columns, axis=1).ravel()).to(torch.int32).sort()[0]
+    return find_runs(ordered, block or choose_sizes(num_lookups=len(ordered)).block)
 
 
 def times(runs: Runs, factor: int) -> Runs:
     """What a batch `factor` times as large has at most: its rows repeat more often, not less."""
-    return Runs(runs.num_lookups * factor, runs.num_rows * factor, runs.cut * factor)
+    return Runs(runs.num_lookups * factor, runs.num_rows * factor, runs.block, runs.cut * factor)

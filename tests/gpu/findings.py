@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from claims import BY_NAME, VERDICTS, Verdict
 
-MAX_TEXT, MAX_FIGURES, MAX_BYTES = 300, 400, 1 << 20
+MAX_TEXT, MAX_FIGURES, MAX_BYTES = 300, 1000, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepResult:
-    """One step as the JSON has it. `ended` is "done", "failed", "stopped at its limit" or "left out"."""
+    """One step as the JSON has it. `ended` is "done", "failed", "stopped at its limit", "not finished" where
+    the time for all ended first, or "left out"."""
 
     step: str
     ended: str
@@ -122,15 +123,21 @@ def last_words(output: bytes, *, num_lines: int = 12) -> str:
 
 
 def run_step(
-    name: str, command: Sequence[str], *, limit_s: float, environ: Mapping[str, str], system: Mapping[str, Any]
-) -> StepResult:
-    """Run one step. `command` takes the file for its findings as its last argument."""
+    name: str, command: Sequence[str], *, limit_s: float, environ: Mapping[str, str], system: Mapping[str, Any],
+    needs_s: float = 0.0,
+) -> StepResult:  # fmt: skip
+    """Run one step. `command` takes the file for its findings as its last argument.
+
+    One that is stopped before it had `needs_s` has not failed: it is not finished.
+    """
     started, started_s = datetime.now(UTC), time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"gpu-{name}-", ignore_cleanup_errors=True) as scratch:
         path = Path(scratch) / "findings.jsonl"
         end = run_process([*command, str(path)], environ=environ, cwd=Path(scratch), limit_s=limit_s)
         found = read_found(path, name)
-    if end.exit_code is None:
+    if end.exit_code is None and limit_s < needs_s:
+        ended, why = "not finished", f"the time for all ended after {limit_s:.0f} s of it: run it alone"
+    elif end.exit_code is None:
         ended, why = "stopped at its limit", f"it ran longer than {limit_s:.0f} s"
     elif end.exit_code != 0:
         ended, why = "failed", _why_failed(end.exit_code, end.output)
@@ -173,8 +180,12 @@ def leave_out(name: str, why: str, system: Mapping[str, Any]) -> StepResult:
 
 
 def write_results(path: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the file whole or not at all: claims with their verdicts, then what each step found."""
-    content = {"schema_version": SCHEMA_VERSION, "claims": judge_claims(results), "steps": dict(results)}
+    """Write claims with their verdicts, then what each step found."""
+    write_json(path, {"schema_version": SCHEMA_VERSION, "claims": judge_claims(results), "steps": dict(results)})
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(json.dumps(content, indent=1, ensure_ascii=True, allow_nan=False) + "\n", encoding="utf-8")
@@ -222,17 +233,23 @@ def run_all(
 ) -> dict[str, Mapping[str, Any]]:
     """Run (name, limit in s) in order, within `within_s` in all, and write the file after each.
 
+    A step has its limit, or what is left beyond the limits of those after it, where that is more.
+
     `before` is what an earlier call found; a step that is run again replaces what it had said.
     """
     results: dict[str, Mapping[str, Any]] = dict(before)
     until_s = time.monotonic() + within_s
-    for name, limit_s in steps:
+    for number, (name, limit_s) in enumerate(steps):
         left_s = until_s - time.monotonic()
+        others_s = sum(other_s for other, other_s in steps[number + 1 :] if other not in why_left_out)
+        given_s = min(max(limit_s, left_s - others_s), left_s)
         why = why_left_out.get(name) or ("no time was left" if left_s < min(limit_s, 10.0) else "")
         if why:
             result = leave_out(name, why, system)
         else:
-            result = run_step(name, command_of(name), limit_s=min(limit_s, left_s), environ=environ, system=system)
+            result = run_step(
+                name, command_of(name), limit_s=given_s, environ=environ, system=system, needs_s=limit_s
+            )
         results[name] = asdict(result)
         write_results(path, results)
         on_result(result)

@@ -22,10 +22,12 @@ from reference_models.data.registry import parse_data
 from reference_models.fused import kernel_check, merged_embedding
 from reference_models.fused.dense_kernels import plain_cross_gradients
 from reference_models.fused.kernel_check import example_distance, keep_compiled_kernels, kernel_problem
+from reference_models.fused.kernel_sizes import KernelSizes, choose_sizes
 from reference_models.fused.merged_embedding import MergedEmbedding
-from reference_models.fused.sorted_update import BLOCK, PIECES, num_edges, update_sorted
+from reference_models.fused.sorted_update import num_edges, update_sorted
 from rules.benchmarks.loader import load_benchmark
 
+BLOCK, PIECES = 256, choose_sizes().pieces
 BUILDERS = Path(__file__).parents[1] / "builders"
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed: its interpreter runs the kernels"
@@ -97,19 +99,19 @@ def test_runs_are_found_with_the_blocks_that_they_enter() -> None:
     lengths = (3, BLOCK - 3, 2 * BLOCK, 5 * BLOCK // 2, 1, BLOCK, BLOCK // 2 - 1, 4)
     rows = torch.arange(len(lengths), dtype=torch.int32).repeat_interleave(torch.tensor(lengths))
     # Edges are where the second and the third run end; the fourth enters two blocks more, and the sixth one.
-    assert find_runs(rows) == Runs(len(rows), len(lengths), ((1, 1), (3, 2), (5, 1)))
-    assert find_runs(torch.tensor([7])) == Runs(1, 1, ())
-    assert num_edges(BLOCK) == 2 and num_edges(BLOCK + 1) == 4
+    assert find_runs(rows, BLOCK) == Runs(len(rows), len(lengths), BLOCK, ((1, 1), (3, 2), (5, 1)))
+    assert find_runs(torch.tensor([7]), BLOCK) == Runs(1, 1, BLOCK, ())
+    assert num_edges(BLOCK, BLOCK) == 2 and num_edges(BLOCK + 1, BLOCK) == 4
 
 
 def test_the_formula_counts_each_lookup_row_and_piece() -> None:
     """One lookup of one row: its key and three keys of each kernel's edges, its place, bag and gradient, its row."""
-    sizes: dict[str, int] = {"dim": 128, "key_bytes": 4, "gradient_bytes": 2, "state_size": 1}
-    one = update_bytes(Runs(1, 1, ()), **sizes)
+    sizes: dict[str, int] = {"dim": 128, "key_bytes": 4, "gradient_bytes": 2, "state_size": 1, "pieces": PIECES}
+    one = update_bytes(Runs(1, 1, BLOCK, ()), **sizes)
     assert one == (4 + 8 + 4 + 256) + 2 * 4 * 129 + (6 * 4 + 4)
-    assert update_bytes(Runs(2, 1, ()), **sizes) - one == 4 + 8 + 4 + 256
-    assert update_bytes(Runs(2, 2, ()), **sizes) - one == 4 + 8 + 4 + 256 + 2 * 4 * 129
-    cut, whole = (update_bytes(Runs(2 * BLOCK, 2, runs), **sizes) for runs in (((0, 1),), ()))
+    assert update_bytes(Runs(2, 1, BLOCK, ()), **sizes) - one == 4 + 8 + 4 + 256
+    assert update_bytes(Runs(2, 2, BLOCK, ()), **sizes) - one == 4 + 8 + 4 + 256 + 2 * 4 * 129
+    cut, whole = (update_bytes(Runs(2 * BLOCK, 2, BLOCK, runs), **sizes) for runs in (((0, 1),), ()))
     assert cut - whole == 2 * 2 * 4 * 128 + 4 + 4
 
 
@@ -218,7 +220,11 @@ def _right_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(merged_embedding, "read_bags", read)
     monkeypatch.setattr(merged_embedding, "update_sorted", update)
-    monkeypatch.setattr(kernel_check, "cross_gradients", plain_cross_gradients)
+    monkeypatch.setattr(kernel_check, "cross_gradients", _plain_cross)
+
+
+def _plain_cross(*operands: Any, adds: bool, sizes: KernelSizes) -> tuple[torch.Tensor, torch.Tensor]:
+    return plain_cross_gradients(*operands, adds=adds)
 
 
 FORMS = [(dtype, size) for dtype in (torch.float32, torch.bfloat16) for size in (0, 1, 16)]
@@ -256,8 +262,9 @@ def test_the_example_refuses_each_result_that_is_wrong(
         changed[-1].copy_(spoil(changed[-1], before[-1]))  # the sums where there are some
 
     def spoilt_cross(
-        dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool,
+        sizes: KernelSizes,
+    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
         old_z, old = z.clone(), torch.zeros_like(dy) if dx_0 is None else dx_0.clone()
         found, bias = plain_cross_gradients(dy, x_0, z, dx_0, adds=adds)
         if what == "z":
@@ -285,7 +292,7 @@ def test_the_example_refuses_an_update_that_leaves_something_out(
 
     def part(ordered: torch.Tensor, order: torch.Tensor, *others: Any) -> None:
         places = torch.arange(len(ordered))
-        kept = (places // BLOCK != PIECES) if left == "one block" else (ordered < 3)
+        kept = (places // choose_sizes().block != PIECES) if left == "one block" else (ordered < 3)
         update(ordered[kept], order[kept], *others)
 
     monkeypatch.setattr(merged_embedding, "update_sorted", part)
@@ -296,7 +303,8 @@ def test_the_full_size_step_by_kernels_fits_a_gpu_and_moves_a_third() -> None:
     """Row-wise Adagrad, batch 65,536, as tests/performance/gpu_step.py prints it."""
     sections = dict(load_benchmark("dlrm_dcnv2").sections)
     data = parse_data(sections["data"])
-    runs = times(draw_runs(data.num_embeddings or (), data.multi_hot, 4096), 16)
+    block = choose_sizes(num_lookups=65536 * sum(data.multi_hot)).block
+    runs = times(draw_runs(data.num_embeddings or (), data.multi_hot, 4096, block), 16)
     narrow, wide = (
         trace(sections, "rowwise_adagrad", 65536, has_kernels=True, dtype=dtype, runs=runs)
         for dtype in (torch.bfloat16, None)
@@ -311,7 +319,7 @@ def test_the_full_size_step_by_kernels_fits_a_gpu_and_moves_a_third() -> None:
 
 @pytest.mark.parametrize(("rows", "hot"), [((5, 9), (1, 2)), ((40_000_000, 1), (20, 1))])
 def test_a_batch_names_at_most_the_rows_that_its_parts_do(rows: tuple[int, ...], hot: tuple[int, ...]) -> None:
-    whole, parts = draw_runs(rows, hot, 4096), times(draw_runs(rows, hot, 512), 8)
+    whole, parts = draw_runs(rows, hot, 4096, BLOCK), times(draw_runs(rows, hot, 512, BLOCK), 8)
     assert whole.num_lookups == parts.num_lookups == 4096 * sum(hot)
     assert whole.num_rows <= parts.num_rows
 

@@ -21,6 +21,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "dcn": {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 3},
 }
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")
+LONG_HOT = 18
+"""Lookups of one row in each of 512 samples: more than 17 blocks of the 512 lookups that a kernel walks at most."""
 LARGE_GIB = 40
 """Two models of 8.7 GB, and room to compare them."""
 REAL = pytest.param(
@@ -85,10 +87,50 @@ def test_fifty_steps_end_where_the_reference_does(gpu: str, make_spec: MakeSpec,
 
 
 @both
-def test_equal_seeds_end_with_equal_weights(gpu: str, make_spec: MakeSpec) -> None:
+def test_long_runs_of_wide_rows_end_where_the_reference_does(gpu: str, make_spec: MakeSpec) -> None:
+    """Rows of 128 numbers, one of which fills more blocks than kernels join at a time."""
+    given = make_spec(
+        model={**MODELS["dcn"], "embedding_dim": 128, "bottom_mlp": [16, 128]},
+        train={"opt_name": "rowwise_adagrad", "global_batch_size": 512, "eval_batch_size": 512},
+        runtime={"device": "cuda"},
+    )
+    data = {
+        "kind": "synthetic", "num_embeddings": [1, 300], "multi_hot": [LONG_HOT, 2], "num_dense": 4,
+        "train_samples": 5 * 512, "eval_samples": 2000,
+    }  # fmt: skip
+    spec = replace(given, data=parse_data(data), data_dir=Path())
+    reference, optimized = build(spec, "reference"), build(spec, "optimized")
+    begun = [table.clone() for table in tables_of(reference)]
+    for trained in (reference, optimized):
+        trained.train(50)
+    for ours, theirs, before in zip(tables_of(optimized), tables_of(reference), begun, strict=True):
+        change = theirs - before
+        assert change.norm() > 0.1 * before.norm(), "training changes each table"
+        assert (ours - theirs).norm() <= 1e-3 * change.norm()
+    assert share_beyond(optimized.state()["model"], reference.state()["model"], rtol=1e-3, atol=1e-4) <= 1e-3
+
+
+def tables_of(workload: Any) -> list[torch.Tensor]:
+    return [weight for weight in workload.state()["model"].values() if weight.shape in ((1, 128), (300, 128))]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "model", "opt_name", "precision"),
+    [
+        pytest.param(name, *case, marks=marks)
+        for name, marks in (("emulated", ()), ("real", REAL.marks))
+        for case in (("dot", "adagrad", "fp32"), ("dcn", "rowwise_adagrad", "bf16"))
+    ],
+    indirect=["gpu"],
+)
+def test_equal_seeds_end_with_equal_weights(
+    gpu: str, make_spec: MakeSpec, model: str, opt_name: str, precision: str
+) -> None:
     ended = []
     for seed in (3, 3, 4):
-        workload = build(make_spec(seed=seed, runtime={"device": "cuda"}), "optimized")
+        given = {"device": "cuda", "precision": precision}
+        spec = make_spec(seed=seed, model=MODELS[model], train={"opt_name": opt_name}, runtime=given)
+        workload = build(spec, "optimized")
         workload.train(20)
         ended.append([tensor.cpu() for tensor in flatten(workload.state()["model"])])
     assert all(torch.equal(first, second) for first, second in zip(ended[0], ended[1], strict=True))

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from emulated_cuda import emulate_cuda
 from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, write_dataset
 
 from reference_models.config.sections import parse_runtime, parse_train
@@ -20,6 +22,7 @@ from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.dlrm.phases import DLRMPhase
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused import merged_embedding
+from reference_models.fused.dense_parameters import DenseParameter
 from reference_models.fused.matmul import Matmuls
 from reference_models.process.errors import DatasetError
 from reference_models.process.world import SingleProcess
@@ -183,12 +186,60 @@ def test_cuda_trains_like_the_cpu_from_the_same_weights(
     cuda_spec = replace(spec, runtime=parse_runtime({"device": "cuda", "precision": precision}))
     cuda = find_implementation("dlrm", "optimized").load(cuda_spec, SingleProcess())
     cuda.build()
-    for name, value in cuda.state()["model"].items():
-        value.copy_(cpu.state()["model"][name])
+    copy_weights(cpu, cuda)
     for workload in (cpu, cuda):
         workload.train(50)
     assert cuda.evaluate() == pytest.approx(cpu.evaluate(), abs=tolerance)
     assert (cuda.peak_device_bytes() or 0) > 0
+
+
+def copy_weights(source: Any, target: Any) -> None:
+    """Let `target`'s weights be `source`'s, and what its products read of them, which may be narrower copies."""
+    for name, value in target.state()["model"].items():
+        value.copy_(source.state()["model"][name])
+    for parameter in dense_parameters_of(target.model):
+        parameter.write_narrow()
+
+
+def dense_parameters_of(model: FusedDLRM) -> list[DenseParameter]:
+    """What the fused passes hold, by whatever layers."""
+    waiting: list[Any] = [model.bottom, model.middle, model.top]
+    found: dict[int, DenseParameter] = {}
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, DenseParameter):
+            found[id(each)] = each
+        elif isinstance(each, list | tuple):
+            waiting += each
+        elif isinstance(each, partial):
+            waiting += [each.func, *each.args, *each.keywords.values()]
+        elif type(each).__module__.startswith("reference_models.fused"):
+            names = [*getattr(each, "__dict__", ()), *getattr(each, "__slots__", ())]
+            waiting += [getattr(each, name) for name in names]
+    return list(found.values())
+
+
+@pytest.mark.parametrize("model", [{}, CAT, DCN], ids=["dot", "cat", "dcn"])
+def test_weights_copied_for_bf16_are_those_that_products_read(
+    make_spec: MakeSpec, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the comparison above would begin with another model's products, which its tolerance hides."""
+    with emulate_cuda(monkeypatch, num_gpus=1):
+        runtime = parse_runtime({"device": "cuda", "precision": "bf16"})
+        other, cuda = (
+            find_implementation("dlrm", "optimized").load(
+                replace(make_spec(model=model, seed=seed), runtime=runtime), SingleProcess()
+            )
+            for seed in (1, 2)
+        )
+        other.build()
+        cuda.build()
+        copy_weights(other, cuda)
+        parameters = dense_parameters_of(cuda.model)
+        assert sum(parameter.narrow is not None for parameter in parameters) >= 4
+        for parameter in parameters:
+            assert torch.equal(parameter.operand, parameter.value.to(parameter.operand.dtype))
+        assert cuda.evaluate() == other.evaluate()
 
 
 def test_epsilon_of_zero_leaves_padding_alone() -> None:

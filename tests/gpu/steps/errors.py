@@ -1,6 +1,7 @@
 """What a GPU cannot do ends in one line and its exit code: another process holds the GPU's memory meanwhile."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
@@ -19,8 +20,8 @@ def run(setting: Setting, findings: Findings) -> None:
         "profile": ("profile", "-o", "profile"),
     }
     if setting.is_gpu:
-        with held(LEAVES_BYTES):
-            problems += [starve(setting, name, words) for name, words in commands.items()]
+        with held(LEAVES_BYTES), ThreadPoolExecutor() as pool:  # at once: each takes seconds to import torch
+            problems += pool.map(lambda name: starve(setting, name, commands[name]), commands)
         problems.append(starve_capture())
     found = [problem for problem in problems if problem]
     figure = f"{len(problems) - len(found)} of {len(problems)} cases" + (f"; {found[0]}" if found else "")

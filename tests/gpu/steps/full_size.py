@@ -2,6 +2,7 @@
 
 import time
 
+import torch
 from findings import Findings
 from jobs_on_gpu import FULL, TINY, build, open_once
 from setting import Setting
@@ -24,10 +25,21 @@ def run(setting: Setting, findings: Findings) -> None:
     num_samples = workload.train(NUM_STEPS if setting.is_full else 2).num_samples
     workload.synchronize()
     rate = num_samples / (time.monotonic() - started_s)
-    peak = workload.peak_device_bytes()
-    findings.note(samples_per_s=rate, peak_gb=None if peak is None else peak / 1e9)
-    figure = f"{peak / 1e9:.1f} GB, {rate / 1e6:.2f} M samples/s" if peak is not None else f"{rate:.0f} samples/s"
-    holds = peak is not None and peak / 1e9 <= LIMIT_GB
+    allocated = workload.peak_device_bytes()
+    reserved = None if allocated is None else torch.cuda.max_memory_reserved(workload.device)
+    findings.note(
+        samples_per_s=rate,
+        peak_allocated_gb=None if allocated is None else allocated / 1e9,
+        peak_reserved_gb=None if reserved is None else reserved / 1e9,
+    )
+    figure = f"{rate:.0f} samples/s"
+    if allocated is not None and reserved is not None:
+        figure = f"{reserved / 1e9:.1f} GB reserved, {allocated / 1e9:.1f} allocated, {rate / 1e6:.2f} M samples/s"
+    # What the card must have beside its context: what is allocated leaves out what fragmentation wastes.
+    holds = reserved is not None and reserved / 1e9 <= LIMIT_GB
     findings.judge(
-        "fits", holds, figure, f"peak of torch's allocator over {NUM_STEPS} steps, bf16, built in {built_s:.0f} s"
+        "fits",
+        holds,
+        figure,
+        f"peak reserved by torch's allocator, {NUM_STEPS} steps, bf16, built in {built_s:.0f} s",
     )

@@ -1,6 +1,8 @@
-"""Milliseconds of the step's operators: alone, by events, and in the replayed step, by torch's profiler."""
+"""Triton's kernels against torch's operators, by their numbers, then milliseconds of each operator of the step.
 
-import gc
+Alone by events, and in the replayed step by torch's profiler.
+"""
+
 import statistics
 import time
 from collections.abc import Callable
@@ -13,11 +15,13 @@ from setting import Setting
 from torch.profiler import ProfilerActivity, profile
 
 from harness.measure.profile.measure_ceilings import repeat
-from reference_models.fused.kernel_check import kernel_problem
+from reference_models.fused.kernel_check import Change, ComputedValues, kernel_problem
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.training.devices import set_precision
+from steps.throughput import free
 
 NUM_KERNELS, PROFILED_STEPS, WIDTH = 30, 10, 128
+ROWS_AT_ONCE = 1 << 20
 Call = Callable[[], object]
 
 
@@ -30,9 +34,10 @@ def run(setting: Setting, findings: Findings) -> None:
     workload.train(2)
     profile_step(workload, setting, findings)
     del workload  # what is timed alone has tables of its own
-    gc.collect()
+    free(setting)
     batch = opened.train.read(0, shape.batch_size)
-    has_kernels = judge_kernels(device, findings)
+    has_kernels = judge_kernels(batch, opened.train, device, findings)
+    free(setting)
     for name, call in {**embedding_calls(batch, opened.train, device), **transfers(batch, device)}.items():
         note(findings, name, call, device, setting)
     if has_kernels:
@@ -54,8 +59,11 @@ def note(findings: Findings, name: str, call: Call, device: torch.device, settin
     findings.note(**{f"alone: {name} ms": statistics.median(took_s) * 1e3})
 
 
-def judge_kernels(device: torch.device, findings: Findings) -> bool:
-    """Compile Triton's kernels for the widths and numbers of DLRM-DCNv2 and hold them to the plain form."""
+def judge_kernels(batch: Any, split: Any, device: torch.device, findings: Findings) -> bool:
+    """Compile Triton's kernels for the widths and numbers of DLRM-DCNv2 and hold them to the plain form.
+
+    By the example that the product accepts them by, then by what a whole batch reads and leaves in every row.
+    """
     problems = {
         f"{dtype}, {state_size}".removeprefix("torch."): kernel_problem(device, WIDTH, state_size, dtype)
         for dtype in (torch.bfloat16, torch.float32)
@@ -66,8 +74,40 @@ def judge_kernels(device: torch.device, findings: Findings) -> bool:
     figure = f"{len(problems) - len(found)} of {len(problems)} forms" + "".join(
         f"; {why}" for why in [*found.values()][:1]
     )
-    findings.judge("kernels", not found, figure, "bf16 and fp32 gradients; no, one and 128 sums of squares per row")
+    how = "bf16 and fp32 gradients; no, one and 128 sums of squares per row"
+    distance = 0.0
+    if not found:
+        distance = batch_distance(batch, split, device)
+        findings.note(distance_on_a_batch=distance)
+        figure += f"; a batch of {len(batch.labels)}: {distance:.2g} times what rounding explains"
+        how += "; weights and sums of all rows after a batch, row-wise Adagrad"
+    findings.judge("kernels", not found and distance <= 1, figure, how)
     return not found
+
+
+def batch_distance(batch: Any, split: Any, device: torch.device) -> float:
+    """Read and update merged tables of all rows by both forms; 1 is what rounding explains of their distance."""
+    rows, size = sum(split.num_embeddings), len(batch.labels)
+    before, sums_before = torch.randn(rows, WIDTH, device=device), torch.rand(rows, 1, device=device)
+    gradients = torch.randn(size, 1 + len(split.multi_hot), WIDTH, device=device).bfloat16()
+    indices, rate, ends = batch.indices.to(device), torch.tensor(0.01, device=device), []
+    for has_kernels in (True, False):
+        weight, sums = before.clone(), sums_before.clone()
+        embedding = MergedEmbedding(weight, sums, split.num_embeddings, split.multi_hot, has_kernels=has_kernels)
+        ids, plan = embedding.merge_ids(indices), embedding.plan(size)
+        read = embedding.read(ids, plan, torch.bfloat16)
+        embedding.update_static(ids, plan, gradients, rate, 1e-8)
+        ends.append((read, weight, sums))
+    (read, weight, sums), (plain_read, plain_weight, plain_sums) = ends
+    distances = [
+        ComputedValues(ours).distance(ComputedValues(plain))
+        for ours, plain in zip(read.split(1024), plain_read.split(1024), strict=True)
+    ]
+    for start in range(0, rows, ROWS_AT_ONCE):
+        part = slice(start, start + ROWS_AT_ONCE)
+        for ours, plain, old in ((weight, plain_weight, before), (sums, plain_sums, sums_before)):
+            distances.append(Change(ours[part], old[part]).distance(Change(plain[part], old[part])))
+    return float(torch.stack([distance.double() for distance in distances]).max())
 
 
 def embedding_calls(batch: Any, split: Any, device: torch.device) -> dict[str, Call]:
