@@ -10,7 +10,7 @@ from reference_models.dlrm.config import MLPWidths
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.phases import DLRMPhase
 from reference_models.fused.cpu_kernels import CPUKernels
-from reference_models.fused.dense_parameters import Apply, DenseParameter
+from reference_models.fused.dense_parameters import Apply, DenseParameter, Gradient, update_together
 from reference_models.fused.interaction import FusedInteraction, fuse_interaction
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
 from reference_models.fused.matmul import Matmuls
@@ -107,10 +107,14 @@ class FusedDLRM(DLRM):
         def update_tables(rows: torch.Tensor, plan: LookupPlan, gradients: torch.Tensor) -> None:
             self.embedding.update_static(rows, plan, gradients, rates[0], sparse_eps)
 
-        def update_weight(parameter: DenseParameter, gradient: torch.Tensor) -> None:
-            parameter.update_by_tensor(gradient, rates[1], dense_eps)
+        def keep_gradient(parameter: DenseParameter, gradient: torch.Tensor) -> None:
+            gradients.append((parameter, gradient))
 
-        return self._over(len(batch.labels), trains=True).train(batch, update_tables, update_weight)
+        gradients: list[Gradient] = []
+        loss = self._over(len(batch.labels), trains=True).train(batch, update_tables, keep_gradient)
+        self.enter(DLRMPhase.DENSE_OPTIMIZER)
+        update_together(gradients, rates[1], dense_eps)
+        return loss
 
     @torch.no_grad()
     def prepare(self, num_samples: int) -> None:
