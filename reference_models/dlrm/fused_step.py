@@ -46,12 +46,13 @@ class FusedDLRM(DLRM):
     @torch.no_grad()
     def fuse(
         self, optimizers: list[torch.optim.Optimizer], matmuls: Matmuls | None = None,
-        find_kernels: FindKernels | None = None,
+        find_kernels: FindKernels | None = None, row_type: torch.dtype | None = None,
     ) -> None:  # fmt: skip
         """Move what `optimizers`, of embeddings and of dense weights, update; they keep seeing it.
 
         `matmuls` says how products are computed; by default in the weights' type and by torch.mm. `find_kernels`
-        returns the compiled update of tables on a CPU, if there is one.
+        returns the compiled update of tables on a CPU, if there is one. `row_type` is that of larger tables, which a
+        small copy is to be computed like.
         """
         self.matmuls = Matmuls() if matmuls is None else matmuls
         self.optimizers = optimizers
@@ -61,7 +62,7 @@ class FusedDLRM(DLRM):
         self.embedding = MergedEmbedding(
             self.merged_weight, accumulator, self.num_embeddings, self.multi_hot,
             has_kernels=self.matmuls.has_kernels,
-            cpu_kernels=None if find_kernels is None else find_kernels(dim, sums),
+            cpu_kernels=None if find_kernels is None else find_kernels(dim, sums), row_type=row_type,
         )  # fmt: skip
         self.bottom = fuse_mlp(self.bottom_mlp, dense, self.matmuls, pads_input=True)
         self.feature_type = self.merged_weight.dtype

@@ -37,7 +37,7 @@ class Memory(TorchDispatchMode):
         there = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         out = func(*args, **(kwargs or {}))
         self.calls[func._schema.name] += 1
-        self.num_kernels += not func.is_view and func._schema.name not in FREE
+        self.num_kernels += not func.is_view and func._schema.name not in FREE and func.namespace != "prim"
         known = {tensor.untyped_storage()._cdata for tensor in there}
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in known:
