@@ -9,7 +9,7 @@ from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import MLPWidths
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.phases import DLRMPhase
-from reference_models.fused.dense_parameters import Apply, DenseParameter
+from reference_models.fused.dense_parameters import Apply, DenseParameter, Gradient, update_together
 from reference_models.fused.interaction import FusedInteraction, fuse_interaction
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
 from reference_models.fused.matmul import Matmuls
@@ -41,11 +41,14 @@ class FusedDLRM(DLRM):
         self._passes: dict[tuple[int, bool], FusedPass] = {}
 
     @torch.no_grad()
-    def fuse(self, optimizers: list[torch.optim.Optimizer], matmuls: Matmuls | None = None) -> None:
+    def fuse(
+        self, optimizers: list[torch.optim.Optimizer], matmuls: Matmuls | None = None,
+        row_type: torch.dtype | None = None,
+    ) -> None:  # fmt: skip
         """Move what `optimizers`, of embeddings and of dense weights, update; they keep seeing it.
 
         `matmuls` says how products, and what is around them, are computed; by default in the weights' type and by
-        torch's operators.
+        torch's operators. `row_type` is that of larger tables, which a small copy is to be computed like.
         """
         self.matmuls = Matmuls() if matmuls is None else matmuls
         self.optimizers = optimizers
@@ -53,7 +56,7 @@ class FusedDLRM(DLRM):
         accumulator = join_accumulators(sparse, self.embedding_parameters())
         self.embedding = MergedEmbedding(
             self.merged_weight, accumulator, self.num_embeddings, self.multi_hot,
-            has_kernels=self.matmuls.has_kernels, cpu_kernels=self.matmuls.cpu_kernels,
+            has_kernels=self.matmuls.has_kernels, cpu_kernels=self.matmuls.cpu_kernels, row_type=row_type,
         )  # fmt: skip
         self.bottom = fuse_mlp(self.bottom_mlp, dense, self.matmuls, pads_input=True)
         self.feature_type = self.merged_weight.dtype
@@ -99,10 +102,14 @@ class FusedDLRM(DLRM):
         def update_tables(rows: torch.Tensor, plan: LookupPlan, gradients: torch.Tensor) -> None:
             self.embedding.update_static(rows, plan, gradients, rates[0], sparse_eps)
 
-        def update_weight(parameter: DenseParameter, gradient: torch.Tensor) -> None:
-            parameter.update_by_tensor(gradient, rates[1], dense_eps)
+        def keep_gradient(parameter: DenseParameter, gradient: torch.Tensor) -> None:
+            gradients.append((parameter, gradient))
 
-        return self._over(len(batch.labels), trains=True).train(batch, update_tables, update_weight)
+        gradients: list[Gradient] = []
+        loss = self._over(len(batch.labels), trains=True).train(batch, update_tables, keep_gradient)
+        self.enter(DLRMPhase.DENSE_OPTIMIZER)
+        update_together(gradients, rates[1], dense_eps)
+        return loss
 
     @torch.no_grad()
     def prepare(self, num_samples: int) -> None:

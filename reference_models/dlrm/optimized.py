@@ -12,6 +12,7 @@ from reference_models.fused.choice import MatmulChoice, Precision
 from reference_models.fused.cpu_kernels import CPUKernels
 from reference_models.fused.kernel_check import checked_cpu_kernels
 from reference_models.fused.matmul import Matmuls
+from reference_models.fused.merged_embedding import choose_row_type
 from reference_models.fused.timing import choose
 from reference_models.process.errors import ConfigError
 from reference_models.training.loop import Built
@@ -37,7 +38,9 @@ class OptimizedWorkload(ReferenceWorkload):
         model, optimizers = super().build_model(num_embeddings)
         if self._matmuls is None:
             self._matmuls = self._make_matmuls(self.spec.matmul)
-        model.fuse(optimizers, self._matmuls)
+        # The warm-up copy's rows are of the model's type, too: what it launches is loaded before a graph is captured.
+        row_type = choose_row_type(sum(self.data.train.num_embeddings))
+        model.fuse(optimizers, self._matmuls, row_type)
         return model, optimizers
 
     @property

@@ -54,18 +54,40 @@ class DenseParameter:
         if self.narrow is not None:
             self.narrow.copy_(self.value)
 
-    def update_by_tensor(self, gradient: torch.Tensor, lr: torch.Tensor, eps: float) -> None:
-        """Do `update` with a learning rate that may change after the operations were captured in a CUDA graph."""
-        gradient = gradient.to(self.value.dtype)
-        if self.squares is not None:
-            self.squares.addcmul_(gradient, gradient)
-            gradient = gradient / self.squares.sqrt().add_(eps)
-        self.value.sub_(gradient * lr)
-        self.write_narrow()
-
 
 Apply = Callable[[DenseParameter, torch.Tensor], None]
 """What a backward pass does with each gradient of a weight, after its last use of the weight."""
+
+Gradient = tuple[DenseParameter, torch.Tensor]
+"""A weight and its gradient."""
+
+
+def update_together(gradients: Sequence[Gradient], lr: torch.Tensor, eps: float) -> None:
+    """Update weights of one optimizer as `DenseParameter.update` does, by a few operators for all of them.
+
+    The learning rate is a tensor's, which may change after the operators were captured in a CUDA graph. Gradients
+    may be overwritten.
+    """
+    values = [parameter.value for parameter, _ in gradients]
+    steps, widened = [], []
+    for parameter, gradient in gradients:
+        is_narrow = gradient.dtype != parameter.value.dtype
+        steps.append(torch.empty_like(parameter.value) if is_narrow else gradient)
+        widened += [(steps[-1], gradient)] if is_narrow else []
+    if widened:
+        torch._foreach_copy_([wide for wide, _ in widened], [gradient for _, gradient in widened])
+    squares = [parameter.squares for parameter, _ in gradients if parameter.squares is not None]
+    if squares:
+        torch._foreach_addcmul_(squares, steps, steps)
+        roots = torch._foreach_sqrt(squares)
+        torch._foreach_add_(roots, eps)
+        torch._foreach_div_(steps, roots)
+    torch._foreach_mul_(steps, lr)
+    torch._foreach_sub_(values, steps)
+    kept = [(parameter.narrow, parameter.value) for parameter, _ in gradients if parameter.narrow is not None]
+    if kept:
+        torch._foreach_copy_([narrow for narrow, _ in kept], [value for _, value in kept])
+
 
 _FIRST_STEP = torch.ones(())
 """The fused kernel asks for a step, which matters to its own decay of the learning rate only."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 H100_MULTIPROCESSORS = 132
-"""Of an H100 (SXM) or an H200, whose sizes Triton's interpreter and tensors without memory get."""
+"""Multiprocessors of an H100 (SXM) or H200, whose sizes Triton's interpreter and tensors without memory get."""
 LEAST_BLOCK, MOST_BLOCK = 16, 256
 """Least: what a block looks up once stays small beside its lookups. Most: a frequent row is cut less often."""
 UPDATE_PROGRAMS = 64

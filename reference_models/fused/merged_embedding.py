@@ -64,12 +64,17 @@ def sort_rows(rows: torch.Tensor, num_rows: int) -> tuple[torch.Tensor, torch.Te
     return ordered[:n], order[:n]
 
 
+def choose_row_type(num_rows: int) -> torch.dtype:
+    """Return the type of merged rows: int32, which sorts in half the time, where it holds them."""
+    return torch.int32 if num_rows <= _MAX_INT32 else torch.int64
+
+
 class MergedEmbedding:
     """Reads and updates `weight` [sum(rows), d].
 
     `accumulator` says how: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD. With
     `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator; with `cpu_kernels`, `read`
-    and `update` are compiled, where rows have one of their widths.
+    and `update` are compiled, where rows have one of their widths. `row_type` is by default that of so many rows.
     """
 
     def __init__(
@@ -81,12 +86,13 @@ class MergedEmbedding:
         *,
         has_kernels: bool = False,
         cpu_kernels: CPUKernels | None = None,
+        row_type: torch.dtype | None = None,
     ) -> None:
         self.weight, self._accumulator, self._has_kernels = weight, accumulator, has_kernels
         device = weight.device
         rows, hot = torch.tensor(num_embeddings), torch.tensor(multi_hot)
         self._num_features = 1 + len(multi_hot)
-        self._row_type = torch.int32 if len(weight) <= _MAX_INT32 else torch.int64
+        self._row_type = row_type or choose_row_type(len(weight))
         is_compiled = self._row_type == torch.int32 and weight.shape[1] in WIDTHS
         self._cpu_kernels = cpu_kernels if is_compiled else None
         shifts = rows.cumsum(0) - rows
@@ -115,7 +121,7 @@ class MergedEmbedding:
         )
 
     def merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Rows of the merged weight [B * H] of ids [B, H]; int32, which sorts in half the time, if it suffices.
+        """Compute the rows of the merged weight [B * H] of ids [B, H].
 
         Compiled passes need none: they take the ids themselves, int64 [B, H].
         """

@@ -86,16 +86,6 @@ def launch_cross(
     num_samples, num_columns = dy.shape
     grid = (triton.cdiv(num_samples, samples), triton.cdiv(num_columns, columns))
     _cross_gradients[grid](
-        dy,
-        x_0,
-        z,
-        dx_0,
-        parts,
-        num_samples,
-        num_columns,
-        samples,
-        ADDS=adds,
-        COLUMNS=columns,
-        num_warps=warps,
-        enable_fp_fusion=False,
-    )
+        dy, x_0, z, dx_0, parts, num_samples, num_columns, samples,
+        ADDS=adds, COLUMNS=columns, num_warps=warps, enable_fp_fusion=False,
+    )  # fmt: skip

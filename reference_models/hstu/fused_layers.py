@@ -160,11 +160,31 @@ def sum_by_row(ids: torch.Tensor, gradient: torch.Tensor, size: torch.Size) -> t
     """Sum the rows of a gradient [N, D] that belong to the same row of a table: a coalesced sparse tensor."""
     ordered, order = torch.sort(ids, stable=True)
     starts = find_run_starts(ordered)
-    values = torch.embedding_bag(gradient, order, starts, mode=0)[0]
+    sum_runs = _SUMS.get(gradient.device.type, _sum_runs)
+    values = sum_runs(gradient, order, starts)
     indices = ordered.index_select(0, starts).unsqueeze(0)
     # Sorted above; torch 2.11 warns where nobody says.
     with torch.sparse.check_sparse_tensor_invariants(False):  # type: ignore[no-untyped-call]
         return torch.sparse_coo_tensor(indices, values, size, is_coalesced=True)
+
+
+def _sum_runs(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+    """Sum the rows `order` [n] of a gradient [N, D] from each start to the next: [number of starts, D]."""
+    return torch.embedding_bag(gradient, order, starts, mode=0)[0]
+
+
+def _sum_runs_in_pieces(gradient: torch.Tensor, order: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+    """Do `_sum_runs` where a GPU's thread would walk all of a frequent row's run: pieces first, then their sums."""
+    edges = torch.arange(0, len(order), _PIECE, device=order.device)
+    pieces = torch.cat([starts, edges]).sort()[0]  # a start that is an edge, too, makes a piece of nothing
+    firsts = torch.searchsorted(pieces, starts)
+    sums = _sum_runs(gradient, order, pieces)
+    return _sum_runs(sums, torch.arange(len(pieces), device=order.device), firsts)
+
+
+_SUMS = {"cuda": _sum_runs_in_pieces}
+_PIECE = 128
+"""Lookups of a run that are summed one after the other on a GPU. Chosen by thought, not measured."""
 
 
 class FusedHSTU(HSTU):

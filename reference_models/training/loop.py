@@ -3,6 +3,7 @@
 A model's reference implementation is this loop around stock PyTorch; others replace the step, the batches or both.
 """
 
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -103,6 +104,7 @@ class TrainingLoop(ABC):
         self._check_batch_size()
         self._policy = build_learning_rate_policy(spec.train)
         self.warm_up()
+        gc.collect()  # the copy may hold itself, and its memory is to be the model's
         torch.manual_seed(spec.seed)
         self.model, self.optimizers = self.build_model(self.data.train.num_embeddings)
         self._step, self._next_batch = 0, -1

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from kernel_bytes import Runs
-from step_traffic import Traffic
+from step_traffic import FREE, Traffic
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -25,11 +25,11 @@ from reference_models.training.optimizers import build_optimizers
 
 
 class Memory(TorchDispatchMode):
-    """Live and peak bytes of the storages that were made while active, and calls by name."""
+    """Live and peak bytes of the storages that were made while active, calls by name, and how many compute."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.live_bytes = self.peak_bytes = self.largest_bytes = 0
+        self.live_bytes = self.peak_bytes = self.largest_bytes = self.num_kernels = 0
         self.calls: Counter[str] = Counter()
         self._known: set[int] = set()
 
@@ -37,6 +37,7 @@ class Memory(TorchDispatchMode):
         there = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         out = func(*args, **(kwargs or {}))
         self.calls[func._schema.name] += 1
+        self.num_kernels += not func.is_view and func._schema.name not in FREE and func.namespace != "prim"
         known = {tensor.untyped_storage()._cdata for tensor in there}
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in known:

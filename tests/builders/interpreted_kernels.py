@@ -1,6 +1,6 @@
 """Triton's kernels under its interpreter, in a process of its own: TRITON_INTERPRET=1 holds for all of a process.
 
-`python interpreted_kernels.py update|bytes|example|models` prints a JSON list, for tests of the kernels.
+`python interpreted_kernels.py update|bytes|example|models|order` prints a JSON list, for tests of the kernels.
 """
 
 import json
@@ -32,11 +32,23 @@ TABLES, MULTI_HOT = (40, 1, 7, 3), (1, 1, 5, 2)
 STATES = {"sgd": lambda dim: 0, "rowwise_adagrad": lambda dim: 1, "adagrad": lambda dim: dim}
 
 
+def read_arrays_of_one_number() -> None:
+    """Let the interpreter of Triton before 3.7 have loop bounds: they are arrays, of which numpy 2.4 makes none."""
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, *others: Any) -> None:
+        patch(tensor, *others)
+        tensor.__index__ = lambda self: self.handle.data.item()
+
+    interpreter._patch_lang_tensor = patched
+
+
 class Traffic:
-    """Bytes that kernels load and store."""
+    """Bytes that kernels load and store, and in which order they do."""
 
     def __init__(self) -> None:
         self.num_bytes = 0
+        self.order = ""
 
 
 @contextmanager
@@ -47,10 +59,12 @@ def counting() -> Iterator[Traffic]:
 
     def counted_load(self: Any, ptrs: Any, mask: Any, *others: Any, **options: Any) -> Any:
         loaded = load(self, ptrs, mask, *others, **options)
+        traffic.order += "L"
         traffic.num_bytes += int(np.count_nonzero(mask.data)) * ptrs.get_element_ty().primitive_bitwidth // 8
         return loaded
 
     def counted_store(self: Any, ptrs: Any, value: Any, mask: Any, *others: Any, **options: Any) -> Any:
+        traffic.order += "S"
         traffic.num_bytes += int(np.count_nonzero(mask.data)) * ptrs.get_element_ty().primitive_bitwidth // 8
         return store(self, ptrs, value, mask, *others, **options)
 
@@ -153,6 +167,22 @@ def hold_others_to_formulas() -> Iterator[dict[str, Any]]:
             yield {"case": f"cross, {dtype}, adds {adds}", "counted": traffic.num_bytes, "stated": stated}
 
 
+def note_order() -> Iterator[dict[str, Any]]:
+    """The loads (L) and stores (S) of one program that updates one row, and of one that reads two samples."""
+    for optimizer in STATES:
+        kernels, _, generator = case(optimizer, 6, seed=7)
+        rows, bags = torch.tensor([3], dtype=torch.int32), torch.tensor([0], dtype=torch.int32)
+        gradients = torch.randn(1, 1, 6, generator=generator)
+        with counting() as traffic:
+            sorted_update.update_sorted(
+                rows, rows.long() * 0, bags, gradients, kernels.weight, kernels._accumulator, torch.tensor(0.1), 1e-8
+            )
+        yield {"case": optimizer, "order": traffic.order}
+    with counting() as traffic:
+        cross_gradients(*[torch.randn(2, 8) for _ in range(4)], adds=True, sizes=replace(choose_sizes(), samples=2))
+    yield {"case": "cross", "order": traffic.order}
+
+
 def train_models() -> Iterator[dict[str, Any]]:
     """Steps of whole models by kernels and by torch's operators, from one seed."""
     layers = {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [16, 1]}
@@ -192,10 +222,12 @@ def check_example() -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
+    read_arrays_of_one_number()
     WORK = {
         "update": hold_to_plain_form,
         "bytes": lambda: [*hold_to_formula(), *hold_others_to_formulas()],
         "example": check_example,
         "models": train_models,
+        "order": note_order,
     }
     json.dump(list(WORK[sys.argv[1]]()), sys.stdout)
