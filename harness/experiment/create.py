@@ -12,7 +12,7 @@ import msgspec
 import tomli_w
 from msgspec import structs
 
-from harness.autotune.tuning import check_precision
+from harness.autotune.precision import check_precision
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import default_division
 from harness.experiment.expand import Configuration, Experiment
@@ -162,7 +162,7 @@ def create_set(
     if base_seed is None:
         base_seed = draw_base_seed() if request.seed is None else request.seed
     num_runs = experiment.repetitions
-    precision = check_precision(prepared.choice)
+    precision = check_precision(prepared)
     checks = (*run_checks(prepared.data_dir, output), *([] if precision is None else [precision]))
     content = {
         "schema_version": VERSION,
