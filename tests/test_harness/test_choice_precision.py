@@ -10,43 +10,20 @@ import msgspec
 import pytest
 from calibration_builder import calibration_of, crossing_at, small_entry
 from inside import run_inside, use_workers_inside
+from planted_steps import PlantedSteps
 from sweep_builder import FastWorkers
 
 from harness.autotune.choices import FOLDER, find_candidates
 from harness.autotune.precision import check_kept_precision, check_precision, settle_precision
 from harness.autotune.tuning import Preparation, autotune, find_choice
-from harness.calibration.calibrate import written_files
-from harness.calibration.runs import in_precision, problem_digest
 from harness.config.catalog import Entry, load_entry
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.experiment.attach import refuse_other_configuration
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.launch.process import WorkerEnd
 from harness.run_sets.environment import describe_warnings
 from reports.results.records import describe_times
 from rules.records.codec import decode, encode
 from rules.records.run_set import ChoiceRecord, RunSetRecord
-
-
-class PlantedSteps:
-    """In place of the processes that time: seconds of a step by precision; a negative number is a failure."""
-
-    def __init__(self, **step_s: float) -> None:
-        self.step_s, self.asked = step_s, list[tuple[str, tuple[int, ...], bool]]()
-
-    def __call__(self, job_path: Path, **options: Any) -> WorkerEnd:
-        job = json.loads(job_path.read_text())
-        precision = job["tables"]["runtime"].get("precision", "fp32")
-        self.asked.append((precision, tuple(job["thread_counts"]), job.get("matmul") is None))
-        if self.step_s[precision] < 0:
-            return WorkerEnd(exit_code=int(ExitCode.RESOURCES), last_words="out of memory.")
-        tried = [
-            {"num_threads": count, "spin_count": job["spin_count"], "step_s": self.step_s[precision]}
-            for count in job["thread_counts"]
-        ]
-        content = {"schema_version": 3, "code": None, "tried": tried, "matmuls": []}
-        (job_path.parent / "measured.json").write_text(json.dumps(content))
-        return WorkerEnd(exit_code=0, last_words="")
 
 
 def config_of(precision: str, implementation: str = "reference") -> RunConfig:
@@ -401,25 +378,6 @@ def test_the_log_of_auto_says_the_precision_that_was_built(definition: Path, mon
         run_inside(definition.parent, *run, "--data", "data")
         (log,) = (definition.parent / output).glob("latest/results/*/mine/result_0.txt")
         assert f'"key": "precision", "value": "{precision}"' in log.read_text()
-
-
-def test_a_calibration_in_bf16_keeps_its_runs_and_files_apart(definition: Path) -> None:
-    entry = load_entry(definition)
-    in_bf16, in_fp32 = in_precision(entry, "bf16"), in_precision(entry, None)
-    assert problem_digest(in_fp32) == problem_digest(entry) != problem_digest(in_bf16)
-    names = [path.name for path in written_files(definition.parent, in_bf16)]
-    assert names == ["calibration.bf16.md", "mine.bf16.calibration.json", "mine.bf16.rcps.json"]
-    assert [path.name for path in written_files(definition.parent, in_fp32)][1:] == [
-        "mine.calibration.json",
-        "mine.rcps.json",
-    ]
-    for own, asked, expected in (("auto", None, "fp32"), ("bf16", None, "bf16"), ("bf16", "fp32", "fp32")):
-        text = definition.read_text().replace("[runtime]", f'[runtime]\nprecision = "{own}"')
-        definition.with_name("own.toml").write_text(text)
-        made = in_precision(load_entry(definition.with_name("own.toml")), asked)  # type: ignore[arg-type]
-        assert made.workload.runtime.precision == expected
-        infix = ".fp32" if asked == "fp32" else ""
-        assert written_files(definition.parent, made)[1].name == f"mine{infix}.calibration.json"
 
 
 def test_calibrate_in_bf16_is_refused_where_it_would_be_emulated(
