@@ -98,7 +98,7 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     metric: MetricName = ROC_AUC
     """What all qualities here are."""
     precision: Annotated[str, Meta(max_length=20)] = "fp32"
-    """Of matrix products, in all runs."""
+    """Precision of the matrix products of all runs."""
     created_utc: str
     platform: str
     code_sha256: tuple[Sha256 | None, ...]
