@@ -38,7 +38,6 @@ from reports.results.records import describe_times, describe_way
 from reports.text.formatting import plural
 from rules.records.codec import Damage, Document, decode
 from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, StepTimeRecord
-from rules.records.run_set import PreflightCheck as Check
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +50,8 @@ class Preparation:
     """Global batch size and training samples."""
     choice: ChoiceRecord | None = None
     """How steps are computed, where that was chosen by timing."""
+    precision: str | None = None
+    """What runtime.precision=auto became, and why; None where a precision was given."""
 
 
 class KeptChoice(Document, frozen=True, kw_only=True):
@@ -96,6 +97,7 @@ def autotune(
             known[candidates.key] = kept
             return _with(prepared, kept)
         what = "threads and matrix products" if candidates.chooses_matmul else "threads"
+        what += " in bf16 and fp32" if candidates.compares_fp32 else ""
         what = "workers, threads and calls" if candidates.service_ways else what
         line.show(f"timing {what}, once for this shape on this system: some seconds", now=True)
         earlier = _earlier(candidates) if kept is None else kept.matmul
@@ -105,6 +107,8 @@ def autotune(
                 f"note: {what} were not chosen by timing ({timed}); {plural(prepared.num_threads, 'thread')}."
             )
             return prepared
+        if candidates.compares_fp32 and timed.in_fp32 is None:
+            line.finish("note: steps in fp32 could not be timed, so that nothing says whether bf16 is faster.")
         timed = timed if kept is None else prefer(kept, timed)
         why_not = why_not or _keep(candidates, timed, was_busy=is_busy)
         where = f"not kept: {why_not}" if why_not else f"kept in {candidates.path}"
@@ -141,19 +145,6 @@ def describe_choice(choice: ChoiceRecord) -> str:
     return words if choice.matmul is None else f"{words} and products {choice.matmul.label}"
 
 
-def check_precision(choice: ChoiceRecord | None) -> Check | None:
-    """Compare bf16 with fp32 by the times of the choice; None where nothing was timed in both."""
-    if choice is None or choice.is_bf16_slower is None:
-        return None
-    return Check(
-        name="precision",
-        value=f"bf16; {describe_times(choice)}",
-        status="warning" if choice.is_bf16_slower else "ok",
-        why="A CPU that has instructions for products in bf16 need not be faster by them than in fp32.",
-        remedy="Use runtime.precision=fp32, which is also the more exact one." if choice.is_bf16_slower else "",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Timing:
     """Answers by fresh processes of an installation, or of this one."""
@@ -186,8 +177,9 @@ class _Timing:
         if not candidates.compares_fp32:
             return answer
         tables = {**trial.tables, "runtime": {**trial.tables.get("runtime", {}), "precision": "fp32"}}
-        in_fp32 = replace(trial, tables=tables, given=None, previous=None).run([best.num_threads], best.spin_count)
-        return answer if isinstance(in_fp32, str) else change(answer, fp32_step_s=in_fp32.tried[0].step_s)
+        fp32 = replace(trial, tables=tables, given=None, previous=None)
+        others = time_ways(fp32, candidates.thread_counts, candidates.spin_counts)
+        return answer if isinstance(others, str) else change(answer, in_fp32=fewest_changes(others.tried))
 
     def _answer(
         self,
@@ -263,7 +255,7 @@ def _read_kept(candidates: Candidates, line: StatusLine) -> KeptChoice | None:
     except HarnessError as error:
         line.finish(f"note: {error} Not used, and made anew.")
         return None
-    is_whole = kept.choice.fp32_step_s is not None or not candidates.compares_fp32
+    is_whole = kept.choice.in_fp32 is not None or not candidates.compares_fp32
     return kept if candidates.fits(kept.choice) and is_whole else None
 
 

@@ -186,6 +186,7 @@ def calibrate(
         is_calibrated=not plan.is_quick,
         target=target,
         metric=definition.quality.metric,
+        precision=entry.workload.runtime.precision,
         created_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         platform=describe_platform(),
         code_sha256=tuple(sorted(codes, key=str)),
@@ -246,9 +247,12 @@ def measure_oracle(entry: Entry) -> float | None:
 
 
 def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
-    """Return where calibration.md, NAME.calibration.json and NAME.rcps.json are written."""
-    name = entry.benchmark.name
-    return folder / "calibration.md", folder / f"{name}.calibration.json", folder / f"{name}.rcps.json"
+    """Return where calibration.md, NAME.calibration.json and NAME.rcps.json are written; NAME.bf16 for NAME in that,
+    where it is not the definition's own precision."""
+    own, precision = entry.benchmark.sections["runtime"].get("precision", "fp32"), entry.workload.runtime.precision
+    infix = "" if precision == {"auto": "fp32"}.get(own, own) else f".{precision}"
+    name = entry.benchmark.name + infix
+    return folder / f"calibration{infix}.md", folder / f"{name}.calibration.json", folder / f"{name}.rcps.json"
 
 
 def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None:

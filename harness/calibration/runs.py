@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
@@ -73,14 +74,27 @@ class CalibrationResult:
         return max(self.qualities, default=0.0)
 
 
+def in_precision(entry: Entry, precision: Literal["fp32", "bf16"] | None) -> Entry:
+    """Return a benchmark that trains in a precision, by default the definition's own, where `auto` is fp32."""
+    runtime = entry.workload.runtime
+    own = "fp32" if runtime.precision == "auto" else runtime.precision
+    return replace(entry, workload=replace(entry.workload, runtime=replace(runtime, precision=precision or own)))
+
+
 def problem_digest(entry: Entry) -> str:
     """Compute the digest of what decides a run's qualities; the target is not in it."""
     sections, train = entry.benchmark.sections, dict(entry.benchmark.sections["train"])
     for key in ("global_batch_size", "opt_base_learning_rate"):
         train.pop(key, None)
-    content = {"model": sections["model"], "data": {**sections["data"], "sha256": None}, "train": train}
+    content: dict[str, Any] = {
+        "model": sections["model"],
+        "data": {**sections["data"], "sha256": None},
+        "train": train,
+    }
     if parse_place(entry.workload.model_name) is not None:
         content["runtime"] = {"model": label_of(entry.workload.model_name)}
+    precision = entry.workload.runtime.precision
+    content |= {} if precision == "fp32" else {"precision": precision}
     return canonical_sha256({**content, "evals_per_epoch": entry.benchmark.quality.evals_per_epoch})
 
 

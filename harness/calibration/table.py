@@ -269,7 +269,8 @@ def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
     label, size = metric.label, calibration.default_batch_size
     columns = tuple(name.format(label) for name in _BATCH_SIZE_COLUMNS)
     marks: Mapping[bool | None, str] = {True: "holds", False: "does not hold", None: "not measured"}
-    heading = f"{calibration.benchmark} version {calibration.version}: target {calibration.target:g}"
+    in_other = "" if calibration.precision == "fp32" else f", in {calibration.precision}"
+    heading = f"{calibration.benchmark} version {calibration.version}: target {calibration.target:g}{in_other}"
     note = (
         f"Uncalibrated: {len(default.seeds)} seeds at one batch size and learning rate, a look at the problem. Its "
         "points are no reference, and no verdict rests on them. A calibration without --quick takes over these runs."

@@ -55,6 +55,10 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     help="Seeds per grid point.",
 )  # fmt: skip
 @click.option(
+    "--precision", type=click.Choice(["fp32", "bf16"]),
+    help="Of matrix products; files in another than the definition's are called NAME.bf16.",
+)  # fmt: skip
+@click.option(
     "--workers", "num_workers", type=click.IntRange(min=1),
     help="Runs at a time, one thread each.  [default: the cores]",
 )  # fmt: skip
@@ -79,16 +83,18 @@ def calibrate(
     """
     from harness.calibration.calibrate import calibrate as run_calibration
     from harness.calibration.calibrate import count_runs, plan_calibration, refuse_to_replace, write_calibration
-    from harness.calibration.runs import RunStore, problem_digest
+    from harness.calibration.runs import RunStore, in_precision, problem_digest
     from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
+    from harness.measure.refusals import refuse_emulation
     from harness.run_sets.dataset import ensure_dataset
     from harness.run_sets.output import refuse_output
     from harness.run_sets.progress import generation_progress
     from reports.text.formatting import duration
 
     _refuse_grid(click.get_current_context())
-    entry = load_entry(benchmark, model)
+    entry = in_precision(load_entry(benchmark, model), asked.pop("precision"))
+    refuse_emulation(entry.workload.runtime)
     plan = plan_calibration(entry, **asked)
     output = output or Path("results") / f"{entry.benchmark.name}-calibration"
     refuse_output(output)

@@ -209,13 +209,14 @@ def doctor(form: str, strict: bool, fix: bool, data: Path | None, output: Path |
     """Check what disturbs measurements on this system, why it matters, and what to do. Changes nothing."""
     from msgspec.structs import asdict
 
+    from harness.autotune.precision import check_kept_precision
     from harness.system.preflight import run_checks
     from harness.system.remedies import write_script
     from reports.views.system import preflight_blocks
 
     if fix and form != "table":
         raise click.UsageError("--fix prints text for a shell; leave --format out.")
-    found = run_checks(data, output)
+    found = (*run_checks(data, output), check_kept_precision(data))
     checks = [asdict(check) for check in found]
     warnings = [check["name"] for check in checks if check["status"] == "warning"]
     if fix:

@@ -49,8 +49,9 @@ def _explain_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> s
 
 def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, record: RunSetRecord) -> None:
     """Refuse (HarnessError, exit 2) a profile of something else than what the runs beside it did."""
-    here = {key: entry["value"] for key, entry in config.values().items() if key != "runtime.threads"}
-    there = {key: entry.value for key, entry in record.config.items() if key != "runtime.threads"}
+    chosen = {"runtime.threads", *(["runtime.precision"] if config.workload.runtime.precision == "auto" else [])}
+    here = {key: entry["value"] for key, entry in config.values().items() if key not in chosen}
+    there = {key: entry.value for key, entry in record.config.items() if key not in chosen}
     other = sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key))
     if record.num_threads != num_threads and (record.choice is None or config.workload.runtime.threads is not None):
         other.append("runtime.threads")

@@ -12,7 +12,7 @@ import msgspec
 import tomli_w
 from msgspec import structs
 
-from harness.autotune.tuning import check_precision
+from harness.autotune.precision import check_precision
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import default_division
 from harness.experiment.expand import Configuration, Experiment
@@ -163,7 +163,7 @@ def create_set(
     if base_seed is None:
         base_seed = draw_base_seed() if request.seed is None else request.seed
     num_runs = experiment.repetitions
-    own = (check_precision(prepared.choice), None if installation else check_kernels(config.workload))
+    own = (check_precision(prepared), None if installation else check_kernels(config.workload))
     checks = (*run_checks(prepared.data_dir, output), *(check for check in own if check is not None))
     content = {
         "schema_version": VERSION,

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace as change
 
 from harness.autotune.choices import find_candidates
+from harness.autotune.precision import settle_precision
 from harness.autotune.tuning import Preparation, autotune
 from harness.config.matmul import GivenMatmul, as_choice
 from harness.config.run_config import RunConfig, command_name
@@ -17,6 +18,7 @@ from harness.config.synthetic import hold_in_memory
 from harness.experiment.expand import Configuration, Experiment
 from harness.experiment.sides import Source
 from harness.foundation.errors import ExitCode, HarnessError, first_line
+from harness.foundation.status_line import StatusLine
 from harness.measure.kinds import Kind
 from harness.run_sets.dataset import dataset_record, ensure_dataset
 from harness.run_sets.environment import refuse_disturbed_environment
@@ -78,16 +80,33 @@ def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
     for each in experiment.configurations:
         try:
             prepared = prepare_data(kind, each.config, request.data, quiet=request.quiet)
+            config, prepared = _settle(experiment, each.config, prepared, known)
             if experiment.is_autotuned:
-                prepared = autotune(each.config, prepared, known=known, given=experiment.matmul, quiet=request.quiet)
+                prepared = autotune(config, prepared, known=known, given=experiment.matmul, quiet=request.quiet)
         except HarnessError as error:
             if not experiment.leaves_out:
                 raise
             failure = FailureRecord(reason=first_line(error), exit_code=int(error.exit_code), run_index=None)
             found.append(replace(each, failure=failure))
         else:
-            found.append(replace(each, prepared=prepared))
+            found.append(replace(each, config=config, prepared=prepared))
     return tuple(found)
+
+
+def _settle(
+    experiment: Experiment, config: RunConfig, prepared: Preparation, known: MutableMapping[str, ChoiceRecord]
+) -> tuple[RunConfig, Preparation]:
+    """Return both with the precision that `auto` is here, and say which and why."""
+    request = experiment.request
+
+    def find_choice(in_bf16: RunConfig) -> ChoiceRecord | None:
+        is_timed = experiment.is_autotuned
+        return autotune(in_bf16, prepared, known=known, quiet=request.quiet).choice if is_timed else None
+
+    config, why = settle_precision(config, find_choice)
+    if why is not None and request.run_index is None:  # each of several ranks would say it
+        StatusLine(quiet=request.quiet).finish(f"precision: {why}")
+    return config, replace(prepared, precision=why)
 
 
 def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuration, ...]:
@@ -98,7 +117,9 @@ def _prepare_sides(experiment: Experiment, source: Source) -> tuple[Configuratio
         given = given_fields(source.record)
         config = base.config
         base = replace(base, installation=ask_installation(request.python, config.benchmark, config.tables, given))
-    base, new = (replace(each, prepared=_prepare_side(experiment, source, each.config)) for each in (base, new))
+    of_base, of_new = (_prepare_side(experiment, source, each.config) for each in (base, new))
+    config, of_new = _settle(experiment, new.config, of_new, {})
+    base, new = replace(base, prepared=of_base), replace(new, config=config, prepared=of_new)
     return (
         _autotune_sides(source, base, new, experiment.matmul, quiet=request.quiet)
         if kind.is_autotuned

@@ -48,7 +48,7 @@ def refuse_device(runtime: RuntimeConfig) -> None:
 
 def refuse_emulation(runtime: RuntimeConfig) -> None:
     """Raise ConfigError for training in a precision that this system's CPU lacks."""
-    if runtime.device == "cpu" and runtime.precision != "fp32":
+    if runtime.device == "cpu" and runtime.precision not in ("fp32", "auto"):
         from reference_models.training.devices import refuse_precision  # imports torch
 
         refuse_precision(runtime.device, runtime.precision)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from harness.autotune.precision import read_precision
 from harness.autotune.tuning import describe_choice, find_choice, to_be_timed
 from harness.config.catalog import WorkloadConfig
 from harness.config.matmul import as_choice
@@ -18,7 +19,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
 from harness.measure.gpu_kernels import check_kernels
 from harness.measure.kinds import Work
-from harness.measure.refusals import refuse_device, refuse_threads
+from harness.measure.refusals import refuse_device, refuse_emulation, refuse_threads
 from harness.planning.memory import MemoryNeed, model_memory
 from harness.run_sets.dataset import how_to_get, is_begun, is_generated
 from harness.run_sets.output import refuse_output
@@ -89,6 +90,8 @@ class Plan:
     """Whether the first run waits until threads, and perhaps products, were timed."""
     choice: ChoiceRecord | None
     """What an earlier set of this shape has found, and runs take."""
+    precision: str | None
+    """What is known of bf16 against fp32 on a CPU; None where that is not asked."""
     problems: tuple[str, ...]
 
     @property
@@ -107,6 +110,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
 
     Raises OSError where the dataset would be made, and cannot be.
     """
+    config, precision = read_precision(config, data_root)
     workload = config.workload
     data_dir = locate_dataset(workload.data, data_root)
     if is_generated(workload.data, data_dir):
@@ -147,6 +151,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         time=time,
         is_choosing=to_be_timed(config, data_dir) is not None,
         choice=choice,
+        precision=precision,
         problems=tuple(problems),
     )
 
@@ -277,6 +282,7 @@ def _refusals(workload: WorkloadConfig) -> list[str]:
     runtime = workload.runtime
     try:
         refuse_impossible_runtime(workload.model_name, workload.train, runtime)
+        refuse_emulation(runtime)
         refuse_threads(runtime.threads)
     except (ConfigError, HarnessError) as error:
         found.append(f"{error} The run cannot start.")
@@ -307,6 +313,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         "available_memory_bytes": plan.memory[0].available_bytes if plan.memory else None,
         "modelled_memory": [asdict(need) for need in plan.memory],
         "choice": None if plan.choice is None else msgspec.to_builtins(plan.choice),
+        "precision": plan.precision,
         "modelled_run_s": None if plan.time is None else plan.time.run_s,
         "modelled_run_method": None if plan.time is None else plan.time.method,
         "problems": _all_problems(plan),
@@ -355,6 +362,8 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
         rows.append(("weights of a run", f"{size} of disk", "computed; kept by --keep-weights alone"))
     if made.choice is not None:
         rows.append(("threads, products", describe_choice(made.choice), f"timed {made.choice.chosen_utc[:10]}"))
+    if made.precision is not None:
+        rows.append(("precision", made.precision, "by timing"))
     if made.is_choosing:
         rows.append(("threads, products", "timed before the first run: some seconds, once", "not timed yet"))
     if made.time is not None:

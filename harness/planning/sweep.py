@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.autotune.precision import read_precision
 from harness.autotune.tuning import to_be_timed
 from harness.config.run_config import RunConfig
 from harness.config.synthetic import hold_in_memory
@@ -31,6 +32,7 @@ def plan_sweep(
     is_autotuned: bool,
 ) -> StudyRecord:
     """List every configuration with the modelled time of one process of it, and the time of all."""
+    configs = [(label, read_precision(config, data_root)[0]) for label, config in configs]
     start_s = measure_start_s()
     times = [estimate_process(kind, options, config, data_root) for _, config in configs]
     known = [estimate.run_s for estimate in times if estimate is not None]

@@ -155,7 +155,8 @@ def describe_times(choice: ChoiceRecord) -> str:
         for count, step_s in sorted(least_s.items())[:MAX_ITEMS]
         if count != chosen.num_threads
     )
-    fp32 = [] if choice.fp32_step_s is None else [f"in fp32: {choice.fp32_step_s * 1e3:.3g} ms"]
+    ways = [] if choice.in_fp32 is None else [choice.in_fp32]
+    fp32 = (f"in fp32 {way.step_s * 1e3:.3g} ms on {plural(way.num_threads, 'thread')}" for way in ways)
     return "; ".join((f"{chosen.step_s * 1e3:.3g} ms a step", *others, *fp32))
 
 

@@ -97,6 +97,8 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     target: Share
     metric: MetricName = ROC_AUC
     """What all qualities here are."""
+    precision: Annotated[str, Meta(max_length=20)] = "fp32"
+    """Precision of the matrix products of all runs."""
     created_utc: str
     platform: str
     code_sha256: tuple[Sha256 | None, ...]
@@ -122,6 +124,13 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     def default(self) -> BatchSizeSummary:
         """What the conditions are judged by."""
         return next(s for s in self.batch_sizes if s.global_batch_size == self.default_batch_size)
+
+    def is_met(self, precision: str, global_batch_size: int, opt_base_learning_rate: float) -> bool:
+        """Whether it has runs of that precision, batch size and learning rate, all of which met the target."""
+        asked = (global_batch_size, opt_base_learning_rate)
+        found = [s for s in self.batch_sizes if (s.global_batch_size, s.opt_base_learning_rate) == asked]
+        are_met = bool(found) and all(len(s.converged) == len(s.seeds) for s in found)
+        return self.is_calibrated and self.precision == precision and are_met
 
 
 def variation(values: tuple[float, ...]) -> float | None:

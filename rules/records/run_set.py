@@ -195,14 +195,16 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     chosen_utc: str
     service: ServiceChoice | None = None
     """How a set's processes answer queries; None of one that trains."""
-    fp32_step_s: PositiveAmount | None = None
-    """Seconds of a step in fp32, on as many threads, products chosen alike; of a set in bf16 on a CPU alone."""
+    in_fp32: StepTimeRecord | None = None
+    """The way that steps in fp32 are computed best, chosen alike; of a set in bf16 on a CPU alone."""
 
     @property
-    def is_bf16_slower(self) -> bool | None:
-        """Whether bf16 takes longer here than fp32 would, by more than a tie; None where either was not timed."""
-        chosen = self.chosen_way
-        return None if chosen is None or self.fp32_step_s is None else chosen.step_s > TIE * self.fp32_step_s
+    def bf16_is(self) -> Literal["slower than", "about as fast as", "faster than"] | None:
+        """Say how a step in bf16 compares with one in fp32, below `TIE` alike; None where either was not timed."""
+        if (chosen := self.chosen_way) is None or self.in_fp32 is None:
+            return None
+        ratio = chosen.step_s / self.in_fp32.step_s
+        return "slower than" if ratio > TIE else "faster than" if ratio * TIE < 1 else "about as fast as"
 
     @property
     def chosen_way(self) -> StepTimeRecord | None:

@@ -63,8 +63,9 @@ def _announce(experiment: "Experiment", folder: Path) -> None:
     from harness.experiment.store import parts_of
     from harness.run_sets.folder import open_run_set
 
-    for part in list(parts_of(folder).values())[:1]:  # all were checked within seconds
-        warn_of_system(open_run_set(part)[1].preflight)
+    first, *others = [open_run_set(part)[1].preflight for part in parts_of(folder).values()] or [()]
+    of_others = (check for checks in others for check in checks if check.name == "precision")
+    warn_of_system(dict.fromkeys((*first, *of_others)))  # all others were checked within seconds
     if experiment.relation == "one":
         for text in experiment.kind.remarks(experiment.configurations[0].config):
             click.echo(text, err=True)

@@ -1,0 +1,115 @@
+"""bf16 against fp32 on a CPU: by timing alone, since no flag of a CPU tells which is faster.
+
+A set in bf16 is told where it is slower. `runtime.precision=auto` is bf16 where that is faster and a calibration in
+it met the target; in every doubt it is fp32.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from harness.autotune.choices import FOLDER, find_candidates
+from harness.autotune.tuning import KeptChoice, Preparation, find_choice
+from harness.config.catalog import parse_recorded
+from harness.config.run_config import RunConfig, command_name
+from harness.system.hardware import read_processors
+from harness.system.software import version_of
+from reference_models.config.sections import RuntimeConfig
+from reference_models.data.registry import DEFAULT_ROOT, locate_dataset
+from reference_models.serving.servable import explain_emulation
+from reports.results.records import describe_times
+from reports.text.formatting import printable
+from rules.benchmarks.loader import parse_benchmark, shipped_twin
+from rules.records.calibration import CalibrationRecord
+from rules.records.codec import Damage, decode
+from rules.records.run_set import ChoiceRecord
+from rules.records.run_set import PreflightCheck as Check
+
+_WHY = "A CPU that has instructions for products in bf16 need not be faster by them than in fp32."
+
+
+def compare_precisions(choice: ChoiceRecord | None) -> str | None:
+    """Say which is faster, with both times; None where not both were timed."""
+    is_timed = choice is not None and choice.bf16_is is not None
+    return f"bf16 is {choice.bf16_is} fp32 here: {describe_times(choice)}" if choice and is_timed else None
+
+
+def check_precision(prepared: Preparation) -> Check | None:
+    """Look whether a set's bf16 is slower than fp32; None where it was not left to choose, nor timed in both."""
+    value = prepared.precision or compare_precisions(prepared.choice)
+    is_slower = prepared.choice is not None and prepared.choice.bf16_is == "slower than"
+    remedy = "Use runtime.precision=fp32, which is also the more exact one." if is_slower else ""
+    if value is None:
+        return None
+    return Check(name="precision", value=value, status="warning" if is_slower else "ok", why=_WHY, remedy=remedy)
+
+
+def check_kept_precision(data_root: Path | None) -> Check:
+    """Look what is kept of bf16 and fp32, as timed on this processor with this torch, beside a folder's datasets."""
+    root, here, found = data_root or DEFAULT_ROOT, [read_processors().model_name, version_of("torch")], []
+    for path in sorted((*root.glob(f"{FOLDER}/*.json"), *root.glob(f"*/{FOLDER}/*.json"))):
+        kept = decode(path, KeptChoice)
+        if not isinstance(kept, Damage) and [kept.chosen_for.get(key) for key in ("cpu", "torch")] == here:
+            words = compare_precisions(kept.choice)
+            found += [] if words is None else [f"{printable(path.parents[1].name, 60)}: {words}"]
+    is_lacking = explain_emulation(RuntimeConfig(precision="bf16")) is not None
+    missing = "this CPU has no products in bf16" if is_lacking else "bf16 and fp32: not timed yet"
+    remedy = "" if found or is_lacking else "runtime.precision=bf16 or auto has both timed before the first run."
+    return Check(name="precision", value="; ".join(found[:8]) or missing, status="ok", why=_WHY, remedy=remedy)
+
+
+def settle_precision(
+    config: RunConfig, find_choice: Callable[[RunConfig], ChoiceRecord | None]
+) -> tuple[RunConfig, str | None]:
+    """Return the configuration in the precision that `auto` is here, and which and why; else as it is, and None.
+
+    `find_choice` returns what is timed, or kept, of a configuration in bf16.
+    """
+    if config.workload.runtime.precision != "auto":
+        return config, None
+    precision, why = "fp32", _why_not_bf16(config)
+    if why is None:
+        choice = find_choice(_in_precision(config, "bf16", ""))
+        why = compare_precisions(choice) or "bf16 and fp32 are not both timed"
+        if choice is not None and choice.bf16_is == "faster than":
+            precision, why = "bf16", f"{why}, and met the target in a calibration"
+    return _in_precision(config, precision, why), f"{precision}, by runtime.precision=auto: {why}"
+
+
+def read_precision(config: RunConfig, data_root: Path | None) -> tuple[RunConfig, str | None]:
+    """Settle a precision by the times that are kept beside the data; of bf16 say, too, how it does beside fp32."""
+    data_dir = locate_dataset(config.workload.data, data_root)
+    config, why = settle_precision(config, lambda in_bf16: find_choice(in_bf16, data_dir))
+    candidates = find_candidates(config, data_dir)
+    if why is None and candidates is not None and candidates.compares_fp32:
+        why = compare_precisions(find_choice(config, data_dir)) or "bf16 and fp32: not timed yet"
+    return config, why
+
+
+def _in_precision(config: RunConfig, precision: str, why: str) -> RunConfig:
+    tables = {**config.tables, "runtime": {**config.tables.get("runtime", {}), "precision": precision}}
+    benchmark = parse_benchmark(tables, config.benchmark.path)
+    source = f"{config.sources.get('runtime.precision', 'definition')}, auto: {why}"
+    sources = {**config.sources, "runtime.precision": source}
+    return replace(config, benchmark=benchmark, workload=parse_recorded(benchmark), tables=tables, sources=sources)
+
+
+def _why_not_bf16(config: RunConfig) -> str | None:
+    """Say what keeps `auto` from bf16 before anything is timed; None where nothing does."""
+    runtime, train, benchmark = config.workload.runtime, config.workload.train, config.benchmark
+    if runtime.device != "cpu" or runtime.ranks != 1:
+        return "steps are timed beforehand on a CPU and one rank alone"
+    from reference_models.training.devices import has_bf16_products  # imports torch
+
+    if not has_bf16_products():
+        return "this CPU has no products in bf16"
+    size, rate, problem = train.global_batch_size, train.opt_base_learning_rate, benchmark.definition_sha256
+    for path in (benchmark.path, *([] if (twin := shipped_twin(benchmark)) is None else [twin.path])):
+        for end in (".bf16.calibration.json", ".calibration.json"):
+            kept = decode(path.with_suffix(end), CalibrationRecord)
+            if not isinstance(kept, Damage) and kept.definition_sha256 == problem and kept.is_met("bf16", size, rate):
+                return None
+    return (
+        f"no calibration in bf16 beside {benchmark.path.name} met the target at batch size {size} and learning rate "
+        f"{rate:g}; 'dlrmbench calibrate {command_name(benchmark)} --precision bf16' looks whether one does"
+    )
