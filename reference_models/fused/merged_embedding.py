@@ -101,7 +101,9 @@ class MergedEmbedding:
         self._bag_starts = torch.cat([torch.zeros(1, dtype=torch.int64), hot.cumsum(0) - hot]).to(device)
         limits = torch.cat([self._bag_starts, hot.sum(0, keepdim=True).to(device)])
         self._bag_limits = limits.to(torch.int32)
-        self._layout = TableLayout(self._bag_limits, shifts, rows, self._shifts, rows.repeat_interleave(hot))
+        self._layout = TableLayout(
+            self._bag_limits, shifts, rows, self._shifts, rows.repeat_interleave(hot, output_size=sum(multi_hot))
+        )
         self._bag_of_lookup = (
             torch.arange(1, self._num_features, dtype=torch.int32)
             .repeat_interleave(hot, output_size=sum(multi_hot))
