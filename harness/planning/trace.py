@@ -39,7 +39,7 @@ LOOKUP_FILES, PROFILE_FILES = (".pt", ".gz"), (".log", ".txt")
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Cache sizes of the study, as shares of the rows."""
 TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
-_FLOAT_BYTES, _DEVIATIONS = 4, 6.0
+FLOAT_BYTES, _DEVIATIONS = 4, 6.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +81,7 @@ def trace_benchmark(
         "definition_sha256": config.benchmark.definition_sha256,
         "dataset_sha256": opened.dataset_sha256,
         "seed": None,
-        "row_bytes": row_width * _FLOAT_BYTES or None,
+        "row_bytes": row_width * FLOAT_BYTES or None,
     }
     exponent = data.parameters["zipf_exponent"] if is_synthetic else None
     return KeptTrace(trace=trace, about=about, benchmark=config.benchmark, zipf_exponent=exponent)
