@@ -89,65 +89,51 @@ def trace(
     write_study(trace_study(kept, sample_rate, seed), output, form)
 
 
-def _split(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
-    """Read words with commas between them, each once."""
-    return tuple(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
+class ListParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Values of one type with commas between them, each once."""
 
+    def __init__(self, inner: click.ParamType) -> None:  # type: ignore[type-arg,unused-ignore]
+        self.name, self._inner = f"{inner.name},…", inner
 
-def _read_shares(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[float | None, ...]:
-    return tuple(ShareParam().convert(word, param, ctx) for word in _split(ctx, param, text)) or (None,)
-
-
-def _read_pools(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
-    choice = click.Choice(["host", "device", "switch"])
-    return tuple(choice.convert(word, param, ctx) for word in _split(ctx, param, text)) or ("host",)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(dict.fromkeys(self._inner.convert(word.strip(), param, ctx) for word in str(value).split(",")))
 
 
 def _read_fleet(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[tuple[int, float], ...]:
-    found = [re.fullmatch(r"([1-9]\d{0,8})x(\d{1,6}(?:\.\d+)?)", word) for word in _split_all(text)]
-    if not all(found) or len(found) not in (0, 2):
-        raise click.BadParameter(
-            f"{text!r}: expected HOSTSxWATTS of both fleets, such as 100x450,90x470.", ctx, param
-        )
-    return tuple((int(match[1]), float(match[2])) for match in found if match)
+    number = r"([1-9]\d{0,8})x(\d{1,6}(?:\.\d+)?)"
+    found = re.fullmatch(f"{number},{number}", text or "")
+    if text is not None and found is None:
+        raise click.BadParameter(f"{text!r}: expected HOSTSxWATTS of both fleets, such as 100x450,90x470.")
+    return () if found is None else ((int(found[1]), float(found[2])), (int(found[3]), float(found[4])))
 
 
-def _split_all(text: str | None) -> list[str]:
-    return text.split(",") if text else []
+_POOLS = ListParam(click.Choice(["host", "device", "switch"]))
 
 
 @click.command()
 @click.argument("benchmark", required=False, shell_complete=completing(trainable))
 @configuration
+@click.option("--trace", "folder", type=click.Path(path_type=Path), required=True, help="What 'trace' made.")
 @click.option(
-    "--trace", "folder", type=click.Path(path_type=Path), required=True, help="What 'dlrmbench trace' made."
-)
-@click.option(
-    "--tier", "names", callback=_split, default="nand", show_default=True, metavar="NAME,…",
+    "--tier", "names", type=ListParam(click.STRING), default="nand", show_default=True, metavar="NAME,…",
     help="Memories below DRAM: nand, 3dxp, cxl, or a FILE.toml in their form.",
 )  # fmt: skip
-@click.option(
-    "--cache", "caches", callback=_read_shares, metavar="5%,…", help="LRU caches in DRAM, as shares of all rows."
-)
+@click.option("--cache", "caches", type=ListParam(ShareParam()), help="LRU caches in DRAM, as shares of all rows.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Queries a second.  [default: none waits]")
 @click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")
 @click.option("--hit-rate", type=ShareParam(), help="Find the smallest cache that hits so often.")
+@click.option("--devices", "num_devices", type=click.IntRange(1, 1024), default=1, help="Of a tier.  [default: 1]")
 @click.option(
-    "--devices", "num_devices", type=click.IntRange(1, 1024), default=1, show_default=True, help="Of the tier."
-)
-@click.option(
-    "--pool", "pools", callback=_read_pools, metavar="host,…", help="Who adds rows up: host, device, switch."
+    "--pool", "pools", type=_POOLS, default="host", help="host,device,switch: who adds up.  [default: host]"
 )
 @click.option(
     "--placement", type=click.Choice(["interleave", "hot-local"]), default="interleave", show_default=True,
     help="Which rows are in --local: spread over all, or those that the trace looks up most.",
 )  # fmt: skip
-@click.option(
-    "--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay there.  [default: none]"
-)
-@click.option(
-    "--fleet", callback=_read_fleet, metavar="HOSTSxWATTS,HOSTSxWATTS", help="All in DRAM, and with the tier."
-)
+@click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for whole rows.  [default: none]")
+@click.option("--fleet", callback=_read_fleet, metavar="HOSTSxWATTS,HOSTSxWATTS", help="In DRAM, and with a tier.")
 @click.option("--row-size", "row_bytes", type=SizeParam(takes_bytes=True), help="Of a row.  [default: as traced]")
 @_SEED
 @output_option("Make the study's folder in it.")
@@ -163,21 +149,13 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     from harness.planning.hardware.tier import find_tier
     from harness.planning.tiers import TierQuestion, read_traced, tiers_study
 
-    options = {name: given.pop(name) for name in _QUESTION}
-    tiers = {Path(name).stem: find_tier(name) for name in names}
+    asked = {name: given.pop(name) for name in TierQuestion.__dataclass_fields__ if name in given}
+    asked |= {"tiers": {Path(name).stem: find_tier(name) for name in names}, "caches": asked["caches"] or (None,)}
     config = None
     if benchmark is not None:
         from harness.config.run_config import resolve
 
         config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_trace")
-    trace, row_bytes, place = read_traced(folder, config, options.pop("row_bytes"))
-    question = TierQuestion(tiers=tiers, row_bytes=row_bytes, **options)
-    study = tiers_study(trace, question, None if config is None else config.benchmark, place)
+    trace, asked["row_bytes"], place = read_traced(folder, config, asked["row_bytes"])
+    study = tiers_study(trace, TierQuestion(**asked), None if config is None else config.benchmark, place)
     keep_study(study, output, f"tiers-{folder.name}", form)
-
-
-_QUESTION = (
-    "caches", "rate", "fit_bytes", "hit_rate", "num_devices", "pools", "placement", "local_bytes", "fleet",
-    "row_bytes", "seed",
-)  # fmt: skip
-"""Options of `tiers` that are members of what it asks."""

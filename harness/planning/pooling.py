@@ -125,8 +125,3 @@ def simulate_waits(
         link=over_host + hop * is_read.any(axis=1) * (pool != "host"),
         adds=added * row_bytes / tier.add_bytes_per_s.value,
     )
-
-
-def expected_wait_s(service: Times, rate: float) -> float:
-    """Return the mean wait of one queue of Poisson arrivals: Pollaczek-Khinchine, of the service times [samples]."""
-    return float(rate * np.square(service).mean() / (2 * (1 - rate * service.mean())))

@@ -21,7 +21,6 @@ from harness.planning.pooling import (
     RemoteReads,
     Waits,
     count_reads,
-    expected_wait_s,
     link_bytes,
     place_rows,
     service_s,
@@ -37,7 +36,6 @@ from rules.records.study import Cell, Origin, Parameter, StudyCheck, StudyRecord
 PUBLISHED_SPEEDUP, PUBLISHED_POWER = 3.89, "5 % to 29 %, other models"
 """PIFS-Rec's abstract, switch pooling over pooling at the host (Pond); and that of software-defined memory (2021)."""
 _SOLVED = ("read_latency_s", "host_reads_in_flight", "pool_reads_in_flight", "link_bytes_per_s")
-_CHECK_LOAD, _CHECK_TOLERANCE = 0.5, 0.05
 
 Columns = Sequence[tuple[str, str | None, Origin]]
 
@@ -90,7 +88,7 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
         waits, findings, checks = waits + rows, findings + said, checks + made
     if not any(case.reads.rows.any() for case in cases):
         findings.insert(0, "Nothing is remote: local memory and cache hold every row.")
-    (first, *_), (case, *_) = question.tiers.values(), cases
+    case = cases[0]
     tables = [
         make_table("What has to be read from the tier", _NEEDS, needs),
         make_table("What a query waits for", _WAITS, waits),
@@ -110,7 +108,7 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
         tables=tables,
         parameters=_list_parameters(trace, question, place),
         findings=findings,
-        checks=(*checks, *_check_queue(case, first, question)),
+        checks=checks,
     )
 
 
@@ -320,23 +318,6 @@ def _power(question: TierQuestion) -> Iterator[StudyTable]:
         ("Software-defined memory", None, "published"),
     )  # fmt: skip
     yield make_table("Fleet power", columns, rows)
-
-
-def _check_queue(case: _CacheCase, tier: Tier, question: TierQuestion) -> Iterator[StudyCheck]:
-    """Hold the simulated mean wait at one device against theory, at half the rate that it can do."""
-    reads = RemoteReads(
-        rows=case.reads.rows.sum(axis=1, keepdims=True), partials=case.reads.bags[:, None], bags=case.reads.bags
-    )
-    service = service_s(reads, tier, "host", question.row_bytes)[:, 0]
-    if not service.all():
-        return
-    rate = _CHECK_LOAD / float(service.mean())
-    found = simulate_waits(reads, tier, "host", question.row_bytes, rate=rate, seed=question.seed).queue.mean()
-    name, expected = (
-        "mean wait for one device at half its load, Pollaczek-Khinchine, s",
-        expected_wait_s(service, rate),
-    )
-    yield make_check(name, expected=expected, found=float(found), tolerance=_CHECK_TOLERANCE)
 
 
 def _list_parameters(trace: AccessTrace, question: TierQuestion, place: str) -> list[Parameter]:

@@ -40,6 +40,7 @@ SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Cache sizes of the study, as shares of the rows."""
 TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 FLOAT_BYTES, _DEVIATIONS = 4, 6.0
+_UNKNOWN = dict.fromkeys(("benchmark", "definition_sha256", "dataset_sha256", "seed", "row_bytes"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,15 +75,11 @@ def trace_benchmark(
     samples = opened.train if split == "train" else opened.eval
     name = config.benchmark.name
     trace = trace_split(samples, min(num_samples, samples.num_samples), f"{folder}: {split} split, from sample 0")
-    row_width = workload.costs(trace.num_rows).row_width
-    about = {
-        "source": f"{split} split of {name}",
-        "benchmark": name,
+    about = _UNKNOWN | {
+        "source": f"{split} split of {name}", "benchmark": name, "dataset_sha256": opened.dataset_sha256,
         "definition_sha256": config.benchmark.definition_sha256,
-        "dataset_sha256": opened.dataset_sha256,
-        "seed": None,
-        "row_bytes": row_width * FLOAT_BYTES or None,
-    }
+        "row_bytes": workload.costs(trace.num_rows).row_width * FLOAT_BYTES,
+    }  # fmt: skip
     exponent = data.parameters["zipf_exponent"] if is_synthetic else None
     return KeptTrace(trace=trace, about=about, benchmark=config.benchmark, zipf_exponent=exponent)
 
@@ -100,15 +97,8 @@ def trace_file(path: Path, num_lookups: int, seed: int) -> KeptTrace:
             f"{path}: reading it takes more than the {available:,} bytes of memory that are free.",
             ExitCode.RESOURCES,
         ) from None
-    about = {
-        "source": f"{'stack distances of' if is_profile else 'lookups in'} {path.name}"[:1000],
-        "benchmark": None,
-        "definition_sha256": None,
-        "dataset_sha256": None,
-        "seed": seed if is_profile else None,
-        "row_bytes": None,
-    }
-    return KeptTrace(trace=trace, about=about)
+    source = f"{'stack distances of' if is_profile else 'lookups in'} {path.name}"
+    return KeptTrace(trace=trace, about=_UNKNOWN | {"source": source, "seed": seed if is_profile else None})
 
 
 def keep_trace(kept: KeptTrace, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """`trace`: lookups of a benchmark or a file in a folder, with its study; what is no trace is refused."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from command import Command
 
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import ExitCode, HarnessError, exit_code_of
 from harness.planning.trace import KeptTrace, keep_trace, read_trace
 from reference_models.data.traces.trace import AccessTrace
 
@@ -145,3 +146,29 @@ def test_a_file_above_the_memory_is_refused(inside: Command, tmp_path: Path, mon
 def test_rates_that_are_none_are_refused(rate: str, inside: Command) -> None:
     done = inside("trace", "rm1_deeprecsys", "-o", "t", "--sample-rate", rate)
     assert done.returncode == 2 and "--sample-rate" in done.stderr
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    large = AccessTrace(
+        num_rows=(1,), num_bags=1, indices=np.zeros(1 << 15, np.int64), offsets=np.array([0, 1 << 15], np.int64)
+    )
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(OSError) as caught:
+            keep_trace(KeptTrace(trace=large, about=ABOUT), tmp_path / "t")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert exit_code_of(caught.value) == ExitCode.RESOURCES and "indices.npy" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_stranger_wrote_into_a_trace_reaches_no_page_as_code(kept: Path, inside: Command) -> None:
+    manifest = json.loads((kept / "manifest.json").read_text())
+    hostile = "<script>alert(1)</script>\x1b[31m"
+    (kept / "manifest.json").write_text(json.dumps({**manifest, "source": hostile, "row_bytes": 64}))
+    done = inside("tiers", "--trace", "t")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b[31m" not in done.stdout
+    (page,) = (kept.parent / "results").glob("*/report.html")
+    assert "<script>alert(1)" not in page.read_text()
