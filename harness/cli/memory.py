@@ -102,7 +102,7 @@ class ListParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def _read_fleet(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[tuple[int, float], ...]:
-    number = r"([1-9]\d{0,8})x(\d{1,6}(?:\.\d+)?)"
+    number = r"([1-9]\d{0,8})x([1-9]\d{0,5}(?:\.\d+)?)"
     found = re.fullmatch(f"{number},{number}", text or "")
     if text is not None and found is None:
         raise click.BadParameter(f"{text!r}: expected HOSTSxWATTS of both fleets, such as 100x450,90x470.")

@@ -25,11 +25,11 @@ from harness.planning.pooling import (
     place_rows,
     service_s,
     simulate_waits,
-)
+)  # fmt: skip
 from harness.planning.trace import FLOAT_BYTES, merged_curve, read_trace, table_curve
-from reference_models.data.traces.stack_distances import MissRatioCurve, StackDistances
+from reference_models.data.traces.stack_distances import StackDistances
 from reference_models.data.traces.trace import AccessTrace
-from reports.text.formatting import duration
+from reports.text.formatting import duration, percent
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyCheck, StudyRecord, StudyTable
 
@@ -38,6 +38,7 @@ PUBLISHED_SPEEDUP, PUBLISHED_POWER = 3.89, "5 % to 29 %, other models"
 _SOLVED = ("read_latency_s", "host_reads_in_flight", "pool_reads_in_flight", "link_bytes_per_s")
 
 Columns = Sequence[tuple[str, str | None, Origin]]
+Row = tuple[Cell, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,53 +64,81 @@ class TierQuestion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _CacheCase:
-    """The reads that one cache leaves, and of how many accesses."""
+class _Cache:
+    """A row cache, and what it leaves to be read."""
 
     share: float | None
     num_rows: int
     reads: RemoteReads
     miss_ratio: float
-    cold_ratio: float
+    cold_ratio: float | None
+    """None where there is no cache to miss."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Setup:
+    """A tier below a cache."""
+
+    question: TierQuestion
+    name: str
+    tier: Tier
+    cache: _Cache
+
+    def busy(self, pool: Pool) -> float:
+        """Return the share of the time that the busiest device would be busy."""
+        of_devices = service_s(self.cache.reads, self.tier, pool, self.question.row_bytes).mean(axis=0)
+        return float(of_devices.max()) * (self.question.rate or 0.0)
+
+    def waits(self, pool: Pool) -> Waits:
+        asked = self.question
+        return simulate_waits(self.cache.reads, self.tier, pool, asked.row_bytes, rate=asked.rate, seed=asked.seed)
+
+    def speed_up(self, pool: Pool) -> float | None:
+        """Return the mean that pooling by the host adds over what `pool` adds; None where one is impossible, or 0."""
+        if max(self.busy("host"), self.busy(pool)) >= 1:
+            return None
+        host, other = (float(self.waits(each).total.mean()) for each in ("host", pool))
+        return host / other if other else None
+
+    def changed(self, **values: float | None) -> "_Setup":
+        """Return the same with other values of the tier's numbers, without a tail; None leaves one as it is."""
+        others = {
+            name: change(getattr(self.tier, name), value=value, tail=())
+            for name, value in values.items() if value is not None
+        }  # fmt: skip
+        return replace(self, tier=change(self.tier, **others))
 
 
 def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark | None, place: str) -> StudyRecord:
     """Simulate what the rows of a trace cost where they are not in DRAM: one row per tier, cache and pool."""
-    cases = list(_make_cases(trace, question))
-    findings, checks, needs, waits = (
-        list[str](),
-        list[StudyCheck](),
-        list[tuple[Cell, ...]](),
-        list[tuple[Cell, ...]](),
-    )
-    for (name, tier), case in product(question.tiers.items(), cases):
-        needs.append(_say_need(name, tier, case, question))
-        rows, said, made = _say_waits(name, tier, case, question)
-        waits, findings, checks = waits + rows, findings + said, checks + made
-    if not any(case.reads.rows.any() for case in cases):
-        findings.insert(0, "Nothing is remote: local memory and cache hold every row.")
-    case = cases[0]
-    tables = [
-        make_table("What has to be read from the tier", _NEEDS, needs),
-        make_table("What a query waits for", _WAITS, waits),
-        *_fit(trace, question),
-        *_power(question),
+    caches = list(_apply_caches(trace, question))
+    setups = [
+        _Setup(question=question, name=name, tier=tier, cache=cache)
+        for (name, tier), cache in product(question.tiers.items(), caches)
     ]
-    if "switch" in question.pools and "host" in question.pools and case.reads.rows.any():
-        tables.insert(2, _solve(case, question))
-        findings.append(
-            f"Published for pooling in the switch over pooling at the host: {PUBLISHED_SPEEDUP}x, other traces."
-        )
+    needs, checks = [_say_need(setup) for setup in setups], [_check_bytes(setup, trace) for setup in setups]
+    said = [_say_wait(setup, pool) for setup, pool in product(setups, question.pools)]
+    tables, findings = [], [finding for _, finding in said]
+    if not any(cache.reads.rows.any() for cache in caches):
+        findings.insert(0, "Nothing is remote: local memory and cache hold every row.")
+    elif {"host", "switch"} <= {*question.pools}:
+        tables.append(_solve([setup for setup in setups if setup.cache is caches[0]]))
+        published = f"{PUBLISHED_SPEEDUP}x, other traces"
+        findings.append(f"Published for pooling in the switch over pooling at the host: {published}.")
     return make_study(
         "tiers",
         f"Embedding rows below DRAM, simulated: {place}",
         benchmark,
         seed=question.seed,
-        tables=tables,
+        tables=(
+            make_table("What has to be read from the tier", _NEEDS, needs),
+            make_table("What a query waits for", _WAITS, [row for row, _ in said]),
+            *tables, *_find_size(trace, question), *_share_memory(trace, question), *_compare_fleets(question),
+        ),
         parameters=_list_parameters(trace, question, place),
         findings=findings,
         checks=checks,
-    )
+    )  # fmt: skip
 
 
 def read_traced(folder: Path, config: RunConfig | None, row_bytes: int | None) -> tuple[AccessTrace, int, str]:
@@ -131,30 +160,26 @@ def read_traced(folder: Path, config: RunConfig | None, row_bytes: int | None) -
     return trace, found, manifest.source
 
 
-def _make_cases(trace: AccessTrace, question: TierQuestion) -> Iterator[_CacheCase]:
-    """Count what each cache leaves to read; the cache is of rows that are not in local memory."""
-    num_rows, num_tables = sum(trace.num_rows), len(trace.num_rows)
+def _apply_caches(trace: AccessTrace, question: TierQuestion) -> Iterator[_Cache]:
+    """Count what each cache leaves to be read; the cache is of rows that are not in local memory."""
+    num_rows, num_devices = sum(trace.num_rows), question.num_devices
     keys, tables, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
     num_local = min(num_rows, question.local_bytes // question.row_bytes)
-    devices = place_rows(keys, num_rows, num_local, question.num_devices, question.placement)
-    is_remote = devices >= 0
-    remote = keys[is_remote], tables[is_remote], samples[is_remote], devices[is_remote]
-    distances = StackDistances().update(remote[0], np.ones(len(remote[0]))) if any(question.caches) else None
+    devices = place_rows(keys, num_rows, num_local, num_devices, question.placement)
+    is_remote, num_lookups = devices >= 0, len(keys)
+    keys, tables, samples, devices = (each[is_remote] for each in (keys, tables, samples, devices))
+    is_cached = question.caches != (None,)
+    distances = StackDistances().update(keys, np.ones(len(keys))) if is_cached else np.full(len(keys), np.inf)
+    cold_ratio = float(np.isinf(distances).sum()) / num_lookups if is_cached else None
     for share in question.caches:
         size = 0 if share is None else max(1, round(share * num_rows))
-        is_missed = np.ones(len(remote[0]), dtype=bool) if distances is None or not size else distances >= size
+        missed = distances >= size
         reads = count_reads(
-            *(each[is_missed] for each in (remote[2], remote[1], remote[3])),
-            num_samples=trace.num_bags, num_tables=num_tables, num_devices=question.num_devices,
+            samples[missed], tables[missed], devices[missed],
+            num_samples=trace.num_bags, num_tables=len(trace.num_rows), num_devices=num_devices,
         )  # fmt: skip
-        cold = 0 if distances is None else int(np.isinf(distances).sum())
-        yield _CacheCase(
-            share=share,
-            num_rows=size,
-            reads=reads,
-            miss_ratio=int(is_missed.sum()) / max(1, len(keys)),
-            cold_ratio=cold / max(1, len(keys)),
-        )
+        ratio = float(missed.sum()) / num_lookups
+        yield _Cache(share=share, num_rows=size, reads=reads, miss_ratio=ratio, cold_ratio=cold_ratio)
 
 
 _NEEDS: Columns = (
@@ -172,156 +197,131 @@ _WAITS: Columns = (
 )  # fmt: skip
 
 
-def _say_need(name: str, tier: Tier, case: _CacheCase, question: TierQuestion) -> tuple[Cell, ...]:
-    per_query = float(case.reads.rows.sum(axis=1).mean()) * tier.granules(question.row_bytes)
+def _say_need(setup: _Setup) -> Row:
+    question, tier, cache = setup.question, setup.tier, setup.cache
+    granules = tier.granules(question.row_bytes)
+    needed = None if question.rate is None else float(cache.reads.rows.sum(axis=1).mean()) * granules * question.rate
     available = tier.reads_per_s.value * question.num_devices
-    needed = None if question.rate is None else per_query * question.rate
-    amplification = tier.granules(question.row_bytes) * tier.granule_bytes.value / question.row_bytes
     load = None if needed is None else needed / available
-    return (name, case.share, case.num_rows, case.miss_ratio, case.cold_ratio, needed, available, load, amplification)
+    amplification = granules * tier.granule_bytes.value / question.row_bytes
+    sizes = (setup.name, cache.share, cache.num_rows, cache.miss_ratio, cache.cold_ratio)
+    return (*sizes, needed, available, load, amplification)
 
 
-def _say_waits(
-    name: str, tier: Tier, case: _CacheCase, question: TierQuestion
-) -> tuple[list[tuple[Cell, ...]], list[str], list[StudyCheck]]:
-    """Simulate each pool; one that the rate is too high for is said to be impossible. Speed-ups are over the host."""
-    rows, findings, checks = list[tuple[Cell, ...]](), list[str](), list[StudyCheck]()
-    label = name if case.share is None else f"{name}, cache of {case.share:.3g}"
-    bases = _mean_range("host", tier, case, question)
-    for pool in question.pools:
-        of_devices, of_host = link_bytes(case.reads, tier, pool, question.row_bytes)
-        sizes = float(of_devices.sum(axis=1).mean()), float(of_host.mean())
-        if pool != "switch":
-            checks.append(
-                make_check(f"bytes over device and host links, {label}, {pool}", expected=sizes[0], found=sizes[1])
-            )
-        load = _busiest(tier, pool, case, question)
-        if load >= 1:
-            findings.append(
-                f"{label}, pooled by the {pool}: {question.rate:g} queries/s are impossible, not simulated: a device "
-                f"would be busy {load:.3g} of the time."
-            )
-            rows.append((name, case.share, pool, *sizes, *[None] * 9))
-            continue
-        waits = _simulate(tier, pool, case, question)
-        total, means = waits.total, _mean_range(pool, tier, case, question)
-        ratios = [base / mean if base and mean else None for base, mean in zip(bases, means, strict=True)]
-        known = [ratio for ratio in ratios if ratio is not None]
-        parts = (float(part.mean()) for part in (waits.queue, waits.device, waits.link, waits.adds))
-        mean, p99 = float(total.mean()), percentile_of(total, 0.99)
-        spread = (ratios[0], min(known, default=None), max(known, default=None))
-        rows.append((name, case.share, pool, *sizes, *parts, mean, p99, *spread))
-        gain = f", {ratios[0]:.2f} times as fast as by the host" if pool != "host" and ratios[0] else ""
-        findings.append(
-            f"{label}, pooled by the {pool}: a query waits {duration(mean)} on average and {duration(p99)} at p99"
-            f"{gain} (simulated)."
-        )
-    return rows, findings, checks
+def _check_bytes(setup: _Setup, trace: AccessTrace) -> StudyCheck:
+    """Hold the bytes over the host's link, where it pools, against the accesses that were missed."""
+    question, tier, cache = setup.question, setup.tier, setup.cache
+    row = tier.granules(question.row_bytes) * tier.granule_bytes.value
+    found = float(link_bytes(cache.reads, tier, "host", question.row_bytes)[1].sum())
+    expected = round(cache.miss_ratio * len(trace.indices)) * row
+    return make_check(f"bytes of missed rows over the host's link, {setup.name}", expected=expected, found=found)
 
 
-def _busiest(tier: Tier, pool: Pool, case: _CacheCase, question: TierQuestion) -> float:
-    """Return the share of the time that the busiest device would be busy."""
-    return float(service_s(case.reads, tier, pool, question.row_bytes).mean(axis=0).max()) * (question.rate or 0.0)
+def _say_wait(setup: _Setup, pool: Pool) -> tuple[Row, str]:
+    """Simulate one pool, or say that the rate is too high for it. Speed-ups are over pooling by the host."""
+    tier, cache, busy = setup.tier, setup.cache, setup.busy(pool)
+    sizes = [float(each.sum()) / len(each) for each in link_bytes(cache.reads, tier, pool, setup.question.row_bytes)]
+    label = setup.name if cache.share is None else f"{setup.name}, cache of {percent(cache.share)}"
+    label = f"{label}, pooled by the {pool}"
+    if busy >= 1:
+        why = f"are impossible, not simulated: a device would be busy {busy:.3g} of the time"
+        row = (setup.name, cache.share, pool, *sizes, *[None] * (len(_WAITS) - 5))
+        return row, f"{label}: {setup.question.rate:g} queries/s {why}."
+    waits = setup.waits(pool)
+    parts = [float(part.mean()) for part in (waits.queue, waits.device, waits.link, waits.adds, waits.total)]
+    p99, speed_up, gain = percentile_of(waits.total, 0.99), None, ""
+    known: list[float] = []
+    if pool != "host" and (speed_up := setup.speed_up(pool)) is not None:
+        latency, hop = tier.read_latency_s, tier.switch_latency_s
+        ends = [setup.changed(read_latency_s=latency.low, switch_latency_s=hop.low).speed_up(pool),
+                setup.changed(read_latency_s=latency.high, switch_latency_s=hop.high).speed_up(pool)]  # fmt: skip
+        known = [speed_up, *(each for each in ends if each is not None)]
+        gain = f", {speed_up:.2f} times as fast as by the host ({min(known):.2f} to {max(known):.2f} over the ranges)"
+    row = (
+        setup.name,
+        cache.share,
+        pool,
+        *sizes,
+        *parts,
+        p99,
+        speed_up,
+        *(end(known, default=None) for end in (min, max)),
+    )
+    return row, f"{label}: a query waits {duration(parts[-1])} on average, {duration(p99)} at p99{gain} (simulated)."
 
 
-def _simulate(tier: Tier, pool: Pool, case: _CacheCase, question: TierQuestion) -> Waits:
-    return simulate_waits(case.reads, tier, pool, question.row_bytes, rate=question.rate, seed=question.seed)
+def _solve(setups: Sequence[_Setup]) -> StudyTable:
+    """Find the value of each number, the others as they are, at which the speed-up would be the published one."""
+    rows = list[Row]()
+    for setup, member in product(setups, _SOLVED):
+        alone = replace(setup, question=replace(setup.question, rate=None))
+        value = getattr(setup.tier, member).value
 
-
-def _mean_range(pool: Pool, tier: Tier, case: _CacheCase, question: TierQuestion) -> list[float | None]:
-    """Return the mean latency that is added: with the tier's latencies, and at both ends of their ranges."""
-    latency, hop, found = tier.read_latency_s, tier.switch_latency_s, list[float | None]()
-    for end, hop_end in ((None, None), (latency.low, hop.low), (latency.high, hop.high)):
-        other = change(
-            tier,
-            read_latency_s=latency if end is None else change(latency, value=end, tail=()),
-            switch_latency_s=hop if hop_end is None else change(hop, value=hop_end),
-        )
-        is_possible = _busiest(other, pool, case, question) < 1
-        found.append(float(_simulate(other, pool, case, question).total.mean()) if is_possible else None)
-    return found
-
-
-def _solve(case: _CacheCase, question: TierQuestion) -> StudyTable:
-    """Find the value of each parameter, the others as they are, at which the speed-up would be the published one."""
-    unloaded, rows = replace(question, rate=None), list[tuple[Cell, ...]]()
-    for (name, tier), member in product(question.tiers.items(), _SOLVED):
-        quantity = getattr(tier, member)
-
-        def miss(power: float, tier: Tier = tier, member: str = member) -> float:
-            quantity = getattr(tier, member)
-            other = change(tier, **{member: change(quantity, value=quantity.value * 2.0**power, tail=())})
-            host, switch = (float(_simulate(other, pool, case, unloaded).total.mean()) for pool in ("host", "switch"))
-            return host / switch - PUBLISHED_SPEEDUP
+        def miss(power: float, alone: _Setup = alone, member: str = member, value: float = value) -> float:
+            return (alone.changed(**{member: value * 2.0**power}).speed_up("switch") or 0.0) - PUBLISHED_SPEEDUP
 
         is_crossed = miss(-6.0) * miss(6.0) < 0
-        found = quantity.value * 2.0 ** float(brentq(miss, -6.0, 6.0, xtol=1e-3)) if is_crossed else None
-        rows.append((name, member, quantity.value, found, "3.89x, other traces"))
+        found = value * 2.0 ** float(brentq(miss, -6.0, 6.0, xtol=1e-3)) if is_crossed else None
+        rows.append((setup.name, member, value, found, f"{PUBLISHED_SPEEDUP}x, other traces"))
     columns: Columns = (
         ("Tier", None, "given"), ("Parameter", None, "given"), ("Here", None, "given"),
         (f"For {PUBLISHED_SPEEDUP}x", None, "simulated"), ("PIFS-Rec over Pond", None, "published"),
     )  # fmt: skip
-    return make_table(
-        "Where pooling in the switch would gain what was published: one value changed, none waits", columns, rows
-    )
+    title = "Where pooling in the switch would gain what was published: one value changed, none waits"
+    return make_table(title, columns, rows)
 
 
-def _fit(trace: AccessTrace, question: TierQuestion) -> Iterator[StudyTable]:
-    """Size caches: the smallest for a hit rate, and a memory shared among tables."""
-    if question.hit_rate is not None:
-        curve: MissRatioCurve = merged_curve(trace)
-        size = find_size(curve, question.hit_rate)
-        columns: Columns = (
-            ("Hit rate", "share", "given"), ("Cache rows", None, "computed"), ("Cache", "share", "computed"),
-            ("Memory", "B", "computed"), ("Highest hit rate", "share", "computed"),
-        )  # fmt: skip
-        share = None if size is None else size / sum(trace.num_rows)
-        memory = None if size is None else size * question.row_bytes
-        row = (question.hit_rate, size, share, memory, 1 - curve.num_cold / curve.num_lookups)
-        yield make_table("The smallest LRU cache of all tables that hits so often", columns, [row])
-    if question.fit_bytes is not None:
-        curves = [table_curve(trace, table) for table in range(len(trace.num_rows))]
-        fitted, uniform = fit_caches(curves, trace.num_rows, question.fit_bytes // question.row_bytes)
-        columns = (
-            ("Table", None, "given"), ("Rows", None, "given"), ("Cache rows", None, "computed"),
-            ("Miss ratio", "share", "computed"),
-            ("Uniform rows", None, "computed"), ("Uniform misses", "share", "computed"),
-        )  # fmt: skip
-        total = max(1, sum(curve.num_lookups for curve in curves))
-        rows: list[tuple[Cell, ...]] = [
-            ("all", sum(trace.num_rows), sum(fitted), count_misses(curves, fitted) / total, sum(uniform),
-             count_misses(curves, uniform) / total),
-            *(
-                (str(table), num, size, curve.miss_ratio(size), alike, curve.miss_ratio(alike))
-                for table, (num, size, alike, curve) in enumerate(
-                    zip(trace.num_rows, fitted, uniform, curves, strict=True)
-                )
-            ),
-        ]  # fmt: skip
-        yield make_table(
-            "A memory shared among tables, by fewest misses and by one load factor for all", columns, rows
-        )
+def _find_size(trace: AccessTrace, question: TierQuestion) -> Iterator[StudyTable]:
+    if question.hit_rate is None:
+        return
+    curve = merged_curve(trace)
+    size = find_size(curve, question.hit_rate)
+    sizes = (None,) * 3 if size is None else (size, size / sum(trace.num_rows), size * question.row_bytes)
+    columns: Columns = (
+        ("Hit rate", "share", "given"), ("Cache rows", None, "computed"), ("Cache", "share", "computed"),
+        ("Memory", "B", "computed"), ("Highest hit rate", "share", "computed"),
+    )  # fmt: skip
+    row = (question.hit_rate, *sizes, 1 - curve.num_cold / curve.num_lookups)
+    yield make_table("The smallest LRU cache of all tables that hits so often", columns, [row])
 
 
-def _power(question: TierQuestion) -> Iterator[StudyTable]:
+def _share_memory(trace: AccessTrace, question: TierQuestion) -> Iterator[StudyTable]:
+    if question.fit_bytes is None:
+        return
+    curves = [table_curve(trace, table) for table in range(len(trace.num_rows))]
+    both = fit_caches(curves, trace.num_rows, question.fit_bytes // question.row_bytes)
+    columns: Columns = (
+        ("Table", None, "given"), ("Rows", None, "given"), ("Cache rows", None, "computed"),
+        ("Miss ratio", "share", "computed"), ("Rows at one factor", None, "computed"),
+        ("Miss ratio at it", "share", "computed"),
+    )  # fmt: skip
+    of_all = [(sum(sizes), count_misses(curves, sizes) / len(trace.indices)) for sizes in both]
+    rows = [("all", sum(trace.num_rows), *of_all[0], *of_all[1])]
+    for table, (num, curve, *sizes) in enumerate(zip(trace.num_rows, curves, *both, strict=True)):
+        fitted, uniform = ((size, curve.miss_ratio(size)) for size in sizes)
+        rows.append((str(table), num, *fitted, *uniform))
+    yield make_table("Memory shared among tables: fewest misses, and one load factor for all", columns, rows)
+
+
+def _compare_fleets(question: TierQuestion) -> Iterator[StudyTable]:
     """Difference of two fleets' watts: hosts x watts of both, as they were given."""
     if not question.fleet:
         return
-    watts = [hosts * each for hosts, each in question.fleet]
-    rows = [
-        (name, hosts, each, total, 1 - total / watts[0], PUBLISHED_POWER if name == "with the tier" else None)
-        for name, (hosts, each), total in zip(("all in DRAM", "with the tier"), question.fleet, watts, strict=True)
-    ]
+    (hosts, watts), (fewer, others) = question.fleet
     columns: Columns = (
         ("Fleet", None, "given"), ("Hosts", None, "given"), ("Watts a host", "W", "given"),
-        ("Fleet watts", "W", "computed"), ("Saved", "share", "computed"),
-        ("Software-defined memory", None, "published"),
+        ("Fleet watts", "W", "computed"), ("Saved", "share", "computed"), ("Published savings", None, "published"),
     )  # fmt: skip
+    saved = 1 - fewer * others / (hosts * watts)
+    rows: list[Row] = [
+        ("all in DRAM", hosts, watts, hosts * watts, None, None),
+        ("with the tier", fewer, others, fewer * others, saved, PUBLISHED_POWER),
+    ]
     yield make_table("Fleet power", columns, rows)
 
 
 def _list_parameters(trace: AccessTrace, question: TierQuestion, place: str) -> list[Parameter]:
-    given: list[tuple[str, Cell, str | None]] = [
+    given: list[tuple[str, int | float | str | None, str | None]] = [
         ("rows of all tables", sum(trace.num_rows), None), ("queries of the trace", trace.num_bags, None),
         ("row size", question.row_bytes, "B"), ("query rate", question.rate, "queries/s"),
         ("devices", question.num_devices, None), ("placement", question.placement, None),
@@ -329,11 +329,6 @@ def _list_parameters(trace: AccessTrace, question: TierQuestion, place: str) -> 
         ("fleet power", "in its table" if question.fleet else "not given", None),
     ]  # fmt: skip
     return [
-        *(
-            Parameter(
-                name=name, value=None if isinstance(value, tuple) else value, unit=unit, source="given", note=place
-            )
-            for name, value, unit in given
-        ),
+        *(Parameter(name=name, value=value, unit=unit, source="given", note=place) for name, value, unit in given),
         *(each for name, tier in question.tiers.items() for each in list_parameters(name, tier)),
     ]

@@ -67,7 +67,8 @@ def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) 
     [
         (("--cache", "0"), "--cache"), (("--cache", "5%,101%"), "101%"), (("--tier", "nnd"), "Did you mean 'nand'"),
         (("--tier", "mine.toml"), "mine.toml"), (("--pool", "hots"), "--pool"), (("--rate", "0"), "--rate"),
-        (("--fleet", "100x450"), "HOSTSxWATTS"), (("--fleet", "x,y"), "HOSTSxWATTS"), (("--local", "5"), "no unit"),
+        (("--fleet", "100x450"), "HOSTSxWATTS"), (("--fleet", "10x0,10x5"), "HOSTSxWATTS"),
+        (("--local", "5"), "no unit"),
         (("--placement", "cold"), "--placement"), (("--devices", "0"), "--devices"),
         (("--hit-rate", "2"), "--hit-rate"),
     ],
