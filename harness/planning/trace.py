@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.config.catalog import refuse_without_bags
-from harness.config.run_config import RunConfig
+from harness.config.run_config import RunConfig, command_name
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.foundation.study import make_check, make_study, make_table
 from harness.run_sets.dataset import ensure_dataset
+from harness.run_sets.progress import generation_progress
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
 from reference_models.data.synthetic.config import SYNTHETIC_KINDS
@@ -70,7 +71,9 @@ def trace_benchmark(
     if is_synthetic:
         data = replace(data, train_samples=num_samples, eval_samples=num_samples)
     num_threads = workload.runtime.threads or read_resources().num_cores
-    folder = ensure_dataset(data, data_root, num_threads=num_threads, benchmark=config.benchmark.name)
+    asked: dict[str, Any] = {"num_threads": num_threads, "benchmark": command_name(config.benchmark)}
+    with generation_progress(data, quiet=False) as on_progress:
+        folder = ensure_dataset(data, data_root, on_progress=on_progress, **asked)
     opened = open_dataset(folder, data)
     samples = opened.train if split == "train" else opened.eval
     name = config.benchmark.name

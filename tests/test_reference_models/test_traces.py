@@ -4,6 +4,7 @@ import gzip
 import tracemalloc
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -210,6 +211,20 @@ def test_damaged_files_of_lookups_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(damage)
         with pytest.raises(DatasetError, match=name):
             read_lookups(tmp_path / name, PLENTY)
+
+
+def test_no_damage_is_more_than_a_refusal(tmp_path: Path) -> None:
+    torch.save((INDICES, OFFSETS, LENGTHS), tmp_path / "whole.pt")
+    content, generator = (tmp_path / "whole.pt").read_bytes(), np.random.default_rng(0)
+    path = tmp_path / "damaged.pt"
+    for number in range(300):
+        damaged = bytearray(content)
+        start = len(content) - 600 if number % 2 else 0  # the directory of the archive is at its end
+        for at in generator.integers(start, len(content), 1 + number % 4):
+            damaged[at] = generator.integers(256)
+        path.write_bytes(damaged)
+        with suppress(DatasetError, MemoryError):
+            read_lookups(path, PLENTY).check("still a trace")
 
 
 @pytest.mark.parametrize("ending", [".pt", ".gz"])

@@ -61,8 +61,8 @@ def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
 
     with path.open("rb") as file:
         whole = _unzip(file, available_bytes) if path.suffix == ".gz" else file
-        _refuse_large(whole, available_bytes)
         try:
+            _refuse_large(whole, available_bytes)
             found = torch.load(whole, weights_only=True, map_location="cpu")
         except Exception as error:  # whatever a stranger's file does to its reader
             if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
@@ -100,7 +100,8 @@ def _unzip(file: BinaryIO, available_bytes: int) -> BinaryIO:
         with gzip.open(file) as packed:
             while block := packed.read(1 << 22):
                 whole.write(block)
-                _refuse_large(whole, available_bytes)
+                if _COPIES * whole.tell() > available_bytes:
+                    raise MemoryError
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DatasetError(f"{file.name}: {str(error) or 'damaged'}; expected a whole gzip file.") from None
     whole.seek(0)
@@ -109,13 +110,12 @@ def _unzip(file: BinaryIO, available_bytes: int) -> BinaryIO:
 
 def _refuse_large(file: BinaryIO, available_bytes: int) -> None:
     """Raise MemoryError for a file, or what a zip file says that it holds, above the memory that is there."""
-    place = file.tell()
     num_bytes = file.seek(0, io.SEEK_END)
     file.seek(0)
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as packed:
             num_bytes = max(num_bytes, sum(each.file_size for each in packed.infolist()))
-    file.seek(place)
+    file.seek(0)
     if _COPIES * num_bytes > available_bytes:
         raise MemoryError
 
