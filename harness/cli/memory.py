@@ -35,7 +35,9 @@ class ShareParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return share
 
 
-_SEED = click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of all draws.")
+_SEED = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the draws."
+)
 
 
 @click.command()
@@ -45,7 +47,7 @@ _SEED = click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, sho
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trace: a new one."
 )
 @click.option(
-    "--split", type=click.Choice(["train", "eval"]), default="train", show_default=True, help="Of its data."
+    "--split", type=click.Choice(["train", "eval"]), default="train", show_default=True, help="What to trace."
 )
 @click.option(
     "--lookups", "num_lookups", type=click.IntRange(min=1), default=1_000_000, show_default=True,
@@ -109,9 +111,6 @@ def _read_fleet(ctx: click.Context, param: click.Parameter, text: str | None) ->
     return () if found is None else ((int(found[1]), float(found[2])), (int(found[3]), float(found[4])))
 
 
-_POOLS = ListParam(click.Choice(["host", "device", "switch"]))
-
-
 @click.command()
 @click.argument("benchmark", required=False, shell_complete=completing(trainable))
 @configuration
@@ -124,17 +123,27 @@ _POOLS = ListParam(click.Choice(["host", "device", "switch"]))
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Queries a second.  [default: none waits]")
 @click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")
 @click.option("--hit-rate", type=ShareParam(), help="Find the smallest cache that hits so often.")
-@click.option("--devices", "num_devices", type=click.IntRange(1, 1024), default=1, help="Of a tier.  [default: 1]")
+@click.option("--devices", "num_devices", type=click.IntRange(1, 1024), default=1, help="Its devices.  [default: 1]")
 @click.option(
-    "--pool", "pools", type=_POOLS, default="host", help="host,device,switch: who adds up.  [default: host]"
+    "--pool",
+    "pools",
+    type=ListParam(click.Choice(["host", "device", "switch"])),
+    default="host",
+    metavar="WHO,…",
+    help="Who adds rows up: host, device or switch.  [default: host]",
 )
 @click.option(
     "--placement", type=click.Choice(["interleave", "hot-local"]), default="interleave", show_default=True,
     help="Which rows are in --local: spread over all, or those that the trace looks up most.",
 )  # fmt: skip
-@click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for whole rows.  [default: none]")
-@click.option("--fleet", callback=_read_fleet, metavar="HOSTSxWATTS,HOSTSxWATTS", help="In DRAM, and with a tier.")
-@click.option("--row-size", "row_bytes", type=SizeParam(takes_bytes=True), help="Of a row.  [default: as traced]")
+@click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay.  [default: none]")
+@click.option(
+    "--fleet", callback=_read_fleet, metavar="HOSTSxWATTS,HOSTSxWATTS",
+    help="Hosts, and watts of each: of a fleet with all rows in DRAM, and of one with the tier.",
+)  # fmt: skip
+@click.option(
+    "--row-size", "row_bytes", type=SizeParam(takes_bytes=True), help="Bytes of a row.  [default: as traced]"
+)
 @_SEED
 @output_option("Make the study's folder in it.")
 @form_option("table", "json", *FORMS)

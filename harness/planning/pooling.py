@@ -58,7 +58,7 @@ def place_rows(keys: Ids, num_rows: int, num_local: int, num_devices: int, place
         is_local = np.zeros(len(counts), dtype=bool)
         is_local[np.argsort(-counts, kind="stable")[:num_local]] = True
         return np.where(is_local[row], -1, keys % num_devices)
-    before, after = keys * num_local // num_rows, (keys + 1) * num_local // num_rows
+    before, after = (np.floor(each * (num_local / num_rows)).astype(np.int64) for each in (keys, keys + 1))
     return np.where(after > before, -1, (keys - before) % num_devices)
 
 

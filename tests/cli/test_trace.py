@@ -52,6 +52,7 @@ def test_nothing_that_is_there_gives_way_to_a_trace(kept: Path) -> None:
 @pytest.mark.parametrize(
     ("member", "value", "said"),
     [
+        ("tables", [{"num_rows": 1 << 62, "num_lookups": 2}] * 2, "rows, expected at most"),
         ("num_bags", 3, "4 lookups in 2 x 3 bags"),
         ("tables", [{"num_rows": 4, "num_lookups": 4}], "4 lookups in 1 x 2 bags"),
         ("tables", [{"num_rows": 3, "num_lookups": 2}] * 2, "table 0, lookup 1: row 3"),

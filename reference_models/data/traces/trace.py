@@ -12,6 +12,8 @@ from reference_models.process.errors import DatasetError
 
 CHUNK = 1 << 18
 """Most accesses that are looked at in one go, where no single sample has more."""
+MAX_ROWS = 1 << 40
+"""Most rows of all tables, which are numbered through."""
 NUM_REUSE_BINS = 17
 """Rows accessed once, up to 2, 4, ... 2^15 times, and more often: the bins of facebookresearch/dlrm_datasets."""
 Ids = NDArray[np.int64]
@@ -48,7 +50,9 @@ class AccessTrace:
         return self.indices[start:stop]
 
     def check(self, place: str) -> None:
-        """Raise DatasetError for offsets that fall or do not fit, and for the first row outside its table."""
+        """Raise DatasetError for too many rows, offsets that fall or do not fit, and a row outside its table."""
+        if sum(self.num_rows) > MAX_ROWS:
+            raise DatasetError(f"{place}: tables of {sum(self.num_rows):,} rows, expected at most {MAX_ROWS:,}.")
         lengths = np.diff(self.offsets)
         if (falling := np.flatnonzero(lengths < 0)).size:
             table, bag = divmod(int(falling[0]), self.num_bags)
