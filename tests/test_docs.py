@@ -16,7 +16,7 @@ from harness.foundation.errors import ExitCode
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MOST_WORDS = {
-    "README.md": 1300, "harness/README.md": 2000, "reference_models/README.md": 1000, "reports/README.md": 1200,
+    "README.md": 1400, "harness/README.md": 2000, "reference_models/README.md": 1000, "reports/README.md": 1200,
     "harness/launch/README.md": 700, "reference_models/dlrm/README.md": 5500, "tests/gpu/README.md": 600,
     "harness/experiment/README.md": 900,
 }  # fmt: skip

@@ -170,6 +170,12 @@ def parse_workload(
         raise DefinitionError(f"{benchmark.path}: {error}") from None
 
 
+def refuse_without_bags(workload: WorkloadConfig, what: str) -> None:
+    """Raise ConfigError where `what` was asked of a model whose lookups are no bags."""
+    if why := workload.model_spec.why_no_bags:
+        raise ConfigError(f"{what} is of models that pool bags of embedding rows: {workload.model_name} {why}.")
+
+
 def refuse_other_batches(data: DataConfig, model: ModelSpec) -> None:
     """Raise ConfigError for data whose batches the model does not take."""
     kind = find_data(data.kind)

@@ -1,0 +1,1 @@
+"""Memories slower than DRAM, a TOML file each: every number has its source."""
