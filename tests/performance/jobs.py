@@ -104,20 +104,28 @@ class Product:
         return 2 * self.m * self.k * self.n * self.batch
 
 
-def step_products(job: Job) -> Iterator[Product]:
-    """Every matrix product of a training step: forward, and backward without the gradient of the dense input."""
+def products_by_phase(job: Job) -> Iterator[tuple[str, Product]]:
+    """Every matrix product of a training step, and the phase that it is in.
+
+    Forward, and backward without the gradient of the dense input.
+    """
     model, size = job.model, job.train.global_batch_size
     wide = interaction_width(model, job.data.num_sparse)
     num_features = 1 + job.data.num_sparse
-    widths = [(True, pair) for pair in pairwise((job.data.num_dense, *model.bottom_mlp))]
-    widths += [(False, pair) for pair in pairwise((wide, *model.top_mlp))]
+    layers = [("bottom_mlp", pair) for pair in pairwise((job.data.num_dense, *model.bottom_mlp))]
+    layers += [("top_mlp", pair) for pair in pairwise((wide, *model.top_mlp))]
     for _ in range(model.dcn_num_layers):
-        widths += [(False, (wide, model.dcn_low_rank_dim)), (False, (model.dcn_low_rank_dim, wide))]
-    for i, (is_bottom, (num_in, num_out)) in enumerate(widths):
-        yield Product(size, num_in, num_out)
-        yield Product(num_in, size, num_out)
-        if not (is_bottom and i == 0):
-            yield Product(size, num_out, num_in)
+        layers += [("interaction", (wide, model.dcn_low_rank_dim)), ("interaction", (model.dcn_low_rank_dim, wide))]
+    for i, (part, (num_in, num_out)) in enumerate(layers):
+        yield f"{part}_forward", Product(size, num_in, num_out)
+        yield f"{part}_backward", Product(num_in, size, num_out)
+        if i:
+            yield f"{part}_backward", Product(size, num_out, num_in)
     if model.interaction == "dot":
-        yield Product(num_features, model.embedding_dim, num_features, size)
-        yield Product(num_features, num_features, model.embedding_dim, size)
+        yield "interaction_forward", Product(num_features, model.embedding_dim, num_features, size)
+        yield "interaction_backward", Product(num_features, num_features, model.embedding_dim, size)
+
+
+def step_products(job: Job) -> Iterator[Product]:
+    """Every matrix product of a training step."""
+    return (product for _, product in products_by_phase(job))

@@ -10,6 +10,8 @@ from functools import partial
 import torch
 from jobs import Product
 
+from reference_models.fused.cpu_kernels import find_cpu_kernels
+
 Call = Callable[[], object]
 FINALISTS = 3
 
@@ -23,18 +25,24 @@ def count_processor_time() -> None:
     _clock = time.process_time
 
 
+def now_s() -> float:
+    """Read the clock that everything here is timed by."""
+    return _clock()
+
+
 def timed_s(call: Call) -> float:
-    start_s = _clock()
+    start_s = now_s()
     call()
-    return _clock() - start_s
+    return now_s() - start_s
 
 
 def layouts(product: Product) -> dict[str, Call]:
-    """Operands by rows or by columns, as they are and padded to multiples of 16; BLAS, and oneDNN where there."""
+    """Operands by rows or by columns, as they are and padded to multiples of 16; torch's BLAS, and oneDNN and numpy's
+    OpenBLAS where they are there."""
     if product.batch > 1:
         return batched_layouts(product)
     calls: dict[str, Call] = {}
-    linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    linear, kernels = getattr(torch.ops.mkldnn, "_linear_pointwise", None), find_cpu_kernels()
     given = (product.m, product.k, product.n)
     filled = tuple(size if size == 1 else -(-size // 16) * 16 for size in given)
     for (m, k, n), note in {filled: " padded", given: ""}.items():
@@ -46,6 +54,9 @@ def layouts(product: Product) -> dict[str, Call]:
         if linear is not None:
             for x, y in itertools.product("rc", repeat=2):
                 calls[f"onednn {x}{y}{note}"] = partial(linear, a[x], b[y].t(), None, "none", [], "")
+        if not isinstance(kernels, str) and kernels.has_openblas:
+            for x, y in itertools.product("rc", repeat=2):
+                calls[f"openblas {x}{y}{note}"] = partial(kernels.multiply, a[x], b[y], c["r"])
     return calls
 
 
@@ -70,6 +81,16 @@ class Limit:
             _, call = self.best[product]
             call()
             total_s += count * timed_s(call)
+        return total_s
+
+    def by_phase(self, products: Iterable[tuple[str, Product]]) -> dict[str, float]:
+        """Return the seconds of the products of each phase."""
+        took_s = {
+            product: statistics.median(timed_s(call) for _ in range(5)) for product, (_, call) in self.best.items()
+        }
+        total_s: dict[str, float] = {}
+        for phase, product in products:
+            total_s[phase] = total_s.get(phase, 0.0) + took_s[product]
         return total_s
 
     def by_library(self) -> dict[str, tuple[int, float]]:

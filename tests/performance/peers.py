@@ -35,6 +35,7 @@ class ChosenStep:
 
     train: Step
     choice: MatmulChoice
+    model: FusedDLRM
 
     def __call__(self, i: int) -> torch.Tensor:
         return self.train(i)
@@ -65,9 +66,8 @@ def bf16(job: Job, batches: list[Batch]) -> Step:
 def _ours(job: Job, batches: list[Batch], precision: Precision, dtype: torch.dtype | None) -> Step:
     torch.manual_seed(0)
     model = FusedDLRM(job.model, **_sizes(job))
-    found = checked_cpu_kernels(
-        job.model.embedding_dim, {"rowwise_adagrad": 1, "sgd": 0}.get(job.train.opt_name, job.model.embedding_dim)
-    )
+    dim = job.model.embedding_dim
+    found = checked_cpu_kernels(dim, {"rowwise_adagrad": 1, "adagrad": dim, "sgd": 0}[job.train.opt_name])
     kernels = None if isinstance(found, str) else found
     asked = Matmuls(dtype=dtype, cpu_kernels=kernels)
     model.fuse(
@@ -81,7 +81,7 @@ def _ours(job: Job, batches: list[Batch], precision: Precision, dtype: torch.dty
     FusedPass(model, job.train.global_batch_size, trains=True)  # asks for the forms of its products
     choice = choose(asked.asked, precision, None, cpu_kernels=kernels)
     model.use(Matmuls(choice, dtype=dtype, cpu_kernels=kernels))
-    return ChosenStep(lambda i: model.train_step(batches[i]), choice)
+    return ChosenStep(lambda i: model.train_step(batches[i]), choice, model)
 
 
 def eager(job: Job, batches: list[Batch]) -> Step:

@@ -10,7 +10,7 @@ is the time of the step's products alone, each by the library and in the layout 
 those are is printed with their shares. torchrec and `tbe` (FBGEMM's kernel below a compiled dense part) take part
 where they are installed, and `bf16`, ours with operands in bf16, where the CPU has products of it; what is left out
 is named. Each trains once more in a process of its own for its peak memory. On a busy machine, --cpu-time with one
-thread counts processor time: waiting for it is left out.
+thread counts processor time: waiting for it is left out. --phases says what of ours is beyond its products.
 
 `table` prints the rows of reference_models/dlrm/README.md, section 8, for this CPU: A and B on each number of threads
 in a process of their own, ratios of medians with the least and the greatest round. Six minutes on two quiet cores.
@@ -26,13 +26,16 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
-from jobs import make_batches, make_job, run_as_a_worker, step_products
+from jobs import make_batches, make_job, products_by_phase, run_as_a_worker, step_products
 from machine import cpu_info
-from matmul_limit import Limit, best_shape_flops, count_processor_time, timed_s
+from matmul_limit import Limit, best_shape_flops, count_processor_time, now_s, timed_s
 from peers import PEERS, ChosenStep, Step
+
+from reference_models.training.phases import ignore_phase
 
 WARM_UP_STEPS, MEMORY_STEPS = 3, 4
 STEPS_PER_ROUND = {"A": 5, "B": 1}
@@ -53,6 +56,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--cpu-time", action="store_true", help="time by this process's processor time")
     parser.add_argument("--layouts", action="store_true", help="print the best layout of each product")
+    parser.add_argument("--phases", action="store_true", help="print what each phase takes beyond its products")
     parser.add_argument("--memory-of", choices=PEERS, help=argparse.SUPPRESS)
     parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -139,6 +143,28 @@ def worst_spread(times: Mapping[str, Sequence[float]]) -> float:
     return max(Ratios.of(others, times["ours"]).spread for name, others in times.items() if name != "best shape")
 
 
+def print_phases(step: ChosenStep, products_s: Mapping[str, float], num_steps: int, num_rounds: int) -> None:
+    """Print the median milliseconds of each phase of ours, of its products alone, and what is beyond these."""
+    rounds: list[dict[str, float]] = []
+    phases: list[tuple[str, float]] = []
+    step.model.enter = lambda phase: phases.append((phase, now_s()))
+    for i in range(num_steps * num_rounds):
+        phases.clear()
+        step(i % num_steps)
+        phases.append(("", now_s()))
+        took_s: dict[str, float] = {}
+        for (phase, start_s), (_, stop_s) in pairwise(phases):
+            took_s[phase] = took_s.get(phase, 0.0) + stop_s - start_s
+        rounds.append(took_s)
+    step.model.enter = ignore_phase
+    print("\n| phase | ms | of which products | beyond | of the step |\n|---|---|---|---|---|")
+    ms = {phase: 1e3 * statistics.median(took[phase] for took in rounds) for phase in rounds[0]}
+    for phase, took in ms.items():
+        alone = 1e3 * products_s.get(phase, 0.0)
+        share = took / sum(ms.values())
+        print(f"| {phase.replace('_', ' ')} | {took:.2f} | {alone:.2f} | {took - alone:.2f} | {share:.1%} |")
+
+
 def print_memory(options: argparse.Namespace) -> None:
     """Peak resident memory of a few steps, less what the process held before the model was built, in MiB (Linux)."""
     job = make_job(options.job, options.optimizer)
@@ -222,6 +248,9 @@ def main() -> None:
         print(f"  ours is {Ratios.of(times[name], times['ours']).text()} times as fast as {name}")
     per_round = Ratios.of(times["limit"], times["ours"]).rounds
     print("  limit / ours by round: " + " ".join(f"{ratio:.3f}" for ratio in per_round))
+    ours = steps["ours"]
+    if options.phases and isinstance(ours, ChosenStep):
+        print_phases(ours, limit.by_phase(products_by_phase(job)), num_steps, options.rounds)
     if options.layouts:
         print("\n".join(limit.describe()))
     for name in names:
