@@ -5,7 +5,7 @@
  */
 #include "lanes.h"
 
-#define AHEAD 12     /* lookups between asking for a row and using it */
+#define AHEAD 24     /* lookups between asking for a row and using it */
 #define MOST 16384   /* rows of a table that are counted one by one */
 
 typedef struct { int32_t row, bag; } lookup;

@@ -8,6 +8,7 @@ import difflib
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -141,8 +142,15 @@ def _show_record(name: str, lines: list[str], before: list[str] | None) -> str:
     return "".join(f"{line}\n" for line in (f"--- {name} ~", *changed))
 
 
+_LONG_NUMBER = re.compile(r"-?\b\d+\.\d{13,}(?:e[-+]?\d+)?\b")
+
+
 def normalise(text: str, folder: Path) -> str:
-    """Replace the only things that differ from one run of the story to another: the places on the disk."""
+    """Replace the only things that differ from one run of the story to another, and from one processor to another.
+
+    These are the places on the disk, and the last digits of numbers that go through vectorised logarithms.
+    """
+    text = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.12g}", text)
     for path, name in ((folder, "<folder>"), (folder.resolve(), "<folder>"), (ROOT, "<checkout>")):
         text = text.replace(str(path), name)
     return text
