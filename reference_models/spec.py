@@ -137,6 +137,9 @@ class ModelSpec:
     """Raises ConfigError for a configuration and data that do not fit together."""
     batch: type[Any] = Batch
     """What it is shown: the kinds of data whose layout gives such batches, and synthetic data."""
+    why_no_bags: str = ""
+    """Why its tables, if any, do not give sums of rows by bags of ids, so that ids cannot be mapped; empty: they do.
+    """
     metric: str = "roc_auc"
     """What its workloads' `evaluate` computes: the quality.metric of its definitions, one of `metrics.METRICS`."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")

@@ -47,7 +47,9 @@ class Candidates:
     def chosen_for(self) -> dict[str, Any]:
         """What decides it, apart from torch's version: shape, batch, precision, code that trains, this system."""
         workload, runtime = self.config.workload, self.config.workload.runtime
-        data = {key: value for key, value in asdict(workload.data).items() if key not in ("name", "sha256")}
+        data = asdict(workload.data.mapped)
+        for key in ("name", "sha256", "id_map", "id_maps"):
+            del data[key]
         train = workload.train
         return {
             "cpu": self.cpu,
@@ -62,6 +64,7 @@ class Candidates:
             "model_name": workload.model_name,
             "model": self.config.tables["model"],
             "data": data,
+            **({"id_budget": workload.data.id_map.budget} if workload.data.id_map.is_active else {}),
             **(self._service if self.service_ways else {}),
         }
 

@@ -51,6 +51,8 @@ class Preparation:
     """Global batch size and training samples."""
     choice: ChoiceRecord | None = None
     """How steps are computed, where that was chosen by timing."""
+    id_map_sha256: str | None = None
+    """The digest of the map of ids to rows that is beside the data, where the definition asks for one."""
 
 
 class KeptChoice(Document, frozen=True, kw_only=True):

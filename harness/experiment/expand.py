@@ -85,12 +85,16 @@ def expand(request: Request) -> Experiment:
     _refuse_combinations(request, kind)
     request = with_weights(request)
     if request.beside is not None:
-        return _expand_sides(request, kind, options)
-    if request.suite is not None:
-        return _expand_suite(request, request.suite, kind, options)
-    if request.verb == "sweep":
-        return _expand_matrix(request, kind, options)
-    return _expand_one(request, kind, options)
+        experiment = _expand_sides(request, kind, options)
+    elif request.suite is not None:
+        experiment = _expand_suite(request, request.suite, kind, options)
+    elif request.verb == "sweep":
+        experiment = _expand_matrix(request, kind, options)
+    else:
+        experiment = _expand_one(request, kind, options)
+    for each in experiment.configurations:
+        kind.refuse_id_map(each.config.workload.data)
+    return experiment
 
 
 def with_weights(request: Request) -> Request:

@@ -30,6 +30,7 @@ def measure_study(
     """
     for config in configs:
         kind.check(config.workload)
+        kind.refuse_id_map(config.workload.data)
     refuse_output(request.output)
     if request.strict_env:
         refuse_disturbed_environment(request.data, request.output)

@@ -14,8 +14,10 @@ from harness.config.axes import Axis
 from harness.config.catalog import WorkloadConfig, parse_recorded
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.id_maps import locate_id_map, read_id_map
 from harness.measure.refusals import refuse_untrainable
 from reference_models.fused.choice import convert_choice
+from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, parse_benchmark
@@ -26,7 +28,7 @@ from rules.records.run_set import RunSetRecord
 if TYPE_CHECKING:
     import torch
 
-    from reference_models.config.sections import RuntimeConfig
+    from reference_models.config.sections import DataConfig, RuntimeConfig
 
 EVENT_MARK = "\x1e"
 """What a line of standard output has before an event: a record separator, as in RFC 7464."""
@@ -44,6 +46,8 @@ class Job:
     folder: str
     matmul: dict[str, Any] | None = None
     """The forms of the step's matrix products, where they were chosen."""
+    id_map_sha256: str | None = None
+    """The digest of the map of ids to rows that its set began with, where it has one."""
 
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
         """Parse the definition. Raises DefinitionError or ConfigError."""
@@ -51,9 +55,14 @@ class Job:
         return benchmark, parse_recorded(benchmark)
 
     def spec(self, config: WorkloadConfig) -> WorkloadSpec:
-        """Return what an implementation builds the job's workload from. Raises ConfigError."""
+        """Return what an implementation builds the job's workload from.
+
+        Raises ConfigError, or HarnessError (exit 8) where its id map is damaged or another one.
+        """
         matmul = None if self.matmul is None else convert_choice(self.matmul, self.definition_path)
-        return config.spec(Path(self.data_dir), self.seed, matmul)
+        place = locate_id_map(config, Path(self.data_dir))
+        id_maps = None if place is None else read_id_map(place, self.id_map_sha256)
+        return config.spec(Path(self.data_dir), self.seed, matmul, id_maps)
 
 
 class Option(NamedTuple):
@@ -101,6 +110,9 @@ class Kind:
     """Whether how its steps are computed, or its queries answered, is chosen by timing."""
     takes: frozenset[str] = frozenset()
     """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights."""
+    takes_id_maps: Literal["fixed", "made", "any"] = "fixed"
+    """Which `id_map.kind` its data may be read through: one that follows from ids alone, one that was made from the
+    data, or the control, too, which knows what nobody can."""
 
     @property
     def derived_suffix(self) -> str | None:
@@ -122,6 +134,19 @@ class Kind:
     def check(self, workload: WorkloadConfig) -> None:
         """Raise HarnessError, ConfigError or DeviceError for what cannot be done on this system."""
         refuse_untrainable(workload)
+
+    def refuse_id_map(self, data: "DataConfig") -> None:
+        """Raise ConfigError for an id map that the kind does not take."""
+        is_control = data.id_map.is_active and data.id_map.kind == "classes"
+        if (data.id_map.looks_at_data and self.takes_id_maps == "fixed") or (
+            is_control and self.takes_id_maps != "any"
+        ):
+            why = "is the best that there can be, a control" if is_control else "is made of the training split"
+            where = "--quality SAMPLES" if is_control else "--quality SAMPLES, in 'serve' and 'trace'"
+            raise ConfigError(
+                f"id_map.kind is {data.id_map.kind!r}, which {why}, off the clock: it is for {where} alone. "
+                "Expected none, hash or quotient_remainder here."
+            )
 
     def check_axes(self, axes: Sequence[Axis], benchmark: Benchmark) -> None:
         """Raise ConfigError for an axis of a sweep that the kind may not vary."""
@@ -195,6 +220,7 @@ def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
 _ASIDE: Mapping[str, str] = {
     "choice": "harness.autotune.job",
     "service_choice": "harness.autotune.service",
+    "id_map": "harness.autotune.id_maps",
     "forward": "harness.measure.profile.forward",
     "queue": "harness.measure.serving.simulate",
     "accuracy": "harness.measure.serving.accuracy",

@@ -55,7 +55,7 @@ def model_memory(
         return (host,)
     step_bytes = estimate.gradients_bytes + estimate.activations_bytes
     if implementation.gpu_step_bytes is not None:
-        step_bytes = implementation.gpu_step_bytes(workload.model, workload.data, workload.train)
+        step_bytes = implementation.gpu_step_bytes(workload.model, workload.data.mapped, workload.train)
     held = _read_gpus(workload.runtime.device, ranks)
     gpu = MemoryNeed(
         of="GPU",

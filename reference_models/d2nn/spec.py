@@ -7,6 +7,7 @@ from reference_models.data.store.dataset import ImageBatch
 from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 
 SPEC = ModelSpec(
+    why_no_bags="it has no embedding tables",
     section=D2NNConfig,
     parse=parse_model,
     refuse=refuse_data,

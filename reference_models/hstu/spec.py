@@ -7,6 +7,7 @@ from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 
 _REFERENCE = "reference_models.hstu.reference:ReferenceWorkload"
 SPEC = ModelSpec(
+    why_no_bags="its lookups are of single rows in sequences, not sums over bags of ids",
     section=HSTUConfig,
     parse=parse_model,
     refuse=sequence_shape,

@@ -1,0 +1,177 @@
+"""Before the first run of a set, off every clock: the map of ids to rows that [id_map] asks for.
+
+A job of its own makes it, in a fresh process, and it is kept beside the data, `<dataset>/id_maps/`, for other sets of
+the same definition; the set has its digest (`run_set.json`). The map is the same for the same torch and processor.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.config.catalog import WorkloadConfig
+from harness.config.run_config import RunConfig
+from harness.config.synthetic import hold_in_memory
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.status_line import StatusLine
+from harness.launch.process import explain_end, launch_worker
+from harness.measure.id_maps import IdMapPlace, locate_id_map, read_id_map
+from harness.measure.job import write_job
+from harness.measure.kinds import Job, Kind, OnEvent
+from harness.measure.throughput import train_steps
+from harness.run_sets.dataset import dataset_lock
+from reference_models.config.id_map import IdMapConfig
+from reference_models.config.sections import DataConfig, RuntimeConfig
+from reference_models.data.click_log.teacher import build_teacher
+from reference_models.data.id_maps.maps import (
+    IdMap,
+    map_by_class,
+    map_by_embedding,
+    map_by_frequency,
+    map_by_hash,
+    map_by_quotient,
+)
+from reference_models.data.registry import open_dataset
+from reference_models.process.artifact import write_artifact
+from reference_models.process.world import SingleProcess, World
+from reference_models.registry import find_model
+from reference_models.serving.servable import workload_weights
+from reference_models.training.workload import WorkloadSpec
+from rules.records.codec import Damage, decode, encode
+from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.id_maps import IdMapManifest
+
+_READ_SAMPLES = 1 << 14
+WIDTH = 4
+"""Of the embeddings that `learned` clusters."""
+_LEARNER = {"interaction": "dot", "embedding_dim": WIDTH, "bottom_mlp": [16, WIDTH], "top_mlp": [32, 1]}
+"""The model that they are trained in, whatever the definition's: a small DLRM, where ids that meet others alike get
+embeddings that are alike."""
+
+
+def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool) -> str | None:
+    """Find the configuration's map beside the data, or make it; return its digest, None where there is none.
+
+    Raises HarnessError (exit 8) where what is kept there is damaged, or with why it could not be made.
+    """
+    place = locate_id_map(config.workload, data_dir)
+    if place is None:
+        return None
+    root, line = place.folder.parent, StatusLine(quiet=quiet)
+    if root.is_symlink():
+        raise HarnessError(f"{root} is a link, expected a folder for id maps, or nothing. Remove it.", ExitCode.INPUT)
+    with dataset_lock(root):
+        if place.folder.exists():
+            doing = "found in"
+        else:
+            line.show(f"making the id map ({config.workload.data.id_map.kind}), once for this dataset", now=True)
+            _make_apart(config, data_dir)
+            doing = "made now, kept in"
+        read_id_map(place)
+    digest = decode(place.folder / MANIFEST_FILE, IdMapManifest)
+    assert not isinstance(digest, Damage), "it was read"
+    line.finish(f"ids mapped to rows by {digest.sha256[:12]}, {doing} {place.folder}")
+    return digest.sha256
+
+
+def _make_apart(config: RunConfig, data_dir: Path) -> None:
+    with TemporaryDirectory(prefix="dlrmbench-id-map-") as folder:
+        job = Job(
+            tables={**config.tables, "runtime": {"device": "cpu", "threads": 1}},
+            definition_path=str(config.benchmark.path),
+            data_dir=str(data_dir),
+            seed=0,
+            folder=folder,
+        )
+        end = launch_worker(write_job(KIND, job), num_threads=1)
+        if isinstance(decode(Path(folder) / KIND.file, IdMapManifest), Damage):
+            words, code = explain_end(end)
+            raise HarnessError(f"the id map could not be made: {words}", code)
+
+
+def make_id_map(job: Job, world: World, on_event: OnEvent) -> IdMapManifest:
+    """Make the map and keep it; the parent holds the folder's lock. Raises OSError where it cannot be written."""
+    started_s = perf_counter()
+    config = job.parse()[1]
+    id_map, place = config.data.id_map, locate_id_map(config, Path(job.data_dir))
+    assert place is not None, "the parent has looked"
+    config = hold_in_memory(config, -(-id_map.samples // config.train.global_batch_size))
+    plain = replace(config, data=replace(config.data, id_map=IdMapConfig()))
+    opened = open_dataset(Path(job.data_dir), plain.data)
+    num_samples = min(id_map.samples, opened.train.num_samples) if id_map.looks_at_data else 0
+    maps = {f"table_{table}": made for table, made in _make_maps(plain, id_map.kind, place, job, num_samples)}
+    made: list[IdMapManifest] = []
+
+    def describe(written: Mapping[str, Any]) -> str:
+        content = {
+            "id_map_kind": id_map.kind, "budget": id_map.budget, "samples": num_samples,
+            "dataset_sha256": opened.dataset_sha256, "num_rows": [rows for rows, _ in place.shapes],
+            "made_s": perf_counter() - started_s, "tables": written,
+        }  # fmt: skip
+        made.append(msgspec.convert(content, IdMapManifest, from_attributes=True))
+        return encode(made[0])
+
+    write_artifact(place.folder, maps, describe)
+    return made[0]
+
+
+def _make_maps(
+    plain: WorkloadConfig, kind: str, place: IdMapPlace, job: Job, num_samples: int
+) -> Iterator[tuple[int, IdMap]]:
+    """Make the map of each table that has fewer rows than ids."""
+    is_counted = kind in ("frequency", "learned")
+    counts = _count_ids(plain.data, Path(job.data_dir), num_samples) if is_counted else []
+    embeddings = _learn_embeddings(plain, job, num_samples) if kind == "learned" else []
+    teacher = build_teacher(plain.data) if kind == "classes" else None
+    for table, (num_ids, (rows, _)) in enumerate(zip(place.num_ids, place.shapes, strict=True)):
+        if rows == num_ids:
+            continue
+        if teacher is not None:
+            made = map_by_class(teacher.sparse[table].latent_class, rows)
+        elif kind == "learned":
+            made = map_by_embedding(counts[table], embeddings[table], rows, seed=table)
+        elif kind == "frequency":
+            made = map_by_frequency(counts[table], rows)
+        else:
+            made = map_by_hash(num_ids, rows) if kind == "hash" else map_by_quotient(num_ids, rows)
+        yield table, made
+
+
+def _count_ids(data: DataConfig, data_dir: Path, num_samples: int) -> list[NDArray[np.int64]]:
+    """Count how often each id of each table is in the first samples of the training split: int64 [ids] each."""
+    split = open_dataset(data_dir, data).train
+    counts = [np.zeros(num_ids, np.int64) for num_ids in split.num_embeddings]
+    ends = np.cumsum(split.multi_hot)
+    for start in range(0, num_samples, _READ_SAMPLES):
+        batch = split.read(start, min(start + _READ_SAMPLES, num_samples))
+        batch.check(split, f"{data_dir}: train sample", start)
+        for table, ids in enumerate(np.split(batch.ids.numpy(), ends[:-1], axis=1)):
+            counts[table] += np.bincount(ids.reshape(-1), minlength=len(counts[table]))
+    return counts
+
+
+def _learn_embeddings(plain: WorkloadConfig, job: Job, num_samples: int) -> list[NDArray[np.float32]]:
+    """Train the learner on the first samples, once through, as [train] says; its tables: float32 [ids, 4] each."""
+    model = find_model("dlrm")
+    spec = WorkloadSpec(
+        model=model.parse(_LEARNER),
+        data=plain.data,
+        train=plain.train,
+        runtime=RuntimeConfig(threads=1),
+        data_dir=Path(job.data_dir),
+        seed=job.seed,
+    )
+    workload = model.implementations["reference"].load(spec, SingleProcess())
+    workload.build()
+    train_steps(workload.train, max(1, num_samples // workload.global_batch_size))
+    weights = workload_weights(workload)
+    return [weights[f"embedding_bags.{table}.weight"].detach().numpy() for table in range(plain.data.num_sparse)]
+
+
+KIND = Kind(name="id_map", job=Job, record=IdMapManifest, run=make_id_map)
