@@ -138,8 +138,7 @@ class ModelSpec:
     batch: type[Any] = Batch
     """What it is shown: the kinds of data whose layout gives such batches, and synthetic data."""
     why_no_bags: str = ""
-    """Why its tables, if any, do not give sums of rows by bags of ids, so that ids cannot be mapped; empty: they do.
-    """
+    """Why its lookups are no bags of rows of tables, as the end of a sentence about it; empty where they are."""
     metric: str = "roc_auc"
     """What its workloads' `evaluate` computes: the quality.metric of its definitions, one of `metrics.METRICS`."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")

@@ -4,14 +4,12 @@ A job of its own makes it, in a fresh process, and it is kept beside the data, `
 the same definition; the set has its digest (`run_set.json`). The map is the same for the same torch and processor.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,9 +17,11 @@ from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import RunConfig
 from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import read_record
+from harness.foundation.kept_arrays import write_kept
 from harness.foundation.status_line import StatusLine
 from harness.launch.process import explain_end, launch_worker
-from harness.measure.id_maps import IdMapPlace, locate_id_map, read_id_map
+from harness.measure.id_maps import IdMapPlace, locate_id_map, read_id_maps
 from harness.measure.job import write_job
 from harness.measure.kinds import Job, Kind, OnEvent
 from harness.measure.throughput import train_steps
@@ -38,24 +38,21 @@ from reference_models.data.id_maps.maps import (
     map_by_quotient,
 )
 from reference_models.data.registry import open_dataset
-from reference_models.process.artifact import write_artifact
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model
 from reference_models.serving.servable import workload_weights
 from reference_models.training.workload import WorkloadSpec
-from rules.records.codec import Damage, decode, encode
+from rules.records.codec import Damage, decode
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.id_maps import IdMapManifest
 
 _READ_SAMPLES = 1 << 14
-WIDTH = 4
-"""Of the embeddings that `learned` clusters."""
-_LEARNER = {"interaction": "dot", "embedding_dim": WIDTH, "bottom_mlp": [16, WIDTH], "top_mlp": [32, 1]}
-"""The model that they are trained in, whatever the definition's: a small DLRM, where ids that meet others alike get
-embeddings that are alike."""
+_LEARNER = {"interaction": "dot", "embedding_dim": 4, "bottom_mlp": [16, 4], "top_mlp": [32, 1]}
+"""The model whose embeddings `learned` clusters, whatever the definition's: a small DLRM, where ids that meet others
+alike get embeddings that are alike."""
 
 
-def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool) -> str | None:
+def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> str | None:
     """Find the configuration's map beside the data, or make it; return its digest, None where there is none.
 
     Raises HarnessError (exit 8) where what is kept there is damaged, or with why it could not be made.
@@ -73,17 +70,16 @@ def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool) -> str | No
             line.show(f"making the id map ({config.workload.data.id_map.kind}), once for this dataset", now=True)
             _make_apart(config, data_dir)
             doing = "made now, kept in"
-        read_id_map(place)
-    digest = decode(place.folder / MANIFEST_FILE, IdMapManifest)
-    assert not isinstance(digest, Damage), "it was read"
-    line.finish(f"ids mapped to rows by {digest.sha256[:12]}, {doing} {place.folder}")
-    return digest.sha256
+        read_id_maps(config.workload, data_dir)
+    digest = read_record(place.folder / MANIFEST_FILE, IdMapManifest).sha256
+    line.finish(f"ids mapped to rows by {digest[:12]}, {doing} {place.folder}")
+    return digest
 
 
 def _make_apart(config: RunConfig, data_dir: Path) -> None:
     with TemporaryDirectory(prefix="dlrmbench-id-map-") as folder:
         job = Job(
-            tables={**config.tables, "runtime": {"device": "cpu", "threads": 1}},
+            tables=dict(config.tables),
             definition_path=str(config.benchmark.path),
             data_dir=str(data_dir),
             seed=0,
@@ -106,19 +102,13 @@ def make_id_map(job: Job, world: World, on_event: OnEvent) -> IdMapManifest:
     opened = open_dataset(Path(job.data_dir), plain.data)
     num_samples = min(id_map.samples, opened.train.num_samples) if id_map.looks_at_data else 0
     maps = {f"table_{table}": made for table, made in _make_maps(plain, id_map.kind, place, job, num_samples)}
-    made: list[IdMapManifest] = []
-
-    def describe(written: Mapping[str, Any]) -> str:
-        content = {
-            "id_map_kind": id_map.kind, "budget": id_map.budget, "samples": num_samples,
-            "dataset_sha256": opened.dataset_sha256, "num_rows": [rows for rows, _ in place.shapes],
-            "made_s": perf_counter() - started_s, "tables": written,
-        }  # fmt: skip
-        made.append(msgspec.convert(content, IdMapManifest, from_attributes=True))
-        return encode(made[0])
-
-    write_artifact(place.folder, maps, describe)
-    return made[0]
+    about = {
+        "id_map_kind": id_map.kind, "budget": id_map.budget, "samples": num_samples,
+        "dataset_sha256": opened.dataset_sha256, "num_rows": [rows for rows, _ in place.shapes],
+        "made_s": perf_counter() - started_s,
+    }  # fmt: skip
+    write_kept(place.folder, maps, IdMapManifest, about, "tables")
+    return read_record(place.folder / MANIFEST_FILE, IdMapManifest)
 
 
 def _make_maps(

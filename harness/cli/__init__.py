@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "init": ("harness.cli.inspect", "init", "Begin a definition of your own."),
     "plan": ("harness.cli.plan", "plan", "Say what a run would do, need and break, from a few timed steps."),
     "profile": ("harness.cli.profile", "profile", "Say where a step's time goes, and how far from the limit."),
+    "trace": ("harness.cli.memory", "trace", "Keep which embedding rows are looked up; what caches miss of it."),
     "system": ("harness.cli.inspect", "system", "Describe this system in MLPerf's 33 fields."),
     "doctor": ("harness.cli.inspect", "doctor", "Check what disturbs measurements here; change nothing."),
     "schema": ("harness.cli.schema", "schema", "Print JSON Schemas of files and documents; reference pages."),
@@ -43,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 SECTIONS = {
     "Run": ("run", "serve", "resume", "sweep", "suite", "plan"),
     "Judge and show": ("check", "score", "package", "compare", "report"),
-    "Look": ("diff", "history", "profile", "list", "show", "init", "system", "doctor", "schema"),
+    "Look": ("diff", "history", "profile", "trace", "list", "show", "init", "system", "doctor", "schema"),
     "Data": ("data", "calibrate"),
 }
 QUICK_START = """\b

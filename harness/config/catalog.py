@@ -170,7 +170,7 @@ def parse_workload(
             train=train,
             runtime=parse_runtime(runtime),
         )
-        _refuse_id_map(workload.data, spec)
+        _refuse_id_map(workload)
         spec.refuse(workload.model, workload.data.mapped)
         refuse_other_batches(workload.data, spec)
         return workload
@@ -178,15 +178,20 @@ def parse_workload(
         raise DefinitionError(f"{benchmark.path}: {error}") from None
 
 
-def _refuse_id_map(data: DataConfig, model: ModelSpec) -> None:
+def _refuse_id_map(workload: WorkloadConfig) -> None:
     """Raise ConfigError for ids that cannot be mapped, of this data or for this model."""
+    data = workload.data
     if not data.id_map.is_active:
         return
-    kind = f"id_map.kind is {data.id_map.kind!r}"
-    if model.why_no_bags:
-        raise ConfigError(f"{kind}, but {model.why_no_bags}. Leave [id_map] out.")
+    refuse_without_bags(workload, f"id_map.kind = {data.id_map.kind!r}")
     if data.id_map.kind == "classes" and data.kind != "click_log":
-        raise ConfigError(f"{kind}: only data.kind 'click_log' has latent classes, not {data.kind!r}.")
+        raise ConfigError(f"id_map.kind is 'classes', which data.kind 'click_log' alone has, not {data.kind!r}.")
+
+
+def refuse_without_bags(workload: WorkloadConfig, what: str) -> None:
+    """Raise ConfigError where `what` was asked of a model whose lookups are no bags."""
+    if why := workload.model_spec.why_no_bags:
+        raise ConfigError(f"{what} is of models that pool bags of embedding rows: {workload.model_name} {why}.")
 
 
 def refuse_other_batches(data: DataConfig, model: ModelSpec) -> None:

@@ -11,10 +11,10 @@ from harness.config.catalog import WorkloadConfig
 from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
+from harness.foundation.kept_arrays import read_kept
+from harness.system.resources import read_resources
 from reference_models.config.id_map import IdMapConfig
 from reference_models.data.registry import open_dataset
-from reference_models.process.artifact import check_artifact, read_arrays
-from reference_models.process.errors import ArtifactError
 from rules.benchmarks.loader import canonical_sha256
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.id_maps import ID_MAPS_FOLDER, IdMapManifest
@@ -67,30 +67,34 @@ def find_digest(config: WorkloadConfig, data_dir: Path) -> str | None:
     return None if place is None else read_record(place.folder / MANIFEST_FILE, IdMapManifest).sha256
 
 
-def read_id_map(place: IdMapPlace, sha256: str | None = None) -> Mapping[int, NDArray[np.int32]]:
-    """Read the map by table, every byte of it verified, `sha256` its digest where that is known.
+def read_id_maps(
+    config: WorkloadConfig, data_dir: Path, sha256: str | None = None
+) -> Mapping[int, NDArray[np.int32]] | None:
+    """Read the configuration's map by table, every byte of it verified; None where there is nothing to map.
 
-    Raises HarnessError (exit 8) where it is damaged, another one, or leads outside of its tables.
+    Raises HarnessError (exit 8) where it is damaged, leads outside of its tables, or its digest is not `sha256`.
     """
-    again = f"Remove {place.folder}: 'run' makes it anew, in a set of its own."
+    if (place := locate_id_map(config, data_dir)) is None:
+        return None
+    again = f"Remove {place.folder}: whatever needs it makes it anew, for sets that begin then."
     manifest = read_record(place.folder / MANIFEST_FILE, IdMapManifest)
-    try:
-        found = {name: (array.dtype, array.shape) for name, array in manifest.tables.items()}
-        if found != (expected := {name: ("int32", shape) for name, shape in place.arrays.items()}):
-            raise ArtifactError(f"{place.folder / MANIFEST_FILE}: tables are {found}, expected {expected}.")
-        if sha256 not in (None, manifest.sha256):
-            digest = manifest.sha256[:12]
-            raise ArtifactError(f"{place.folder}: an id map of digest {digest}, expected {str(sha256)[:12]}.")
-        check_artifact(place.folder, manifest.tables)
-        arrays = read_arrays(place.folder, manifest.tables)
-        maps = {int(name.removeprefix("table_")): array for name, array in arrays.items()}
-        for table, rows in maps.items():
-            outside = ((rows < 0) | (rows >= place.shapes[table][0])).any(axis=1)
-            if outside.any():
-                raise ArtifactError(
-                    f"{place.folder / f'table_{table}.npy'}: the row of id {int(outside.argmax())} is outside of the "
-                    f"{place.shapes[table][0]} rows of its table."
-                )
-    except ArtifactError as error:
-        raise HarnessError(f"{error} {again}", ExitCode.INPUT) from None
-    return maps
+    found = {name: (array.dtype, array.shape) for name, array in manifest.tables.items()}
+    expected = {name: ("int32", shape) for name, shape in place.arrays.items()}
+    if found != expected or sha256 not in (None, manifest.sha256):
+        what = f"{found}, expected {expected}" if found != expected else f"{manifest.sha256[:12]}, not {sha256}"
+        raise HarnessError(f"{place.folder / MANIFEST_FILE}: another id map, of {what}. {again}", ExitCode.INPUT)
+    available = read_resources().available_memory_bytes
+    arrays = read_kept(place.folder, manifest.tables, available_bytes=available, remedy=again)
+    for name, rows in arrays.items():
+        num_rows = place.shapes[_table_of(name)][0]
+        if (outside := ((rows < 0) | (rows >= num_rows)).any(axis=1)).any():
+            raise HarnessError(
+                f"{place.folder / name}.npy: id {int(outside.argmax())} has a row outside of its table, which has "
+                f"{num_rows}. {again}",
+                ExitCode.INPUT,
+            )
+    return {_table_of(name): rows for name, rows in arrays.items()}
+
+
+def _table_of(name: str) -> int:
+    return int(name.removeprefix("table_"))

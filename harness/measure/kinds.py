@@ -14,10 +14,9 @@ from harness.config.axes import Axis
 from harness.config.catalog import WorkloadConfig, parse_recorded
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.measure.id_maps import locate_id_map, read_id_map
-from harness.measure.refusals import refuse_untrainable
+from harness.measure.id_maps import read_id_maps
+from harness.measure.refusals import IdMaps, refuse_untrainable
 from reference_models.fused.choice import convert_choice
-from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, parse_benchmark
@@ -28,7 +27,7 @@ from rules.records.run_set import RunSetRecord
 if TYPE_CHECKING:
     import torch
 
-    from reference_models.config.sections import DataConfig, RuntimeConfig
+    from reference_models.config.sections import RuntimeConfig
 
 EVENT_MARK = "\x1e"
 """What a line of standard output has before an event: a record separator, as in RFC 7464."""
@@ -60,8 +59,7 @@ class Job:
         Raises ConfigError, or HarnessError (exit 8) where its id map is damaged or another one.
         """
         matmul = None if self.matmul is None else convert_choice(self.matmul, self.definition_path)
-        place = locate_id_map(config, Path(self.data_dir))
-        id_maps = None if place is None else read_id_map(place, self.id_map_sha256)
+        id_maps = read_id_maps(config, Path(self.data_dir), self.id_map_sha256)
         return config.spec(Path(self.data_dir), self.seed, matmul, id_maps)
 
 
@@ -110,9 +108,8 @@ class Kind:
     """Whether how its steps are computed, or its queries answered, is chosen by timing."""
     takes: frozenset[str] = frozenset()
     """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights."""
-    takes_id_maps: Literal["fixed", "made", "any"] = "fixed"
-    """Which `id_map.kind` its data may be read through: one that follows from ids alone, one that was made from the
-    data, or the control, too, which knows what nobody can."""
+    takes_id_maps: IdMaps = "fixed"
+    """Which maps of ids to rows its data may be read through."""
 
     @property
     def derived_suffix(self) -> str | None:
@@ -134,19 +131,6 @@ class Kind:
     def check(self, workload: WorkloadConfig) -> None:
         """Raise HarnessError, ConfigError or DeviceError for what cannot be done on this system."""
         refuse_untrainable(workload)
-
-    def refuse_id_map(self, data: "DataConfig") -> None:
-        """Raise ConfigError for an id map that the kind does not take."""
-        is_control = data.id_map.is_active and data.id_map.kind == "classes"
-        if (data.id_map.looks_at_data and self.takes_id_maps == "fixed") or (
-            is_control and self.takes_id_maps != "any"
-        ):
-            why = "is the best that there can be, a control" if is_control else "is made of the training split"
-            where = "--quality SAMPLES" if is_control else "--quality SAMPLES, in 'serve' and 'trace'"
-            raise ConfigError(
-                f"id_map.kind is {data.id_map.kind!r}, which {why}, off the clock: it is for {where} alone. "
-                "Expected none, hash or quotient_remainder here."
-            )
 
     def check_axes(self, axes: Sequence[Axis], benchmark: Benchmark) -> None:
         """Raise ConfigError for an axis of a sweep that the kind may not vary."""

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, message_of
 from harness.foundation.files import read_record
+from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.system.resources import read_resources
-from reference_models.process.artifact import WrittenArray, check_artifact, read_arrays, write_artifact
-from reference_models.process.errors import ArtifactError, ConfigError
-from rules.records.codec import encode
+from reference_models.process.errors import ConfigError
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.id_maps import ID_MAPS_FOLDER
 from rules.records.kept.weights import WEIGHTS_FOLDER, WeightsManifest
@@ -40,14 +39,10 @@ def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about:
 
     `about` has the other members of the manifest. What another attempt left in that place gives way.
     """
-
-    def describe(written: Mapping[str, WrittenArray]) -> str:
-        return encode(msgspec.convert({**about, "tensors": written}, WeightsManifest, from_attributes=True))
-
     started_s = time.perf_counter()
     try:
         arrays = {name: _as_array(tensor) for name, tensor in tensors.items()}
-        written = write_artifact(run_folder / WEIGHTS_FOLDER, arrays, describe)
+        written = write_kept(run_folder / WEIGHTS_FOLDER, arrays, WeightsManifest, about, "tensors")
     except (OSError, ConfigError, msgspec.ValidationError) as error:
         return KeptWeights.failed(message_of(error), exit_code_of(error) or ExitCode.USAGE)
     duration_s = time.perf_counter() - started_s
@@ -77,17 +72,8 @@ def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None
             f"folder {ID_MAPS_FOLDER} there that the run had.",
             ExitCode.INPUT,
         )
-    num_bytes, available = manifest.num_bytes, read_resources().available_memory_bytes
-    try:
-        check_artifact(folder, manifest.tensors)
-        if num_bytes > available:
-            raise HarnessError(
-                f"{folder}: {num_bytes:,} bytes of weights, {available:,} bytes of memory are free.",
-                ExitCode.RESOURCES,
-            )
-        arrays = read_arrays(folder, manifest.tensors)
-    except ArtifactError as error:
-        raise HarnessError(f"{error} {_AGAIN}", ExitCode.INPUT) from None
+    available = read_resources().available_memory_bytes
+    arrays = read_kept(folder, manifest.tensors, available_bytes=available, remedy=_AGAIN)
     return ReadWeights(manifest=manifest, tensors={name: torch.from_numpy(each) for name, each in arrays.items()})
 
 

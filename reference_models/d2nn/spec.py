@@ -7,10 +7,10 @@ from reference_models.data.store.dataset import ImageBatch
 from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 
 SPEC = ModelSpec(
-    why_no_bags="it has no embedding tables",
     section=D2NNConfig,
     parse=parse_model,
     refuse=refuse_data,
+    why_no_bags="has no embedding tables",
     batch=ImageBatch,
     metric="accuracy",
     optimizers=("Adam",),

@@ -7,10 +7,10 @@ from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 
 _REFERENCE = "reference_models.hstu.reference:ReferenceWorkload"
 SPEC = ModelSpec(
-    why_no_bags="its lookups are of single rows in sequences, not sums over bags of ids",
     section=HSTUConfig,
     parse=parse_model,
     refuse=sequence_shape,
+    why_no_bags="looks up the events of a sequence one by one, and pools no bags",
     optimizers=("Adam",),
     notes=(
         "The model departs from MLPerf's reference in actions, content, contextual tokens and attention's divisor: "

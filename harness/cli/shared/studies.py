@@ -18,16 +18,22 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str, logs: P
 
     What the folder `logs` holds, where there is one, is kept beside them.
     """
-    from harness.foundation.files import write_record
     from harness.run_sets.output import unique_folder
-    from reports.page.content import ReportContent
-    from reports.page.report import write_page
-    from rules.records.study import STUDY_FILE
 
     folder = unique_folder(output, f"{name[:100]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     folder.mkdir(parents=True)
     if logs is not None:
         shutil.copytree(logs, folder, dirs_exist_ok=True)
+    write_study(study, folder, form)
+
+
+def write_study(study: "StudyRecord", folder: Path, form: str) -> None:
+    """Write study.json and report.html to a folder; print the study."""
+    from harness.foundation.files import write_record
+    from reports.page.content import ReportContent
+    from reports.page.report import write_page
+    from rules.records.study import STUDY_FILE
+
     file = folder / STUDY_FILE
     write_record(file, study)
     page = write_page(ReportContent(studies=(study,)), folder)

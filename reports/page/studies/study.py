@@ -12,7 +12,7 @@ from reports.document.blocks import Block, Chart, Prose
 from reports.document.page import PageSection
 from reports.facts.profile import amount
 from reports.parts.study import is_amount, study_grounds, study_table
-from reports.text.formatting import count, duration, printable, si
+from reports.text.formatting import count, duration, percent, printable, si
 from rules.records.study import Cell as Value
 from rules.records.study import StudyRecord, StudyTable
 
@@ -91,9 +91,35 @@ def _latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 
+def _miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw the miss ratio over the size of a cache, a line per tier; None where no tier has two sizes."""
+    points: dict[tuple[str, float], float] = {}
+    for row in _rows(table):
+        size, ratio = _number(row.get("Cache")), _number(row.get("Miss ratio"))
+        if size is not None and ratio is not None:
+            points[printable(str(row.get("Tier", "LRU")), 20), size] = ratio
+    series = []
+    for hue, name in enumerate(dict.fromkeys(name for name, _ in points)):
+        of_name = [(size, ratio) for (other, size), ratio in sorted(points.items()) if other == name]
+        dots = tuple(
+            Dot(x=size, y=ratio, hint=f"{name}, cache of {percent(size)}: {percent(ratio)}")
+            for size, ratio in of_name
+        )
+        series += [Series(name=name, hue=hue % 5, dots=dots)] if len(dots) > 1 else []
+    if not series:
+        return None
+    panel = scaling_panel(series, ("cache, as a share of all rows", percent), ("miss ratio", percent))
+    figure = xy_figure(
+        panel, id_=id_, title="Miss ratio against cache size", description="A dot per size of an LRU cache."
+    )
+    return Chart(figure=figure, table_note="The table below has the numbers.")
+
+
 _CHARTS: Mapping[str, Callable[[StudyRecord, StudyTable, str], Chart | None]] = {
     "forward": _roofline,
     "queue": _latencies,
+    "tiers": _miss_ratios,
+    "trace": _miss_ratios,
 }
 """By kind of study: what is drawn of a table."""
 

@@ -23,7 +23,7 @@ class IdMapManifest(Document, frozen=True, kw_only=True):
     """Read from the start of the training split to make it."""
     dataset_sha256: Sha256 | None
     num_rows: tuple[PositiveCount, ...]
-    """Of all tables, in their order."""
+    """Rows of every table, in their order."""
     made_s: Amount
     """Measured: what making it took, off the clock of every run."""
     tables: Arrays

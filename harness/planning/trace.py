@@ -1,0 +1,252 @@
+"""`trace`: make an access trace, keep it, read it back, and say what is in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.autotune.id_maps import ensure_id_map
+from harness.config.catalog import refuse_without_bags
+from harness.config.run_config import RunConfig
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import read_record
+from harness.foundation.kept_arrays import read_kept, write_kept
+from harness.foundation.study import make_check, make_study, make_table
+from harness.measure.id_maps import read_id_maps
+from harness.measure.refusals import refuse_id_map
+from harness.run_sets.dataset import ensure_dataset
+from harness.system.resources import read_resources
+from reference_models.data.registry import open_dataset
+from reference_models.data.synthetic.config import SYNTHETIC_KINDS
+from reference_models.data.traces.sources import (
+    expect_touched,
+    generate_reuse,
+    read_lookups,
+    read_profile,
+    trace_split,
+)
+from reference_models.data.traces.stack_distances import WHOLE_BELOW, MissRatioCurve, measure_curve
+from reference_models.data.traces.trace import NUM_REUSE_BINS, AccessTrace, reuse_histogram
+from reference_models.process.errors import DatasetError
+from rules.benchmarks.loader import Benchmark
+from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.trace import TraceManifest
+from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord
+
+_AGAIN = "Make it again with 'dlrmbench trace'."
+LOOKUP_FILES, PROFILE_FILES = (".pt", ".gz"), (".log", ".txt")
+"""How files end that `trace` takes instead of a benchmark: lookups as tensors, and profiles of stack distances."""
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Cache sizes of the study, as shares of the rows."""
+TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
+_FLOAT_BYTES, _DEVIATIONS = 4, 6.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptTrace:
+    """A trace and what its manifest says about it."""
+
+    trace: AccessTrace
+    about: dict[str, Any]
+    """Members of TraceManifest but for tables and arrays."""
+    benchmark: Benchmark | None = None
+    zipf_exponent: float | None = None
+    """Power law that synthetic ids were drawn from, just now; None where chances of rows are not known."""
+
+
+def trace_benchmark(
+    config: RunConfig, split: Literal["train", "eval"], num_lookups: int, data_root: Path | None
+) -> KeptTrace:
+    """Trace the first samples of a split, as models see them: so many that they have `num_lookups`, or all.
+
+    Raises ConfigError for a model without bags, DatasetError.
+    """
+    workload = config.workload
+    refuse_without_bags(workload, "trace")
+    refuse_id_map(workload.data, "made")
+    num_samples = max(1, num_lookups // workload.data.mapped.num_lookups)
+    is_synthetic = workload.data.kind in SYNTHETIC_KINDS
+    data = workload.data
+    if is_synthetic:
+        data = replace(data, train_samples=num_samples, eval_samples=num_samples)
+    num_threads = workload.runtime.threads or read_resources().num_cores
+    folder = ensure_dataset(data, data_root, num_threads=num_threads, benchmark=config.benchmark.name)
+    ensure_id_map(config, folder)
+    opened = open_dataset(folder, replace(data, id_maps=read_id_maps(workload, folder)))
+    samples = opened.train if split == "train" else opened.eval
+    name = config.benchmark.name
+    trace = trace_split(samples, min(num_samples, samples.num_samples), f"{folder}: {split} split, from sample 0")
+    row_width = workload.costs(trace.num_rows).row_width
+    about = {
+        "source": f"{split} split of {name}",
+        "benchmark": name,
+        "definition_sha256": config.benchmark.definition_sha256,
+        "dataset_sha256": opened.dataset_sha256,
+        "seed": None,
+        "row_bytes": row_width * _FLOAT_BYTES or None,
+    }
+    exponent = data.parameters["zipf_exponent"] if is_synthetic and not data.id_map.is_active else None
+    return KeptTrace(trace=trace, about=about, benchmark=config.benchmark, zipf_exponent=exponent)
+
+
+def trace_file(path: Path, num_lookups: int, seed: int) -> KeptTrace:
+    """Read a file of lookups, or draw them after a profile. Raises DatasetError, HarnessError (exit 9), OSError."""
+    available = read_resources().available_memory_bytes
+    is_profile = path.suffix in PROFILE_FILES
+    try:
+        trace = (
+            generate_reuse(*read_profile(path), num_lookups, seed) if is_profile else read_lookups(path, available)
+        )
+    except MemoryError:
+        raise HarnessError(
+            f"{path}: reading it takes more than the {available:,} bytes of memory that are free.",
+            ExitCode.RESOURCES,
+        ) from None
+    about = {
+        "source": f"{'stack distances of' if is_profile else 'lookups in'} {path.name}"[:1000],
+        "benchmark": None,
+        "definition_sha256": None,
+        "dataset_sha256": None,
+        "seed": seed if is_profile else None,
+        "row_bytes": None,
+    }
+    return KeptTrace(trace=trace, about=about)
+
+
+def keep_trace(kept: KeptTrace, folder: Path) -> None:
+    """Write a trace as a folder. Raises HarnessError where something is there already, OSError."""
+    if folder.exists() or folder.is_symlink():
+        raise HarnessError(f"{folder}: is there already. Give another folder with -o, or remove it.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    trace = kept.trace
+    tables = [
+        {"num_rows": num_rows, "num_lookups": len(trace.rows_of(table))}
+        for table, num_rows in enumerate(trace.num_rows)
+    ]
+    arrays = {"indices": trace.indices, "offsets": trace.offsets}
+    write_kept(folder, arrays, TraceManifest, {**kept.about, "num_bags": trace.num_bags, "tables": tables}, "arrays")
+
+
+def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
+    """Read a trace that `keep_trace` wrote. Raises HarnessError: exit 8 for any damage, 9 where memory is short."""
+    manifest = read_record(folder / MANIFEST_FILE, TraceManifest)
+    kept, num_tables = manifest.arrays, len(manifest.tables)
+    num_lookups = sum(table.num_lookups for table in manifest.tables)
+    shapes = {"indices": (num_lookups,), "offsets": (num_tables * manifest.num_bags + 1,)}
+    if {name: array.shape for name, array in kept.items()} != shapes or {each.dtype for each in kept.values()} != {
+        "int64"
+    }:
+        raise HarnessError(
+            f"{folder / MANIFEST_FILE}: arrays: expected int64 indices and offsets of {num_lookups} lookups in "
+            f"{num_tables} x {manifest.num_bags} bags. {_AGAIN}",
+            ExitCode.INPUT,
+        )
+    arrays = read_kept(folder, kept, available_bytes=read_resources().available_memory_bytes, remedy=_AGAIN)
+    num_rows = tuple(table.num_rows for table in manifest.tables)
+    trace = AccessTrace(num_rows=num_rows, num_bags=manifest.num_bags, **arrays)
+    try:
+        trace.check(str(folder))
+    except DatasetError as error:
+        raise HarnessError(f"{error} {_AGAIN}", ExitCode.INPUT) from None
+    return manifest, trace
+
+
+Stream = Iterator[tuple[NDArray[np.int64], NDArray[np.bool_] | bool]]
+
+
+def merged_curve(trace: AccessTrace, sample_rate: float = 1.0, seed: int = 0) -> MissRatioCurve:
+    """Measure what one cache of the rows of all tables misses."""
+    is_whole = np.array(trace.num_rows) < WHOLE_BELOW
+    stream: Stream = ((part.keys, is_whole[part.tables]) for part in trace.in_order())
+    return measure_curve(stream, sample_rate=sample_rate, seed=seed)
+
+
+def table_curve(trace: AccessTrace, table: int, sample_rate: float = 1.0, seed: int = 0) -> MissRatioCurve:
+    """Measure what a cache of one table's rows misses."""
+    rate = 1.0 if trace.num_rows[table] < WHOLE_BELOW else sample_rate
+    return measure_curve([(trace.rows_of(table), False)], sample_rate=rate, seed=seed)
+
+
+def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
+    """Say what is in a trace: rows and how often they are used, and what LRU caches of every size miss."""
+    trace, place, tables = kept.trace, kept.about["source"], range(len(kept.trace.num_rows))
+    merged = merged_curve(trace, sample_rate, seed)
+    curves = [merged, *(table_curve(trace, table, sample_rate, seed) for table in tables)]
+    keys = trace.indices + np.repeat(trace.first_keys[:-1], [len(trace.rows_of(table)) for table in tables])
+    histograms = [reuse_histogram(keys), *(reuse_histogram(trace.rows_of(table)) for table in tables)]
+    names, rows = ["all", *map(str, tables)], [sum(trace.num_rows), *trace.num_rows]
+    touched = [sum(each) for each in histograms]
+    how: Origin = "computed" if sample_rate == 1 else "modelled"
+    ratio, cold = merged.miss_ratio(rows[0] // 10), merged.num_cold / merged.num_lookups
+    of_sample = (
+        f"Miss ratios are estimated from {sample_rate:.3g} of the rows, chosen by hash (SHARDS-adj); tables of less "
+        f"than {WHOLE_BELOW:,} rows are whole. Rows touched, and how often, are counted of all.",
+    )
+    return make_study(
+        "trace",
+        f"Accesses to embedding rows: {place}",
+        kept.benchmark,
+        seed=seed,
+        tables=(
+            make_table(
+                "Misses of one LRU cache of the rows of all tables, by its size",
+                (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how)),
+                [(share, round(share * rows[0]), merged.miss_ratio(round(share * rows[0]))) for share in SHARES],
+            ),
+            make_table(
+                "Rows that are touched, and what an LRU cache of so many of a table's rows misses",
+                (
+                    ("Table", None, "given"), ("Rows", None, "given"), ("Lookups", None, "measured"),
+                    ("Touched", None, "measured"), ("Mean reuse", None, "measured"),
+                    *((f"Cache {share:.3g}", "share", how) for share in TABLE_SHARES),
+                ),
+                [
+                    (
+                        name, num, curve.num_lookups, hot, curve.num_lookups / max(1, hot),
+                        *(curve.miss_ratio(round(share * num)) for share in TABLE_SHARES),
+                    )
+                    for name, num, curve, hot in zip(names, rows, curves, touched, strict=True)
+                ],
+            ),
+            make_table(
+                "Touched rows by how often they are used",
+                (("Table", None, "given"), *((_say_bin(each), None, "measured") for each in range(NUM_REUSE_BINS))),
+                [(name, *each) for name, each in zip(names, histograms, strict=True)],
+            ),
+        ),
+        parameters=(
+            Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
+            Parameter(name="row size", value=kept.about["row_bytes"], unit="B", source="definition", note=None),
+            Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
+        ),
+        findings=(
+            f"{place}: {merged.num_lookups:,} lookups touch {touched[0]:,} of {rows[0]:,} rows; a cache of 10 % of "
+            f"the rows misses {ratio:.1%} of them, {cold:.1%} since they are the first of their rows ({how}).",
+            *(of_sample if sample_rate < 1 else ()),
+        ),
+        checks=_check_touched(kept, touched[1:]),
+    )  # fmt: skip
+
+
+def _say_bin(number: int) -> str:
+    if number == NUM_REUSE_BINS - 1:
+        return f">{1 << (number - 1)}"
+    return f"{(1 << number >> 1) + 1}-{1 << number}" if number > 1 else str(number + 1)
+
+
+def _check_touched(kept: KeptTrace, touched: list[int]) -> tuple[StudyCheck, ...]:
+    """Hold the rows touched against their expectation, within six standard deviations, where chances are known."""
+    if kept.zipf_exponent is None:
+        return ()
+    trace = kept.trace
+    expected = [
+        expect_touched(num_rows, kept.zipf_exponent, len(trace.rows_of(table)))
+        for table, num_rows in enumerate(trace.num_rows)
+    ]
+    mean, deviation = sum(each for each, _ in expected), sum(each**2 for _, each in expected) ** 0.5
+    name = "touched rows of all tables, sum of 1 - (1 - p)^n"
+    tolerance = (_DEVIATIONS * deviation + 0.5) / mean
+    return (make_check(name, expected=mean, found=sum(touched), tolerance=tolerance),)

@@ -1,0 +1,182 @@
+"""Where access traces come from: a split of a dataset, a file of lookups, or a profile of stack distances."""
+
+import gzip
+import io
+import math
+import zipfile
+import zlib
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.data.store.dataset import ClickDataset
+from reference_models.data.traces.trace import AccessTrace, Ids
+from reference_models.process.errors import DatasetError
+
+_READ_SAMPLES = 1 << 14
+_COPIES = 3
+"""How often a file of lookups is in memory at once: its bytes, its tensors, and what is made of them."""
+
+
+def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrace:
+    """Trace the first `num_samples` samples of a split. Raises DatasetError for a row outside its table."""
+    hots, parts = split.multi_hot, []
+    for start in range(0, num_samples, _READ_SAMPLES):
+        batch = split.read(start, min(num_samples, start + _READ_SAMPLES))
+        parts.append(np.array(batch.ids.numpy(), dtype=np.int64))
+    ids, ends = np.concatenate(parts), np.cumsum([0, *hots])
+    trace = AccessTrace(
+        num_rows=tuple(split.num_embeddings),
+        num_bags=num_samples,
+        indices=np.concatenate([ids[:, start:stop].reshape(-1) for start, stop in pairwise(ends)]),
+        offsets=np.concatenate(([0], np.cumsum(np.repeat(hots, num_samples)))).astype(np.int64),
+    )
+    trace.check(place)
+    return trace
+
+
+def expect_touched(num_rows: int, exponent: float, num_draws: int) -> tuple[float, float]:
+    """Return how many of a table's rows `num_draws` draws touch, as synthetic data draws them, and the deviation.
+
+    The sum over rows of 1 - (1 - p)^n, where p is the share of the power law between a rank and the next.
+    """
+    places = np.arange(1.0, num_rows + 2.0)
+    law = np.log(places) if exponent == 1.0 else places ** (1.0 - exponent)
+    chances = np.diff(law) / (law[-1] - law[0])
+    touched = -np.expm1(num_draws * np.log1p(-np.minimum(chances, 1 - 1e-12)))
+    return float(touched.sum()), math.sqrt(float((touched * (1 - touched)).sum()))
+
+
+def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
+    """Read a .pt or .pt.gz file of facebookresearch/dlrm_datasets: the tensors indices, offsets and lengths.
+
+    A table has as many rows as its highest index asks for: the files say no more. Raises DatasetError where it is no
+    such file, holds pickled objects, or offsets do not fit; MemoryError where it is larger than the memory.
+    """
+    import torch
+
+    with path.open("rb") as file:
+        whole = _unzip(file, available_bytes) if path.suffix == ".gz" else file
+        _refuse_large(whole, available_bytes)
+        try:
+            found = torch.load(whole, weights_only=True, map_location="cpu")
+        except (UnpicklingError, EOFError, KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
+            why = str(error).partition("\n")[0][:200]
+            raise DatasetError(
+                f"{path}: torch.load(weights_only=True) refuses it: {why or 'it ends early'}."
+            ) from None
+        except RuntimeError as error:
+            if "memory" in str(error):
+                raise
+            raise DatasetError(f"{path}: no file of torch.save: {str(error).partition(chr(10))[0][:200]}") from None
+    return make_trace(_take_tensors(found, path), path)
+
+
+def make_trace(tensors: Sequence[Ids], path: Path) -> AccessTrace:
+    """Make a trace of the arrays indices [lookups], offsets [T * B + 1] and lengths [T, B]. Raises DatasetError."""
+    indices, offsets, lengths = tensors
+    if lengths.ndim != 2 or indices.ndim != 1 or offsets.shape != (lengths.size + 1,) or not indices.size:
+        shapes = ", ".join(str(tensor.shape) for tensor in tensors)
+        raise DatasetError(
+            f"{path}: shapes {shapes}, expected indices [lookups], offsets [T * B + 1], lengths [T, B]."
+        )
+    num_tables, num_bags = lengths.shape
+    unchecked = AccessTrace(num_rows=(), num_bags=num_bags, indices=indices, offsets=offsets)
+    unchecked.check(str(path))
+    if (other := np.flatnonzero(np.diff(offsets) != lengths.reshape(-1))).size:
+        table, bag = divmod(int(other[0]), num_bags)
+        raise DatasetError(
+            f"{path}: table {table}, bag {bag}: its length is {lengths[table, bag]}, not its offsets'."
+        )
+    rows = tuple(int(unchecked.rows_of(table).max(initial=0)) + 1 for table in range(num_tables))
+    trace = AccessTrace(num_rows=rows, num_bags=num_bags, indices=indices, offsets=offsets)
+    trace.check(str(path))
+    return trace
+
+
+def _unzip(file: BinaryIO, available_bytes: int) -> BinaryIO:
+    whole = io.BytesIO()
+    try:
+        with gzip.open(file) as packed:
+            while block := packed.read(1 << 22):
+                whole.write(block)
+                _refuse_large(whole, available_bytes)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DatasetError(f"{file.name}: {str(error) or 'damaged'}; expected a whole gzip file.") from None
+    whole.seek(0)
+    return whole
+
+
+def _refuse_large(file: BinaryIO, available_bytes: int) -> None:
+    """Raise MemoryError for a file, or what a zip file says that it holds, above the memory that is there."""
+    place = file.tell()
+    num_bytes = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as packed:
+            num_bytes = max(num_bytes, sum(each.file_size for each in packed.infolist()))
+    file.seek(place)
+    if _COPIES * num_bytes > available_bytes:
+        raise MemoryError
+
+
+def _take_tensors(found: Any, path: Path) -> tuple[Ids, ...]:
+    """Take the three tensors as int64 arrays. Raises DatasetError."""
+    import torch
+
+    whole = (torch.int64, torch.int32)
+    is_right = isinstance(found, tuple | list) and len(found) == 3
+    if not is_right or not all(isinstance(each, torch.Tensor) and each.dtype in whole for each in found):
+        raise DatasetError(f"{path}: expected a tuple of three tensors of whole numbers: indices, offsets, lengths.")
+    if not all(each.is_contiguous() and each.layout == torch.strided for each in found):
+        raise DatasetError(f"{path}: a tensor that is no plain array of its own, expected contiguous ones.")
+    return tuple(each.numpy().astype(np.int64, copy=False) for each in found)
+
+
+def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64]]:
+    """Read a reuse profile as dlrm's --data-trace-file: lines of rows, stack distances, their cumulative shares.
+
+    Distance 0 is a row that is new, d the d-th row from the top of the stack. Returns (rows, distances, shares).
+    Raises DatasetError naming the line.
+    """
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[:4]
+    try:
+        rows, distances, shares = ([float(word) for word in line.split(",")] for line in lines)
+    except ValueError:
+        raise DatasetError(f"{path}: expected three lines of numbers with commas: rows, distances, shares.") from None
+    kept = np.asarray(distances), np.asarray(shares)
+    if kept[0].shape != kept[1].shape or (np.diff(kept[0], prepend=-1) <= 0).any() or (kept[0] % 1 != 0).any():
+        raise DatasetError(f"{path}:2: expected rising whole distances, one per share of line 3.")
+    if kept[0][-1] > len(rows):
+        raise DatasetError(f"{path}:2: distance {kept[0][-1]:g}, but line 1 has {len(rows)} rows.")
+    if not ((np.diff(kept[1], prepend=0) >= 0).all() and abs(kept[1][-1] - 1) < 1e-3):
+        raise DatasetError(f"{path}:3: expected shares that rise to 1.")
+    return len(rows), kept[0].astype(np.int64), kept[1] / kept[1][-1]
+
+
+def generate_reuse(
+    num_rows: int, distances: NDArray[np.int64], shares: NDArray[np.float64], num_lookups: int, seed: int
+) -> AccessTrace:
+    """Draw lookups of one table, one a bag, whose stack distances follow a profile as `read_profile` returns it.
+
+    A distance that the stack has no row for yet is a new row; once all rows are in use, a new one is the oldest.
+    """
+    drawn = np.random.default_rng(seed).random(num_lookups)
+    asked = distances[np.minimum(np.searchsorted(shares, drawn, side="right"), len(distances) - 1)]
+    stack: list[int] = []
+    rows = np.empty(num_lookups, np.int64)
+    for number, distance in enumerate(asked.tolist()):
+        if (distance == 0 or distance > len(stack)) and len(stack) < num_rows:
+            row = len(stack)
+        else:
+            row = stack.pop(-distance if distance else 0)
+        stack.append(row)
+        rows[number] = row
+    return AccessTrace(
+        num_rows=(num_rows,), num_bags=num_lookups, indices=rows, offsets=np.arange(num_lookups + 1, dtype=np.int64)
+    )

@@ -1,0 +1,145 @@
+"""Stack distances: how many other rows are accessed before a row is accessed again (Mattson et al., 1970).
+
+A cache of c rows that drops the least recently used one hits exactly where the distance is below c, so that one pass
+says what caches of every size miss. Long traces are sampled by rows: SHARDS (Waldspurger et al., FAST'15).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.data.traces.trace import CHUNK, Ids
+
+Floats = NDArray[np.float64]
+WHOLE_BELOW = 10_000
+"""Rows below which a table is never sampled: too few rows would stand for it."""
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+class StackDistances:
+    """Distances of a stream of accesses; holds a few numbers per distinct row, whatever the stream's length."""
+
+    def __init__(self) -> None:
+        self._keys, self._places = np.empty(0, np.int64), np.empty(0, np.int64)  # by key; 0 is the oldest place
+        self._weights = np.empty(0)  # by place
+
+    def update(self, keys: Ids, weights: Floats) -> Floats:
+        """Return the distances of the next accesses [N], infinite where a row is accessed for the first time.
+
+        `weights` [N], equal for equal keys, are how many rows each row stands for: 1 without sampling, when distances
+        are whole numbers.
+        """
+        parts = range(0, len(keys), CHUNK)
+        found = [self._update(keys[at : at + CHUNK], weights[at : at + CHUNK]) for at in parts]
+        return np.concatenate([np.empty(0), *found])
+
+    def _update(self, keys: Ids, weights: Floats) -> Floats:
+        num_old, order = len(self._keys), np.argsort(keys, kind="stable")
+        is_new_key = np.diff(keys[order], prepend=-1) != 0
+        distinct, first = keys[order][is_new_key], order[is_new_key]
+        last = order[np.append(is_new_key[1:], True)]
+        at = np.searchsorted(self._keys, distinct)
+        is_known = np.append(self._keys, -1)[at] == distinct
+        # Places go on from the stack's to the chunk's accesses; `previous` is where the same row was before, or -1.
+        previous = np.empty(len(keys), np.int64)
+        previous[order[1:]] = num_old + order[:-1]
+        previous[first] = np.where(is_known, np.append(self._places, -1)[at], -1)
+        sums = np.concatenate(([0.0], np.cumsum(np.concatenate((self._weights, weights)))))
+        # Of the accesses in between those count whose row was not accessed in between before.
+        distances = sums[num_old:-1] - sums[previous + 1] - _sum_earlier_above(previous, weights)
+        distances[previous < 0] = np.inf
+        self._move_up(distinct, at, is_known, last, weights)
+        return np.asarray(distances)
+
+    def _move_up(self, distinct: Ids, at: Ids, is_known: NDArray[np.bool_], last: Ids, weights: Floats) -> None:
+        """Put the rows `distinct` on top of the stack, in the order in which they were accessed `last`."""
+        is_left = np.ones(len(self._keys), dtype=bool)
+        is_left[self._places[at[is_known]]] = False
+        by_time = np.argsort(last)
+        places = np.empty(len(distinct), np.int64)
+        places[by_time] = np.count_nonzero(is_left) + np.arange(len(distinct))
+        moved = (np.cumsum(is_left) - 1)[self._places]
+        moved[at[is_known]] = places[is_known]
+        self._keys = np.insert(self._keys, at[~is_known], distinct[~is_known])
+        self._places = np.insert(moved, at[~is_known], places[~is_known])
+        self._weights = np.concatenate((self._weights[is_left], weights[last[by_time]]))
+
+
+def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:
+    """Sum for each value the weights of the earlier ones above it; values are -1, whose sums mean nothing, or differ.
+
+    Ranks are sorted by one bit after the other, the highest first: of those that were alike so far, each whose bit is
+    0 has the earlier ones with a 1 above it. That is a merge sort's count without a loop over values.
+    """
+    num_bits = max(1, (len(values) - 1).bit_length())
+    size = 1 << num_bits
+    of_value = np.empty(len(values), np.int64)
+    of_value[np.argsort(values, kind="stable")] = np.arange(len(values))
+    ranks = np.concatenate((of_value, np.arange(len(values), size)))
+    weights, above = np.concatenate((weights, np.zeros(size - len(weights)))), np.zeros(size)
+    for bit in reversed(range(num_bits)):
+        half = 1 << bit
+        is_upper = (ranks & half) != 0
+        is_lower = ~is_upper
+        sums = np.cumsum(np.where(is_upper, weights, 0.0)).reshape(-1, 2 * half)
+        sums[1:] -= sums[:-1, -1:].copy()
+        above[is_lower] += sums.reshape(-1)[is_lower]
+        ranks, weights, above = (
+            np.concatenate((each[is_lower].reshape(-1, half), each[is_upper].reshape(-1, half)), axis=1).reshape(-1)
+            for each in (ranks, weights, above)
+        )
+    return above[of_value]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MissRatioCurve:
+    """What LRU caches of every size miss of one trace."""
+
+    num_lookups: int
+    num_cold: float
+    """Accesses to rows that were not accessed before, which every cache misses; estimated where rows were sampled."""
+    hits: Floats
+    """[largest distance + 2]: hits of a cache of so many rows; a larger one has as many as the last."""
+
+    def misses(self, num_rows: NDArray[np.int64]) -> Floats:
+        """Return how many accesses miss caches of `num_rows` rows each."""
+        return self.num_lookups - self.hits[np.minimum(num_rows, len(self.hits) - 1)]
+
+    def miss_ratio(self, num_rows: int) -> float:
+        """Return the share of accesses that miss a cache of `num_rows` rows."""
+        return float(self.misses(np.array([num_rows]))[0]) / max(1, self.num_lookups)
+
+
+def measure_curve(
+    stream: Iterable[tuple[Ids, NDArray[np.bool_] | bool]], *, sample_rate: float = 1.0, seed: int = 0
+) -> MissRatioCurve:
+    """Measure the miss-ratio curve of a stream of (keys, which of them are of tables never sampled).
+
+    Exact at a `sample_rate` of 1. Below, the rows whose hash is below the rate stand for 1 / rate rows each, and
+    accesses that are then missing, or too many, count as of distance 0 (SHARDS-adj).
+    """
+    stack, hits = StackDistances(), np.zeros(1)
+    num_lookups, num_counted, num_cold = 0, 0.0, 0.0
+    for all_keys, is_whole in stream:
+        is_taken = (hash_keys(all_keys, seed) < sample_rate) | is_whole
+        weights = np.where(is_whole, 1.0, 1.0 / sample_rate) * np.ones(len(all_keys))
+        keys, weights = all_keys[is_taken], weights[is_taken]
+        distances = stack.update(keys, weights)
+        is_again = np.isfinite(distances)
+        counted = np.bincount(distances[is_again].astype(np.int64), weights[is_again])
+        hits = np.pad(hits, (0, max(0, len(counted) - len(hits))))
+        hits[: len(counted)] += counted
+        num_lookups, num_counted = num_lookups + len(all_keys), num_counted + float(weights.sum())
+        num_cold += float(weights[~is_again].sum())
+    hits[0] += num_lookups - num_counted
+    return MissRatioCurve(num_lookups=num_lookups, num_cold=num_cold, hits=np.concatenate(([0.0], np.cumsum(hits))))
+
+
+def hash_keys(keys: Ids, seed: int) -> Floats:
+    """Return a number in [0, 1) for each key, of SplitMix64 of key and seed."""
+    mixed = keys.astype(np.uint64) + np.uint64((seed + 1) * _GOLDEN % (1 << 64))
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53)

@@ -1,0 +1,95 @@
+"""An access trace: the bags of all tables as FBGEMM's TBE takes them, and the order in which samples look rows up."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.process.errors import DatasetError
+
+CHUNK = 1 << 18
+"""Most accesses that are looked at in one go, where no single sample has more."""
+NUM_REUSE_BINS = 17
+"""Rows accessed once, up to 2, 4, ... 2^15 times, and more often: the bins of facebookresearch/dlrm_datasets."""
+Ids = NDArray[np.int64]
+
+
+class Accesses(NamedTuple):
+    """Accesses in their order: sample by sample, of each sample table by table."""
+
+    keys: Ids
+    """Rows numbered through all tables: the row plus the rows of the tables before its own."""
+    tables: Ids
+    samples: Ids
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AccessTrace:
+    """Lookups of T tables in B bags each; bag b of every table belongs to sample b."""
+
+    num_rows: tuple[int, ...]
+    num_bags: int
+    indices: Ids
+    """[lookups]: rows of table 0, bag by bag, then those of table 1, and so on."""
+    offsets: Ids
+    """[T * B + 1]: where each bag begins in `indices`, and their end."""
+
+    @property
+    def first_keys(self) -> Ids:
+        """Return the key of row 0 of each table, and one more than the last key: int64 [T + 1]."""
+        return np.concatenate(([0], np.cumsum(self.num_rows, dtype=np.int64)))
+
+    def rows_of(self, table: int) -> Ids:
+        """Return the rows that a table's bags look up, in their order."""
+        start, stop = self.offsets[[table * self.num_bags, (table + 1) * self.num_bags]]
+        return self.indices[start:stop]
+
+    def check(self, place: str) -> None:
+        """Raise DatasetError for offsets that fall or do not fit, and for the first row outside its table."""
+        lengths = np.diff(self.offsets)
+        if (falling := np.flatnonzero(lengths < 0)).size:
+            table, bag = divmod(int(falling[0]), self.num_bags)
+            raise DatasetError(
+                f"{place}: table {table}, bag {bag}: its offsets fall, expected each at least the last."
+            )
+        if self.offsets[0] != 0 or self.offsets[-1] != len(self.indices):
+            raise DatasetError(
+                f"{place}: offsets from {self.offsets[0]} to {self.offsets[-1]}, expected 0 to {len(self.indices)}."
+            )
+        for table, num_rows in enumerate(self.num_rows):
+            rows = self.rows_of(table)
+            if (outside := np.flatnonzero((rows < 0) | (rows >= num_rows))).size:
+                position = int(outside[0])
+                raise DatasetError(
+                    f"{place}: table {table}, lookup {position}: row {rows[position]} is outside its "
+                    f"{num_rows:,} rows."
+                )
+
+    def in_order(self) -> Iterator[Accesses]:
+        """Yield all accesses in their order, about CHUNK at a time."""
+        lengths = np.diff(self.offsets).reshape(len(self.num_rows), self.num_bags)
+        ends, starts = np.cumsum(lengths.sum(axis=0)), self.offsets[:-1].reshape(lengths.shape)
+        cuts = [0]
+        while cuts[-1] < self.num_bags:
+            done = ends[cuts[-1] - 1] if cuts[-1] else 0
+            cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, done + CHUNK, side="right"))))
+        for start, stop in pairwise(cuts):
+            of_tables = lengths[:, start:stop].sum(axis=1)
+            keys = np.concatenate([
+                self.indices[first : first + number] + key
+                for first, number, key in zip(starts[:, start], of_tables, self.first_keys, strict=False)
+            ])  # fmt: skip
+            samples = np.concatenate([np.repeat(np.arange(start, stop), each) for each in lengths[:, start:stop]])
+            order = np.argsort(samples, kind="stable")
+            tables = np.repeat(np.arange(len(of_tables)), of_tables)
+            yield Accesses(keys[order], tables[order], samples[order])
+
+
+def reuse_histogram(rows: Ids) -> tuple[int, ...]:
+    """Count the rows that are accessed, by how often, in NUM_REUSE_BINS bins of powers of two."""
+    counts = np.unique(rows, return_counts=True)[1]
+    bins = np.minimum(np.ceil(np.log2(counts)).astype(np.int64), NUM_REUSE_BINS - 1)
+    return tuple(np.bincount(bins, minlength=NUM_REUSE_BINS).tolist())
