@@ -101,7 +101,8 @@ class Head:
     description: str = ""
     """More lines for people."""
     status: Literal["own", "official", "workload"] = "own"
-    """`own` for yours; `workload` is a shape for throughput alone, without `[quality]`, `[score]` and `[closed]`."""
+    """`own` for yours; `workload` has no target, so no `[quality]`, `[score]` and `[closed]`: for `--throughput`, and
+    for `--quality` of data that says something."""
     model: str
     """Which model trains: `dlrm` (DLRM and DLRM-DCNv2), `wukong`, `hstu` (DLRMv4), `d2nn`; others by entry point."""
     rounds: tuple[str, ...] = ()
