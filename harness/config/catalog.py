@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reference_models.config.id_map import parse_id_map
+from reference_models.config.id_map import IdMapConfig
+from reference_models.config.records import read_section
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
 from reference_models.costs import MemoryEstimate, ModelCosts
 from reference_models.data.registry import DATA_KINDS, find_data, parse_data
@@ -163,10 +164,11 @@ def parse_workload(
             raise ConfigError(
                 f"quality.metric is {quality.metric!r}, but model {benchmark.model!r} is measured by {spec.metric!r}."
             )
+        id_map = read_section("id_map", sections.get("id_map", {}), IdMapConfig)
         workload = WorkloadConfig(
             model_name=model or benchmark.model,
             model=spec.parse(sections["model"]),
-            data=replace(parse_data(sections["data"]), id_map=parse_id_map(sections.get("id_map", {}))),
+            data=replace(parse_data(sections["data"]), id_map=id_map),
             train=train,
             runtime=parse_runtime(runtime),
         )

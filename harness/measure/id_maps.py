@@ -25,18 +25,18 @@ _VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IdMapPlace:
-    """Where the map of a configuration is, and what it must be."""
+    """Where a map is, and of what it must be: ids, rows and rows per id of each table with fewer rows than ids."""
 
     folder: Path
-    num_ids: tuple[int, ...]
-    shapes: tuple[tuple[int, int], ...]
-    """Rows, and rows per id, of each table."""
+    sizes: Mapping[int, tuple[int, int, int]]
 
-    @property
-    def arrays(self) -> dict[str, tuple[int, ...]]:
-        """Name and shape of the array of each table that has fewer rows than ids."""
-        sizes = enumerate(zip(self.num_ids, self.shapes, strict=True))
-        return {f"table_{table}": (ids, width) for table, (ids, (rows, width)) in sizes if rows < ids}
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdMaps:
+    """A map that was read: by table int32 [ids, k], and its digest."""
+
+    sha256: str
+    tables: Mapping[int, NDArray[np.int32]]
 
 
 def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
@@ -50,27 +50,20 @@ def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
     plain = replace(hold_in_memory(config, 1).data, id_map=IdMapConfig(), id_maps=None)
     opened = open_dataset(data_dir, plain)
     num_ids = opened.train.num_embeddings
+    shapes = enumerate(zip(num_ids, id_map.shapes(num_ids), strict=True))
     content = {
         "version": _VERSION,
         "id_map": asdict(id_map) if id_map.looks_at_data else {"kind": id_map.kind, "budget": id_map.budget},
         "data": opened.dataset_sha256 or {**asdict(plain), "num_embeddings": num_ids, "train_samples": None},
         "train": asdict(config.train) if id_map.kind == "learned" else None,
     }
+    sizes = {table: (ids, rows, width) for table, (ids, (rows, width)) in shapes if rows < ids}
     folder = data_dir / ID_MAPS_FOLDER / f"{id_map.kind}-{canonical_sha256(content)[:16]}"
-    place = IdMapPlace(folder=folder, num_ids=num_ids, shapes=id_map.shapes(num_ids))
-    return place if place.arrays else None
+    return IdMapPlace(folder=folder, sizes=sizes) if sizes else None
 
 
-def find_digest(config: WorkloadConfig, data_dir: Path) -> str | None:
-    """Return the digest that the map's manifest gives; None where there is nothing to map. Raises HarnessError."""
-    place = locate_id_map(config, data_dir)
-    return None if place is None else read_record(place.folder / MANIFEST_FILE, IdMapManifest).sha256
-
-
-def read_id_maps(
-    config: WorkloadConfig, data_dir: Path, sha256: str | None = None
-) -> Mapping[int, NDArray[np.int32]] | None:
-    """Read the configuration's map by table, every byte of it verified; None where there is nothing to map.
+def read_id_maps(config: WorkloadConfig, data_dir: Path, sha256: str | None = None) -> IdMaps | None:
+    """Read the configuration's map, every byte of it verified; None where there is nothing to map.
 
     Raises HarnessError (exit 8) where it is damaged, leads outside of its tables, or its digest is not `sha256`.
     """
@@ -79,22 +72,17 @@ def read_id_maps(
     again = f"Remove {place.folder}: whatever needs it makes it anew, for sets that begin then."
     manifest = read_record(place.folder / MANIFEST_FILE, IdMapManifest)
     found = {name: (array.dtype, array.shape) for name, array in manifest.tables.items()}
-    expected = {name: ("int32", shape) for name, shape in place.arrays.items()}
+    expected = {f"table_{table}": ("int32", (ids, width)) for table, (ids, _, width) in place.sizes.items()}
     if found != expected or sha256 not in (None, manifest.sha256):
         what = f"{found}, expected {expected}" if found != expected else f"{manifest.sha256[:12]}, not {sha256}"
         raise HarnessError(f"{place.folder / MANIFEST_FILE}: another id map, of {what}. {again}", ExitCode.INPUT)
     available = read_resources().available_memory_bytes
     arrays = read_kept(place.folder, manifest.tables, available_bytes=available, remedy=again)
-    for name, rows in arrays.items():
-        num_rows = place.shapes[_table_of(name)][0]
+    for table, (_, num_rows, _) in place.sizes.items():
+        rows = arrays[f"table_{table}"]
         if (outside := ((rows < 0) | (rows >= num_rows)).any(axis=1)).any():
+            where = f"{place.folder / f'table_{table}.npy'}: id {outside.argmax()}"
             raise HarnessError(
-                f"{place.folder / name}.npy: id {int(outside.argmax())} has a row outside of its table, which has "
-                f"{num_rows}. {again}",
-                ExitCode.INPUT,
+                f"{where} has a row outside of its table, which has {num_rows}. {again}", ExitCode.INPUT
             )
-    return {_table_of(name): rows for name, rows in arrays.items()}
-
-
-def _table_of(name: str) -> int:
-    return int(name.removeprefix("table_"))
+    return IdMaps(sha256=manifest.sha256, tables={table: arrays[f"table_{table}"] for table in place.sizes})

@@ -15,7 +15,7 @@ from harness.config.catalog import WorkloadConfig, parse_recorded
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.id_maps import read_id_maps
-from harness.measure.refusals import IdMaps, refuse_untrainable
+from harness.measure.refusals import TakenIdMaps, refuse_untrainable
 from reference_models.fused.choice import convert_choice
 from reference_models.process.world import World
 from reference_models.training.workload import WorkloadSpec
@@ -59,8 +59,8 @@ class Job:
         Raises ConfigError, or HarnessError (exit 8) where its id map is damaged or another one.
         """
         matmul = None if self.matmul is None else convert_choice(self.matmul, self.definition_path)
-        id_maps = read_id_maps(config, Path(self.data_dir), self.id_map_sha256)
-        return config.spec(Path(self.data_dir), self.seed, matmul, id_maps)
+        read = read_id_maps(config, Path(self.data_dir), self.id_map_sha256)
+        return config.spec(Path(self.data_dir), self.seed, matmul, None if read is None else read.tables)
 
 
 class Option(NamedTuple):
@@ -108,7 +108,7 @@ class Kind:
     """Whether how its steps are computed, or its queries answered, is chosen by timing."""
     takes: frozenset[str] = frozenset()
     """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights."""
-    takes_id_maps: IdMaps = "fixed"
+    takes_id_maps: TakenIdMaps = "fixed"
     """Which maps of ids to rows its data may be read through."""
 
     @property

@@ -12,7 +12,7 @@ from reference_models.config.sections import DataConfig, RuntimeConfig
 from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of, refuse_impossible_runtime, refuse_impossible_serving
 
-IdMaps = Literal["fixed", "made", "any"]
+TakenIdMaps = Literal["fixed", "made", "any"]
 """Which maps of ids to rows are taken: what follows from ids alone, also what is made of training data, or any."""
 
 
@@ -40,7 +40,7 @@ def refuse_unservable(workload: WorkloadConfig) -> None:
     refuse_device(workload.runtime)
 
 
-def refuse_id_map(data: DataConfig, taken: IdMaps) -> None:
+def refuse_id_map(data: DataConfig, taken: TakenIdMaps) -> None:
     """Raise ConfigError for an id map that is not among those that are taken."""
     id_map = data.id_map
     if not id_map.looks_at_data or taken == "any" or (taken == "made" and id_map.kind != "classes"):

@@ -75,7 +75,9 @@ def trace_benchmark(
     num_threads = workload.runtime.threads or read_resources().num_cores
     folder = ensure_dataset(data, data_root, num_threads=num_threads, benchmark=config.benchmark.name)
     ensure_id_map(config, folder)
-    opened = open_dataset(folder, replace(data, id_maps=read_id_maps(workload, folder)))
+    if (read := read_id_maps(workload, folder)) is not None:
+        data = replace(data, id_maps=read.tables)
+    opened = open_dataset(folder, data)
     samples = opened.train if split == "train" else opened.eval
     name = config.benchmark.name
     trace = trace_split(samples, min(num_samples, samples.num_samples), f"{folder}: {split} split, from sample 0")

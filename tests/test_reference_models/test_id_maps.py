@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 from small_set import keeping_times, map_array
 
-from reference_models.config.id_map import IdMapConfig, parse_id_map
+from reference_models.config.id_map import IdMapConfig
+from reference_models.config.records import read_section
 from reference_models.config.sections import DataConfig, RuntimeConfig, parse_train
 from reference_models.data.id_maps.clusters import cluster
 from reference_models.data.id_maps.maps import (
@@ -241,7 +242,7 @@ def test_implementations_train_alike_through_a_map(folder: Path) -> None:
 )  # fmt: skip
 def test_wrong_values_are_named(table: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_id_map(table)
+        read_section("id_map", table, IdMapConfig)
     assert said in str(caught.value)
 
 

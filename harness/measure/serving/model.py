@@ -9,7 +9,7 @@ from harness.config.catalog import WorkloadConfig
 from harness.config.serving import MIN_LIBRARY, ServeConfig, library_sizes, list_sizes, whole_split
 from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.measure.id_maps import find_digest
+from harness.measure.id_maps import read_id_maps
 from harness.measure.kinds import Job
 from harness.measure.serving.worker_pool import QueryPart
 from harness.measure.throughput import train_steps
@@ -55,7 +55,8 @@ def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec,
     Raises HarnessError for weights that are damaged or another definition's.
     """
     if serve.weights is not None:
-        return read_weights(Path(serve.weights), sha256, find_digest(config, spec.data_dir)).tensors
+        read = read_id_maps(config, spec.data_dir)
+        return read_weights(Path(serve.weights), sha256, None if read is None else read.sha256).tensors
     if serve.train_samples is None:
         return None
     fp32 = replace(spec, runtime=replace(spec.runtime, precision="fp32", table_precision="fp32"))

@@ -4,21 +4,30 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.vq import vq
 
-_MAX_STEPS = 30
-_NUM_STARTS = 4
+_MAX_STEPS, _NUM_STARTS = 30, 4
 
 
 def cluster(
     points: NDArray[np.float32], weights: NDArray[np.float64], num_clusters: int, seed: int
-) -> NDArray[np.int64]:
-    """Return the cluster of each of the points [n, d], below `num_clusters`, which is at most n: int64 [n].
+) -> NDArray[np.int32]:
+    """Return the cluster of each of the points [n, d], below `num_clusters`, which is at most n: int32 [n].
 
     Lloyd's algorithm from a few k-means++ starts (Arthur and Vassilvitskii 2007); the one with the least weighted
     sum of squared distances is taken.
     """
-    generator = np.random.default_rng(seed)
-    starts = [_lloyd(points, weights, _spread(points, weights, num_clusters, generator)) for _ in range(_NUM_STARTS)]
-    return min(starts, key=lambda found: found[0])[1]
+    generator, found = np.random.default_rng(seed), []
+    for _ in range(_NUM_STARTS):
+        centres = _spread(points, weights, num_clusters, generator)
+        for _ in range(_MAX_STEPS):
+            labels, distances = vq(points, centres)
+            mass = np.bincount(labels, weights, num_clusters)[:, None]
+            sums = [np.bincount(labels, weights * column, num_clusters) for column in points.T]
+            means = np.divide(np.stack(sums, axis=1), mass, out=centres.astype(np.float64), where=mass > 0)
+            before, centres = centres, means.astype(np.float32)
+            if np.array_equal(before, centres):
+                break
+        found.append((float(weights @ np.square(distances, dtype=np.float64)), labels))
+    return min(found, key=lambda start: start[0])[1]
 
 
 def _spread(
@@ -28,26 +37,8 @@ def _spread(
     chosen, nearest = np.empty((num_clusters, points.shape[1]), np.float32), np.ones(len(points))
     for place in range(num_clusters):
         mass = np.cumsum(weights * nearest)
-        drawn = int(np.searchsorted(mass, generator.random() * mass[-1])) if mass[-1] > 0 else place
+        drawn = int(np.searchsorted(mass, generator.random() * mass[-1], side="right"))
         chosen[place] = points[min(drawn, len(points) - 1)]
         distance = np.square(points - chosen[place]).sum(axis=1, dtype=np.float64)
         nearest = np.minimum(nearest, distance) if place else distance
     return chosen
-
-
-def _lloyd(
-    points: NDArray[np.float32], weights: NDArray[np.float64], centres: NDArray[np.float32]
-) -> tuple[float, NDArray[np.int64]]:
-    """Move centres to the means of the points that they are nearest to until no point changes its centre."""
-    labels = np.full(len(points), -1)
-    for _ in range(_MAX_STEPS):
-        before = labels
-        found, distances = vq(points, centres)
-        labels = found.astype(np.int64)
-        if np.array_equal(labels, before):
-            break
-        mass = np.bincount(labels, weights, len(centres))
-        sums = [np.bincount(labels, weights * column, len(centres)) for column in points.T]
-        has_points = mass > 0
-        centres[has_points] = (np.stack(sums, axis=1)[has_points] / mass[has_points, None]).astype(np.float32)
-    return float(np.sum(weights * np.square(distances.astype(np.float64)))), labels

@@ -79,7 +79,7 @@ def map_by_embedding(counts: NDArray[np.int64], embeddings: NDArray[np.float32],
 
 
 def map_by_class(classes: NDArray[np.int64], num_rows: int) -> IdMap:
-    """Give all ids of a class, int64 [ids], one row; classes share rows where there are more of them than rows."""
+    """Give all ids of a class, int64 [ids], one row, taken modulo the rows."""
     return _of_rows(classes % num_rows)
 
 

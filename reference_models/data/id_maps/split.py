@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,9 @@ class MappedSplit:
 
     def __init__(self, split: ClickDataset, name: str, config: IdMapConfig, maps: Mapping[int, Any] | None) -> None:
         self._split, self._name, self._maps = split, name, maps
-        shapes = config.shapes(split.num_embeddings)
-        self._widths = tuple(width for _, width in shapes)
         self.num_samples, self.num_dense = split.num_samples, split.num_dense
-        self.num_embeddings: tuple[int, ...] = tuple(rows for rows, _ in shapes)
-        self.multi_hot = tuple(num * width for num, width in zip(split.multi_hot, self._widths, strict=True))
+        self.num_embeddings, widths = zip(*config.shapes(split.num_embeddings), strict=True)
+        self.multi_hot = tuple(num * width for num, width in zip(split.multi_hot, widths, strict=True))
         self._flat: tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def read(self, start: int, stop: int) -> Any:
@@ -45,7 +42,7 @@ class MappedSplit:
 
     def _map(self, batch: Any, start: int) -> NDArray[np.int64]:
         batch.check(self._split, f"{self._name} sample", start)
-        flat, columns, offsets = self._flat or self._flatten()
+        flat, columns, offsets = self._flat = self._flat or self._flatten()
         rows: NDArray[np.int64] = flat[batch.indices.numpy()[:, columns] + offsets].astype(np.int64)
         return rows
 
@@ -53,24 +50,18 @@ class MappedSplit:
         """Lay the columns of all maps end to end; for each column of the result, whose ids it takes and its place."""
         if self._maps is None:
             raise DatasetError("the map of ids to rows was not made, which whoever opens the dataset gives with it.")
-        parts, columns, offsets, size = [], [], [], 0
-        firsts = accumulate(self._split.multi_hot, initial=0)
-        for table, (first, num) in enumerate(zip(firsts, self._split.multi_hot, strict=False)):
-            num_ids = self._split.num_embeddings[table]
+        parts, columns, offsets, size, first = [], [], [], 0, 0
+        for table, (num_ids, num) in enumerate(zip(self._split.num_embeddings, self._split.multi_hot, strict=True)):
             made = self._maps.get(table, np.arange(num_ids, dtype=np.int32)[:, None])
-            for column in range(first, first + num):
-                columns += [column] * made.shape[1]
-                offsets += [size + num_ids * part for part in range(made.shape[1])]
+            width = made.shape[1]
+            columns += [first + column for column in range(num) for _ in range(width)]
+            offsets += [size + num_ids * part for _ in range(num) for part in range(width)]
             parts.append(made.T.reshape(-1))
-            size += made.size
-        self._flat = np.concatenate(parts), np.array(columns), np.array(offsets)
-        return self._flat
+            size, first = size + made.size, first + num
+        return np.concatenate(parts), np.array(columns), np.array(offsets)
 
 
 def map_splits(opened: OpenedDataset, config: IdMapConfig, maps: Mapping[int, Any] | None) -> OpenedDataset:
     """Return the dataset with both splits read through `maps`; with sizes alone where they are not made yet."""
-    return replace(
-        opened,
-        train=MappedSplit(opened.train, "train", config, maps),
-        eval=MappedSplit(opened.eval, "eval", config, maps),
-    )
+    train, evaluation = (MappedSplit(getattr(opened, name), name, config, maps) for name in ("train", "eval"))
+    return replace(opened, train=train, eval=evaluation)

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from rules.records.codec import Amount, Count, Document, PositiveCount, Sha256
+from rules.records.codec import Amount, Count, Document, Sha256
 from rules.records.kept.arrays import Arrays
 
 ID_MAPS_FOLDER = "id_maps"
@@ -22,8 +22,6 @@ class IdMapManifest(Document, frozen=True, kw_only=True):
     samples: Count
     """Read from the start of the training split to make it."""
     dataset_sha256: Sha256 | None
-    num_rows: tuple[PositiveCount, ...]
-    """Rows of every table, in their order."""
     made_s: Amount
     """Measured: what making it took, off the clock of every run."""
     tables: Arrays
