@@ -316,8 +316,10 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or variable.removeprefix(ENV_PREFIX) in OWN_VARIABLES:
             continue
-        section, _, key = variable.removeprefix(ENV_PREFIX).lower().partition("_")
-        if section not in _SECTIONS or not key:
+        words = variable.removeprefix(ENV_PREFIX).lower()
+        section = next((name for name in _SECTIONS if words.startswith(f"{name}_")), "")
+        key = words.removeprefix(f"{section}_")
+        if not section or not key:
             raise ConfigError(
                 f"environment variable {variable}: unknown. Known: {ENV_PREFIX}DATA, {ENV_PREFIX}OUTPUT, "
                 f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join(_SECTIONS)}."
