@@ -48,7 +48,9 @@ class Candidates:
     def chosen_for(self) -> dict[str, Any]:
         """What decides it, apart from torch's version: shape, batch, precision, code that trains, this system."""
         workload, runtime = self.config.workload, self.config.workload.runtime
-        data = {key: value for key, value in asdict(workload.data).items() if key not in ("name", "sha256")}
+        data = asdict(workload.data.mapped)
+        for key in ("name", "sha256", "id_map", "id_maps"):
+            del data[key]
         train = workload.train
         return {
             "cpu": self.cpu,
@@ -65,6 +67,7 @@ class Candidates:
             "data": data,
             **({} if runtime.kernels == "auto" else {"kernels": runtime.kernels}),
             **({"forms": list(get_args(Form))} if self.chooses_matmul else {}),
+            **({"id_budget": workload.data.id_map.budget} if workload.data.id_map.is_active else {}),
             **(self._service if self.service_ways else {}),
         }
 

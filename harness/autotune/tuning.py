@@ -52,6 +52,8 @@ class Preparation:
     """How steps are computed, where that was chosen by timing."""
     precision: str | None = None
     """What runtime.precision=auto became, and why; None where a precision was given."""
+    id_map_sha256: str | None = None
+    """The digest of the map of ids to rows that is beside the data, where the definition asks for one."""
 
 
 class KeptChoice(Document, frozen=True, kw_only=True):

@@ -97,6 +97,8 @@ def plan_calibration(
         raise ConfigError(
             f"{entry.benchmark.name}: its model has no implementation {REFERENCE!r}, which calibration trains."
         )
+    if entry.workload.data.id_map.is_active:
+        raise ConfigError(f"{entry.benchmark.name}: a target is calibrated without [id_map]. Leave that out.")
     in_logged_unit(entry.benchmark, 1.0)  # refused now rather than when all is trained
     size, rate = entry.workload.train.global_batch_size, entry.workload.train.opt_base_learning_rate
     base_seed, num_workers = BASE_SEED if base_seed is None else base_seed, num_workers or usable_cores()

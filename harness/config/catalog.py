@@ -1,10 +1,12 @@
 """From a benchmark's name or file to its definition and its typed workload configuration."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reference_models.config.id_map import IdMapConfig
+from reference_models.config.records import read_section
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
 from reference_models.costs import MemoryEstimate, ModelCosts
 from reference_models.data.registry import DATA_KINDS, find_data, parse_data
@@ -40,11 +42,17 @@ class WorkloadConfig:
     train: TrainConfig
     runtime: RuntimeConfig
 
-    def spec(self, data_dir: Path, seed: int, matmul: MatmulChoice | None = None) -> WorkloadSpec:
-        """Return what an implementation builds one run from."""
+    def spec(
+        self,
+        data_dir: Path,
+        seed: int,
+        matmul: MatmulChoice | None = None,
+        id_maps: Mapping[int, Any] | None = None,
+    ) -> WorkloadSpec:
+        """Return what an implementation builds one run from; `id_maps` where the definition has ids mapped."""
         return WorkloadSpec(
             model=self.model,
-            data=self.data,
+            data=self.data if id_maps is None else replace(self.data, id_maps=id_maps),
             train=self.train,
             runtime=self.runtime,
             data_dir=data_dir,
@@ -69,11 +77,11 @@ class WorkloadConfig:
 
     def costs(self, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
         """Compute costs; `num_embeddings` where only prepared data has the tables, ConfigError where nobody does."""
-        return self.model_spec.costs.model(self.model, self.data, num_embeddings)
+        return self.model_spec.costs.model(self.model, self.data.mapped, num_embeddings)
 
     def estimate_memory(self, *, eval_samples: int, num_embeddings: Sequence[int] | None = None) -> MemoryEstimate:
         return self.model_spec.costs.memory(
-            self.model, self.data, self.train, eval_samples=eval_samples, num_embeddings=num_embeddings
+            self.model, self.data.mapped, self.train, eval_samples=eval_samples, num_embeddings=num_embeddings
         )
 
 
@@ -156,18 +164,30 @@ def parse_workload(
             raise ConfigError(
                 f"quality.metric is {quality.metric!r}, but model {benchmark.model!r} is measured by {spec.metric!r}."
             )
+        id_map = read_section("id_map", sections.get("id_map", {}), IdMapConfig)
         workload = WorkloadConfig(
             model_name=model or benchmark.model,
             model=spec.parse(sections["model"]),
-            data=parse_data(sections["data"]),
+            data=replace(parse_data(sections["data"]), id_map=id_map),
             train=train,
             runtime=parse_runtime(runtime),
         )
-        spec.refuse(workload.model, workload.data)
+        _refuse_id_map(workload)
+        spec.refuse(workload.model, workload.data.mapped)
         refuse_other_batches(workload.data, spec)
         return workload
     except ConfigError as error:
         raise DefinitionError(f"{benchmark.path}: {error}") from None
+
+
+def _refuse_id_map(workload: WorkloadConfig) -> None:
+    """Raise ConfigError for ids that cannot be mapped, of this data or for this model."""
+    data = workload.data
+    if not data.id_map.is_active:
+        return
+    refuse_without_bags(workload, f"id_map.kind = {data.id_map.kind!r}")
+    if data.id_map.kind == "classes" and data.kind != "click_log":
+        raise ConfigError(f"id_map.kind is 'classes', which data.kind 'click_log' alone has, not {data.kind!r}.")
 
 
 def refuse_without_bags(workload: WorkloadConfig, what: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.config.catalog import WorkloadConfig, has_implementation, parse_workload
+from reference_models.config.sections import DataConfig
 from reference_models.data.registry import dataset_digest
 from reference_models.registry import pin_code
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_versions
@@ -46,13 +47,18 @@ def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str,
     return _describe_problem(benchmark) | {
         "notes": [*benchmark.notes, *workload.model_spec.notes],
         "model": asdict(workload.model),
-        "data": asdict(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
+        "data": _describe_data(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
+        **({"id_map": asdict(workload.data.id_map)} if "id_map" in benchmark.sections else {}),
         "train": {key: value for key, value in asdict(workload.train).items() if key != "optimizer"}
         | dict(workload.train.optimizer),
         "runtime": {key: "auto" if value is None else value for key, value in asdict(workload.runtime).items()},
         "cadence": _cadence(benchmark, workload.data.train_samples, workload.train.global_batch_size),
         "size": _size(workload),
     }
+
+
+def _describe_data(data: DataConfig) -> dict[str, Any]:
+    return {key: value for key, value in asdict(data).items() if not key.startswith("id_map")}
 
 
 def _describe_problem(benchmark: Benchmark) -> dict[str, Any]:

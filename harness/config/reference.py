@@ -17,6 +17,7 @@ from msgspec import ValidationError, convert
 from msgspec import inspect as types
 
 from harness.config.serving import ServeConfig
+from reference_models.config.id_map import IdMapConfig
 from reference_models.config.sections import AdagradSection, AdamSection, RuntimeConfig, SGDSection
 from reference_models.data.registry import DATA_KINDS, find_data
 from reference_models.data.spec import DataSection, find
@@ -49,6 +50,7 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
         if (place := find_data(kind).parameters)
     ),
     ("data", "held in memory", SyntheticSection),
+    ("id_map", "", IdMapConfig),
     ("train", "with Adagrad", AdagradSection),
     ("train", "with SGD", SGDSection),
     ("train", "with Adam", AdamSection),
@@ -127,6 +129,7 @@ def _words(kind: Any) -> Iterator[str]:
     elif isinstance(kind, types.IntType | types.FloatType):
         word = "a whole number" if isinstance(kind, types.IntType) else "a number"
         low = "" if kind.ge is None else f" of at least {kind.ge:g}"
+        low += "" if kind.gt is None else f" above {kind.gt:g}"
         yield word + low + ("" if kind.le is None or kind.le > _LARGE else f", at most {kind.le:g}")
     elif isinstance(kind, types.StrType):
         yield "a string"

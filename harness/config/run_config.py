@@ -18,6 +18,7 @@ from harness.config.synthetic import use_synthetic_data
 from harness.config.user_conf import take_mlperf_form, take_user_conf
 from harness.foundation.errors import HarnessError
 from harness.system.submission import SubmissionValue, check_field
+from reference_models.config.id_map import IdMapConfig
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import find_model, is_model, parse_place, pin_code
@@ -38,7 +39,7 @@ from rules.logs import keys
 ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
 SERVE = "serve"
-OVERRIDABLE = ("model", "data", "train", "runtime", SERVE, "quality", "score")
+OVERRIDABLE = ("model", "data", "id_map", "train", "runtime", SERVE, "quality", "score")
 DERIVED = "Derived from "
 """How the note of a benchmark that --set made begins."""
 WORLD_SOURCE = "the world's size"
@@ -48,6 +49,7 @@ _SECTIONS = (*OVERRIDABLE, SUBMISSION)
 """Those that a value may be given of."""
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
+    "id_map": tuple(IdMapConfig.__dataclass_fields__),
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
     SERVE: tuple(ServeConfig.__dataclass_fields__),
 }
@@ -92,6 +94,8 @@ class RunConfig:
             for key, value in self.tables.get(section, {}).items():
                 name = f"{section}.{key}"
                 resolved[name] = {"value": value, "source": self.sources.get(name, "definition")}
+        for key, value in asdict(self.workload.data.id_map).items() if "id_map" in self.tables else ():
+            resolved.setdefault(f"id_map.{key}", {"value": value, "source": "default"})
         for key, value in asdict(self.workload.runtime).items():
             shown = "auto" if value is None else value
             if key not in _UNSAID or shown != "auto":
@@ -323,8 +327,10 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or variable.removeprefix(ENV_PREFIX) in OWN_VARIABLES:
             continue
-        section, _, key = variable.removeprefix(ENV_PREFIX).lower().partition("_")
-        if section not in _SECTIONS or not key:
+        words = variable.removeprefix(ENV_PREFIX).lower()
+        section = next((name for name in _SECTIONS if words.startswith(f"{name}_")), "")
+        key = words.removeprefix(f"{section}_")
+        if not section or not key:
             raise ConfigError(
                 f"environment variable {variable}: unknown. Known: {ENV_PREFIX}DATA, {ENV_PREFIX}OUTPUT, "
                 f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join(_SECTIONS)}."

@@ -188,6 +188,7 @@ def create_set(
         "num_threads": prepared.num_threads,
         "choice": None if prepared.choice is None else msgspec.to_builtins(prepared.choice),
         "dataset": dataset_record(prepared.data_dir),
+        "id_map_sha256": prepared.id_map_sha256,
         "submission": {field: asdict(entry) for field, entry in given.items()},
         "system": structs.asdict(about.system),
         "environment": _with_spinning(about.environment, prepared.choice),

@@ -108,6 +108,7 @@ def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path)
         "seed": record.seeds[index],
         "folder": str(folder),
         **({} if matmul is None else {"matmul": msgspec.to_builtins(matmul)}),
+        **({} if record.id_map_sha256 is None else {"id_map_sha256": record.id_map_sha256}),
     }
 
 

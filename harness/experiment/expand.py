@@ -18,7 +18,7 @@ from harness.experiment.sides import Source, open_source, resolve_beside
 from harness.experiment.stopping import find_stop_rule, make_until
 from harness.foundation.errors import HarnessError
 from harness.measure.kinds import Kind, find_kind, kinds_asked_by
-from harness.measure.refusals import refuse_unfittable, refuse_unprofilable
+from harness.measure.refusals import refuse_id_map, refuse_unfittable, refuse_unprofilable
 from harness.run_sets.installation import Installation
 from harness.run_sets.names import find_weights, name_given
 from harness.system.launcher_env import launcher_of_many, world_size
@@ -85,12 +85,16 @@ def expand(request: Request) -> Experiment:
     _refuse_combinations(request, kind)
     request = with_weights(request)
     if request.beside is not None:
-        return _expand_sides(request, kind, options)
-    if request.suite is not None:
-        return _expand_suite(request, request.suite, kind, options)
-    if request.verb == "sweep":
-        return _expand_matrix(request, kind, options)
-    return _expand_one(request, kind, options)
+        experiment = _expand_sides(request, kind, options)
+    elif request.suite is not None:
+        experiment = _expand_suite(request, request.suite, kind, options)
+    elif request.verb == "sweep":
+        experiment = _expand_matrix(request, kind, options)
+    else:
+        experiment = _expand_one(request, kind, options)
+    for each in experiment.configurations:
+        refuse_id_map(each.config.workload.data, experiment.kind.takes_id_maps)
+    return experiment
 
 
 def with_weights(request: Request) -> Request:

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace as change
 
 from harness.autotune.choices import find_candidates
+from harness.autotune.id_maps import ensure_id_map
 from harness.autotune.precision import settle_precision
 from harness.autotune.tuning import Preparation, autotune
 from harness.config.matmul import GivenMatmul, as_choice
@@ -51,7 +52,10 @@ def prepare(experiment: Experiment) -> Experiment:
 
 
 def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Preparation:
-    """Make the dataset where it can be made. Raises DatasetError; HarnessError where it holds not one batch."""
+    """Make the dataset, and its id map, where it can be made.
+
+    Raises DatasetError; HarnessError where it holds not one batch, or its map is damaged.
+    """
     workload = config.workload
     num_threads = workload.runtime.threads or max(1, read_resources().num_cores // kind.num_processes(config))
     with generation_progress(workload.data, quiet=quiet) as on_progress:
@@ -69,7 +73,12 @@ def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet
             f"train.global_batch_size is {batch_size}, but {folder} has only {num_samples} training samples. "
             "Use a smaller batch."
         )
-    return Preparation(data_dir=folder, num_threads=num_threads, size=(batch_size, num_samples))
+    return Preparation(
+        data_dir=folder,
+        num_threads=num_threads,
+        size=(batch_size, num_samples),
+        id_map_sha256=ensure_id_map(config, folder, quiet=quiet),
+    )
 
 
 def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:

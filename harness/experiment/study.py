@@ -13,6 +13,7 @@ from harness.foundation.errors import HarnessError
 from harness.launch.process import STDERR_FILE, explain_end, launch_worker
 from harness.measure.job import write_job
 from harness.measure.kinds import Kind, OnEvent
+from harness.measure.refusals import refuse_id_map
 from harness.measure.serving.job import with_choice
 from harness.run_sets.environment import refuse_disturbed_environment
 from harness.run_sets.output import refuse_output
@@ -30,6 +31,7 @@ def measure_study(
     """
     for config in configs:
         kind.check(config.workload)
+        refuse_id_map(config.workload.data, kind.takes_id_maps)
     refuse_output(request.output)
     if request.strict_env:
         refuse_disturbed_environment(request.data, request.output)

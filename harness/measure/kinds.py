@@ -14,7 +14,8 @@ from harness.config.axes import Axis
 from harness.config.catalog import WorkloadConfig, parse_recorded
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.measure.refusals import refuse_untrainable
+from harness.measure.id_maps import read_id_maps
+from harness.measure.refusals import TakenIdMaps, refuse_untrainable
 from reference_models.fused.choice import convert_choice
 from reference_models.process.world import World
 from reference_models.training.workload import WorkloadSpec
@@ -44,6 +45,8 @@ class Job:
     folder: str
     matmul: dict[str, Any] | None = None
     """The forms of the step's matrix products, where they were chosen."""
+    id_map_sha256: str | None = None
+    """The digest of the map of ids to rows that its set began with, where it has one."""
 
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
         """Parse the definition. Raises DefinitionError or ConfigError."""
@@ -51,9 +54,13 @@ class Job:
         return benchmark, parse_recorded(benchmark)
 
     def spec(self, config: WorkloadConfig) -> WorkloadSpec:
-        """Return what an implementation builds the job's workload from. Raises ConfigError."""
+        """Return what an implementation builds the job's workload from.
+
+        Raises ConfigError, or HarnessError (exit 8) where its id map is damaged or another one.
+        """
         matmul = None if self.matmul is None else convert_choice(self.matmul, self.definition_path)
-        return config.spec(Path(self.data_dir), self.seed, matmul)
+        read = read_id_maps(config, Path(self.data_dir), self.id_map_sha256)
+        return config.spec(Path(self.data_dir), self.seed, matmul, None if read is None else read.tables)
 
 
 class Option(NamedTuple):
@@ -101,6 +108,8 @@ class Kind:
     """Whether how its steps are computed, or its queries answered, is chosen by timing."""
     takes: frozenset[str] = frozenset()
     """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights."""
+    takes_id_maps: TakenIdMaps = "fixed"
+    """Which maps of ids to rows its data may be read through."""
 
     @property
     def derived_suffix(self) -> str | None:
@@ -195,6 +204,7 @@ def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
 _ASIDE: Mapping[str, str] = {
     "choice": "harness.autotune.job",
     "service_choice": "harness.autotune.service",
+    "id_map": "harness.autotune.id_maps",
     "forward": "harness.measure.profile.forward",
     "queue": "harness.measure.serving.simulate",
     "accuracy": "harness.measure.serving.accuracy",

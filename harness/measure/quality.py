@@ -42,7 +42,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
     started = datetime.now(UTC)
     _, config = job.parse()
     spec = job.spec(config)
-    dataset = open_dataset(spec.data_dir, config.data)
+    dataset = open_dataset(spec.data_dir, spec.data)
     workload = cast(EvaluatesMetrics, config.implementation.load(spec, world))
     meter = EnergyMeter(config.runtime.device)
     workload.build()
@@ -122,6 +122,7 @@ KIND = QualityKind(
     run=train_and_evaluate,
     min_repetitions=MIN_PROCESSES,
     takes=frozenset({"with_fit"}),
+    takes_id_maps="any",
     option=Option(
         verbs=("run", "sweep"),
         member="num_samples",

@@ -2,13 +2,18 @@
 
 import os
 from collections.abc import Sequence
+from typing import Literal
 
 from harness.config.catalog import WorkloadConfig
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.system.launcher_env import launcher_of_many
 from harness.system.resources import read_resources
-from reference_models.config.sections import RuntimeConfig
+from reference_models.config.sections import DataConfig, RuntimeConfig
+from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of, refuse_impossible_runtime, refuse_impossible_serving
+
+TakenIdMaps = Literal["fixed", "made", "any"]
+"""Which maps of ids to rows are taken: what follows from ids alone, also what is made of training data, or any."""
 
 
 def refuse_untrainable(workload: WorkloadConfig) -> None:
@@ -33,6 +38,22 @@ def refuse_unservable(workload: WorkloadConfig) -> None:
         refuse_emulation(workload.runtime)
     refuse_threads(workload.runtime.threads)
     refuse_device(workload.runtime)
+
+
+def refuse_id_map(data: DataConfig, taken: TakenIdMaps) -> None:
+    """Raise ConfigError for an id map that is not among those that are taken."""
+    id_map = data.id_map
+    if not id_map.looks_at_data or taken == "any" or (taken == "made" and id_map.kind != "classes"):
+        return
+    where, known = "--quality SAMPLES", "none, hash, quotient_remainder"
+    if id_map.kind == "classes":
+        why = "knows what no map made of data can, as a control"
+    else:
+        why, where = "is made of the training split, off the clock", f"{where}, 'serve' and 'trace'"
+    known += ", frequency, learned" if taken == "made" else ""
+    raise ConfigError(
+        f"id_map.kind is {id_map.kind!r}, which {why}: it is for {where} alone. Expected here: {known}."
+    )
 
 
 def refuse_device(runtime: RuntimeConfig) -> None:

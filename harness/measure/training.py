@@ -278,6 +278,7 @@ def describe_end(
             (last["quality"] for last in monitor.evaluations[-1:] if last["samples_count"] == trained), None
         ),
         "log_sha256": hashlib.sha256(log.read_bytes()).hexdigest() if log.is_file() else None,
+        "id_map_sha256": spec.id_map_sha256,
     }
 
 

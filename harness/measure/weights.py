@@ -16,6 +16,7 @@ from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.system.resources import read_resources
 from reference_models.process.errors import ConfigError
 from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.id_maps import ID_MAPS_FOLDER
 from rules.records.kept.weights import WEIGHTS_FOLDER, WeightsManifest
 from rules.records.run import KeptWeights
 
@@ -49,11 +50,12 @@ def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about:
     return KeptWeights(num_bytes=num_bytes, duration_s=duration_s, error=None, exit_code=ExitCode.DONE)
 
 
-def read_weights(folder: Path, definition_sha256: str) -> ReadWeights:
+def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None = None) -> ReadWeights:
     """Read the weights in `folder`, every byte of them verified.
 
     Raises HarnessError: exit 2 where they are of another definition, 8 where anything is damaged or not as the
-    manifest says, 9 where they do not fit into memory.
+    manifest says, or they were trained through another map of ids to rows than the one of that digest, 9 where they
+    do not fit into memory.
     """
     import torch
 
@@ -62,6 +64,13 @@ def read_weights(folder: Path, definition_sha256: str) -> ReadWeights:
         raise HarnessError(
             f"{folder}: weights of another definition ({manifest.benchmark}, {manifest.definition_sha256[:12]}) than "
             f"the one that is served ({definition_sha256[:12]}). Serve the benchmark that was trained, as it was."
+        )
+    if manifest.id_map_sha256 != id_map_sha256:
+        trained, here = (digest and digest[:12] for digest in (manifest.id_map_sha256, id_map_sha256))
+        raise HarnessError(
+            f"{folder}: trained through the id map {trained}, the one that is beside the data is {here}. Put the "
+            f"folder {ID_MAPS_FOLDER} there that the run had.",
+            ExitCode.INPUT,
         )
     available = read_resources().available_memory_bytes
     arrays = read_kept(folder, manifest.tensors, available_bytes=available, remedy=_AGAIN)

@@ -47,7 +47,7 @@ def make_devices_plan(
         workload.model,
         workload.train,
         sizes[2],
-        workload.data.multi_hot,
+        workload.data.mapped.multi_hot,
         num_dense=workload.data.num_dense,
         sharding=workload.runtime.sharding,
         devices=devices,

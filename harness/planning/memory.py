@@ -61,7 +61,7 @@ def model_memory(
     step_bytes = estimate.gradients_bytes + estimate.activations_bytes
     if implementation.gpu_step_bytes is not None:
         step_bytes = implementation.gpu_step_bytes(
-            workload.model, workload.data, workload.train, precision=workload.runtime.precision,
+            workload.model, workload.data.mapped, workload.train, precision=workload.runtime.precision,
             has_kernels=has_kernels and workload.runtime.kernels == "auto",
         )  # fmt: skip
     held = _read_gpus(workload.runtime.device, ranks)

@@ -215,9 +215,10 @@ def estimate_work(
 ) -> TimeEstimate | None:
     """Extrapolate as `estimate_time` does, for so many threads."""
     share, where = 1.0, ""
-    if not data_dir.joinpath("manifest.json").exists() and not find_data(workload.data.kind).is_in_memory:
+    is_here = data_dir.joinpath("manifest.json").exists() or find_data(workload.data.kind).is_in_memory
+    if not is_here or workload.data.id_map.is_active:  # whose map is made before the first run
         num_evaluated = max(1, min(work.eval_samples, _MOST_EVALUATED))
-        workload = replace(workload, data=synthetic_like(workload.data, num_embeddings, num_evaluated))
+        workload = replace(workload, data=synthetic_like(workload.data.mapped, num_embeddings, num_evaluated))
         try:
             workload.model_spec.refuse(workload.model, workload.data)
         except ConfigError:

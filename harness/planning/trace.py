@@ -8,12 +8,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.autotune.id_maps import ensure_id_map
 from harness.config.catalog import refuse_without_bags
 from harness.config.run_config import RunConfig, command_name
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.foundation.study import make_check, make_study, make_table
+from harness.measure.id_maps import read_id_maps
+from harness.measure.refusals import refuse_id_map
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.progress import generation_progress
 from harness.system.resources import read_resources
@@ -65,7 +68,8 @@ def trace_benchmark(
     """
     workload = config.workload
     refuse_without_bags(workload, "trace")
-    num_samples = max(1, num_lookups // workload.data.num_lookups)
+    refuse_id_map(workload.data, "made")
+    num_samples = max(1, num_lookups // workload.data.mapped.num_lookups)
     is_synthetic = workload.data.kind in SYNTHETIC_KINDS
     data = workload.data
     if is_synthetic:
@@ -74,6 +78,9 @@ def trace_benchmark(
     asked: dict[str, Any] = {"num_threads": num_threads, "benchmark": command_name(config.benchmark)}
     with generation_progress(data, quiet=False) as on_progress:
         folder = ensure_dataset(data, data_root, on_progress=on_progress, **asked)
+    ensure_id_map(config, folder)
+    if (read := read_id_maps(workload, folder)) is not None:
+        data = replace(data, id_maps=read.tables)
     opened = open_dataset(folder, data)
     samples = opened.train if split == "train" else opened.eval
     name = config.benchmark.name
@@ -83,7 +90,7 @@ def trace_benchmark(
         "definition_sha256": config.benchmark.definition_sha256,
         "row_bytes": workload.costs(trace.num_rows).row_width * FLOAT_BYTES,
     }  # fmt: skip
-    exponent = data.parameters["zipf_exponent"] if is_synthetic else None
+    exponent = data.parameters["zipf_exponent"] if is_synthetic and not data.id_map.is_active else None
     return KeptTrace(trace=trace, about=about, benchmark=config.benchmark, zipf_exponent=exponent)
 
 

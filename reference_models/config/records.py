@@ -78,6 +78,7 @@ def _words(kind: inspect.Type, value: object) -> str:
 def _bounds(kind: Any, value: object) -> str:
     """The bounds in words; that of all counts only where it is what the value breaks."""
     low = "" if kind.ge is None else f" of at least {kind.ge}"
+    low += "" if kind.gt is None else f" above {kind.gt}"
     is_said = kind.le is not None and (kind.le != MAX_COUNT or _size(value) > MAX_COUNT)
     return low + (f", at most {kind.le}" if is_said else "")
 

@@ -1,11 +1,12 @@
 """Torch-free configuration of data, training and runtime, parsed from a definition's opaque sections."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta
 
+from reference_models.config.id_map import IdMapConfig
 from reference_models.config.records import Amount, PositiveCount, read_section
 from reference_models.process.errors import ConfigError, did_you_mean
 
@@ -124,6 +125,24 @@ class DataConfig:
     seed: int | None
     sha256: str | None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    id_map: IdMapConfig = field(default_factory=IdMapConfig)
+    """How ids become rows where the splits are opened; what is stored are ids."""
+    id_maps: Mapping[int, Any] | None = None
+    """By table int32 [ids, k]: the k rows whose sum is an id's embedding. None until they are made."""
+
+    @property
+    def mapped(self) -> "DataConfig":
+        """The sizes that a model meets: rows of tables, and rows per sample. Raises ConfigError."""
+        if not self.id_map.is_active:
+            return self
+        plain = replace(self, id_map=IdMapConfig(), id_maps=None)
+        if self.num_embeddings is None:
+            if self.id_map.kind == "quotient_remainder":
+                raise ConfigError("id_map.kind is 'quotient_remainder', which needs data.num_embeddings. Give them.")
+            return plain
+        rows, widths = zip(*self.id_map.shapes(self.num_embeddings), strict=True)
+        multi_hot = tuple(num * width for num, width in zip(self.multi_hot, widths, strict=True))
+        return replace(plain, num_embeddings=rows, multi_hot=multi_hot)
 
     @property
     def num_sparse(self) -> int:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ DATA_KINDS: Mapping[str, str] = {
 }
 """Where the `DataSpec` is, by the name that a definition gives as data.kind."""
 DEFAULT_ROOT = Path("data")
+_NOT_STORED = ("sha256", "id_map", "id_maps")
 
 
 def find_data(kind: str) -> DataSpec:
@@ -51,7 +52,7 @@ def parse_data(table: Mapping[str, Any]) -> DataConfig:
 
 def dataset_digest(data: DataConfig) -> str:
     """Return first 12 hex digits of the sha256 of what makes the dataset; names its folder."""
-    content = {key: value for key, value in asdict(data).items() if key != "sha256"}
+    content = {key: value for key, value in asdict(replace(data, id_maps=None)).items() if key not in _NOT_STORED}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[:12]
 
 
@@ -82,8 +83,16 @@ def generate_dataset(
 
 
 def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
-    """Open both splits; metadata only. Raises DatasetError."""
-    return find_data(data.kind).open_dataset(folder, data)
+    """Open both splits, read through the data's id maps; metadata only. Raises DatasetError.
+
+    Where those are not made yet, what is opened has the sizes of what they will make.
+    """
+    opened = find_data(data.kind).open_dataset(folder, data)
+    if not data.id_map.is_active:
+        return opened
+    from reference_models.data.id_maps.split import map_splits  # which needs numpy
+
+    return map_splits(opened, data.id_map, data.id_maps)
 
 
 def verify_dataset(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class ServedDLRM:
     def served_bytes(self) -> ServedBytes:
         runtime = self._spec.runtime
         return served_bytes(
-            self._spec.model, self._spec.data, self._data.eval.num_embeddings,
+            self._spec.model, self._spec.data.mapped, self._data.eval.num_embeddings,
             precision=runtime.precision, table_precision=runtime.table_precision,
         )  # fmt: skip
 

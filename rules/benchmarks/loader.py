@@ -1,11 +1,11 @@
 """Benchmark definitions: the shipped TOML files and the loader that validates them.
 
 `rules` owns the sections `[benchmark] [quality] [score] [closed]` and, where the Open division fixes something
-too, `[open]`; `[model] [data] [train] [runtime]` are opaque here and are parsed by `reference_models`, `[serve]` by
-`harness`. `[closed]`, `[open]` and `[train]` are written in mllog keys, so a field that a division leaves free has
-the same name in all.
+too, `[open]`; `[model] [data] [id_map] [train] [runtime]` are opaque here and are parsed by `reference_models`,
+`[serve]` by `harness`. `[closed]`, `[open]` and `[train]` are written in mllog keys, so a field that a division
+leaves free has the same name in all.
 A workload (status `workload`) has no `[quality] [score] [closed]`: it is a model's shape to measure throughput on,
-and nothing there can be judged.
+or quality without a target, and nothing there can be judged.
 """
 
 import hashlib
@@ -30,8 +30,9 @@ SCHEMA_VERSION = 1
 _FOLDER = Path(__file__).parent
 _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
-_SECTIONS = ("benchmark", *_JUDGED, "model", "data", "train", "runtime", "serve", "open")
+_SECTIONS = ("benchmark", *_JUDGED, "model", "data", "id_map", "train", "runtime", "serve", "open")
 _NOT_THE_PROBLEM = ("runtime", "serve")
+_MAY_BE_LEFT_OUT = (*_NOT_THE_PROBLEM, "open", "id_map")
 T = TypeVar("T")
 
 
@@ -100,7 +101,8 @@ class Head:
     description: str = ""
     """More lines for people."""
     status: Literal["own", "official", "workload"] = "own"
-    """`own` for yours; `workload` is a shape for throughput alone, without `[quality]`, `[score]` and `[closed]`."""
+    """`own` for yours; `workload` has no target, so no `[quality]`, `[score]` and `[closed]`: for `--throughput`, and
+    for `--quality` of data that says something."""
     model: str
     """Which model trains: `dlrm` (DLRM and DLRM-DCNv2), `wukong`, `hstu` (DLRMv4), `d2nn`; others by entry point."""
     rounds: tuple[str, ...] = ()
@@ -263,10 +265,15 @@ def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
         if is_workload and section in _JUDGED:
             if section in tables:
                 raise DefinitionError(f"{path}: a workload has no target, so section [{section}] has no place in it.")
-        elif not isinstance(tables.get(section, {} if section in (*_NOT_THE_PROBLEM, "open") else None), Mapping):
+        elif not isinstance(tables.get(section, {} if section in _MAY_BE_LEFT_OUT else None), Mapping):
             raise DefinitionError(f"{path}: section [{section}] is missing or not a table.")
     head = _read(path, "benchmark", tables["benchmark"], Head)
-    opaque = ("model", "data", "train", "runtime", *(("serve",) if "serve" in tables else ()))
+    if head.status == "official" and "id_map" in tables:
+        raise DefinitionError(
+            f"{path}: [id_map] in an official benchmark, {head.name}: its tables are as MLPerf says, so id_map.kind, "
+            "id_map.budget and id_map.samples have no place there. Map the ids of another benchmark."
+        )
+    opaque = ("model", "data", "train", "runtime", *(name for name in ("id_map", "serve") if name in tables))
     sections = {section: dict(tables.get(section, {})) for section in opaque}
     closed = {key: parse_constraint(path, f"closed.{key}", rule) for key, rule in tables.get("closed", {}).items()}
     open_ = {key: parse_constraint(path, f"open.{key}", rule) for key, rule in tables.get("open", {}).items()}
@@ -302,6 +309,8 @@ def definition_sha256(tables: Mapping[str, Any]) -> str:
     fields."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {name: tables[name] for name in _SECTIONS if name not in _NOT_THE_PROBLEM and name in tables}
+    if content.get("id_map", {}).get("kind", "none") == "none":
+        content.pop("id_map", None)  # the problem is that of before there was a choice
     if content["data"].get("kind") == "synthetic":
         content["data"] = {**content["data"], "kind": "made_up"}  # one kind, by its older name
     content["train"] = {key: value for key, value in tables["train"].items() if key not in free}

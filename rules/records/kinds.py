@@ -69,6 +69,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "system": SystemRecord,
     "weights": _type_of("rules.records.kept.weights:WeightsManifest"),
     "trace": _type_of("rules.records.kept.trace:TraceManifest"),
+    "id_map": _type_of("rules.records.kept.id_maps:IdMapManifest"),
     "hooks": _type_of("rules.records.kept.hooks:HooksRecord"),
     "event": _type_of("rules.records.kept.event:EventRecord"),
 }

@@ -256,6 +256,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     """Whether each run leaves its weights in extra/run_<i>/weights."""
     choice: ChoiceRecord | None = None
     """None where there is nothing to choose, and in files of old."""
+    id_map_sha256: Sha256 | None = None
+    """The digest of the map of ids to rows that all runs read their data through; None where there is none."""
     hooks: dict[HookName, str] = msgspec.field(default_factory=dict)
     """The commands that its user had run before and after each repetition. Nobody runs them for being named here."""
 

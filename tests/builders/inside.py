@@ -62,6 +62,7 @@ def work_inside(
 def use_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the processes of a set."""
     monkeypatch.setattr("harness.experiment.executors.launch_worker", work_inside)
+    monkeypatch.setattr("harness.autotune.id_maps.launch_worker", work_inside)
 
 
 def use_study_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,11 @@ def test_an_unknown_environment_variable_is_an_error() -> None:
         read_environment({"DLRMBENCH_THREADS": "2"})
 
 
+def test_a_section_of_two_words_is_set_by_a_variable_too() -> None:
+    (override,) = read_environment({"DLRMBENCH_ID_MAP_KIND": "hash"})
+    assert (override.key, override.value) == ("id_map.kind", "hash")
+
+
 def test_an_unknown_section_of_a_file_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text("[trian]\nglobal_batch_size = 1\n")

@@ -83,7 +83,7 @@ def profile_forward(job: ForwardJob, world: World, on_event: OnEvent) -> StudyRe
         batches = zip(sizes, servable.queries(sizes), strict=True)
         times = {size: measure_answers(servable, batch, device) for size, batch in batches}
         precisions = {"precision": runtime.precision, "table_precision": runtime.table_precision}
-        count_costs = partial(workload.model_spec.costs.forward, workload.model, workload.data, **precisions)
+        count_costs = partial(workload.model_spec.costs.forward, workload.model, workload.data.mapped, **precisions)
         costs = {size: count_costs(batch_size=size) for size in sizes}
         tables.append(forward_table(subject.name, times, costs, labels, ceilings))
         findings.append(describe_times(subject.name, times, labels))

@@ -44,7 +44,8 @@ def profile(
     config = hold_in_memory(workload_config, _HELD_STEPS)
     model = config.model_spec
     name = label_of(config.runtime.implementation)
-    workload = config.implementation.load(spec.spec(config), world)
+    built_from = spec.spec(config)
+    workload = config.implementation.load(built_from, world)
     if not isinstance(workload, ReportsPhases):
         raise ConfigError(
             f"implementation {name!r} does not report its phases and cannot be profiled. Use 'reference'."
@@ -59,13 +60,13 @@ def profile(
     report("timing steps")
     times = measure_steps(workload, device, num_steps)
     report("evaluating")
-    dataset = open_dataset(Path(spec.data_dir), config.data)
+    dataset = open_dataset(built_from.data_dir, built_from.data)
     evaluation = measure_evaluation(workload, config.costs(dataset.eval.num_embeddings).forward_flop_per_sample)
     report("running torch.profiler")
     operators = profile_operators(workload, device, step_s=times.step_s, trace=trace)
     report("measuring ceilings")
     ids = read_ids(dataset, batch_size)
-    products = model.costs.matmuls(config.model, config.data, batch_size)
+    products = model.costs.matmuls(config.model, config.data.mapped, batch_size)
     ceilings = compute_ceilings(
         measure_ceilings(
             products,
@@ -81,7 +82,7 @@ def profile(
     unique_rows, times_s = count_unique_rows(ids, dataset.train.multi_hot), times.phase_times_s()
     costs = model.costs.phases(
         config.model,
-        config.data,
+        config.data.mapped,
         batch_size=batch_size,
         opt_name=config.train.opt_name,
         unique_rows=unique_rows,

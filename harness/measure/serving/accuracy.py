@@ -201,4 +201,6 @@ class AccuracyKind(Kind):
         refuse_unservable(workload)
 
 
-KIND = AccuracyKind(name="accuracy", job=AccuracyJob, record=StudyRecord, run=measure_accuracy, file=STUDY_FILE)
+KIND = AccuracyKind(
+    name="accuracy", job=AccuracyJob, record=StudyRecord, run=measure_accuracy, file=STUDY_FILE, takes_id_maps="made"
+)

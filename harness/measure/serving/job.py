@@ -203,7 +203,7 @@ def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: 
     if serve.mlperf and MODELS.get(model) != MLPERF_MODEL:
         raise ConfigError(f"--mlperf is the form of {MLPERF_MODEL}, which a model {model!r} is not. Leave it out.")
     if data.eval_samples is not None:
-        library_sizes(serve, data.eval_samples, bytes_per_sample(data))  # refused before anything is written
+        library_sizes(serve, data.eval_samples, bytes_per_sample(data.mapped))  # refused before anything is written
     return config
 
 
@@ -214,6 +214,7 @@ KIND = ServeKind(
     run=serve_queries,
     usual_repetitions=USUAL_PROCESSES,
     takes=frozenset({"weights"}),
+    takes_id_maps="made",
     option=Option(
         verbs=("sweep", "suite"),
         help="Find the queries/s within the latency limit in 5 processes instead, as 'serve' does; any key may vary.",

@@ -9,6 +9,7 @@ from harness.config.catalog import WorkloadConfig
 from harness.config.serving import MIN_LIBRARY, ServeConfig, library_sizes, list_sizes, whole_split
 from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.id_maps import read_id_maps
 from harness.measure.kinds import Job
 from harness.measure.serving.worker_pool import QueryPart
 from harness.measure.throughput import train_steps
@@ -54,7 +55,8 @@ def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec,
     Raises HarnessError for weights that are damaged or another definition's.
     """
     if serve.weights is not None:
-        return read_weights(Path(serve.weights), sha256).tensors
+        read = read_id_maps(config, spec.data_dir)
+        return read_weights(Path(serve.weights), sha256, None if read is None else read.sha256).tensors
     if serve.train_samples is None:
         return None
     fp32 = replace(spec, runtime=replace(spec.runtime, precision="fp32", table_precision="fp32"))
@@ -93,7 +95,7 @@ def build_served(
     config = replace(config, runtime=replace(config.runtime, threads=num_threads))
     spec = job.spec(config)
     num_eval = open_dataset(spec.data_dir, spec.data).eval.num_samples
-    sample_bytes = bytes_per_sample(spec.data)
+    sample_bytes = bytes_per_sample(spec.data.mapped)
     whole = whole_split(serve.queries, num_eval) if has_whole_split else None
     sizes = whole or library_sizes(serve, num_eval, sample_bytes)
     _refuse_large(sum(sizes) * sample_bytes)

@@ -70,4 +70,6 @@ class QueueKind(Kind):
         refuse_unservable(workload)
 
 
-KIND = QueueKind(name="queue", job=QueueJob, record=StudyRecord, run=simulate_queue, file=STUDY_FILE)
+KIND = QueueKind(
+    name="queue", job=QueueJob, record=StudyRecord, run=simulate_queue, file=STUDY_FILE, takes_id_maps="made"
+)

@@ -29,6 +29,8 @@ class WeightsManifest(Document, frozen=True, kw_only=True):
     """What the last evaluation found of these very weights; None where there was none."""
     log_sha256: Sha256
     """The digest of the run's log: it ties the weights to the run."""
+    id_map_sha256: Sha256 | None = None
+    """The digest of the map of ids to rows that they were trained through; None where there was none."""
     tensors: Arrays
 
     @property

@@ -1,0 +1,88 @@
+"""The map of ids to rows that a configuration reads its data through: where it is, and reading it on no trust."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.config.catalog import WorkloadConfig
+from harness.config.synthetic import hold_in_memory
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import read_record
+from harness.foundation.kept_arrays import read_kept
+from harness.system.resources import read_resources
+from reference_models.config.id_map import IdMapConfig
+from reference_models.data.registry import open_dataset
+from rules.benchmarks.loader import canonical_sha256
+from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.id_maps import ID_MAPS_FOLDER, IdMapManifest
+
+_VERSION = 1
+"""Raised whenever a kind of map is made in another way."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdMapPlace:
+    """Where a map is, and of what it must be: ids, rows and rows per id of each table with fewer rows than ids."""
+
+    folder: Path
+    sizes: Mapping[int, tuple[int, int, int]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdMaps:
+    """A map that was read: by table int32 [ids, k], and its digest."""
+
+    sha256: str
+    tables: Mapping[int, NDArray[np.int32]]
+
+
+def locate_id_map(config: WorkloadConfig, data_dir: Path) -> IdMapPlace | None:
+    """Return where the map is that the configuration asks for; None where each id has a row of its own.
+
+    Raises ConfigError for a budget that leaves a table no row, DatasetError where its data is not there.
+    """
+    id_map = config.data.id_map
+    if not id_map.is_active:
+        return None
+    plain = replace(hold_in_memory(config, 1).data, id_map=IdMapConfig(), id_maps=None)
+    opened = open_dataset(data_dir, plain)
+    num_ids = opened.train.num_embeddings
+    shapes = enumerate(zip(num_ids, id_map.shapes(num_ids), strict=True))
+    content = {
+        "version": _VERSION,
+        "id_map": asdict(id_map) if id_map.looks_at_data else {"kind": id_map.kind, "budget": id_map.budget},
+        "data": opened.dataset_sha256 or {**asdict(plain), "num_embeddings": num_ids, "train_samples": None},
+        "train": asdict(config.train) if id_map.kind == "learned" else None,
+    }
+    sizes = {table: (ids, rows, width) for table, (ids, (rows, width)) in shapes if rows < ids}
+    folder = data_dir / ID_MAPS_FOLDER / f"{id_map.kind}-{canonical_sha256(content)[:16]}"
+    return IdMapPlace(folder=folder, sizes=sizes) if sizes else None
+
+
+def read_id_maps(config: WorkloadConfig, data_dir: Path, sha256: str | None = None) -> IdMaps | None:
+    """Read the configuration's map, every byte of it verified; None where there is nothing to map.
+
+    Raises HarnessError (exit 8) where it is damaged, leads outside of its tables, or its digest is not `sha256`.
+    """
+    if (place := locate_id_map(config, data_dir)) is None:
+        return None
+    again = f"Remove {place.folder}: whatever needs it makes it anew, for sets that begin then."
+    manifest = read_record(place.folder / MANIFEST_FILE, IdMapManifest)
+    found = {name: (array.dtype, array.shape) for name, array in manifest.tables.items()}
+    expected = {f"table_{table}": ("int32", (ids, width)) for table, (ids, _, width) in place.sizes.items()}
+    if found != expected or sha256 not in (None, manifest.sha256):
+        what = f"{found}, expected {expected}" if found != expected else f"{manifest.sha256[:12]}, not {sha256}"
+        raise HarnessError(f"{place.folder / MANIFEST_FILE}: another id map, of {what}. {again}", ExitCode.INPUT)
+    available = read_resources().available_memory_bytes
+    arrays = read_kept(place.folder, manifest.tables, available_bytes=available, remedy=again)
+    for table, (_, num_rows, _) in place.sizes.items():
+        rows = arrays[f"table_{table}"]
+        if (outside := ((rows < 0) | (rows >= num_rows)).any(axis=1)).any():
+            where = f"{place.folder / f'table_{table}.npy'}: id {outside.argmax()}"
+            raise HarnessError(
+                f"{where} has a row outside of its table, which has {num_rows}. {again}", ExitCode.INPUT
+            )
+    return IdMaps(sha256=manifest.sha256, tables={table: arrays[f"table_{table}"] for table in place.sizes})

@@ -1,0 +1,67 @@
+"""A split whose ids become rows of smaller tables as it is read."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.config.id_map import IdMapConfig
+from reference_models.data.store.dataset import ClickDataset, OpenedDataset
+from reference_models.process.errors import DatasetError
+
+
+class MappedSplit:
+    """A split read through the maps of its tables, int32 [ids, k]; its sizes are those of the rows.
+
+    Each id of a sample is replaced by its k rows, side by side. Without maps it has sizes alone. Ids are held against
+    their tables as they are read: DatasetError names the first that is outside.
+    """
+
+    def __init__(self, split: ClickDataset, name: str, config: IdMapConfig, maps: Mapping[int, Any] | None) -> None:
+        self._split, self._name, self._maps = split, name, maps
+        self.num_samples, self.num_dense = split.num_samples, split.num_dense
+        self.num_embeddings, widths = zip(*config.shapes(split.num_embeddings), strict=True)
+        self.multi_hot = tuple(num * width for num, width in zip(split.multi_hot, widths, strict=True))
+        self._flat: tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def read(self, start: int, stop: int) -> Any:
+        """Read samples start to stop - 1."""
+        import torch
+
+        batch = self._split.read(start, stop)
+        return replace(batch, indices=torch.from_numpy(self._map(batch, start)))
+
+    def read_into(self, start: int, stop: int, batch: Any) -> None:
+        """Read samples start to stop - 1 into a batch, whose ids may be int32."""
+        read = self._split.read(start, stop)
+        np.copyto(batch.indices.numpy(), self._map(read, start), casting="same_kind")
+        batch.dense.copy_(read.dense)
+        batch.labels.copy_(read.labels)
+
+    def _map(self, batch: Any, start: int) -> NDArray[np.int64]:
+        batch.check(self._split, f"{self._name} sample", start)
+        flat, columns, offsets = self._flat = self._flat or self._flatten()
+        rows: NDArray[np.int64] = flat[batch.indices.numpy()[:, columns] + offsets].astype(np.int64)
+        return rows
+
+    def _flatten(self) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]:
+        """Lay the columns of all maps end to end; for each column of the result, whose ids it takes and its place."""
+        if self._maps is None:
+            raise DatasetError("the map of ids to rows was not made, which whoever opens the dataset gives with it.")
+        parts, columns, offsets, size, first = [], [], [], 0, 0
+        for table, (num_ids, num) in enumerate(zip(self._split.num_embeddings, self._split.multi_hot, strict=True)):
+            made = self._maps.get(table, np.arange(num_ids, dtype=np.int32)[:, None])
+            width = made.shape[1]
+            columns += [first + column for column in range(num) for _ in range(width)]
+            offsets += [size + num_ids * part for _ in range(num) for part in range(width)]
+            parts.append(made.T.reshape(-1))
+            size, first = size + made.size, first + num
+        return np.concatenate(parts), np.array(columns), np.array(offsets)
+
+
+def map_splits(opened: OpenedDataset, config: IdMapConfig, maps: Mapping[int, Any] | None) -> OpenedDataset:
+    """Return the dataset with both splits read through `maps`; with sizes alone where they are not made yet."""
+    train, evaluation = (MappedSplit(getattr(opened, name), name, config, maps) for name in ("train", "eval"))
+    return replace(opened, train=train, eval=evaluation)
