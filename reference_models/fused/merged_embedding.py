@@ -229,7 +229,7 @@ _MAX_INT32 = 2**31 - 1
 _RADIX_FROM = 32_768
 """at::internal::GRAIN_SIZE, from which on ATen's SortingKernel.cpp takes FBGEMM's radix sort where it is built in."""
 _CACHED = 1 << 18
-"""How many numbers of a gradient stay in a core's cache, where nothing is compiled. Without pieces an update takes as long
-at width 16 and 1.5 times as long at 128, about 1 % of DCNv2's step (AMD EPYC, family 25 model 1)."""
+"""How many numbers of a gradient stay in a core's cache, where nothing is compiled. Without pieces an update takes as
+long at width 16 and 1.5 times as long at 128, about 1 % of DCNv2's step (AMD EPYC, family 25 model 1)."""
 _SUM = 0
 """torch.embedding_bag's number for mode "sum"."""
