@@ -46,8 +46,8 @@ static void sort_table(
     }
 }
 
-/* Sort all lookups by row into `ordered`; `scratch` is as large, and `by_table` [n * hot]. Table t has num_rows[t] rows, from shifts[t] on, and
- * the lookups starts[t + 1] to starts[t + 2] - 1 of each sample, which are bag t + 1. */
+/* Sort all lookups by row into `ordered`; `scratch` is as large, and `by_table` [n * hot]. Table t has num_rows[t]
+ * rows, from shifts[t] on, and the lookups starts[t + 1] to starts[t + 2] - 1 of each sample, which are bag t + 1. */
 void sort_rows(
     const int64_t *ids, const int32_t *starts, const int64_t *shifts, const int64_t *num_rows, lookup *ordered,
     lookup *scratch, int32_t *by_table, int64_t n, int64_t num_tables, int64_t num_threads)
