@@ -137,6 +137,8 @@ class ModelSpec:
     """Raises ConfigError for a configuration and data that do not fit together."""
     batch: type[Any] = Batch
     """What it is shown: the kinds of data whose layout gives such batches, and synthetic data."""
+    why_no_bags: str = ""
+    """Why its lookups are no bags of rows of tables, as the end of a sentence about it; empty where they are."""
     metric: str = "roc_auc"
     """What its workloads' `evaluate` computes: the quality.metric of its definitions, one of `metrics.METRICS`."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")

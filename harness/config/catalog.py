@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reference_models.config.checkpoint import CheckpointConfig, parse_checkpoint
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
 from reference_models.costs import MemoryEstimate, ModelCosts
 from reference_models.data.registry import DATA_KINDS, find_data, parse_data
@@ -39,6 +40,8 @@ class WorkloadConfig:
     data: DataConfig
     train: TrainConfig
     runtime: RuntimeConfig
+    checkpoint: CheckpointConfig | None = None
+    """None where no checkpoint is made."""
 
     def spec(self, data_dir: Path, seed: int, matmul: MatmulChoice | None = None) -> WorkloadSpec:
         """Return what an implementation builds one run from."""
@@ -162,12 +165,19 @@ def parse_workload(
             data=parse_data(sections["data"]),
             train=train,
             runtime=parse_runtime(runtime),
+            checkpoint=parse_checkpoint(sections.get("checkpoint", {})),
         )
         spec.refuse(workload.model, workload.data)
         refuse_other_batches(workload.data, spec)
         return workload
     except ConfigError as error:
         raise DefinitionError(f"{benchmark.path}: {error}") from None
+
+
+def refuse_without_bags(workload: WorkloadConfig, what: str) -> None:
+    """Raise ConfigError where `what` was asked of a model whose lookups are no bags."""
+    if why := workload.model_spec.why_no_bags:
+        raise ConfigError(f"{what} is of models that pool bags of embedding rows: {workload.model_name} {why}.")
 
 
 def refuse_other_batches(data: DataConfig, model: ModelSpec) -> None:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, message_of
 from harness.foundation.files import read_record
+from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.system.resources import read_resources
-from reference_models.process.artifact import WrittenArray, check_artifact, read_arrays, write_artifact
-from reference_models.process.errors import ArtifactError, ConfigError
-from rules.records.codec import encode
+from reference_models.process.errors import ConfigError
+from reference_models.training.workload import HoldsWeights, Workload
 from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.checkpoint import CheckpointManifest
 from rules.records.kept.weights import WEIGHTS_FOLDER, WeightsManifest
 from rules.records.run import KeptWeights
 
@@ -34,19 +35,24 @@ class ReadWeights:
     tensors: Mapping[str, "torch.Tensor"]
 
 
+def refuse_without_weights(workload: Workload, name: str) -> None:
+    """Raise ConfigError, before the run, for an implementation that does not hand out its weights."""
+    if not isinstance(workload, HoldsWeights):
+        raise ConfigError(
+            f"implementation {name!r} does not hand out its weights (it has no method `weights`), so --keep-weights "
+            "cannot keep them. Leave it out."
+        )
+
+
 def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about: Mapping[str, Any]) -> KeptWeights:
     """Write weights to `run_folder`/weights, whole or not at all; an error is part of what is returned.
 
     `about` has the other members of the manifest. What another attempt left in that place gives way.
     """
-
-    def describe(written: Mapping[str, WrittenArray]) -> str:
-        return encode(msgspec.convert({**about, "tensors": written}, WeightsManifest, from_attributes=True))
-
     started_s = time.perf_counter()
     try:
-        arrays = {name: _as_array(tensor) for name, tensor in tensors.items()}
-        written = write_artifact(run_folder / WEIGHTS_FOLDER, arrays, describe)
+        arrays = {name: as_array(tensor) for name, tensor in tensors.items()}
+        written = write_kept(run_folder / WEIGHTS_FOLDER, arrays, WeightsManifest, about, "tensors")
     except (OSError, ConfigError, msgspec.ValidationError) as error:
         return KeptWeights.failed(message_of(error), exit_code_of(error) or ExitCode.USAGE)
     duration_s = time.perf_counter() - started_s
@@ -63,26 +69,22 @@ def read_weights(folder: Path, definition_sha256: str) -> ReadWeights:
     import torch
 
     manifest = read_record(folder / MANIFEST_FILE, WeightsManifest)
-    if manifest.definition_sha256 != definition_sha256:
-        raise HarnessError(
-            f"{folder}: weights of another definition ({manifest.benchmark}, {manifest.definition_sha256[:12]}) than "
-            f"the one that is served ({definition_sha256[:12]}). Serve the benchmark that was trained, as it was."
-        )
-    num_bytes, available = manifest.num_bytes, read_resources().available_memory_bytes
-    try:
-        check_artifact(folder, manifest.tensors)
-        if num_bytes > available:
-            raise HarnessError(
-                f"{folder}: {num_bytes:,} bytes of weights, {available:,} bytes of memory are free.",
-                ExitCode.RESOURCES,
-            )
-        arrays = read_arrays(folder, manifest.tensors)
-    except ArtifactError as error:
-        raise HarnessError(f"{error} {_AGAIN}", ExitCode.INPUT) from None
+    refuse_other_definition(folder, manifest, definition_sha256)
+    available = read_resources().available_memory_bytes
+    arrays = read_kept(folder, manifest.tensors, available_bytes=available, remedy=_AGAIN)
     return ReadWeights(manifest=manifest, tensors={name: torch.from_numpy(each) for name, each in arrays.items()})
 
 
-def _as_array(tensor: "torch.Tensor") -> NDArray[Any]:
+def refuse_other_definition(folder: Path, kept: WeightsManifest | CheckpointManifest, definition_sha256: str) -> None:
+    """Raise HarnessError (exit 2) for what was kept of another definition's run."""
+    if kept.definition_sha256 != definition_sha256:
+        raise HarnessError(
+            f"{folder}: weights of another definition ({kept.benchmark}, {kept.definition_sha256[:12]}) than "
+            f"the one that is served ({definition_sha256[:12]}). Serve the benchmark that was trained, as it was."
+        )
+
+
+def as_array(tensor: "torch.Tensor") -> NDArray[Any]:
     """Give a tensor's values on the CPU, in a type that NumPy has."""
     import torch
 

@@ -10,6 +10,7 @@ SPEC = ModelSpec(
     section=D2NNConfig,
     parse=parse_model,
     refuse=refuse_data,
+    why_no_bags="has no embedding tables",
     batch=ImageBatch,
     metric="accuracy",
     optimizers=("Adam",),

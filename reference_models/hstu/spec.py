@@ -10,6 +10,7 @@ SPEC = ModelSpec(
     section=HSTUConfig,
     parse=parse_model,
     refuse=sequence_shape,
+    why_no_bags="looks up the events of a sequence one by one, and pools no bags",
     optimizers=("Adam",),
     notes=(
         "The model departs from MLPerf's reference in actions, content, contextual tokens and attention's divisor: "

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -43,6 +43,16 @@ _OLD_NAMES = {
 """What own implementations override, by the names that it had before they were public."""
 Built = tuple[Any, list[torch.optim.Optimizer]]
 """A module that makes logits [B] of dense [B, num_dense] and ids [B, lookups], and what updates it."""
+
+
+class FollowsSteps(Protocol):
+    """What looks on while a loop trains: `reference_models.training.checkpoints`."""
+
+    def begin(self) -> None:
+        """Called when all is built. Raises ConfigError."""
+
+    def after_step(self, ids: torch.Tensor) -> None:
+        """Called after each step with its batch's ids [B, lookups]."""
 
 
 class TrainingLoop(ABC):
@@ -86,6 +96,7 @@ class TrainingLoop(ABC):
         self.enter: Enter = ignore_phase
         self._train_batches: Iterator[Batch] = iter(())
         self._next_batch = -1
+        self.checkpoints: FollowsSteps | None = None
 
     # building: off the clock, metadata only
 
@@ -106,6 +117,8 @@ class TrainingLoop(ABC):
         self._step, self._next_batch = 0, -1
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
+        if self.checkpoints is not None:
+            self.checkpoints.begin()
 
     def prepare_shapes(self, data: OpenedDataset) -> None:
         """Make ready on the CPU for `build_model` and `compute_logits` of batches of the shapes of `data`, unread."""
@@ -198,6 +211,8 @@ class TrainingLoop(ABC):
             self._step += 1
             set_learning_rate(self.optimizers, self._policy.at(self._step))
             total_loss += self.train_step(self.model, self.optimizers, batch)
+            if self.checkpoints is not None:
+                self.checkpoints.after_step(batch.ids)
         self._next_batch = first + num_steps
         self.enter(Phase.OTHER)
         self.check_loss(total_loss)
@@ -325,3 +340,15 @@ class TrainingLoop(ABC):
             "step": self._step,
             "rng": torch.cuda.get_rng_state(self.device) if is_cuda else torch.get_rng_state(),
         }
+
+    def go_on(self, step: int, generator: torch.Tensor) -> None:
+        """Let the next step be the one after `step`, with that state of the generator; weights are loaded."""
+        self._step, self._next_batch = step, -1
+        for optimizer in self.optimizers:
+            for state in optimizer.state.values():
+                if isinstance(state.get("step"), int):
+                    state["step"] = step
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(generator, self.device)
+        else:
+            torch.set_rng_state(generator)

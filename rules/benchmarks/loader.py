@@ -30,8 +30,8 @@ SCHEMA_VERSION = 1
 _FOLDER = Path(__file__).parent
 _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
-_SECTIONS = ("benchmark", *_JUDGED, "model", "data", "train", "runtime", "serve", "open")
-_NOT_THE_PROBLEM = ("runtime", "serve")
+_SECTIONS = ("benchmark", *_JUDGED, "model", "data", "train", "runtime", "serve", "checkpoint", "open")
+_NOT_THE_PROBLEM = ("runtime", "serve", "checkpoint")
 T = TypeVar("T")
 
 
@@ -266,7 +266,7 @@ def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
         elif not isinstance(tables.get(section, {} if section in (*_NOT_THE_PROBLEM, "open") else None), Mapping):
             raise DefinitionError(f"{path}: section [{section}] is missing or not a table.")
     head = _read(path, "benchmark", tables["benchmark"], Head)
-    opaque = ("model", "data", "train", "runtime", *(("serve",) if "serve" in tables else ()))
+    opaque = ("model", "data", "train", "runtime", *(each for each in ("serve", "checkpoint") if each in tables))
     sections = {section: dict(tables.get(section, {})) for section in opaque}
     closed = {key: parse_constraint(path, f"closed.{key}", rule) for key, rule in tables.get("closed", {}).items()}
     open_ = {key: parse_constraint(path, f"open.{key}", rule) for key, rule in tables.get("open", {}).items()}
@@ -298,8 +298,8 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Return the digest of the problem: canonical JSON of all sections but [runtime] and [serve], without the free
-    fields."""
+    """Return the digest of the problem: canonical JSON of all sections but [runtime], [serve] and [checkpoint],
+    without the free fields."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {name: tables[name] for name in _SECTIONS if name not in _NOT_THE_PROBLEM and name in tables}
     if content["data"].get("kind") == "synthetic":

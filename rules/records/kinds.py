@@ -68,6 +68,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "calibration": CalibrationRecord,
     "system": SystemRecord,
     "weights": _type_of("rules.records.kept.weights:WeightsManifest"),
+    "checkpoint": _type_of("rules.records.kept.checkpoint:CheckpointManifest"),
     "hooks": _type_of("rules.records.kept.hooks:HooksRecord"),
     "event": _type_of("rules.records.kept.event:EventRecord"),
 }

@@ -196,6 +196,50 @@ class KeptWeights(Record, frozen=True, kw_only=True):
         return cls(num_bytes=0, duration_s=0.0, error=error, exit_code=exit_code)
 
 
+class CheckpointRecord(Record, frozen=True, kw_only=True):
+    """One checkpoint as it was written; bytes are of files, without the manifest."""
+
+    index: Index
+    samples_count: Count
+    is_base: bool
+    """Whether it holds all rows of all tables."""
+    num_rows: Count
+    """Rows of tables that it holds."""
+    embedding_bytes: Count
+    """Of rows of tables, and of which they are."""
+    num_bytes: Count
+    """Of all of it: optimizer state of the same rows and all else of the state, too."""
+    restore_bytes: Count
+    """Of all checkpoints that restore it."""
+    stall_s: Amount
+    """How long training stood still for the copy."""
+    wait_s: Amount
+    """How long it stood still before that, until the checkpoint before was written."""
+    write_s: Amount
+    """Of a thread beside it: quantising, writing, syncing to disk."""
+    mean_l2: Amount | None
+    """Mean over its rows of the distance to what their codes stand for; None in 32 bits, which lose nothing."""
+
+
+class CheckpointsRecord(Record, frozen=True, kw_only=True):
+    """All checkpoints of a process."""
+
+    full_embedding_bytes: Count
+    """Computed: of the tables alone, where every checkpoint held all rows in 32 bits."""
+    full_bytes: Count
+    """Computed likewise, of all of it."""
+    taken: tuple[CheckpointRecord, ...]
+    restore_s: Amount | None
+    """After the run: how long reading the last one and what it rests on takes, files just written; None without one.
+    """
+    num_restores: Count
+    """How often training went on from what a checkpoint restored."""
+    error: str | None
+    """Why no more were made; training went on."""
+    exit_code: Int64
+    """0, or what that error is worth."""
+
+
 class RunRecord(Measurement, frozen=True, kw_only=True):
     """One attempt at one run; null means not measured."""
 
@@ -245,6 +289,8 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     where there was none, or it was held up, that of the energy's meter. None in files of earlier versions."""
     weights: KeptWeights | None = None
     """None where nobody asked that they be kept, and for an attempt that was cut off before."""
+    checkpoints: CheckpointsRecord | None = None
+    """None where none was asked for."""
 
     @property
     def duration_s(self) -> float:

@@ -1,0 +1,50 @@
+"""Folders of arrays that are kept to be used again: weights, traces, id maps, checkpoints; one manifest type each."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from numpy.typing import NDArray
+
+from harness.foundation.errors import ExitCode, HarnessError
+from reference_models.process.artifact import WrittenArray, check_artifact, read_arrays, write_artifact
+from reference_models.process.errors import ArtifactError
+from rules.records.codec import Record, encode
+from rules.records.kept.arrays import ArrayRecord
+
+
+def write_kept(
+    folder: Path, arrays: Mapping[str, NDArray[Any]], manifest: type[Record], about: Mapping[str, Any], member: str
+) -> Mapping[str, WrittenArray]:
+    """Write arrays and their manifest as `folder`, whole or not at all; whatever was in its place gives way.
+
+    `about` has the members of `manifest` but for `member`, which says what was written. Returns that. Raises
+    ConfigError for a name or a type that cannot be kept, msgspec.ValidationError, OSError.
+    """
+
+    def describe(written: Mapping[str, WrittenArray]) -> str:
+        return encode(msgspec.convert({**about, member: written}, manifest, from_attributes=True))
+
+    return write_artifact(folder, arrays, describe)
+
+
+def read_kept(
+    folder: Path, arrays: Mapping[str, ArrayRecord], *, available_bytes: int, remedy: str
+) -> dict[str, NDArray[Any]]:
+    """Read the arrays that the manifest of `folder` lists, every byte of them verified.
+
+    Raises HarnessError: exit 8, with the `remedy`, where a file is damaged or not as the manifest says; 9 where they
+    are more than the `available_bytes` of memory.
+    """
+    num_bytes = sum(array.num_bytes for array in arrays.values())
+    try:
+        check_artifact(folder, arrays)
+        if num_bytes > available_bytes:
+            raise HarnessError(
+                f"{folder}: {num_bytes:,} bytes of arrays, {available_bytes:,} bytes of memory are free.",
+                ExitCode.RESOURCES,
+            )
+        return read_arrays(folder, arrays)
+    except ArtifactError as error:
+        raise HarnessError(f"{error} {remedy}", ExitCode.INPUT) from None
