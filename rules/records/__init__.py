@@ -16,6 +16,7 @@
 | pair.json                           | PairRecord       | pair           |
 | study.json                          | StudyRecord      | study          |
 | systems/<system>.json               | SystemRecord     | system         |
+| manifest.json of `trace -o`         | TraceManifest    | kept.trace     |
 | hooks.json, beside a repetition's   | HooksRecord      | kept.hooks     |
 | a line of --log-to FILE.jsonl       | EventRecord      | kept.event     |
 

@@ -69,6 +69,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "system": SystemRecord,
     "weights": _type_of("rules.records.kept.weights:WeightsManifest"),
     "checkpoint": _type_of("rules.records.kept.checkpoint:CheckpointManifest"),
+    "trace": _type_of("rules.records.kept.trace:TraceManifest"),
     "hooks": _type_of("rules.records.kept.hooks:HooksRecord"),
     "event": _type_of("rules.records.kept.event:EventRecord"),
 }

@@ -1,0 +1,39 @@
+"""manifest.json of a trace: which rows of embedding tables are looked up, in which order."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from rules.records.codec import Count, Document, PositiveCount, Record, Sha256
+from rules.records.kept.arrays import Arrays
+
+
+class TraceTable(Record, frozen=True, kw_only=True):
+    """One table of a trace."""
+
+    num_rows: PositiveCount
+    """Rows that the table has; the highest id that was looked up, and one, where the source does not say it."""
+    num_lookups: Count
+
+
+class TraceManifest(Document, frozen=True, kw_only=True):
+    """Lookups of T tables in B bags each. The arrays are those of facebookresearch/dlrm_datasets and FBGEMM.
+
+    `indices` [lookups] has the rows of table 0, bag by bag, then those of table 1, and so on; `offsets` [T * B + 1]
+    says where each bag begins. Bag b of every table belongs to sample b; samples are in the order of their lookups.
+    """
+
+    source: Annotated[str, Meta(max_length=1000)]
+    """What was traced, in words."""
+    benchmark: str | None
+    """None where the source was a file of lookups."""
+    definition_sha256: Sha256 | None
+    dataset_sha256: Sha256 | None
+    seed: Count | None
+    """Seed of what was drawn for the trace itself; None where nothing was."""
+    row_bytes: PositiveCount | None
+    """Bytes of a row as it is trained, without optimizer state; None where the source does not say it."""
+    num_bags: PositiveCount
+    """B: bags of each table."""
+    tables: Annotated[tuple[TraceTable, ...], Meta(min_length=1, max_length=100_000)]
+    arrays: Arrays
