@@ -83,12 +83,6 @@ def read_checkpoint(folder: Path, definition_sha256: str) -> Mapping[str, "torch
         raise HarnessError(f"{folder}: {error} {_AGAIN}", ExitCode.INPUT) from None
 
 
-def list_checkpoints(root: Path) -> list[int]:
-    """List the numbers of the whole checkpoints in a folder; drafts of those that were being written are none."""
-    names = (path.parent.name for path in root.glob(f"*/{MANIFEST_FILE}"))
-    return sorted(int(name) for name in names if name.isascii() and name.isdecimal() and len(name) < 10)
-
-
 def begin_checkpoints(
     workload: Workload,
     config: WorkloadConfig,
