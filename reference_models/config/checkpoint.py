@@ -29,7 +29,7 @@ class CheckpointConfig:
     rounding: Literal["plain", "adaptive"] = "plain"
     """`adaptive` searches each row's range for the least squared error; of 4 and 2 bits alone."""
     restores: Count = 0
-    """How often, evenly over a measurement of quality, training goes on from what a checkpoint restores."""
+    """How many times, evenly over a measurement of quality, training goes on from what a checkpoint restores."""
 
     def interval(self, train_samples: int) -> int:
         """Return the samples from one checkpoint to the next, of so many in the training split."""

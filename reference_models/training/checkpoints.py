@@ -26,7 +26,7 @@ _FORMATS = {8: ("byte", 8), 4: ("4bit", 4), 2: ("2bit", 4)}
 """By bits, the operators torch.ops.quantized.embedding_bag_*_prepack and _unpack, and the bytes that a row takes for
 its scale and offset, which are float16 below 8 bits, beside those for its values."""
 _BINS, _RATIOS = 200, {4: 0.16, 2: 0.5}
-"""Of the greedy search for the range of a row: its steps, and by how much of itself the range may shrink."""
+"""Steps of the greedy search for the range of a row, and by how much of itself the range may shrink."""
 _PIECE = 1 << 16
 """Rows that are packed at a time."""
 

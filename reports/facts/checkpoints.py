@@ -11,7 +11,7 @@ from rules.records.run import CheckpointsRecord
 from rules.records.study import Origin, Parameter, StudyColumn, StudyRecord, StudyTable
 
 Row = Mapping[str, Any]
-"""Of one configuration: its values by the names of the study's columns."""
+"""The values of one configuration, by the names of the study's columns."""
 _PUBLISHED = "6 to 17 × fewer written, 2.5 to 8 × less to restore (Check-N-Run, other models)"
 _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
     "Configuration": (None, "given"), "Bits": (None, "given"), "Policy": (None, "given"),

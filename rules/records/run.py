@@ -206,17 +206,17 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
     num_rows: Count
     """Rows of tables that it holds."""
     embedding_bytes: Count
-    """Of rows of tables, and of which they are."""
+    """Bytes of rows of tables, and of what says which rows they are."""
     num_bytes: Count
-    """Of all of it: optimizer state of the same rows and all else of the state, too."""
+    """Bytes of all of it: rows of tables, optimizer state of the same rows, and all else of the state."""
     restore_bytes: Count
-    """Of all checkpoints that restore it."""
+    """Bytes of all checkpoints that restore it: `num_bytes` of its own and of those that it rests on."""
     stall_s: Amount
     """How long training stood still for the copy."""
     wait_s: Amount
     """How long it stood still before that, until the checkpoint before was written."""
     write_s: Amount
-    """Of a thread beside it: quantising, writing, syncing to disk."""
+    """How long a thread beside training took for quantising, writing and syncing to disk."""
     mean_l2: Amount | None
     """Mean over its rows of the distance to what their codes stand for; None in 32 bits, which lose nothing."""
 
@@ -225,9 +225,9 @@ class CheckpointsRecord(Record, frozen=True, kw_only=True):
     """All checkpoints of a process."""
 
     full_embedding_bytes: Count
-    """Computed: of the tables alone, where every checkpoint held all rows in 32 bits."""
+    """Computed: bytes of the tables in 32 bits, which a checkpoint of all rows takes for them."""
     full_bytes: Count
-    """Computed likewise, of all of it."""
+    """Computed: bytes of a checkpoint of all rows in 32 bits, with optimizer state and all else."""
     taken: tuple[CheckpointRecord, ...]
     restore_s: Amount | None
     """After the run: how long reading the last one and what it rests on takes, files just written; None without one.

@@ -350,7 +350,7 @@ def test_32_bits_with_restores_are_the_run_without_checkpoints(
             "run",
             "dlrm_tiny",
             "--quality",
-            32768,
+            8192,
             "-n",
             5,
             "--seed",
@@ -362,7 +362,7 @@ def test_32_bits_with_restores_are_the_run_without_checkpoints(
             name,
         ]
         given = [word for key, value in settings.items() for word in ("--set", f"checkpoint.{key}={value}")]
-        every = ["--set", "checkpoint.every=4096"] if settings else []
+        every = ["--set", "checkpoint.every=1024"] if settings else []
         done = run_inside(tmp_path, *words, "--threads", 1, "-o", tmp_path / name, *given, *every)
         assert done.returncode == 0, done.stderr
         (folder,) = made_in(tmp_path / name)
@@ -385,3 +385,52 @@ def test_more_restores_than_checkpoints_are_refused(data_root: Path, tmp_path: P
     done = inside(*words, "--set", "checkpoint.every=2048", "--set", "checkpoint.restores=3")
     assert done.returncode == ExitCode.USAGE
     assert "checkpoint.restores is 3, but 4096 samples make 2 checkpoints" in done.stderr
+
+
+def test_the_study_of_a_set_adds_up_what_its_run_recorded(run_folder: Path, tmp_path: Path) -> None:
+    from reports.page.content import gather_everything
+
+    run = decode(run_folder / "extra/run_0/attempt_0/run.json", RunRecord)
+    assert isinstance(run, RunRecord) and run.checkpoints is not None
+    taken = run.checkpoints.taken
+    (study,) = gather_everything([run_folder], second_opinion=False, mtbf_s=43_200.0).studies
+    (table,) = study.tables
+    (row,) = (dict(zip((column.name for column in table.columns), each, strict=True)) for each in table.rows)
+    assert study.kind == "checkpoint" and (row["Bits"], row["Policy"], row["Checkpoints"]) == (
+        8, "intermittent", len(taken),
+    )  # fmt: skip
+    written = sum(each.num_bytes for each in taken)
+    assert row["All written"] == written
+    assert row["All, × fewer"] == pytest.approx(run.checkpoints.full_bytes * len(taken) / written)
+    assert row["To restore"] == max(each.restore_bytes for each in taken)
+    assert row["Restoring"] == run.checkpoints.restore_s and row["Best interval"] > 0
+    origins = {column.name: column.origin for column in table.columns}
+    assert (origins["Stall"], origins["All, × fewer"], origins["Best interval"], origins["Published"]) == (
+        "measured", "computed", "modelled", "published",
+    )  # fmt: skip
+    assert "optimizer sums" in study.findings[0] and "Young/Daly" in study.findings[1]
+    done = run_inside(tmp_path, "report", run_folder, "-o", "page.html", "--mtbf", "12h", "--no-second-opinion")
+    assert done.returncode == 0, done.stderr
+    assert "Young/Daly" in (tmp_path / "page.html").read_text() and "6 to 17" in (tmp_path / "page.html").read_text()
+    for text in ("12", "0h", "soon"):
+        done = run_inside(tmp_path, "report", run_folder, "--mtbf", text)
+        assert done.returncode == ExitCode.USAGE and "--mtbf" in done.stderr
+
+
+@pytest.mark.parametrize(("stall_s", "mtbf_s"), [(0.01, 3600.0), (1.0, 43_200.0), (30.0, 3600.0)])
+def test_the_interval_loses_least_of_all_by_dalys_exact_model(stall_s: float, mtbf_s: float) -> None:
+    """Total time over useful time, M e^(R/M) (e^((t + d)/M) - 1) / t, of failures at random (Daly 2006, eq. 13)."""
+    from scipy.optimize import minimize_scalar
+
+    from reports.facts.checkpoints import best_interval
+
+    row = {"Stall": stall_s / 2, "Waiting": stall_s / 2, "Writing": 0.0, "Restoring": 5.0}
+    found_s, share = best_interval(row, mtbf_s)
+
+    def total(interval_s: float) -> float:
+        return float(mtbf_s * np.exp(5.0 / mtbf_s) * np.expm1((interval_s + stall_s) / mtbf_s) / interval_s)
+
+    least = minimize_scalar(total, bounds=(stall_s, 10 * np.sqrt(stall_s * mtbf_s)), method="bounded")
+    assert found_s == pytest.approx(least.x, rel=0.02)
+    assert share == pytest.approx(1 - 1 / least.fun, rel=0.1)
+    assert best_interval({**row, "Writing": 1e5}, mtbf_s)[0] == 1e5
