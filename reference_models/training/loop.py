@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -43,16 +43,6 @@ _OLD_NAMES = {
 """What own implementations override, by the names that it had before they were public."""
 Built = tuple[Any, list[torch.optim.Optimizer]]
 """A module that makes logits [B] of dense [B, num_dense] and ids [B, lookups], and what updates it."""
-
-
-class FollowsSteps(Protocol):
-    """What looks on while a loop trains: `reference_models.training.checkpoints`."""
-
-    def begin(self) -> None:
-        """Called when all is built. Raises ConfigError."""
-
-    def after_step(self, ids: torch.Tensor) -> None:
-        """Called after each step with its batch's ids [B, lookups]."""
 
 
 class TrainingLoop(ABC):
@@ -96,7 +86,7 @@ class TrainingLoop(ABC):
         self.enter: Enter = ignore_phase
         self._train_batches: Iterator[Batch] = iter(())
         self._next_batch = -1
-        self.checkpoints: FollowsSteps | None = None
+        self.checkpoints: Any = None  # the `Checkpoints` of this loop, whose module imports this one
 
     # building: off the clock, metadata only
 

@@ -196,6 +196,10 @@ class KeptWeights(Record, frozen=True, kw_only=True):
         return cls(num_bytes=0, duration_s=0.0, error=error, exit_code=exit_code)
 
 
+Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+"""A time that can be added up."""
+
+
 class CheckpointRecord(Record, frozen=True, kw_only=True):
     """One checkpoint as it was written; bytes are of files, without the manifest."""
 
@@ -211,13 +215,13 @@ class CheckpointRecord(Record, frozen=True, kw_only=True):
     """Bytes of all of it: rows of tables, optimizer state of the same rows, and all else of the state."""
     restore_bytes: Count
     """Bytes of all checkpoints that restore it: `num_bytes` of its own and of those that it rests on."""
-    stall_s: Amount
+    stall_s: Seconds
     """How long training stood still for the copy."""
-    wait_s: Amount
+    wait_s: Seconds
     """How long it stood still before that, until the checkpoint before was written."""
-    write_s: Amount
+    write_s: Seconds
     """How long a thread beside training took for quantising, writing and syncing to disk."""
-    mean_l2: Amount | None
+    mean_l2: Annotated[float, Meta(ge=0, le=1e40)] | None
     """Mean over its rows of the distance to what their codes stand for; None in 32 bits, which lose nothing."""
 
 
@@ -229,7 +233,7 @@ class CheckpointsRecord(Record, frozen=True, kw_only=True):
     full_bytes: Count
     """Computed: bytes of a checkpoint of all rows in 32 bits, with optimizer state and all else."""
     taken: tuple[CheckpointRecord, ...]
-    restore_s: Amount | None
+    restore_s: Seconds | None
     """After the run: how long reading the last one and what it rests on takes, files just written; None without one.
     """
     num_restores: Count
