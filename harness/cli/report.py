@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+from harness.cli.serve import seconds
 from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, ResultPath, distinct
 from harness.cli.shared.output import echo_others, show_opinions
 from harness.foundation.status_line import StatusLine
@@ -39,6 +40,10 @@ _DEFAULT_PAGE = Path("report.html")
     "configuration's name or a part of it, of that one alone; repeatable.",
 )  # fmt: skip
 @click.option(
+    "--mtbf", "mtbf_s", type=seconds, metavar="TIME",
+    help="Mean time between failures, such as 12h: adds to checkpoints the interval that loses least time, modelled.",
+)  # fmt: skip
+@click.option(
     "--sort", "order", type=click.Choice(["files", "score"]), default="files", show_default=True,
     help="Order of the configurations [html, md]: that of the files, or the fastest first. No ranking.",
 )  # fmt: skip
@@ -55,6 +60,7 @@ def report(
     benchmark_file: Path | None,
     output_format: str,
     prices: tuple[str, ...],
+    mtbf_s: float | None,
     order: Literal["files", "score"],
     is_brief: bool,
     no_second_opinion: bool,
@@ -89,6 +95,7 @@ def report(
             second_opinion=not no_second_opinion,
             benchmark_file=benchmark_file,
             on_opinion=partial(show_opinions, StatusLine()),
+            mtbf_s=mtbf_s,
         )
         try:
             base = None if baseline is None else find_by_label(gathered.sets, baseline, "--baseline")

@@ -12,8 +12,8 @@ from harness.cli.shared.options import QUIET, benchmarks, completing, configurat
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import read_request, request_options
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min)")
-_MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min|h)")
+_MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
 
 
 def duration(text: str) -> float:
@@ -37,7 +37,7 @@ def items_or_auto(text: str) -> int | str:
 
 
 def seconds(text: str) -> float:
-    """Read the seconds of 20s or 2min. Raises BadParameter as `duration` does."""
+    """Read the seconds of 20s, 2min or 12h. Raises BadParameter as `duration` does."""
     return duration(text) / 1e3
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reference_models.config.checkpoint import CheckpointConfig, parse_checkpoint
 from reference_models.config.id_map import IdMapConfig
 from reference_models.config.records import read_section
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
@@ -41,6 +42,8 @@ class WorkloadConfig:
     data: DataConfig
     train: TrainConfig
     runtime: RuntimeConfig
+    checkpoint: CheckpointConfig | None = None
+    """None where no checkpoint is made."""
 
     def spec(
         self,
@@ -171,6 +174,7 @@ def parse_workload(
             data=replace(parse_data(sections["data"]), id_map=id_map),
             train=train,
             runtime=parse_runtime(runtime),
+            checkpoint=parse_checkpoint(sections.get("checkpoint", {})),
         )
         _refuse_id_map(workload)
         spec.refuse(workload.model, workload.data.mapped)

@@ -17,6 +17,7 @@ from msgspec import ValidationError, convert
 from msgspec import inspect as types
 
 from harness.config.serving import ServeConfig
+from reference_models.config.checkpoint import CheckpointConfig
 from reference_models.config.id_map import IdMapConfig
 from reference_models.config.sections import AdagradSection, AdamSection, RuntimeConfig, SGDSection
 from reference_models.data.registry import DATA_KINDS, find_data
@@ -56,6 +57,7 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
     ("train", "with Adam", AdamSection),
     ("runtime", "", RuntimeConfig),
     ("serve", "", ServeConfig),
+    ("checkpoint", "", CheckpointConfig),
 )
 """Section, which of several it is, and the record that reads it."""
 _LARGE = 1e15
@@ -65,7 +67,8 @@ _HEAD = """# The keys of a definition
 Made by `dlrmbench schema keys_page > rules/benchmarks/README.md`. A definition is a TOML file; `dlrmbench init
 mine.toml` begins one with every key explained, and `dlrmbench schema dlrm_definition` prints the JSON Schema of those
 whose model is dlrm, for editors. The first line is `schema_version = 1`. A key that is not listed is an error. The
-digest of all sections but `[runtime]` and `[serve]`, without what `[closed]` leaves free, identifies the problem.
+digest of all sections but `[runtime]`, `[serve]` and `[checkpoint]`, without what `[closed]` leaves free, identifies
+the problem.
 """
 _RULES = """## [closed] and [open]
 

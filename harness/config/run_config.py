@@ -18,6 +18,7 @@ from harness.config.synthetic import use_synthetic_data
 from harness.config.user_conf import take_mlperf_form, take_user_conf
 from harness.foundation.errors import HarnessError
 from harness.system.submission import SubmissionValue, check_field
+from reference_models.config.checkpoint import CheckpointConfig
 from reference_models.config.id_map import IdMapConfig
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
@@ -39,7 +40,8 @@ from rules.logs import keys
 ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
 SERVE = "serve"
-OVERRIDABLE = ("model", "data", "id_map", "train", "runtime", SERVE, "quality", "score")
+CHECKPOINT = "checkpoint"
+OVERRIDABLE = ("model", "data", "id_map", "train", "runtime", SERVE, CHECKPOINT, "quality", "score")
 DERIVED = "Derived from "
 """How the note of a benchmark that --set made begins."""
 WORLD_SOURCE = "the world's size"
@@ -52,6 +54,7 @@ _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "id_map": tuple(IdMapConfig.__dataclass_fields__),
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
     SERVE: tuple(ServeConfig.__dataclass_fields__),
+    CHECKPOINT: tuple(CheckpointConfig.__dataclass_fields__),
 }
 _UNSAID = ("graph", "kernels")
 """Keys of [runtime] that sets of earlier versions lack, and go on: they are listed where they were given."""
@@ -72,6 +75,10 @@ class Override:
     source: str
 
 
+_ASKED_BY = {
+    SERVE: "'dlrmbench serve' and 'sweep --serve'",
+    CHECKPOINT: "what trains: runs to the target, --throughput and --quality",
+}
 Reshape = Callable[[dict[str, Any], dict[str, str]], None]
 """Changes the tables of a definition, and their sources, whose data is asked for in another shape; or refuses."""
 
@@ -100,6 +107,8 @@ class RunConfig:
             shown = "auto" if value is None else value
             if key not in _UNSAID or shown != "auto":
                 resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
+        for key, value in asdict(self.workload.checkpoint).items() if self.workload.checkpoint else ():
+            resolved.setdefault(f"{CHECKPOINT}.{key}", {"value": value, "source": "default"})
         for key, value in asdict(self.serve).items() if SERVE in self.tables else ():
             is_chosen = key == "threads" or (key == "batch" and self.serve.is_batch_searched)
             if value is not None or is_chosen:
@@ -125,27 +134,27 @@ def resolve(
     derived_suffix: str | None = None,
     reshape: Reshape = use_synthetic_data,
     has_serve: bool = False,
+    has_checkpoint: bool = True,
 ) -> RunConfig:
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
     Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
     With it the rest of the model's shape follows what was changed of it, and `reshape` says what becomes of data
-    whose shape is changed: it is made synthetic, or refused. Only where it `has_serve` does [serve] belong to it.
+    whose shape is changed: it is made synthetic, or refused. [serve] and [checkpoint] belong to it only where it has
+    them.
     """
     original = load_benchmark(name_or_path)
     refuse_shipped_name(original)
     tables = deepcopy(read_toml(original.path))
     sources: dict[str, str] = {}
     submission: dict[str, SubmissionValue] = {}
-    if not has_serve:
-        tables.pop(SERVE, None)
+    left_out = {section for section, has in ((SERVE, has_serve), (CHECKPOINT, has_checkpoint)) if not has}
+    tables = {section: table for section, table in tables.items() if section not in left_out}
     for given_override in overrides:
         override = fill_table(given_override, tables)
         section, _, key = override.key.partition(".")
-        if section == SERVE and not has_serve:
-            raise ConfigError(
-                f"{override.source}: {override.key} is for 'dlrmbench serve' and 'sweep --serve' alone."
-            )
+        if section in left_out:
+            raise ConfigError(f"{override.source}: {override.key} is for {_ASKED_BY[section]} alone.")
         if section == SUBMISSION:
             field, given = check_field(key, override.value, override.source)
             submission[field] = given
@@ -393,7 +402,7 @@ def is_fixed(benchmark: Benchmark, key: str) -> bool:
     """Return whether another value of "section.key" makes another problem."""
     section, _, name = key.partition(".")
     constraint = benchmark.closed.get(name) if section == "train" else None
-    return section not in ("runtime", SERVE) and not (constraint is not None and constraint.free)
+    return section not in ("runtime", SERVE, CHECKPOINT) and not (constraint is not None and constraint.free)
 
 
 def _label(name: str) -> str:

@@ -25,7 +25,19 @@ if TYPE_CHECKING:
 
 Remarks = Mapping[tuple[str, str, int | None], str]
 _FIRST_TARGET = 0.6
-_ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "train", "runtime", "serve")
+_ORDER = (
+    "benchmark",
+    "quality",
+    "score",
+    "closed",
+    "open",
+    "model",
+    "data",
+    "train",
+    "runtime",
+    "serve",
+    "checkpoint",
+)
 _RULES = {
     "closed": 'What a closed run may choose, by mllog key: "free", the value that it must have, one_of, or bounds.',
     "open": "The same for the Open division.",

@@ -27,7 +27,7 @@ from harness.launch.rank import COLLECTIVE_TIMEOUT_S
 from harness.measure.job import measure, write_job
 from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, describe_other_code, locked, open_run_set, record_interrupted
-from harness.run_sets.keepers import Keeper, find_keeper, find_lost_weights
+from harness.run_sets.keepers import Keeper, find_keeper, find_lost
 from harness.run_sets.progress import RunProgress
 from harness.system.code import describe_code
 from harness.system.launcher_env import adopt_slurm
@@ -74,7 +74,7 @@ def run_in_world(experiment: Experiment) -> str:
             ended = read_record(Path(begun.job.folder) / "run.json", RunRecord)
             summary = f"run {index}: {summary}, in {folder}. After the last run: dlrmbench resume {folder}"
     world.leave()
-    if ended is not None and (lost := find_lost_weights(ended, f"run {index}")):
+    if ended is not None and (lost := find_lost(ended, f"run {index}")):
         raise lost
     return summary if world.rank == 0 else ""
 

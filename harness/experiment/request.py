@@ -116,7 +116,7 @@ OPTIONS: Mapping[str, RequestOption] = {
     ),
     "weights": RequestOption(
         help={
-            "serve": "Weights that 'run --keep-weights' kept.  [default: random]",
+            "serve": "Weights that 'run --keep-weights' kept, or a run's checkpoint: SET:RUN@N.  [default: random]",
             "sweep": "Of --serve: weights that 'run --keep-weights' kept.",
         },
         unit="SET[:RUN]",

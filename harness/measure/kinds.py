@@ -15,7 +15,7 @@ from harness.config.catalog import WorkloadConfig, parse_recorded
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.id_maps import read_id_maps
-from harness.measure.refusals import TakenIdMaps, refuse_untrainable
+from harness.measure.refusals import TakenIdMaps, refuse_checkpoint, refuse_untrainable
 from reference_models.fused.choice import convert_choice
 from reference_models.process.world import World
 from reference_models.training.workload import WorkloadSpec
@@ -107,7 +107,8 @@ class Kind:
     is_autotuned: bool = True
     """Whether how its steps are computed, or its queries answered, is chosen by timing."""
     takes: frozenset[str] = frozenset()
-    """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights."""
+    """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights; and sections
+    and keys of a definition: checkpoint, restores."""
     takes_id_maps: TakenIdMaps = "fixed"
     """Which maps of ids to rows its data may be read through."""
 
@@ -121,7 +122,8 @@ class Kind:
 
         Raises ConfigError or DefinitionError.
         """
-        return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix)
+        has = "checkpoint" in self.takes
+        return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix, has_checkpoint=has)
 
     @property
     def option_members(self) -> set[str]:
@@ -131,6 +133,7 @@ class Kind:
     def check(self, workload: WorkloadConfig) -> None:
         """Raise HarnessError, ConfigError or DeviceError for what cannot be done on this system."""
         refuse_untrainable(workload)
+        refuse_checkpoint(workload, has_restores="restores" in self.takes)
 
     def check_axes(self, axes: Sequence[Axis], benchmark: Benchmark) -> None:
         """Raise ConfigError for an axis of a sweep that the kind may not vary."""

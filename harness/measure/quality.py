@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import to_builtins
+
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.config.synthetic import refuse_reshaped_data
+from harness.measure.checkpoints import begin_checkpoints, end_checkpoints
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, Kind, OnEvent, Option, Work
 from harness.measure.read_data import refuse_other_data
@@ -20,6 +23,7 @@ from reference_models.process.world import World
 from reference_models.training.metrics import find_metric
 from reference_models.training.workload import EvaluatesMetrics
 from rules.records.codec import VERSION, convert
+from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 from rules.records.measured.quality import QualityRecord
 from rules.records.metrics import metric_of
 
@@ -40,10 +44,12 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
     Raises NotFiniteError when training diverges.
     """
     started = datetime.now(UTC)
-    _, config = job.parse()
+    benchmark, config = job.parse()
     spec = job.spec(config)
     dataset = open_dataset(spec.data_dir, spec.data)
     workload = cast(EvaluatesMetrics, config.implementation.load(spec, world))
+    root = Path(job.folder) / CHECKPOINTS_FOLDER
+    made = begin_checkpoints(workload, config, job, benchmark, dataset, root, job.num_samples)
     meter = EnergyMeter(config.runtime.device)
     workload.build()
     clock = Clock(workload.synchronize)
@@ -65,12 +71,14 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
     process = describe_process(workload, world, started, energy)
     if process is None:
         return None
+    checkpoints = end_checkpoints(made, root)
     costs = config.costs(dataset.train.num_embeddings)
     process |= {
         "num_samples": num_samples,
         "training_flop": costs.training_flop_per_sample * num_samples,
         "train_s": train_s,
         "evaluations": evaluations,
+        "checkpoints": None if checkpoints is None else to_builtins(checkpoints),
     }
     content = {
         "schema_version": VERSION,
@@ -121,7 +129,7 @@ KIND = QualityKind(
     record=QualityRecord,
     run=train_and_evaluate,
     min_repetitions=MIN_PROCESSES,
-    takes=frozenset({"with_fit"}),
+    takes=frozenset({"with_fit", "checkpoint", "restores"}),
     takes_id_maps="any",
     option=Option(
         verbs=("run", "sweep"),

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Literal
 
-from harness.config.catalog import WorkloadConfig
+from harness.config.catalog import WorkloadConfig, refuse_without_bags
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.system.launcher_env import launcher_of_many
 from harness.system.resources import read_resources
@@ -28,6 +28,23 @@ def refuse_untrainable(workload: WorkloadConfig) -> None:
     refuse_emulation(runtime)
     refuse_threads(runtime.threads)
     refuse_device(runtime)
+
+
+def refuse_checkpoint(workload: WorkloadConfig, *, has_restores: bool) -> None:
+    """Raise ConfigError for checkpoints of a model, an implementation or a measurement that has none."""
+    if workload.checkpoint is None:
+        return
+    refuse_without_bags(workload, "checkpoint")
+    if workload.implementation.refuse_ranks is not None:
+        raise ConfigError(
+            f"checkpoint: implementation {label_of(workload.runtime.implementation)!r} lays rows of tables over "
+            "ranks, none of which has all that changed. Take one that trains in one process."
+        )
+    if workload.checkpoint.restores and not has_restores:
+        raise ConfigError(
+            "checkpoint.restores is for --quality SAMPLES alone: after a failure, MLPerf's rules ask for a fresh "
+            "start. Give that, or leave it out."
+        )
 
 
 def refuse_unservable(workload: WorkloadConfig) -> None:

@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from harness.config.run_config import RunConfig
 from harness.config.synthetic import hold_in_memory
+from harness.measure.checkpoints import begin_checkpoints, end_checkpoints
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, Kind, OnEvent, Option, Work
 from harness.measure.read_data import refuse_other_data
@@ -20,6 +23,7 @@ from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from reference_models.training.workload import MeasuresTraffic, Workload, peak_reserved_bytes
 from rules.records.codec import VERSION, convert
+from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 from rules.records.measured.throughput import ModelCosts, ThroughputRecord
 
 MIN_PROCESSES = 5
@@ -41,11 +45,14 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
     ranks the samples are those of all, and the time lasts until the last one is done.
     """
     started = datetime.now(UTC)
-    config = hold_in_memory(job.parse()[1], job.warm_up_steps + job.num_steps)
+    benchmark, config = job.parse()
+    config = hold_in_memory(config, job.warm_up_steps + job.num_steps)
     spec = job.spec(config)
     dataset = open_dataset(spec.data_dir, config.data)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     workload = config.implementation.load(spec, world)
+    root = Path(job.folder) / CHECKPOINTS_FOLDER
+    made = begin_checkpoints(workload, config, job, benchmark, dataset, root)
     meter = EnergyMeter(config.runtime.device)
     workload.build()
     clock = Clock(workload.synchronize)
@@ -64,6 +71,7 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
         exchange = workload.measure_traffic(EXCHANGE_STEPS, with_evaluation=False)
     if process is None:
         return None
+    checkpoints = end_checkpoints(made, root)
     process |= {
         "num_steps": job.num_steps,
         "num_samples": num_samples,
@@ -71,6 +79,7 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
         "samples_per_s": num_samples / duration_s,
         "cache_cleared": cache.cleared,
         "exchange": exchange,
+        "checkpoints": None if checkpoints is None else to_builtins(checkpoints),
     }
     content = {
         "schema_version": VERSION,
@@ -131,6 +140,7 @@ KIND = ThroughputKind(
     record=ThroughputRecord,
     run=measure_throughput,
     min_repetitions=MIN_PROCESSES,
+    takes=frozenset({"checkpoint"}),
     option=Option(
         verbs=("run", "sweep", "suite"),
         member="num_steps",

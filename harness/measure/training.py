@@ -10,29 +10,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from harness.config.axes import Axis, refuse_other_problems
 from harness.config.catalog import has_implementation
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.config.synthetic import refuse_synthetic_target
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.checkpoints import begin_checkpoints, end_checkpoints
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, Kind, OnEvent, Work
 from harness.measure.read_data import hash_read_data
 from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, log_built, make_schedule
-from harness.measure.weights import keep_weights
+from harness.measure.weights import keep_weights, refuse_without_weights
 from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
 from harness.system.submission import LOGGED_STATUS, UNSPECIFIED
 from reference_models.data.registry import open_dataset
-from reference_models.process.errors import ConfigError, NotFiniteError
+from reference_models.process.errors import NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model
 from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Workload, peak_reserved_bytes
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
+from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 from rules.records.metrics import ROC_AUC
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
@@ -194,6 +196,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     workload = config.implementation.load(spec.spec(config), world)
     if spec.keep_weights:
         refuse_without_weights(workload, config.code_label)
+    made = begin_checkpoints(workload, config, spec, benchmark, dataset, folder.parent / CHECKPOINTS_FOLDER)
     clock = Clock()
     meter = EnergyMeter(config.runtime.device)
     monitor = Monitor(clock, spec.timeout_s, meter, world, on_event)
@@ -213,6 +216,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         kept = keep_weights(folder.parent, weights, ended)
     read_data = hash_read_data(workload, dataset, world, on_event)
     ranks = world.gather(describe_rank(workload, world))
+    checkpoints = end_checkpoints(made)
     exchange = None
     if world.size > 1 and isinstance(workload, MeasuresTraffic):
         exchange = workload.measure_traffic(EXCHANGE_STEPS)
@@ -241,17 +245,9 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "exchange": exchange,
         "read_data": read_data or (),
         "weights": None if kept is None else structs.asdict(kept),
+        "checkpoints": None if checkpoints is None else to_builtins(checkpoints),
     }
     return convert(content, RunRecord)
-
-
-def refuse_without_weights(workload: Workload, name: str) -> None:
-    """Raise ConfigError, before the run, for an implementation that does not hand out its weights."""
-    if not isinstance(workload, HoldsWeights):
-        raise ConfigError(
-            f"implementation {name!r} does not hand out its weights (it has no method `weights`), so --keep-weights "
-            "cannot keep them. Leave it out."
-        )
 
 
 def describe_end(
@@ -397,5 +393,5 @@ KIND = TrainingKind(
     file="run.json",
     keeper="logs",
     ends_early=True,
-    takes=frozenset({"timeout_s", "until", "max_runs", "keep_weights", "run_index"}),
+    takes=frozenset({"timeout_s", "until", "max_runs", "keep_weights", "run_index", "checkpoint"}),
 )

@@ -15,7 +15,9 @@ from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.system.resources import read_resources
 from reference_models.process.errors import ConfigError
+from reference_models.training.workload import HoldsWeights, Workload
 from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.checkpoint import CheckpointManifest
 from rules.records.kept.id_maps import ID_MAPS_FOLDER
 from rules.records.kept.weights import WEIGHTS_FOLDER, WeightsManifest
 from rules.records.run import KeptWeights
@@ -34,6 +36,15 @@ class ReadWeights:
     tensors: Mapping[str, "torch.Tensor"]
 
 
+def refuse_without_weights(workload: Workload, name: str) -> None:
+    """Raise ConfigError, before the run, for an implementation that does not hand out its weights."""
+    if not isinstance(workload, HoldsWeights):
+        raise ConfigError(
+            f"implementation {name!r} does not hand out its weights (it has no method `weights`), so --keep-weights "
+            "cannot keep them. Leave it out."
+        )
+
+
 def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about: Mapping[str, Any]) -> KeptWeights:
     """Write weights to `run_folder`/weights, whole or not at all; an error is part of what is returned.
 
@@ -41,7 +52,7 @@ def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about:
     """
     started_s = time.perf_counter()
     try:
-        arrays = {name: _as_array(tensor) for name, tensor in tensors.items()}
+        arrays = {name: as_array(tensor) for name, tensor in tensors.items()}
         written = write_kept(run_folder / WEIGHTS_FOLDER, arrays, WeightsManifest, about, "tensors")
     except (OSError, ConfigError, msgspec.ValidationError) as error:
         return KeptWeights.failed(message_of(error), exit_code_of(error) or ExitCode.USAGE)
@@ -60,11 +71,7 @@ def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None
     import torch
 
     manifest = read_record(folder / MANIFEST_FILE, WeightsManifest)
-    if manifest.definition_sha256 != definition_sha256:
-        raise HarnessError(
-            f"{folder}: weights of another definition ({manifest.benchmark}, {manifest.definition_sha256[:12]}) than "
-            f"the one that is served ({definition_sha256[:12]}). Serve the benchmark that was trained, as it was."
-        )
+    refuse_other_definition(folder, manifest, definition_sha256)
     if manifest.id_map_sha256 != id_map_sha256:
         trained, here = (digest and digest[:12] for digest in (manifest.id_map_sha256, id_map_sha256))
         raise HarnessError(
@@ -77,7 +84,16 @@ def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None
     return ReadWeights(manifest=manifest, tensors={name: torch.from_numpy(each) for name, each in arrays.items()})
 
 
-def _as_array(tensor: "torch.Tensor") -> NDArray[Any]:
+def refuse_other_definition(folder: Path, kept: WeightsManifest | CheckpointManifest, definition_sha256: str) -> None:
+    """Raise HarnessError (exit 2) for what was kept of another definition's run."""
+    if kept.definition_sha256 != definition_sha256:
+        raise HarnessError(
+            f"{folder}: weights of another definition ({kept.benchmark}, {kept.definition_sha256[:12]}) than "
+            f"the one that is served ({definition_sha256[:12]}). Serve the benchmark that was trained, as it was."
+        )
+
+
+def as_array(tensor: "torch.Tensor") -> NDArray[Any]:
     """Give a tensor's values on the CPU, in a type that NumPy has."""
     import torch
 

@@ -86,7 +86,7 @@ class LogKeeper:
         return KeptOutcome(
             words=_describe_end(ended, self._benchmark.metric),
             record=ended,
-            error=find_lost_weights(ended, self._label(index), f" Complete the set with: {resume}"),
+            error=find_lost(ended, self._label(index), f" Complete the set with: {resume}"),
         )
 
     def _interrupted(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
@@ -120,13 +120,14 @@ def _show_frames(end: WorkerEnd) -> str:
     return "".join(f"\n{frame}" for frame in end.own_frames)
 
 
-def find_lost_weights(ended: RunRecord, label: str, remedy: str = "") -> HarnessError | None:
-    """Return the error of a run that is complete and without weights; None where it has them, or nobody asked."""
-    kept = ended.weights
-    if kept is None or kept.error is None:
-        return None
-    code = ExitCode(kept.exit_code) if kept.exit_code in set(ExitCode) else ExitCode.RESOURCES
-    return HarnessError(f"{label} is complete and kept, its weights are not: {kept.error}{remedy}", code)
+def find_lost(ended: RunRecord, label: str, remedy: str = "") -> HarnessError | None:
+    """Return the error of a run that is complete without weights or all checkpoints; None where it has what was
+    asked for."""
+    for kept, name in ((ended.weights, "weights"), (ended.checkpoints, "checkpoints")):
+        if kept is not None and kept.error is not None:
+            code = ExitCode(kept.exit_code) if kept.exit_code in set(ExitCode) else ExitCode.RESOURCES
+            return HarnessError(f"{label} is complete and kept, its {name} are not: {kept.error}{remedy}", code)
+    return None
 
 
 def _describe_end(record: RunRecord, metric: Metric) -> str:

@@ -15,6 +15,7 @@ from rules.logs.text import printable
 from rules.records.codec import Damage, decode
 from rules.records.experiment import ExperimentRecord, group_file, read_experiment
 from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 from rules.records.kept.weights import WEIGHTS_FOLDER
 from rules.records.run_set import RunSetRecord
 
@@ -127,12 +128,14 @@ def names_of(folder: Path) -> tuple[str, ...]:
 
 def find_weights(text: str) -> Path:
     """Find the weights that SET or SET:RUN names: the folder or name of a run set, or the folder of a package, and a
-    run, by default the first that has weights.
+    run, by default the first that has weights. SET:RUN@N is checkpoint N of that run.
 
     Raises HarnessError: exit 2 for what is no SET:RUN or a package of several sets, 8 where there are no weights.
     """
-    folder, run = _find_set(text)
+    folder, run, checkpoint = _find_set(text)
     folder = _packaged_set(folder)
+    if checkpoint is not None:
+        return _find_checkpoint(folder / "extra" / f"run_{run}" / CHECKPOINTS_FOLDER, checkpoint)
     found = sorted(folder.glob(f"extra/run_*/{WEIGHTS_FOLDER}/{MANIFEST_FILE}"), key=_run_index)
     indices = [_run_index(path) for path in found]
     if run is None and found:
@@ -147,6 +150,19 @@ def find_weights(text: str) -> Path:
     )
 
 
+def _find_checkpoint(root: Path, number: int) -> Path:
+    names = {path.parent.name for path in root.glob(f"*/{MANIFEST_FILE}")}
+    if str(number) not in names:
+        there = sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 10)
+        have = f"there are {', '.join(map(str, there))}" if there else "it has none"
+        raise HarnessError(
+            f"{root.parent}: there is no checkpoint {number} of this run: {have}. 'dlrmbench run --set "
+            "checkpoint.every=5%' takes some.",
+            ExitCode.INPUT,
+        )
+    return root / str(number)
+
+
 def _packaged_set(folder: Path) -> Path:
     """The only set in a package that has weights; any other folder is the set itself. Raises HarnessError."""
     if (folder / "extra").is_dir():
@@ -158,15 +174,19 @@ def _packaged_set(folder: Path) -> Path:
     return sets[0] if sets else folder
 
 
-def _find_set(text: str) -> tuple[Path, int | None]:
-    """Split SET:RUN, unless a folder has the whole of it as its name."""
+def _find_set(text: str) -> tuple[Path, int | None, int | None]:
+    """Split SET:RUN@N, unless a folder has the whole of it as its name."""
     if (folder := _named(text)) is not None:
-        return folder, None
+        return folder, None, None
     name, colon, run = text.rpartition(":")
     if colon and (folder := _named(name)) is not None:
-        if not (run.isascii() and run.isdigit() and len(run) < 10):
-            raise HarnessError(f"weights {text!r}: {run!r} is no run's number. Give SET:RUN, with runs from 0.")
-        return folder, int(run)
+        parts = run.split("@")
+        if len(parts) > 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+            raise HarnessError(
+                f"weights {text!r}: {run!r} is no run's number. Give SET:RUN, or SET:RUN@N of its checkpoint N; both "
+                "from 0."
+            )
+        return folder, int(parts[0]), int(parts[1]) if len(parts) > 1 else None
     raise HarnessError(f"weights {text!r}: no such run set. Give its folder or name, or SET:RUN.", ExitCode.INPUT)
 
 

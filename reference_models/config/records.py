@@ -67,6 +67,8 @@ def _words(kind: inspect.Type, value: object) -> str:
         return "a whole number" + _bounds(kind, value)
     if isinstance(kind, inspect.FloatType):
         return "a number" + _bounds(kind, value)
+    if isinstance(kind, inspect.LiteralType) and isinstance(kind.values[0], int):
+        return f"{', '.join(map(str, kind.values[:-1]))} or {kind.values[-1]}"
     if isinstance(kind, inspect.VarTupleType):
         if isinstance(kind.item_type, inspect.StrType | inspect.DataclassType):
             return "a list of " + ("strings" if isinstance(kind.item_type, inspect.StrType) else "tables")

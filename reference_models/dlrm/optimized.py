@@ -93,6 +93,10 @@ class OptimizedWorkload(ReferenceWorkload):
     def compute_logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
         return model.logits(batch)
 
+    def go_on(self, step: int, generator: torch.Tensor) -> None:
+        super().go_on(step, generator)
+        self.model.num_steps = step
+
     def state(self) -> dict[str, Any]:
         self.model.count_steps()
         return super().state()

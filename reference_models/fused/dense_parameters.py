@@ -14,8 +14,8 @@ from reference_models.fused.cpu_kernels import CPUKernels
 
 PADDING = 16
 """Inner dimensions of matrix products are filled up to a multiple of this; some libraries are slow at odd leading
-dimensions. On an AMD EPYC (family 25 model 1) 1, 8, 16 and 32 were within 2 % of one another, in steps of `dlrm_small`
-and of the DLRM paper's configuration."""
+dimensions. On an AMD EPYC (family 25 model 1) 1, 8, 16 and 32 were within 2 % of one another, in `dlrm_small`'s step
+and that of the DLRM paper's configuration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ class TrainingLoop(ABC):
         self.enter: Enter = ignore_phase
         self._train_batches: Iterator[Batch] = iter(())
         self._next_batch = -1
+        self.checkpoints: Any = None  # the `Checkpoints` of this loop, whose module imports this one
 
     # building: off the clock, metadata only
 
@@ -110,6 +111,8 @@ class TrainingLoop(ABC):
         self._step, self._next_batch = 0, -1
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
+        if self.checkpoints is not None:
+            self.checkpoints.begin()
 
     def prepare_shapes(self, data: OpenedDataset) -> None:
         """Make ready on the CPU for `build_model` and `compute_logits` of batches of the shapes of `data`, unread."""
@@ -202,6 +205,8 @@ class TrainingLoop(ABC):
             self._step += 1
             set_learning_rate(self.optimizers, self._policy.at(self._step))
             total_loss += self.train_step(self.model, self.optimizers, batch)
+            if self.checkpoints is not None:
+                self.checkpoints.after_step(batch.ids)
         self._next_batch = first + num_steps
         self.enter(Phase.OTHER)
         self.check_loss(total_loss)
@@ -340,3 +345,15 @@ class TrainingLoop(ABC):
             "step": self._step,
             "rng": torch.cuda.get_rng_state(self.device) if is_cuda else torch.get_rng_state(),
         }
+
+    def go_on(self, step: int, generator: torch.Tensor) -> None:
+        """Let the next step be the one after `step`, with that state of the generator; weights are loaded."""
+        self._step, self._next_batch = step, -1
+        for optimizer in self.optimizers:
+            for state in optimizer.state.values():
+                if isinstance(state.get("step"), int):
+                    state["step"] = step
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(generator, self.device)
+        else:
+            torch.set_rng_state(generator)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reports.comparison.sweep import SweepFacts, read_sweep_facts
+from reports.facts.checkpoints import checkpoint_study
 from reports.facts.profile import read_profiles
 from reports.results.logs import gather
 from reports.results.measured import find_measured
@@ -52,9 +53,10 @@ def gather_everything(
     second_opinion: bool = True,
     benchmark_file: Path | None = None,
     on_opinion: OnProgress | None = None,
+    mtbf_s: float | None = None,
 ) -> ReportContent:
-    """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Raises InputError where
-    there is nothing to read."""
+    """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Checkpoints on record
+    make a study; with `mtbf_s` it says how often to take one. Raises InputError where there is nothing to read."""
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
     holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
     sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file, on_opinion=on_opinion)
@@ -73,12 +75,14 @@ def gather_everything(
     if not (sets or sweeps or profiles or known or studies):
         for found in inventories:
             found.require_result_sets()
+    swept_rows = (replace(row.result, label=row.label) for each in sweeps for row in each.rows if row.result)
+    made = checkpoint_study([*sets, *known, *(found for found in swept_rows if not found.is_logged)], mtbf_s)
     others = {real_path(other.path): other for found in inventories for other in found.others}
     return ReportContent(
         results=(*sets, *known),
         sweeps=sweeps,
         profiles=profiles,
-        studies=studies,
+        studies=studies if made is None else (*studies, made),
         others=tuple(others.values()),
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from reports.comparison.noise import find_bands, noise_of_processes
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
+from reports.facts.checkpoints import checkpoint_words, read_checkpoints
 from reports.facts.noise import Smallest
 from reports.facts.traffic import total_bytes, traffic_of
 from reports.kinds.details import details_of
@@ -43,6 +44,8 @@ def measured_blocks(measured: Result, options: Mapping[str, int], path: Path) ->
         lines = details_of(measured.kind).lines
         facts = _mean_facts(measured) if lines is None else list(lines(measured))
     title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
+    if words := checkpoint_words(read_checkpoints([measured])):
+        facts.append(("checkpoints", words))
     page = ("report", f"dlrmbench report {shlex.quote(str(measured.place))}")
     return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)), page)),)
 
@@ -136,4 +139,14 @@ def sweep_blocks(sweep: SweepFacts) -> tuple[Block, ...]:
     """One row per configuration, and what must be known beside the table."""
     closing = (Prose(text=sweep.closing),) if sweep.closing else ()
     law = (Prose(text=law_words(sweep.law)),) if sweep.law else ()
-    return (replace(sweep_table(sweep, "sweep"), caption=""), Bullets(items=sweep_notes(sweep)), *closing, *law)
+    words = checkpoint_words(
+        read_checkpoints([replace(row.result, label=row.label) for row in sweep.rows if row.result])
+    )
+    kept = (Prose(text=words),) if words else ()
+    return (
+        replace(sweep_table(sweep, "sweep"), caption=""),
+        Bullets(items=sweep_notes(sweep)),
+        *closing,
+        *law,
+        *kept,
+    )

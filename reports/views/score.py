@@ -9,6 +9,7 @@ from typing import Any
 from reports.comparison.factor import overhead_share
 from reports.comparison.noise import describe_sets
 from reports.document.blocks import Block, Cell, facts_part, table_of
+from reports.facts.checkpoints import checkpoint_words, read_checkpoints
 from reports.facts.noise import Smallest
 from reports.parts.cost import cost_text, cost_to_train
 from reports.parts.noise import disturbed_words, smallest_words, variation_text
@@ -135,6 +136,7 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
         "runs": shown["runs"],
         **rows,
         "smallest difference": shown["smallest difference"],
+        **({"checkpoints": words} if (words := checkpoint_words(read_checkpoints([result]))) else {}),
         "results": str(folder),
         "report": str(page),
     }

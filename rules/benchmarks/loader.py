@@ -30,8 +30,8 @@ SCHEMA_VERSION = 1
 _FOLDER = Path(__file__).parent
 _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
-_SECTIONS = ("benchmark", *_JUDGED, "model", "data", "id_map", "train", "runtime", "serve", "open")
-_NOT_THE_PROBLEM = ("runtime", "serve")
+_SECTIONS = ("benchmark", *_JUDGED, "model", "data", "id_map", "train", "runtime", "serve", "checkpoint", "open")
+_NOT_THE_PROBLEM = ("runtime", "serve", "checkpoint")
 _MAY_BE_LEFT_OUT = (*_NOT_THE_PROBLEM, "open", "id_map")
 T = TypeVar("T")
 
@@ -273,7 +273,8 @@ def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
             f"{path}: [id_map] in an official benchmark, {head.name}: its tables are as MLPerf says, so id_map.kind, "
             "id_map.budget and id_map.samples have no place there. Map the ids of another benchmark."
         )
-    opaque = ("model", "data", "train", "runtime", *(name for name in ("id_map", "serve") if name in tables))
+    asked = (name for name in ("id_map", "serve", "checkpoint") if name in tables)
+    opaque = ("model", "data", "train", "runtime", *asked)
     sections = {section: dict(tables.get(section, {})) for section in opaque}
     closed = {key: parse_constraint(path, f"closed.{key}", rule) for key, rule in tables.get("closed", {}).items()}
     open_ = {key: parse_constraint(path, f"open.{key}", rule) for key, rule in tables.get("open", {}).items()}
@@ -305,8 +306,8 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Return the digest of the problem: canonical JSON of all sections but [runtime] and [serve], without the free
-    fields."""
+    """Return the digest of the problem: canonical JSON of all sections but [runtime], [serve] and [checkpoint],
+    without the free fields."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {name: tables[name] for name in _SECTIONS if name not in _NOT_THE_PROBLEM and name in tables}
     if content.get("id_map", {}).get("kind", "none") == "none":

@@ -18,6 +18,7 @@
 | systems/<system>.json               | SystemRecord     | system         |
 | manifest.json of `trace -o`         | TraceManifest    | kept.trace     |
 | manifest.json of `<dataset>/id_maps/` | IdMapManifest    | kept.id_maps   |
+| manifest.json of a checkpoint       | CheckpointManifest | kept.checkpoint |
 | hooks.json, beside a repetition's   | HooksRecord      | kept.hooks     |
 | a line of --log-to FILE.jsonl       | EventRecord      | kept.event     |
 

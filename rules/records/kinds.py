@@ -68,6 +68,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "calibration": CalibrationRecord,
     "system": SystemRecord,
     "weights": _type_of("rules.records.kept.weights:WeightsManifest"),
+    "checkpoint": _type_of("rules.records.kept.checkpoint:CheckpointManifest"),
     "trace": _type_of("rules.records.kept.trace:TraceManifest"),
     "id_map": _type_of("rules.records.kept.id_maps:IdMapManifest"),
     "hooks": _type_of("rules.records.kept.hooks:HooksRecord"),

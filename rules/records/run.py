@@ -225,6 +225,54 @@ class KeptWeights(Record, frozen=True, kw_only=True):
         return cls(num_bytes=0, duration_s=0.0, error=error, exit_code=exit_code)
 
 
+Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+"""A time that can be added up."""
+
+
+class CheckpointRecord(Record, frozen=True, kw_only=True):
+    """One checkpoint as it was written; bytes are of files, without the manifest."""
+
+    index: Index
+    samples_count: Count
+    is_base: bool
+    """Whether it holds all rows of all tables."""
+    num_rows: Count
+    """Rows of tables that it holds."""
+    embedding_bytes: Count
+    """Bytes of rows of tables, and of what says which rows they are."""
+    num_bytes: Count
+    """Bytes of all of it: rows of tables, optimizer state of the same rows, and all else of the state."""
+    restore_bytes: Count
+    """Bytes of all checkpoints that restore it: `num_bytes` of its own and of those that it rests on."""
+    stall_s: Seconds
+    """How long training stood still for the copy."""
+    wait_s: Seconds
+    """How long it stood still before that, until the checkpoint before was written."""
+    write_s: Seconds
+    """How long a thread beside training took for quantising, writing and syncing to disk."""
+    mean_l2: Annotated[float, Meta(ge=0, le=1e40)] | None
+    """Mean over its rows of the distance to what their codes stand for; None in 32 bits, which lose nothing."""
+
+
+class CheckpointsRecord(Record, frozen=True, kw_only=True):
+    """All checkpoints of a process."""
+
+    full_embedding_bytes: Count
+    """Computed: bytes of the tables in 32 bits, which a checkpoint of all rows takes for them."""
+    full_bytes: Count
+    """Computed: bytes of a checkpoint of all rows in 32 bits, with optimizer state and all else."""
+    taken: tuple[CheckpointRecord, ...]
+    restore_s: Seconds | None
+    """After the run: how long reading the last one and what it rests on takes, files just written; None without one.
+    """
+    num_restores: Count
+    """How often training went on from what a checkpoint restored."""
+    error: str | None
+    """Why no more were made; training went on."""
+    exit_code: Int64
+    """0, or what that error is worth."""
+
+
 class RunRecord(Measurement, frozen=True, kw_only=True):
     """One attempt at one run; null means not measured."""
 
@@ -277,6 +325,8 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     where there was none, or it was held up, that of the energy's meter. None in files of earlier versions."""
     weights: KeptWeights | None = None
     """None where nobody asked that they be kept, and for an attempt that was cut off before."""
+    checkpoints: CheckpointsRecord | None = None
+    """None where none was asked for."""
 
     @property
     def duration_s(self) -> float:

@@ -198,7 +198,7 @@ def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, A
 
 def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
     """Resolve a benchmark with its [serve]. Raises ConfigError, as for a split that is too small; DefinitionError."""
-    config = resolve(benchmark, overrides, label, derived_suffix="_serve", has_serve=True)
+    config = resolve(benchmark, overrides, label, derived_suffix="_serve", has_serve=True, has_checkpoint=False)
     serve, data, model = config.serve, config.workload.data, config.workload.model_name
     if serve.mlperf and MODELS.get(model) != MLPERF_MODEL:
         raise ConfigError(f"--mlperf is the form of {MLPERF_MODEL}, which a model {model!r} is not. Leave it out.")

@@ -9,6 +9,7 @@ from harness.config.catalog import WorkloadConfig
 from harness.config.serving import MIN_LIBRARY, ServeConfig, library_sizes, list_sizes, whole_split
 from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.checkpoints import read_checkpoint
 from harness.measure.id_maps import read_id_maps
 from harness.measure.kinds import Job
 from harness.measure.serving.worker_pool import QueryPart
@@ -25,6 +26,7 @@ from reference_models.serving.queries import cut, merge
 from reference_models.serving.servable import Servable, Weights, workload_weights
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark
+from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 from rules.records.measured.serve import ServedQuality
 
 if TYPE_CHECKING:
@@ -55,8 +57,12 @@ def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec,
     Raises HarnessError for weights that are damaged or another definition's.
     """
     if serve.weights is not None:
+        folder = Path(serve.weights)
         read = read_id_maps(config, spec.data_dir)
-        return read_weights(Path(serve.weights), sha256, None if read is None else read.sha256).tensors
+        if folder.parent.name != CHECKPOINTS_FOLDER:
+            return read_weights(folder, sha256, None if read is None else read.sha256).tensors
+        restored = read_checkpoint(folder, sha256).items()
+        return {name.removeprefix("model."): weight for name, weight in restored if name.startswith("model.")}
     if serve.train_samples is None:
         return None
     fp32 = replace(spec, runtime=replace(spec.runtime, precision="fp32", table_precision="fp32"))

@@ -9,7 +9,7 @@ from rules.records.codec import Amount, Count, PositiveCount, Record, Share
 from rules.records.measure import Column, Measure, ProcessMeasurement
 from rules.records.measured.throughput import ModelCosts
 from rules.records.metrics import METRICS, ROC_AUC, Metric, metric_of_member
-from rules.records.run import EnergyRecord, RankRecord
+from rules.records.run import CheckpointsRecord, EnergyRecord, RankRecord
 
 
 class QualityEvaluation(Record, frozen=True, kw_only=True):
@@ -43,6 +43,7 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     started_utc: str | None = None
     """By the system's clock, so that it is seen whether two measurements took turns. None in files of old."""
     ended_utc: str | None = None
+    checkpoints: CheckpointsRecord | None = None
 
     def __getattr__(self, name: str) -> Any:
         """Return the metric of that member after all samples; None where another metric was measured."""

@@ -7,7 +7,7 @@ from msgspec import Meta, field
 
 from rules.records.codec import Count, PositiveAmount, PositiveCount, Record
 from rules.records.measure import Column, Measure, ProcessMeasurement
-from rules.records.run import EnergyRecord, RankRecord, TrafficRecord
+from rules.records.run import CheckpointsRecord, EnergyRecord, RankRecord, TrafficRecord
 
 
 class ModelCosts(Record, frozen=True, kw_only=True):
@@ -39,6 +39,7 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     started_utc: str | None = None
     """By the system's clock, so that it is seen whether two measurements took turns. None in files of old."""
     ended_utc: str | None = None
+    checkpoints: CheckpointsRecord | None = None
 
 
 class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):

@@ -1,0 +1,157 @@
+"""Checkpoints of a process that trains: where they are, what is recorded of them, and reading one back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.config.catalog import WorkloadConfig
+from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, message_of
+from harness.foundation.files import read_record
+from harness.foundation.kept_arrays import read_kept, write_kept
+from harness.measure.kinds import Job
+from harness.measure.weights import as_array, refuse_other_definition
+from harness.system.resources import read_resources
+from reference_models.data.store.dataset import OpenedDataset
+from reference_models.process.artifact import npy_header
+from reference_models.process.atomic_write import remove
+from reference_models.process.errors import ArtifactError, ConfigError
+from reference_models.training.workload import Workload
+from rules.benchmarks.loader import Benchmark
+from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.checkpoint import CheckpointManifest
+from rules.records.run import CheckpointRecord, CheckpointsRecord
+
+if TYPE_CHECKING:
+    import torch
+
+    from reference_models.training.checkpoints import Checkpoints
+
+_AGAIN = "Take checkpoints anew with --set checkpoint.every=5%, or give another one."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointFolder:
+    """A folder of checkpoints, one below the other; what keeps those of a process, as a `CheckpointStore`."""
+
+    root: Path
+    about: Mapping[str, Any]
+    """What all their manifests say."""
+
+    def write(
+        self, chain: Sequence[int], samples_count: int, tensors: Mapping[str, "torch.Tensor"]
+    ) -> Mapping[str, int]:
+        about = {**self.about, "chain": tuple(chain), "samples_count": samples_count}
+        arrays = {name: as_array(tensor) for name, tensor in tensors.items()}
+        written = write_kept(self.root / str(chain[-1]), arrays, CheckpointManifest, about, "tensors")
+        return {name: array.num_bytes for name, array in written.items()}
+
+    def read(self, index: int) -> Mapping[str, "torch.Tensor"]:
+        return read_checkpoint(self.root / str(index), self.about["definition_sha256"])
+
+    def count_bytes(self, tensor: "torch.Tensor") -> int:
+        array = as_array(tensor)
+        return len(npy_header(array.dtype.name, array.shape)) + array.nbytes
+
+
+def read_checkpoint(folder: Path, definition_sha256: str) -> Mapping[str, "torch.Tensor"]:
+    """Read the state that the checkpoint in `folder` restores, with those beside it that it rests on.
+
+    Every byte is verified. Raises HarnessError: exit 2 where it is of another definition, 8 where anything is damaged
+    or not as the manifests say, 9 where it does not fit into memory.
+    """
+    import torch
+
+    from reference_models.training.checkpoints import join
+
+    last = read_record(folder / MANIFEST_FILE, CheckpointManifest)
+    refuse_other_definition(folder, last, definition_sha256)
+
+    def read(place: Path, chain: tuple[int, ...]) -> Mapping[str, "torch.Tensor"]:
+        found = read_record(place / MANIFEST_FILE, CheckpointManifest)
+        whose = (found.chain, found.bits, found.seed, found.definition_sha256)
+        if whose != (chain, last.bits, last.seed, last.definition_sha256) or place.name != str(chain[-1]):
+            raise HarnessError(f"{place}: not what {folder} rests on, but of another run. {_AGAIN}", ExitCode.INPUT)
+        available = read_resources().available_memory_bytes
+        arrays = read_kept(place, found.tensors, available_bytes=available, remedy=_AGAIN)
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    places = [folder.parent / str(index) for index in last.chain[:-1]] + [folder]
+    try:
+        return join((read(place, last.chain[: at + 1]) for at, place in enumerate(places)), last.bits)
+    except ArtifactError as error:
+        raise HarnessError(f"{folder}: {error} {_AGAIN}", ExitCode.INPUT) from None
+
+
+def begin_checkpoints(
+    workload: Workload,
+    config: WorkloadConfig,
+    job: Job,
+    benchmark: Benchmark,
+    dataset: OpenedDataset,
+    root: Path,
+    num_samples: int = 0,
+) -> "Checkpoints | None":
+    """Let a workload that is not built yet make the checkpoints that its configuration asks for, below `root`.
+
+    What is in that place gives way. Training goes on from restored checkpoints evenly over `num_samples`. None where
+    nothing is asked. Raises ConfigError where the workload cannot make them, or makes too few.
+    """
+    checkpoint = config.checkpoint
+    if checkpoint is None:
+        return None
+    from reference_models.training.checkpoints import Checkpoints
+    from reference_models.training.loop import TrainingLoop
+
+    if not isinstance(workload, TrainingLoop):
+        raise ConfigError(
+            f"checkpoint: implementation {config.code_label!r} trains by another loop than TrainingLoop."
+        )
+    num_taken, restores = num_samples // checkpoint.interval(dataset.train.num_samples), checkpoint.restores
+    if restores > num_taken:
+        raise ConfigError(
+            f"checkpoint.restores is {restores}, but {num_samples} samples make {num_taken} checkpoints, one every "
+            f"{checkpoint.every}. Ask for fewer restores, or more checkpoints."
+        )
+    remove(root)
+    root.mkdir()
+    about = {
+        "benchmark": benchmark.name,
+        "benchmark_version": benchmark.version,
+        "definition_sha256": benchmark.definition_sha256,
+        "dataset_sha256": dataset.dataset_sha256,
+        "implementation": config.code_label,
+        "seed": job.seed,
+        "policy": checkpoint.policy,
+        "bits": checkpoint.bits,
+        "rounding": checkpoint.rounding,
+    }
+    restore_after = {(place + 1) * num_taken // (restores + 1) for place in range(restores)}
+    made = Checkpoints(workload, checkpoint, CheckpointFolder(root=root, about=about), restore_after)
+    workload.checkpoints = made
+    return made
+
+
+def end_checkpoints(made: "Checkpoints | None", measured_in: Path | None = None) -> CheckpointsRecord | None:
+    """Wait for the last checkpoint and describe all of them, after the clock; those that are measured in a folder are
+    removed with it.
+
+    What kept one from being made is recorded of a run, which is complete without it, and raised of a measurement.
+    """
+    if made is None:
+        return None
+    made.finish()
+    code = None if made.error is None else exit_code_of(made.error)
+    if made.error is not None and (measured_in is not None or code is None):
+        raise made.error
+    if measured_in is not None:
+        remove(measured_in)
+    return CheckpointsRecord(
+        full_embedding_bytes=made.full_embedding_bytes,
+        full_bytes=made.full_bytes,
+        taken=tuple(CheckpointRecord(**each) for each in made.taken),
+        restore_s=made.restore_s,
+        num_restores=made.num_restores,
+        error=None if made.error is None else message_of(made.error),
+        exit_code=code or ExitCode.DONE,
+    )

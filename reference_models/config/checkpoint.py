@@ -1,0 +1,50 @@
+"""[checkpoint] of a definition: how often a run's state is kept, how much of it, and how exactly. Torch-free."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from reference_models.config.records import Count, read_section
+from reference_models.process.errors import ConfigError
+
+_EVERY = "a number of samples, a share of the epoch above 0% such as 5%, or never"
+NEVER = "never"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointConfig:
+    """Checkpoints while a model with embedding tables is trained, as Check-N-Run makes them: of rows that changed,
+    quantised, written beside the training. No part of the training problem or of its digest."""
+
+    every: Annotated[int | str, Meta(extra_json_schema={"description": _EVERY})] = "5%"
+    """Samples from one checkpoint to the next; those of an epoch are 100%."""
+    policy: Literal["full", "one_shot", "consecutive", "intermittent"] = "intermittent"
+    """Rows of a checkpoint: all, those changed since the first one, those changed since the last one, or, as
+    `one_shot`, with all rows again as soon as that writes less."""
+    bits: Literal[32, 8, 4, 2] = 32
+    """Bits of a value of a row; optimizer state and all other weights are kept as they are."""
+    rounding: Literal["plain", "adaptive"] = "plain"
+    """`adaptive` searches each row's range for the least squared error; of 4 and 2 bits alone."""
+    restores: Count = 0
+    """How many times, evenly over a measurement of quality, training goes on from what a checkpoint restores."""
+
+    def interval(self, train_samples: int) -> int:
+        """Return the samples from one checkpoint to the next, of so many in the training split."""
+        if isinstance(self.every, int):
+            return self.every
+        return max(1, round(float(self.every[:-1]) / 100 * train_samples))
+
+
+def parse_checkpoint(table: Mapping[str, Any]) -> CheckpointConfig | None:
+    """Parse [checkpoint]; None where none is made. Raises ConfigError."""
+    config = read_section("checkpoint", table, CheckpointConfig)
+    every, is_share = config.every, re.fullmatch(r"(?a:\d{1,3}(\.\d{1,6})?%)", str(config.every)) is not None
+    is_known = every == NEVER or (float(str(every)[:-1]) > 0 if is_share else isinstance(every, int) and every > 0)
+    if not is_known or (is_share and float(str(every)[:-1]) > 100):
+        raise ConfigError(f"checkpoint.every is {every!r}, expected {_EVERY}.")
+    if config.rounding == "adaptive" and config.bits > 4:
+        raise ConfigError(f"checkpoint.rounding is 'adaptive', which {config.bits} bits have not. Give 4 or 2 bits.")
+    return config if table and every != NEVER else None

@@ -1,0 +1,311 @@
+"""Checkpoints of a model with embedding tables while it trains: rows that changed, quantised, written beside it.
+
+After Check-N-Run (Eisenman et al., NSDI 2022). A checkpoint is a mapping from names to tensors. `codes.<table>` has
+rows of a table, in torch's row-wise formats; `rows.<table>` says which, as a bitmap (uint8) or as ids, where they are
+not all; `model.<name>` is any other weight; `state.<parameter>.<key>` optimizer state, of a table that of the same
+rows; `scalar.<parameter>.<key>` a single number of it; `generator` is torch's. What it restores has `model.<name>` of
+every weight, and neither codes nor rows.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from reference_models.config.checkpoint import CheckpointConfig
+from reference_models.process.errors import ArtifactError, ConfigError, NotFiniteError
+from reference_models.training.loop import TrainingLoop
+from reference_models.training.optimizers import name_built
+
+Tensors = Mapping[str, torch.Tensor]
+_FORMATS = {8: ("byte", 8), 4: ("4bit", 4), 2: ("2bit", 4)}
+"""By bits, the operators torch.ops.quantized.embedding_bag_*_prepack and _unpack, and the bytes that a row takes for
+its scale and offset, which are float16 below 8 bits, beside those for its values."""
+_BINS, _RATIOS = 200, {4: 0.16, 2: 0.5}
+"""Steps of the greedy search for the range of a row, and by how much of itself the range may shrink."""
+_PIECE = 1 << 16
+"""Rows that are packed at a time."""
+
+
+class CheckpointStore(Protocol):
+    """Where checkpoints are kept; they are numbered from 0."""
+
+    def write(self, chain: Sequence[int], samples_count: int, tensors: Tensors) -> Mapping[str, int]:
+        """Keep the last checkpoint of `chain`, which restores it, whole or not at all; return each tensor's bytes.
+
+        Raises OSError.
+        """
+
+    def read(self, index: int) -> Tensors:
+        """Return the whole state that a checkpoint restores."""
+
+    def count_bytes(self, tensor: torch.Tensor) -> int:
+        """Return the bytes that keeping a tensor takes."""
+
+
+class TouchedRows:
+    """Marks the rows of tables that batches look up, a bool for each in `is_touched` [sum(rows)]."""
+
+    def __init__(self, num_embeddings: Sequence[int], multi_hot: Sequence[int]) -> None:
+        shifts = np.cumsum(num_embeddings) - num_embeddings
+        self._starts, self._shifts = shifts[1:], np.repeat(shifts, multi_hot)
+        self.is_touched = np.zeros(sum(num_embeddings), dtype=bool)
+
+    def mark(self, ids: torch.Tensor) -> None:
+        """Mark the rows of a batch's ids [B, sum(multi_hot)]."""
+        self.is_touched[ids.cpu().numpy() + self._shifts] = True
+
+    def list_rows(self) -> list[torch.Tensor]:
+        """List the marked rows of each table in order, int64."""
+        return [torch.from_numpy(np.flatnonzero(part)) for part in np.split(self.is_touched, self._starts)]
+
+
+def is_base_due(policy: str, shares: Sequence[float]) -> bool:
+    """Return whether the next checkpoint holds all rows, after increments of such shares of all rows since one did.
+
+    `intermittent` takes another base once 1 + sum(S) <= (i + 1) S_i: once the base and all i increments are no more
+    than i + 1 increments as large as the last one, which the next would exceed.
+    """
+    is_due = policy == "intermittent" and bool(shares) and 1 + sum(shares) <= (len(shares) + 1) * shares[-1]
+    return policy == "full" or is_due
+
+
+def pack(rows: torch.Tensor, bits: int, rounding: str) -> torch.Tensor:
+    """Quantise float32 rows [K, d] to their codes, uint8 [K, bytes of a row]; in 32 bits they stay what they are.
+
+    `adaptive` takes the range with the least squared error that a greedy search from both ends finds.
+    """
+    if bits == 32:
+        return rows
+    prepack = getattr(torch.ops.quantized, f"embedding_bag_{_FORMATS[bits][0]}_prepack")
+    options = (True, _BINS, _RATIOS[bits]) if rounding == "adaptive" else ()
+    return torch.cat([prepack(piece, *options) for piece in rows.tensor_split(-(-len(rows) // _PIECE) or 1)])
+
+
+def unpack(codes: torch.Tensor, bits: int) -> torch.Tensor:
+    """Return the float32 rows [K, d] that codes stand for. Raises ArtifactError for what are none."""
+    if bits == 32:
+        return codes
+    kind, num_more = _FORMATS[bits]
+    if codes.dtype != torch.uint8 or codes.dim() != 2 or codes.shape[1] <= num_more:
+        raise ArtifactError(f"{tuple(codes.shape)} values of {codes.dtype} are no rows of {bits} bits.")
+    rows: torch.Tensor = getattr(torch.ops.quantized, f"embedding_bag_{kind}_unpack")(codes)
+    return rows
+
+
+def pack_rows(rows: torch.Tensor, num_rows: int) -> torch.Tensor:
+    """Write down which of so many rows they are: as ids, or as a bitmap where that is no larger."""
+    ids = rows.to(torch.int32 if num_rows < 2**31 else torch.int64)
+    if -(-num_rows // 8) > ids.nbytes:
+        return ids
+    is_in = np.zeros(num_rows, dtype=bool)
+    is_in[rows.numpy()] = True
+    return torch.from_numpy(np.packbits(is_in))
+
+
+def join(chain: Iterable[Tensors], bits: int) -> Tensors:
+    """Restore the state that the last checkpoint of a chain stands for; the first has all rows.
+
+    Raises ArtifactError where they do not belong together.
+    """
+    whole: dict[str, torch.Tensor] = {}
+    for tensors in chain:
+        for name, tensor in tensors.items():
+            kind, _, rest = name.partition(".")
+            of_rows = tensors.get(f"rows.{rest if kind == 'codes' else _owner(name)}")
+            if kind == "codes":
+                name, tensor = f"model.{rest}", unpack(tensor, bits)
+            if kind in ("codes", "state") and of_rows is not None:
+                _put(whole, name, of_rows, tensor)
+            elif kind != "rows":
+                whole[name] = tensor
+    return whole
+
+
+def _put(whole: Tensors, name: str, of_rows: torch.Tensor, tensor: torch.Tensor) -> None:
+    known, rows = whole.get(name, torch.empty(0)), of_rows.numpy()
+    if of_rows.dtype == torch.uint8:
+        rows = np.flatnonzero(np.unpackbits(rows))
+    is_inside = rows.min(initial=0) >= 0 and rows.max(initial=-1) < len(known)
+    if not is_inside or len(rows) != len(tensor) or known.shape[1:] != tensor.shape[1:]:
+        raise ArtifactError(f"{name} has rows that the checkpoint before it does not have.")
+    known[torch.from_numpy(rows).long()] = tensor
+
+
+def list_state(loop: TrainingLoop) -> tuple[Tensors, Tensors]:
+    """List the tables by their names, and all else by its name in a checkpoint; references, not copies."""
+    state = loop.state()
+    names = {parameter: name for name, parameter in loop.model.named_parameters()}
+    tables = {names[table]: table.detach() for group in loop.optimizers[0].param_groups for table in group["params"]}
+    others = {f"model.{name}": weight for name, weight in state["model"].items() if name not in tables}
+    for optimizer in loop.optimizers:
+        for parameter, values in optimizer.state.items():
+            for key, value in values.items():
+                if isinstance(value, torch.Tensor):
+                    others[f"{'state' if value.dim() else 'scalar'}.{names[parameter]}.{key}"] = value
+    return tables, others | {"generator": state["rng"]}
+
+
+@torch.no_grad()
+def load_state(loop: TrainingLoop, restored: Tensors, samples_count: int) -> None:
+    """Let a loop that was built go on from a state, after so many samples."""
+    tables, others = list_state(loop)
+    for name, live in {**{f"model.{name}": table for name, table in tables.items()}, **others}.items():
+        live.copy_(restored[name])
+    loop.go_on(samples_count // loop.global_batch_size, others["generator"])
+
+
+class Checkpoints:
+    """Makes the checkpoints of a loop: copies on its thread, which is the stall; packs and writes in another.
+
+    At most one is being written; the next one waits for it, which is recorded apart. After a failure none is made any
+    more, `error` says why, and training goes on.
+    """
+
+    def __init__(
+        self, loop: TrainingLoop, config: CheckpointConfig, store: CheckpointStore, restore_after: Collection[int]
+    ) -> None:
+        self._loop, self._config, self._store, self._restore_after = loop, config, store, restore_after
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._pending: Future[None] | None = None
+        self._samples, self._chain = 0, list[int]()
+        self._shares: list[float] = []
+        self.error: Exception | None = None
+        self.taken: list[dict[str, Any]] = []
+        """What is recorded of each checkpoint, by member."""
+        self.restore_s: float | None = None
+        self.num_restores = 0
+
+    def begin(self) -> None:
+        """Look at what the loop has built. Raises ConfigError for what no checkpoint can be made of."""
+        loop, split, config = self._loop, self._loop.data.train, self._config
+        self._every, opt_name = config.interval(split.num_samples), loop.spec.train.opt_name
+        if self._every < loop.global_batch_size:
+            raise ConfigError(f"checkpoint.every is {config.every}, {self._every} samples: less than a batch.")
+        tables, others = list_state(loop) if len(loop.optimizers) > 1 else ({}, {})
+        if (found := [len(table) for table in tables.values()]) != list(split.num_embeddings):
+            raise ConfigError(
+                f"checkpoint: implementation {loop.name!r} has tables of {found} rows, expected one for each sparse "
+                f"feature, {list(split.num_embeddings)}: else nobody knows which rows a batch changes."
+            )
+        if (built := name_built(opt_name, loop.optimizers)) != opt_name and config.policy != "full":
+            raise ConfigError(
+                f"checkpoint.policy is {config.policy!r}, but {built} may change rows that no batch looks up. "
+                "Give full."
+            )
+        per_byte = 8 // min(config.bits, 8)
+        if bad := [(name, table.shape[1]) for name, table in tables.items() if table.shape[1] % per_byte]:
+            raise ConfigError(
+                f"checkpoint.bits is {config.bits}, which takes rows of a multiple of {per_byte} values; {bad[0][0]} "
+                f"has rows of {bad[0][1]}. Give more bits."
+            )
+        self._touched = TouchedRows(split.num_embeddings, split.multi_hot)
+        self._num_rows = dict(zip(tables, split.num_embeddings, strict=True))
+        self.full_embedding_bytes = sum(map(self._store.count_bytes, tables.values()))
+        self.full_bytes = self.full_embedding_bytes + sum(map(self._store.count_bytes, others.values()))
+
+    def after_step(self, ids: torch.Tensor) -> None:
+        """Mark what a step has changed by its batch's ids, and make a checkpoint where one is due."""
+        self._touched.mark(ids)
+        before, self._samples = self._samples, self._samples + self._loop.global_batch_size
+        if before // self._every == self._samples // self._every or self.error is not None:
+            return
+        began_s = perf_counter()
+        self._wait()
+        copying_s = perf_counter()
+        if self.error is None:
+            entry = self._copy()
+            entry |= {"wait_s": copying_s - began_s, "stall_s": perf_counter() - copying_s}
+        if len(self.taken) - 1 in self._restore_after:
+            self._restore()
+
+    def _copy(self) -> dict[str, Any]:
+        """Copy what the next checkpoint holds, and let the thread write it; returns its entry of `taken`."""
+        policy, is_touched = self._config.policy, self._touched.is_touched
+        tables, others = list_state(self._loop)
+        is_base = not self._chain or is_base_due(policy, self._shares)
+        rows = dict.fromkeys(tables) if is_base else dict(zip(tables, self._touched.list_rows(), strict=True))
+        self._shares = [] if is_base else [*self._shares, float(is_touched.mean())]
+        before = [] if is_base else self._chain if policy == "consecutive" else self._chain[:1]
+        self._chain = [*before, len(self.taken)]
+        if is_base or policy == "consecutive":
+            is_touched[:] = False
+        copied = {name: _copy_rows(table, rows[name]) for name, table in tables.items()}
+        more = {name: _copy_rows(value, rows.get(_owner(name))) for name, value in others.items()}
+        self.taken.append({"index": len(self.taken), "samples_count": self._samples, "is_base": is_base})
+        self._pending = self._thread.submit(self._write, self._chain, copied, rows, more)
+        return self.taken[-1]
+
+    def _write(
+        self, chain: list[int], tables: Tensors, which: Mapping[str, torch.Tensor | None], others: Tensors
+    ) -> None:
+        began_s, bits, error = perf_counter(), self._config.bits, 0.0
+        tensors, entry = dict(others), self.taken[chain[-1]]
+        for name, rows in tables.items():
+            tensors[f"codes.{name}"] = codes = pack(rows, bits, self._config.rounding)
+            if (ids := which[name]) is not None and len(ids):
+                tensors[f"rows.{name}"] = pack_rows(ids, self._num_rows[name])
+            if bits < 32:
+                num_pieces = -(-len(rows) // _PIECE) or 1
+                for packed, piece in zip(codes.tensor_split(num_pieces), rows.tensor_split(num_pieces), strict=True):
+                    error += float((unpack(packed, bits) - piece).norm(dim=1).sum(dtype=torch.float64))
+        if not math.isfinite(error):
+            raise NotFiniteError(
+                f"checkpoint {chain[-1]}: rows are not finite in {bits} bits, whose scales are float16 below 8: "
+                "training has diverged, or values exceed 65504. Give checkpoint.bits=32."
+            )
+        kept = {name: tensor for name, tensor in tensors.items() if tensor.numel()}
+        sizes = self._store.write(chain, entry["samples_count"], kept)
+        entry["num_rows"] = num_rows = sum(map(len, tables.values()))
+        entry["embedding_bytes"] = sum(size for name, size in sizes.items() if name.startswith(("codes.", "rows.")))
+        entry["num_bytes"] = sum(sizes.values())
+        entry["restore_bytes"] = sum(self.taken[each]["num_bytes"] for each in chain)
+        entry["mean_l2"] = error / max(num_rows, 1) if bits < 32 else None
+        entry["write_s"] = perf_counter() - began_s
+
+    def _wait(self) -> None:
+        """Wait until nothing is being written; what failed is no checkpoint."""
+        pending, self._pending = self._pending, None
+        try:
+            if pending is not None:
+                pending.result()
+        except Exception as error:
+            self.error = error
+            del self.taken[-1]
+
+    def _restore(self) -> None:
+        """Let the loop go on from what the newest checkpoint restores. Raises what kept it from being there."""
+        self._wait()
+        if self.error is not None:
+            raise self.error
+        load_state(self._loop, self._store.read(self.taken[-1]["index"]), self._samples)
+        self.num_restores += 1
+
+    def finish(self) -> None:
+        """Wait for the last checkpoint, and time what restoring it takes."""
+        self._wait()
+        self._thread.shutdown()
+        try:
+            began_s = perf_counter()
+            if self.taken:
+                self._store.read(self.taken[-1]["index"])
+                self.restore_s = perf_counter() - began_s
+        except Exception as error:
+            self.error = self.error or error
+
+
+def _owner(name: str) -> str:
+    """Return the parameter whose state a tensor is, by its name in a checkpoint; empty for all else."""
+    kind, _, rest = name.partition(".")
+    return rest.rpartition(".")[0] if kind == "state" else ""
+
+
+def _copy_rows(tensor: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
+    """Copy rows of a tensor to the CPU, all of it where they are None."""
+    if rows is None:
+        return tensor.detach().to("cpu", copy=True)
+    return tensor.detach().index_select(0, rows.to(tensor.device)).cpu()

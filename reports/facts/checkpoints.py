@@ -1,0 +1,135 @@
+"""What checkpoints of runs and measurements weighed and took, as a study, and how often to take one."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Any
+
+from reports.results.result import Result
+from reports.text.formatting import duration, percent, printable
+from rules.records.run import CheckpointsRecord
+from rules.records.study import Origin, Parameter, StudyColumn, StudyRecord, StudyTable
+
+Row = Mapping[str, Any]
+"""The values of one configuration, by the names of the study's columns."""
+_PUBLISHED = "6 to 17 × fewer written, 2.5 to 8 × less to restore (Check-N-Run, other models)"
+_COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
+    "Configuration": (None, "given"), "Bits": (None, "given"), "Policy": (None, "given"),
+    "Rounding": (None, "given"), "Checkpoints": (None, "measured"), "Embeddings written": ("B", "measured"),
+    "Embeddings, × fewer": (None, "computed"), "All written": ("B", "measured"), "All, × fewer": (None, "computed"),
+    "To restore": ("B", "measured"), "To restore, × less": (None, "computed"), "Stall": ("s", "measured"),
+    "Waiting": ("s", "measured"), "Writing": ("s", "measured"), "Writing 1,000 rows": ("s", "measured"),
+    "Restoring": ("s", "measured"), "Mean L2": (None, "measured"), "Published": (None, "published"),
+}  # fmt: skip
+_MODELLED: Mapping[str, tuple[str | None, Origin]] = {
+    "Best interval": ("s", "modelled"), "Time lost at it": ("share", "modelled"),
+}  # fmt: skip
+
+
+def read_checkpoints(results: Sequence[Result]) -> list[Row]:
+    """Describe the checkpoints of each result that has some on record, the most bits first."""
+    rows = []
+    for result in results:
+        records = (getattr(each.record, "checkpoints", None) for each in result.repetitions)
+        processes = [each for each in records if isinstance(each, CheckpointsRecord) and each.taken]
+        config = {key: given.value for key, given in result.asked.config.items()} if result.asked else {}
+        bits = config.get("checkpoint.bits")
+        if processes and isinstance(bits, int):
+            policy, rounding = (printable(config.get(f"checkpoint.{key}"), 40) for key in ("policy", "rounding"))
+            given = {"Configuration": result.label, "Bits": bits, "Policy": policy, "Rounding": rounding}
+            rows.append({**given, **_describe(processes), "Published": _PUBLISHED})
+    return sorted(rows, key=lambda row: -row["Bits"])
+
+
+def _describe(processes: Sequence[CheckpointsRecord]) -> Row:
+    """Add up what was written; medians of times, except that waiting, which most do not, is a mean."""
+    taken = [each for process in processes for each in process.taken]
+    embeddings, written = sum(each.embedding_bytes for each in taken), sum(each.num_bytes for each in taken)
+    full_embeddings = sum(process.full_embedding_bytes * len(process.taken) for process in processes)
+    full = sum(process.full_bytes * len(process.taken) for process in processes)
+    restore_bytes = max(each.restore_bytes for each in taken)
+    losses = [(each.mean_l2 * each.num_rows, each.num_rows) for each in taken if each.mean_l2 is not None]
+    num_rows = sum(rows for _, rows in losses)
+    return {
+        "Checkpoints": len(taken),
+        "Embeddings written": embeddings,
+        "Embeddings, × fewer": full_embeddings / max(embeddings, 1),
+        "All written": written,
+        "All, × fewer": full / max(written, 1),
+        "To restore": restore_bytes,
+        "To restore, × less": processes[0].full_bytes / max(restore_bytes, 1),
+        "Stall": median(each.stall_s for each in taken),
+        "Waiting": fmean(each.wait_s for each in taken),
+        "Writing": median(each.write_s for each in taken),
+        "Writing 1,000 rows": median(each.write_s * 1000 / max(each.num_rows, 1) for each in taken),
+        "Restoring": fmean(process.restore_s or 0.0 for process in processes),
+        "Mean L2": sum(loss for loss, _ in losses) / num_rows if num_rows else None,
+    }
+
+
+def checkpoint_words(rows: Sequence[Row]) -> str:
+    """Say in a sentence how many times fewer bytes are written, and why not fewer; empty without checkpoints."""
+    if not rows:
+        return ""
+    labels = [printable(row["Configuration"], 80) if len(rows) > 1 else f"{row['Bits']} bits" for row in rows]
+    parts = [
+        f"{label} {row['All, × fewer']:.1f} × (embeddings alone {row['Embeddings, × fewer']:.1f} ×)"
+        for label, row in zip(labels, rows, strict=True)
+    ]
+    last, why = rows[-1], ""
+    if last["Embeddings, × fewer"] > 1.2 * last["All, × fewer"]:
+        rest = 1 - last["Embeddings written"] / max(last["All written"], 1)
+        why = (
+            f", since optimizer sums and all other state stay in 32 bits: {percent(rest, 0)} of what is written last"
+        )
+    return f"Fewer bytes written than by checkpoints of all rows in 32 bits: {'; '.join(parts)}{why}."
+
+
+def best_interval(row: Row, mtbf_s: float) -> tuple[float, float]:
+    """Return the seconds between checkpoints that lose least time to them and to failures, and the share lost.
+
+    Daly's higher-order estimate (Future Generation Computer Systems 22, 2006) of Young's sqrt(2 d M): d is how long a
+    checkpoint keeps training from going on, M the mean time between failures, which come at random. A failure costs
+    half an interval, what was being written, and restoring.
+    """
+    lost_s, write_s = row["Stall"] + row["Waiting"], row["Writing"]
+    part = lost_s / (2 * mtbf_s)
+    best_s = math.sqrt(2 * lost_s * mtbf_s) * (1 + math.sqrt(part) / 3 + part / 9) - lost_s if part < 1 else mtbf_s
+    interval_s = max(best_s, write_s, 1e-9)  # at most one is being written
+    share = lost_s / (interval_s + lost_s) + (interval_s / 2 + write_s + row["Restoring"]) / mtbf_s
+    return interval_s, min(1.0, share)
+
+
+def checkpoint_study(results: Sequence[Result], mtbf_s: float | None = None) -> StudyRecord | None:
+    """Make the study of all checkpoints that results have on record; None where they have none."""
+    rows = read_checkpoints(results)
+    if not rows:
+        return None
+    findings, columns = [checkpoint_words(rows)], _COLUMNS
+    parameters: tuple[Parameter, ...] = ()
+    if mtbf_s is not None:
+        columns = {**_COLUMNS, **_MODELLED}
+        rows = [{**row, **dict(zip(_MODELLED, best_interval(row, mtbf_s), strict=True))} for row in rows]
+        name = "mean time between failures"
+        parameters = (Parameter(name=name, value=mtbf_s, unit="s", source="given", note="--mtbf"),)
+        findings += [
+            f"{row['Configuration']}: with a failure every {duration(mtbf_s)}, a checkpoint every "
+            f"{duration(row['Best interval'])} loses least time, {percent(row['Time lost at it'], 2)} (Young/Daly)."
+            for row in rows
+        ]
+    benchmarks = {result.benchmark for result in results}
+    made = tuple(StudyColumn(name=name, unit=unit, origin=origin) for name, (unit, origin) in columns.items())
+    table = StudyTable(
+        title="Checkpoints", columns=made, rows=tuple(tuple(row[name] for name in columns) for row in rows)
+    )
+    return StudyRecord(
+        kind="checkpoint",
+        title="Checkpoints",
+        benchmark=benchmarks.pop() if len(benchmarks) == 1 else None,
+        definition_sha256=None,
+        seed=None,
+        parameters=parameters,
+        tables=(table,),
+        findings=tuple(findings),
+        checks=(),
+    )
