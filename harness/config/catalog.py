@@ -24,7 +24,7 @@ from reference_models.registry import (
 )
 from reference_models.spec import Implementation, ModelSpec
 from reference_models.training.workload import WorkloadSpec
-from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
+from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names, shipped_twin, workload_names
 from rules.errors import DefinitionError
 
 MODEL_KEY = "model"
@@ -220,3 +220,14 @@ def _no_implementation(benchmark: Benchmark) -> DefinitionError:
         else f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}. A model of "
         "your own is in an installed package, or given as --model PATH.py:OBJECT."
     )
+
+
+def refuse_shipped_name(benchmark: Benchmark) -> None:
+    """Raise ConfigError where a user's file carries a shipped name without the shipped content."""
+    if benchmark.name in (*shipped_names(), *workload_names()):
+        current = load_benchmark(benchmark.name).definition_sha256
+        if current != benchmark.definition_sha256 and shipped_twin(benchmark) is None:
+            raise ConfigError(
+                f"{benchmark.path}: benchmark.name {benchmark.name!r} is the name of a shipped benchmark with other "
+                "content. Give your benchmark a name of its own."
+            )

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.config.catalog import GIVEN_BY_USER, MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
+from harness.config import catalog
+from harness.config.catalog import MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
 from harness.config.serving import ServeConfig, parse_serve
 from harness.config.synthetic import use_synthetic_data
 from harness.config.user_conf import take_mlperf_form, take_user_conf
@@ -30,7 +31,6 @@ from rules.benchmarks.loader import (
     parse_benchmark,
     read_toml,
     shipped_names,
-    shipped_twin,
     shipped_versions,
     workload_names,
 )
@@ -109,9 +109,9 @@ class RunConfig:
                 resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
         for key, value in asdict(self.workload.checkpoint).items() if self.workload.checkpoint else ():
             resolved.setdefault(f"{CHECKPOINT}.{key}", {"value": value, "source": "default"})
+        chosen = ("threads", "batch") if self.serve.is_batch_searched else ("threads",)
         for key, value in asdict(self.serve).items() if SERVE in self.tables else ():
-            is_chosen = key == "threads" or (key == "batch" and self.serve.is_batch_searched)
-            if value is not None or is_chosen:
+            if value is not None or key in chosen:
                 shown = "auto" if value is None else value
                 resolved.setdefault(f"{SERVE}.{key}", {"value": shown, "source": "default"})
         return resolved
@@ -144,7 +144,7 @@ def resolve(
     them.
     """
     original = load_benchmark(name_or_path)
-    refuse_shipped_name(original)
+    catalog.refuse_shipped_name(original)
     tables = deepcopy(read_toml(original.path))
     sources: dict[str, str] = {}
     submission: dict[str, SubmissionValue] = {}
@@ -284,17 +284,6 @@ def default_division(benchmark: Benchmark) -> str:
     return keys.CLOSED if benchmark.status == "own" else keys.OPEN
 
 
-def refuse_shipped_name(benchmark: Benchmark) -> None:
-    """Raise ConfigError where a user's file carries a shipped name without the shipped content."""
-    if benchmark.name in (*shipped_names(), *workload_names()):
-        current = load_benchmark(benchmark.name).definition_sha256
-        if current != benchmark.definition_sha256 and shipped_twin(benchmark) is None:
-            raise ConfigError(
-                f"{benchmark.path}: benchmark.name {benchmark.name!r} is the name of a shipped benchmark with other "
-                "content. Give your benchmark a name of its own."
-            )
-
-
 def read_config_file(path: Path) -> list[Override]:
     """Read overrides from a TOML file with the definition's section names and [submission]."""
     return read_config_tables(path, read_toml(path))
@@ -315,7 +304,7 @@ def _refuse_code(path: Path, runtime: Mapping[str, Any]) -> None:
     """Raise ConfigError for code that a file of values names: it may be anyone's, as a definition may."""
     for key in ("implementation", MODEL_KEY):
         if key in runtime and (key == MODEL_KEY or parse_place(str(runtime[key])) is not None):
-            raise ConfigError(f"{path}: runtime.{key} is {runtime[key]!r}. {GIVEN_BY_USER}, as --{key}.")
+            raise ConfigError(f"{path}: runtime.{key} is {runtime[key]!r}. {catalog.GIVEN_BY_USER}, as --{key}.")
 
 
 def read_settings(settings: Mapping[str, Any] | None) -> list[Override]:

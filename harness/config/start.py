@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 from msgspec import to_builtins
 
-from harness.config.catalog import parse_workload
+from harness.config.catalog import parse_workload, refuse_shipped_name
 from harness.config.reference import SECTIONS, DefinitionKey, list_keys
-from harness.config.run_config import Override, check_known, fill_table, refuse_shipped_name
+from harness.config.run_config import Override, check_known, fill_table
 from reference_models.data.registry import find_data
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import MODELS, find_model

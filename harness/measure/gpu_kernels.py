@@ -7,6 +7,7 @@ PRECISION`, which prints why not, or an empty line.
 import sys
 
 from harness.config.catalog import WorkloadConfig
+from harness.foundation.errors import end_process
 from harness.system.code import safe_path_variables
 from harness.system.resources import output_of
 from rules.records.run_set import PreflightCheck as Check
@@ -49,5 +50,11 @@ def _answer(device: str, dim: int, sums: int, precision: str) -> str:
     return kernel_problem(found, dim, sums, torch.bfloat16 if precision == "bf16" else torch.float32) or ""
 
 
+def main(device: str, dim: str, sums: str, precision: str) -> int:
+    """Print, as the last line, why kernels cannot be used, or nothing."""
+    sys.stdout.write("\n" + _answer(device, int(dim), int(sums), precision))
+    return 0
+
+
 if __name__ == "__main__":
-    sys.stdout.write("\n" + _answer(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
+    end_process(main(*sys.argv[1:]))

@@ -124,7 +124,7 @@ def _stored_lines(path: Path, folder: Path) -> list[str]:
         .replace("@PLACE@", "<folder>")
         .replace("@DATA@", f"<folder>/data/{data.name}")
     )
-    return text.splitlines()
+    return normalise(text, folder).splitlines()
 
 
 def _is_of_a_worker(path: Path) -> bool:
