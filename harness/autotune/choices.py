@@ -13,6 +13,7 @@ from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
 from harness.system.software import SPIN_VARIABLES, version_of
 from reference_models.fused.choice import Form
+from reference_models.fused.private_folder import find_compiler
 from rules.benchmarks.loader import canonical_sha256
 from rules.records.run_set import ChoiceRecord
 
@@ -66,7 +67,7 @@ class Candidates:
             "model": self.config.tables["model"],
             "data": data,
             **({} if runtime.kernels == "auto" else {"kernels": runtime.kernels}),
-            **({"forms": list(get_args(Form))} if self.chooses_matmul else {}),
+            **({"forms": list(get_args(Form)), "compiler": find_compiler()} if self.chooses_matmul else {}),
             **({"id_budget": workload.data.id_map.budget} if workload.data.id_map.is_active else {}),
             **(self._service if self.service_ways else {}),
         }

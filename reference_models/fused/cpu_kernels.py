@@ -3,24 +3,25 @@
 They are compiled once for each processor and compiler, into a folder that is this user's alone. `sorted_update.c`
 reads bags, sorts rows, and updates each row in one pass; `dense_passes.c` makes one pass over memory of what takes
 torch's operators several (biases, ReLU and their gradients, cross layers, dot products of pairs, Adagrad), and lets
-numpy's OpenBLAS multiply matrices on torch's threads. Sums are the same for any number of threads.
+numpy's OpenBLAS multiply matrices on torch's threads. Sums, but not OpenBLAS's, are the same for any number of
+threads.
 """
 
 import ctypes
 import hashlib
 import os
 import re
-import shlex
-import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import torch
 
-from reference_models.fused.private_folder import private_folder
+from reference_models.fused.private_folder import find_compiler, private_folder
 
 WIDTHS = (16, 32, 64, 128)
 """Widths of a row that tables and dot products are compiled for: a row's sum is then in registers."""
@@ -216,27 +217,24 @@ def find_cpu_kernels() -> CPUKernels | str:
 
     CC names the compiler, by default cc, gcc or clang; CC=false does without.
     """
-    try:
-        command = shlex.split(os.environ.get("CC", ""))
-    except ValueError as error:
-        return f"CC is {os.environ['CC']!r}, which is no command: {error}"[:200]
-    found = next(filter(None, map(shutil.which, command[:1] or ("cc", "gcc", "clang"))), None)
-    if found is None:
-        return f"no C compiler: {' '.join(command) or 'cc, gcc, clang'} not found"
-    compiler = [found, *command[1:]]
+    compiler = find_compiler()
+    if isinstance(compiler, str):
+        return compiler
     try:
         said = _run([*compiler, "--version"])
         texts = [source.read_text() for source in _SOURCES]
         key = hashlib.sha256("\0".join([*texts, *compiler, *_FLAGS, said, _processor()]).encode())
         library = private_folder() / f"step-{key.hexdigest()[:32]}.so"
-        if not library.is_file():
-            draft = library.with_name(f"{library.stem}-{os.getpid()}.so")
-            _run([*compiler, *_FLAGS, "-o", str(draft), *map(str, _SOURCES[1:]), "-lm"])
-            draft.replace(library)
+        if library.is_file():
+            with suppress(OSError, AttributeError):  # a damaged one is compiled anew
+                return CPUKernels(library)
+        draft = library.with_name(f"{library.stem}-{uuid4().hex}.so")
+        _run([*compiler, *_FLAGS, "-o", str(draft), *map(str, _SOURCES[1:]), "-lm"])
+        draft.replace(library)
         return CPUKernels(library)
     except subprocess.CalledProcessError as error:
         lines = [*str(error.stderr).strip().splitlines(), ""]
-        return f"{found} ended with exit code {error.returncode} {lines[0]}".strip()[:200]
+        return f"{compiler[0]} ended with exit code {error.returncode} {lines[0]}".strip()[:200]
     except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 

@@ -38,8 +38,8 @@ class Matmuls:
             )
         if "openblas" in forms and (cpu_kernels is None or not cpu_kernels.has_openblas):
             raise ConfigError(
-                "the choice of matrix products uses OpenBLAS, which takes a C compiler and numpy from PyPI, and is "
-                "not at hand here. Choose anew."
+                "the choice of matrix products uses OpenBLAS, which takes a C compiler, numpy from PyPI and "
+                "runtime.kernels=auto, and is not at hand here. Choose anew, without the file that it was read from."
             )
 
     def affine(

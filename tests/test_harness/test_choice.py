@@ -268,6 +268,20 @@ def test_another_torch_begins_from_the_forms_that_an_earlier_one_had(
     assert timing.asked == [None, matmul_of()] and len(kept_in(tmp_path)) == 2
 
 
+@pytest.mark.parametrize("other", ("false", "no_such_compiler", "cc -O1", "gcc \udcff"))
+def test_products_that_are_compiled_are_chosen_anew_for_another_compiler_or_none(
+    other: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """OpenBLAS is called by what is compiled: without a compiler a set that was given it would not start."""
+    cores(monkeypatch, 2)
+    products = {"runtime__implementation": "optimized"}
+    monkeypatch.setenv("CC", "cc")
+    before, threads_alone = key_of(tmp_path, **products), key_of(tmp_path)
+    monkeypatch.setenv("CC", other)
+    assert key_of(tmp_path, **products) != before
+    assert key_of(tmp_path) == threads_alone
+
+
 def test_a_kept_form_that_no_library_has_is_said_and_not_used(
     chosen: Callable[..., Preparation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

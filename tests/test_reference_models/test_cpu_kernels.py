@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -165,14 +166,32 @@ def test_a_batch_of_one_lookup_and_rows_that_nobody_names(kernels: CPUKernels) -
 @pytest.mark.usefixtures("forgotten")
 @pytest.mark.parametrize(
     ("compiler", "words"),
-    (("false", "exit code 1"), ("no_such_compiler -O1", "no C compiler: no_such_compiler"), ("'", "no command")),
-)
+    (
+        ("false", "exit code 1"), ("no_such_compiler -O1", "no C compiler: no_such_compiler"), ("'", "no command"),
+        ("gcc\udcff", "no C compiler: gcc"), ("false \udcff", "exit code 1"), ("'\udcff", "no command"),
+    ),
+)  # fmt: skip
 def test_without_a_compiler_there_are_none_and_why(
     compiler: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", compiler)
     found = checked_cpu_kernels(16, 1)
     assert isinstance(found, str) and words in found
+    assert found.encode().decode() == found, "a log has it, which is UTF-8"
+
+
+@pytest.mark.usefixtures("forgotten", "kernels")
+def test_a_compiled_file_that_is_damaged_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: dict[str, int] = {}
+    for place in ("whole", "damaged"):
+        (folder := tmp_path / place).mkdir()
+        for name in sizes:
+            (folder / name).write_bytes(b"")
+        monkeypatch.setattr(cpu_kernels, "private_folder", lambda found=folder: found)
+        find_cpu_kernels.cache_clear()
+        assert isinstance(find_cpu_kernels(), CPUKernels)
+        (library,) = folder.iterdir()
+        assert sizes.setdefault(library.name, library.stat().st_size) == library.stat().st_size > 0
 
 
 @pytest.mark.parametrize("spoilt", ("half", "zero", "stale"))
