@@ -10,7 +10,7 @@ from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, mess
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.measure.kinds import Job
-from harness.measure.weights import as_array, refuse_other_definition
+from harness.measure.weights import as_array, refuse_foreign
 from harness.system.resources import read_resources
 from reference_models.data.store.dataset import OpenedDataset
 from reference_models.process.artifact import npy_header
@@ -47,30 +47,35 @@ class CheckpointFolder:
         return {name: array.num_bytes for name, array in written.items()}
 
     def read(self, index: int) -> Mapping[str, "torch.Tensor"]:
-        return read_checkpoint(self.root / str(index), self.about["definition_sha256"])
+        return read_checkpoint(self.root / str(index), self.about["definition_sha256"], self.about["id_map_sha256"])
 
     def count_bytes(self, tensor: "torch.Tensor") -> int:
         array = as_array(tensor)
         return len(npy_header(array.dtype.name, array.shape)) + array.nbytes
 
 
-def read_checkpoint(folder: Path, definition_sha256: str) -> Mapping[str, "torch.Tensor"]:
+def read_checkpoint(
+    folder: Path, definition_sha256: str, id_map_sha256: str | None = None
+) -> Mapping[str, "torch.Tensor"]:
     """Read the state that the checkpoint in `folder` restores, with those beside it that it rests on.
 
     Every byte is verified. Raises HarnessError: exit 2 where it is of another definition, 8 where anything is damaged
-    or not as the manifests say, 9 where it does not fit into memory.
+    or not as the manifests say, or it was trained through another map of ids to rows than the one of that digest, 9
+    where it does not fit into memory.
     """
     import torch
 
     from reference_models.training.checkpoints import join
 
     last = read_record(folder / MANIFEST_FILE, CheckpointManifest)
-    refuse_other_definition(folder, last, definition_sha256)
+    refuse_foreign(folder, last, definition_sha256, id_map_sha256)
 
     def read(place: Path, chain: tuple[int, ...]) -> Mapping[str, "torch.Tensor"]:
         found = read_record(place / MANIFEST_FILE, CheckpointManifest)
-        whose = (found.chain, found.bits, found.seed, found.definition_sha256)
-        if whose != (chain, last.bits, last.seed, last.definition_sha256) or place.name != str(chain[-1]):
+        whose, expected = (
+            (each.bits, each.seed, each.definition_sha256, each.id_map_sha256) for each in (found, last)
+        )
+        if (found.chain, whose) != (chain, expected) or place.name != str(chain[-1]):
             raise HarnessError(f"{place}: not what {folder} rests on, but of another run. {_AGAIN}", ExitCode.INPUT)
         available = read_resources().available_memory_bytes
         arrays = read_kept(place, found.tensors, available_bytes=available, remedy=_AGAIN)
@@ -120,6 +125,7 @@ def begin_checkpoints(
         "benchmark_version": benchmark.version,
         "definition_sha256": benchmark.definition_sha256,
         "dataset_sha256": dataset.dataset_sha256,
+        "id_map_sha256": job.id_map_sha256,
         "implementation": config.code_label,
         "seed": job.seed,
         "policy": checkpoint.policy,

@@ -71,25 +71,27 @@ def read_weights(folder: Path, definition_sha256: str, id_map_sha256: str | None
     import torch
 
     manifest = read_record(folder / MANIFEST_FILE, WeightsManifest)
-    refuse_other_definition(folder, manifest, definition_sha256)
-    if manifest.id_map_sha256 != id_map_sha256:
-        trained, here = (digest and digest[:12] for digest in (manifest.id_map_sha256, id_map_sha256))
-        raise HarnessError(
-            f"{folder}: trained through the id map {trained}, the one that is beside the data is {here}. Put the "
-            f"folder {ID_MAPS_FOLDER} there that the run had.",
-            ExitCode.INPUT,
-        )
+    refuse_foreign(folder, manifest, definition_sha256, id_map_sha256)
     available = read_resources().available_memory_bytes
     arrays = read_kept(folder, manifest.tensors, available_bytes=available, remedy=_AGAIN)
     return ReadWeights(manifest=manifest, tensors={name: torch.from_numpy(each) for name, each in arrays.items()})
 
 
-def refuse_other_definition(folder: Path, kept: WeightsManifest | CheckpointManifest, definition_sha256: str) -> None:
-    """Raise HarnessError (exit 2) for what was kept of another definition's run."""
+def refuse_foreign(
+    folder: Path, kept: WeightsManifest | CheckpointManifest, definition_sha256: str, id_map_sha256: str | None
+) -> None:
+    """Raise HarnessError for what was kept of another definition's run (exit 2), or through another id map (8)."""
     if kept.definition_sha256 != definition_sha256:
         raise HarnessError(
             f"{folder}: weights of another definition ({kept.benchmark}, {kept.definition_sha256[:12]}) than "
             f"the one that is served ({definition_sha256[:12]}). Serve the benchmark that was trained, as it was."
+        )
+    if kept.id_map_sha256 != id_map_sha256:
+        trained, here = (digest and digest[:12] for digest in (kept.id_map_sha256, id_map_sha256))
+        raise HarnessError(
+            f"{folder}: trained through the id map {trained}, the one that is beside the data is {here}. Put the "
+            f"folder {ID_MAPS_FOLDER} there that the run had.",
+            ExitCode.INPUT,
         )
 
 

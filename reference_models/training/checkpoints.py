@@ -130,7 +130,8 @@ def _put(whole: Tensors, name: str, of_rows: torch.Tensor, tensor: torch.Tensor)
     known, rows = whole.get(name, torch.empty(0)), of_rows.numpy()
     if of_rows.dtype == torch.uint8:
         rows = np.flatnonzero(np.unpackbits(rows))
-    is_inside = rows.min(initial=0) >= 0 and rows.max(initial=-1) < len(known)
+    are_rows = of_rows.dim() == 1 and min(known.dim(), tensor.dim()) > 0
+    is_inside = are_rows and rows.min(initial=0) >= 0 and rows.max(initial=-1) < len(known)
     if not is_inside or len(rows) != len(tensor) or known.shape[1:] != tensor.shape[1:]:
         raise ArtifactError(f"{name} has rows that the checkpoint before it does not have.")
     known[torch.from_numpy(rows).long()] = tensor

@@ -27,7 +27,8 @@ from reference_models.training.loop import TrainingLoop
 DIGEST = "d" * 64
 ABOUT: Mapping[str, Any] = {
     "benchmark": "toy", "benchmark_version": 1, "definition_sha256": DIGEST, "dataset_sha256": None,
-    "implementation": "reference", "seed": 1, "policy": "intermittent", "bits": 32, "rounding": "plain",
+    "id_map_sha256": None, "implementation": "reference", "seed": 1, "policy": "intermittent", "bits": 32,
+    "rounding": "plain",
 }  # fmt: skip
 WORKLOADS: Mapping[str, Callable[..., TrainingLoop]] = {
     "reference": ReferenceWorkload,

@@ -196,13 +196,14 @@ def test_a_damaged_map_names_its_file(
 
 @pytest.fixture(scope="module")
 def trained(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a definition, its data with the map, and a set that kept its weights."""
+    """A folder with a definition, its data with the map, and a set that kept its weights and checkpoints."""
     folder = tmp_path_factory.mktemp("trained")
     shutil.copytree(root, folder / "data")
     write_mapped(folder / "mine.toml", kind="quotient_remainder", budget=0.1)
     with pytest.MonkeyPatch.context() as patch:
         use_workers_inside(patch)
-        done = run_inside(folder, "run", "./mine.toml", "-n", 1, "--keep-weights", "--data", "data", *ALONE)
+        asked = ("--keep-weights", "--set", "checkpoint.every=25%")
+        done = run_inside(folder, "run", "./mine.toml", "-n", 1, *asked, "--data", "data", *ALONE)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -240,17 +241,21 @@ def test_kept_weights_are_served_through_their_own_map_alone(
         "serve.threads=1",
         "-q",
     )
-    words = ("serve", "./mine.toml", "--simulate", "--weights", made, *asked, "--data", "data", "-o", "served")
-    done = inside(*words)
-    assert done.returncode == 0, done.stderr
+    common = ("serve", "./mine.toml", "--simulate", *asked, "--data", "data", "-o", "served", "--weights")
+    ways = [(*common, weights) for weights in (made, f"{made}:0@0")]
+    for words in ways:
+        done = inside(*words)
+        assert done.returncode == 0, done.stderr
     (kept,) = (dataset_in(tmp_path / "data") / "id_maps").glob("quotient_remainder-*")
     manifest = json.loads((kept / "manifest.json").read_text())
     arrays = {f"table_{table}": np.zeros((num, 2), np.int32) for table, num in MAPPED.items()}
     write_kept(kept, arrays, IdMapManifest, {**manifest, "tables": None}, "tables")
-    done = inside(*words)
-    assert done.returncode == ExitCode.INPUT and "trained through the id map" in done.stderr
+    for words in ways:
+        done = inside(*words)
+        assert done.returncode == ExitCode.INPUT and "trained through the id map" in done.stderr, words
     shutil.rmtree(kept)
-    assert inside(*words).returncode == 0  # made again, it is the same
+    for words in ways:
+        assert inside(*words).returncode == 0  # made again, it is the same
 
 
 @pytest.mark.usefixtures("workers_inside")

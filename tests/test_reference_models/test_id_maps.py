@@ -180,6 +180,16 @@ def test_without_its_map_a_split_has_sizes_and_cannot_be_read(folder: Path) -> N
         opened.train.read(0, 8)
 
 
+def test_a_split_without_a_large_table_needs_no_map(tmp_path: Path) -> None:
+    small = replace(DATA, num_embeddings=(150, 200, 3))
+    generate_dataset(tmp_path, small, num_threads=1)
+    for kind in ("hash", "quotient_remainder"):
+        mapped = open_dataset(tmp_path, replace(small, id_map=IdMapConfig(kind=kind, budget=0.5)))
+        plain = open_dataset(tmp_path, small).train
+        assert mapped.train.num_embeddings == plain.num_embeddings
+        assert torch.equal(mapped.train.read(0, 64).ids, plain.read(0, 64).ids)
+
+
 def test_an_id_outside_of_its_table_is_named_by_table_and_sample(folder: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(folder, damaged)

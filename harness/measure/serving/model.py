@@ -58,10 +58,11 @@ def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec,
     """
     if serve.weights is not None:
         folder = Path(serve.weights)
-        read = read_id_maps(config, spec.data_dir)
+        maps = read_id_maps(config, spec.data_dir)
+        map_sha256 = None if maps is None else maps.sha256
         if folder.parent.name != CHECKPOINTS_FOLDER:
-            return read_weights(folder, sha256, None if read is None else read.sha256).tensors
-        restored = read_checkpoint(folder, sha256).items()
+            return read_weights(folder, sha256, map_sha256).tensors
+        restored = read_checkpoint(folder, sha256, map_sha256).items()
         return {name.removeprefix("model."): weight for name, weight in restored if name.startswith("model.")}
     if serve.train_samples is None:
         return None

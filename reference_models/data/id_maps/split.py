@@ -62,6 +62,12 @@ class MappedSplit:
 
 
 def map_splits(opened: OpenedDataset, config: IdMapConfig, maps: Mapping[int, Any] | None) -> OpenedDataset:
-    """Return the dataset with both splits read through `maps`; with sizes alone where they are not made yet."""
+    """Return the dataset with both splits read through `maps`; with sizes alone where they are not made yet.
+
+    It is what it was where every table keeps all of its rows.
+    """
+    num_ids = opened.train.num_embeddings
+    if tuple(rows for rows, _ in config.shapes(num_ids)) == tuple(num_ids):
+        return opened
     train, evaluation = (MappedSplit(getattr(opened, name), name, config, maps) for name in ("train", "eval"))
     return replace(opened, train=train, eval=evaluation)

@@ -30,4 +30,6 @@ class CheckpointManifest(Document, frozen=True, kw_only=True):
     rounding: Literal["plain", "adaptive"]
     chain: Annotated[tuple[Count, ...], Meta(min_length=1, max_length=100_000)]
     """Numbers of the checkpoints that restore it, in their order: first one with all rows, at last its own."""
+    id_map_sha256: Sha256 | None = None
+    """The digest of the map of ids to rows that it was trained through; None where there was none."""
     tensors: Arrays
