@@ -1,12 +1,11 @@
 """`trace`: make an access trace, keep it, read it back, and say what is in it."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.autotune.id_maps import ensure_id_map
 from harness.config.catalog import refuse_without_bags
@@ -32,18 +31,19 @@ from reference_models.data.traces.sources import (
 from reference_models.data.traces.stack_distances import WHOLE_BELOW, MissRatioCurve, measure_curve
 from reference_models.data.traces.trace import NUM_REUSE_BINS, AccessTrace, reuse_histogram
 from reference_models.process.errors import DatasetError
+from reports.text.formatting import percent
 from rules.benchmarks.loader import Benchmark
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.trace import TraceManifest
 from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord
 
 _AGAIN = "Make it again with 'dlrmbench trace'."
-LOOKUP_FILES, PROFILE_FILES = (".pt", ".gz"), (".log", ".txt")
-"""How files end that `trace` takes instead of a benchmark: lookups as tensors, and profiles of stack distances."""
-SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_LOOKUPS, _PROFILES = (".pt", ".gz"), (".log", ".txt")
+_SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Cache sizes of the study, as shares of the rows."""
-TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
-FLOAT_BYTES, _DEVIATIONS = 4, 6.0
+_TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
+_FLOAT_BYTES, _DEVIATIONS = 4, 6.0
+Columns = Sequence[tuple[str, str | None, Origin]]
 _UNKNOWN = dict.fromkeys(("benchmark", "definition_sha256", "dataset_sha256", "seed", "row_bytes"))
 
 
@@ -88,39 +88,43 @@ def trace_benchmark(
     about = _UNKNOWN | {
         "source": f"{split} split of {name}", "benchmark": name, "dataset_sha256": opened.dataset_sha256,
         "definition_sha256": config.benchmark.definition_sha256,
-        "row_bytes": workload.costs(trace.num_rows).row_width * FLOAT_BYTES,
+        "row_bytes": workload.costs(trace.num_rows).row_width * _FLOAT_BYTES,
     }  # fmt: skip
     exponent = data.parameters["zipf_exponent"] if is_synthetic and not data.id_map.is_active else None
     return KeptTrace(trace=trace, about=about, benchmark=config.benchmark, zipf_exponent=exponent)
 
 
+def is_file(path: Path) -> bool:
+    """Return whether `trace_file` reads it: lookups as tensors, or a profile of stack distances."""
+    return path.suffix in (*_LOOKUPS, *_PROFILES)
+
+
 def trace_file(path: Path, num_lookups: int, seed: int) -> KeptTrace:
     """Read a file of lookups, or draw them after a profile. Raises DatasetError, HarnessError (exit 9), OSError."""
     available = read_resources().available_memory_bytes
-    is_profile = path.suffix in PROFILE_FILES
+    is_profile = path.suffix in _PROFILES
     try:
-        trace = (
-            generate_reuse(*read_profile(path), num_lookups, seed) if is_profile else read_lookups(path, available)
-        )
+        made = generate_reuse(*read_profile(path), num_lookups, seed) if is_profile else read_lookups(path, available)
     except MemoryError:
-        raise HarnessError(
-            f"{path}: reading it takes more than the {available:,} bytes of memory that are free.",
-            ExitCode.RESOURCES,
-        ) from None
+        why = f"reading it takes more than the {available:,} bytes of memory that are free."
+        raise HarnessError(f"{path}: {why}", ExitCode.RESOURCES) from None
     source = f"{'stack distances of' if is_profile else 'lookups in'} {path.name}"
-    return KeptTrace(trace=trace, about=_UNKNOWN | {"source": source, "seed": seed if is_profile else None})
+    return KeptTrace(trace=made, about=_UNKNOWN | {"source": source, "seed": seed if is_profile else None})
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raise HarnessError where something is at the place of a new trace."""
+    if folder.exists() or folder.is_symlink():
+        raise HarnessError(f"{folder}: is there already. Give another folder with -o, or remove it.")
 
 
 def keep_trace(kept: KeptTrace, folder: Path) -> None:
     """Write a trace as a folder. Raises HarnessError where something is there already, OSError."""
-    if folder.exists() or folder.is_symlink():
-        raise HarnessError(f"{folder}: is there already. Give another folder with -o, or remove it.")
+    refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     trace = kept.trace
-    tables = [
-        {"num_rows": num_rows, "num_lookups": len(trace.rows_of(table))}
-        for table, num_rows in enumerate(trace.num_rows)
-    ]
+    sizes = enumerate(trace.num_rows)
+    tables = [{"num_rows": num, "num_lookups": len(trace.rows_of(table))} for table, num in sizes]
     arrays = {"indices": trace.indices, "offsets": trace.offsets}
     write_kept(folder, arrays, TraceManifest, {**kept.about, "num_bags": trace.num_bags, "tables": tables}, "arrays")
 
@@ -128,18 +132,17 @@ def keep_trace(kept: KeptTrace, folder: Path) -> None:
 def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
     """Read a trace that `keep_trace` wrote. Raises HarnessError: exit 8 for any damage, 9 where memory is short."""
     manifest = read_record(folder / MANIFEST_FILE, TraceManifest)
-    kept, num_tables = manifest.arrays, len(manifest.tables)
-    num_lookups = sum(table.num_lookups for table in manifest.tables)
-    shapes = {"indices": (num_lookups,), "offsets": (num_tables * manifest.num_bags + 1,)}
-    if {name: array.shape for name, array in kept.items()} != shapes or {each.dtype for each in kept.values()} != {
-        "int64"
-    }:
+    num_tables, num_lookups = len(manifest.tables), sum(table.num_lookups for table in manifest.tables)
+    expected = {"indices": ("int64", (num_lookups,)), "offsets": ("int64", (num_tables * manifest.num_bags + 1,))}
+    if {name: (array.dtype, array.shape) for name, array in manifest.arrays.items()} != expected:
         raise HarnessError(
             f"{folder / MANIFEST_FILE}: arrays: expected int64 indices and offsets of {num_lookups} lookups in "
             f"{num_tables} x {manifest.num_bags} bags. {_AGAIN}",
             ExitCode.INPUT,
         )
-    arrays = read_kept(folder, kept, available_bytes=read_resources().available_memory_bytes, remedy=_AGAIN)
+    arrays = read_kept(
+        folder, manifest.arrays, available_bytes=read_resources().available_memory_bytes, remedy=_AGAIN
+    )
     num_rows = tuple(table.num_rows for table in manifest.tables)
     trace = AccessTrace(num_rows=num_rows, num_bags=manifest.num_bags, **arrays)
     try:
@@ -149,13 +152,10 @@ def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
     return manifest, trace
 
 
-Stream = Iterator[tuple[NDArray[np.int64], NDArray[np.bool_] | bool]]
-
-
 def merged_curve(trace: AccessTrace, sample_rate: float = 1.0, seed: int = 0) -> MissRatioCurve:
     """Measure what one cache of the rows of all tables misses."""
     is_whole = np.array(trace.num_rows) < WHOLE_BELOW
-    stream: Stream = ((part.keys, is_whole[part.tables]) for part in trace.in_order())
+    stream = ((part.keys, is_whole[part.tables]) for part in trace.in_order())
     return measure_curve(stream, sample_rate=sample_rate, seed=seed)
 
 
@@ -168,80 +168,78 @@ def table_curve(trace: AccessTrace, table: int, sample_rate: float = 1.0, seed: 
 def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
     """Say what is in a trace: rows and how often they are used, and what LRU caches of every size miss."""
     trace, place, tables = kept.trace, kept.about["source"], range(len(kept.trace.num_rows))
-    merged = merged_curve(trace, sample_rate, seed)
-    curves = [merged, *(table_curve(trace, table, sample_rate, seed) for table in tables)]
-    keys = trace.indices + np.repeat(trace.first_keys[:-1], [len(trace.rows_of(table)) for table in tables])
-    histograms = [reuse_histogram(keys), *(reuse_histogram(trace.rows_of(table)) for table in tables)]
     names, rows = ["all", *map(str, tables)], [sum(trace.num_rows), *trace.num_rows]
-    touched = [sum(each) for each in histograms]
+    curves = [merged_curve(trace, sample_rate, seed), *(table_curve(trace, t, sample_rate, seed) for t in tables)]
+    lookups = [trace.rows_of(table) for table in tables]
+    keys = np.concatenate([each + first for each, first in zip(lookups, trace.first_keys, strict=False)])
+    uses = [reuse_histogram(each) for each in (keys, *lookups)]
+    touched = [sum(each) for each in uses]
     how: Origin = "computed" if sample_rate == 1 else "modelled"
+    merged = curves[0]
     ratio, cold = merged.miss_ratio(rows[0] // 10), merged.num_cold / merged.num_lookups
-    of_sample = (
-        f"Miss ratios are estimated from {sample_rate:.3g} of the rows, chosen by hash (SHARDS-adj); tables of less "
-        f"than {WHOLE_BELOW:,} rows are whole. Rows touched, and how often, are counted of all.",
+    findings = [
+        f"{place}: {merged.num_lookups:,} lookups touch {touched[0]:,} of {rows[0]:,} rows; an LRU cache of 10 % of "
+        f"the rows misses {percent(ratio)} of the lookups; {percent(cold)} are a row's first ({how})."
+    ]
+    if sample_rate < 1:
+        findings.append(
+            f"Miss ratios are estimated from {percent(sample_rate)} of the rows, chosen by hash (SHARDS-adj); tables "
+            f"of less than {WHOLE_BELOW:,} rows are whole. Rows touched, and how often, are counted of all."
+        )
+    sizes = [round(share * rows[0]) for share in _SHARES]
+    table_columns: Columns = (
+        ("Table", None, "given"), ("Rows", None, "given"), ("Lookups", None, "measured"),
+        ("Touched", None, "measured"), *((f"Cache {percent(share, 0)}", "share", how) for share in _TABLE_SHARES),
+    )  # fmt: skip
+    misses = [[c.miss_ratio(round(share * n)) for share in _TABLE_SHARES] for c, n in zip(curves, rows, strict=True)]
+    bins: Columns = [(name, None, "measured") for name in _name_bins()]
+    made = (
+        make_table(
+            "Misses of one LRU cache of the rows of all tables, by its size",
+            (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how)),
+            [(share, size, merged.miss_ratio(size)) for share, size in zip(_SHARES, sizes, strict=True)],
+        ),
+        make_table(
+            "Rows that are touched, and what an LRU cache of so many of a table's rows misses", table_columns,
+            [(name, num, curve.num_lookups, hot, *missed)
+             for name, num, curve, hot, missed in zip(names, rows, curves, touched, misses, strict=True)],
+        ),
+        make_table(
+            "Touched rows by how often they are used", (("Table", None, "given"), *bins),
+            [(name, *each) for name, each in zip(names, uses, strict=True)],
+        ),
+    )  # fmt: skip
+    parameters = (
+        Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
+        Parameter(name="row size", value=kept.about["row_bytes"], unit="B", source="definition", note=None),
+        Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
     )
+    title, checks = f"Accesses to embedding rows: {place}", _check_touched(kept, touched[0])
     return make_study(
         "trace",
-        f"Accesses to embedding rows: {place}",
+        title,
         kept.benchmark,
         seed=seed,
-        tables=(
-            make_table(
-                "Misses of one LRU cache of the rows of all tables, by its size",
-                (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how)),
-                [(share, round(share * rows[0]), merged.miss_ratio(round(share * rows[0]))) for share in SHARES],
-            ),
-            make_table(
-                "Rows that are touched, and what an LRU cache of so many of a table's rows misses",
-                (
-                    ("Table", None, "given"), ("Rows", None, "given"), ("Lookups", None, "measured"),
-                    ("Touched", None, "measured"), ("Mean reuse", None, "measured"),
-                    *((f"Cache {share:.3g}", "share", how) for share in TABLE_SHARES),
-                ),
-                [
-                    (
-                        name, num, curve.num_lookups, hot, curve.num_lookups / max(1, hot),
-                        *(curve.miss_ratio(round(share * num)) for share in TABLE_SHARES),
-                    )
-                    for name, num, curve, hot in zip(names, rows, curves, touched, strict=True)
-                ],
-            ),
-            make_table(
-                "Touched rows by how often they are used",
-                (("Table", None, "given"), *((_say_bin(each), None, "measured") for each in range(NUM_REUSE_BINS))),
-                [(name, *each) for name, each in zip(names, histograms, strict=True)],
-            ),
-        ),
-        parameters=(
-            Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
-            Parameter(name="row size", value=kept.about["row_bytes"], unit="B", source="definition", note=None),
-            Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
-        ),
-        findings=(
-            f"{place}: {merged.num_lookups:,} lookups touch {touched[0]:,} of {rows[0]:,} rows; a cache of 10 % of "
-            f"the rows misses {ratio:.1%} of them, {cold:.1%} since they are the first of their rows ({how}).",
-            *(of_sample if sample_rate < 1 else ()),
-        ),
-        checks=_check_touched(kept, touched[1:]),
-    )  # fmt: skip
+        tables=made,
+        parameters=parameters,
+        findings=findings,
+        checks=checks,
+    )
 
 
-def _say_bin(number: int) -> str:
-    if number == NUM_REUSE_BINS - 1:
-        return f">{1 << (number - 1)}"
-    return f"{(1 << number >> 1) + 1}-{1 << number}" if number > 1 else str(number + 1)
+def _name_bins() -> list[str]:
+    ends = [1 << number for number in range(NUM_REUSE_BINS - 1)]
+    return ["1", "2", *(f"{end // 2 + 1}-{end}" for end in ends[2:]), f">{ends[-1]}"]
 
 
-def _check_touched(kept: KeptTrace, touched: list[int]) -> tuple[StudyCheck, ...]:
+def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
     """Hold the rows touched against their expectation, within six standard deviations, where chances are known."""
-    if kept.zipf_exponent is None:
+    trace, exponent = kept.trace, kept.zipf_exponent
+    if exponent is None:
         return ()
-    trace = kept.trace
-    expected = [
-        expect_touched(num_rows, kept.zipf_exponent, len(trace.rows_of(table)))
-        for table, num_rows in enumerate(trace.num_rows)
-    ]
-    mean, deviation = sum(each for each, _ in expected), sum(each**2 for _, each in expected) ** 0.5
+    sizes = enumerate(trace.num_rows)
+    expected = np.array([expect_touched(num, exponent, len(trace.rows_of(table))) for table, num in sizes])
+    mean, deviation = expected[:, 0].sum(), np.sqrt(np.square(expected[:, 1]).sum())
     name = "touched rows of all tables, sum of 1 - (1 - p)^n"
     tolerance = (_DEVIATIONS * deviation + 0.5) / mean
-    return (make_check(name, expected=mean, found=sum(touched), tolerance=tolerance),)
+    return (make_check(name, expected=round(float(mean), 1), found=touched, tolerance=float(tolerance)),)

@@ -17,16 +17,14 @@ from reference_models.data.store.dataset import ClickDataset
 from reference_models.data.traces.trace import AccessTrace, Ids
 from reference_models.process.errors import DatasetError
 
-_READ_SAMPLES = 1 << 14
 _COPIES = 3
 """How often a file of lookups is in memory at once: its bytes, its tensors, and what is made of them."""
 
 
 def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrace:
     """Trace the first `num_samples` samples of a split. Raises DatasetError for a row outside its table."""
-    hots, starts = split.multi_hot, range(0, num_samples, _READ_SAMPLES)
-    parts = [split.read(start, min(num_samples, start + _READ_SAMPLES)).ids.numpy() for start in starts]
-    ids, ends = np.concatenate(parts).astype(np.int64), np.cumsum([0, *hots])
+    hots, ids = split.multi_hot, split.read(0, num_samples).ids.numpy().astype(np.int64)
+    ends = np.cumsum([0, *hots])
     trace = AccessTrace(
         num_rows=tuple(split.num_embeddings),
         num_bags=num_samples,
