@@ -44,7 +44,6 @@ _SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _FLOAT_BYTES, _DEVIATIONS = 4, 6.0
 Columns = Sequence[tuple[str, str | None, Origin]]
-_UNKNOWN = dict.fromkeys(("benchmark", "definition_sha256", "dataset_sha256", "seed", "row_bytes"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,32 +65,29 @@ def trace_benchmark(
 
     Raises ConfigError for a model without bags, DatasetError.
     """
-    workload = config.workload
+    workload, benchmark = config.workload, config.benchmark
     refuse_without_bags(workload, "trace")
     refuse_id_map(workload.data, "made")
-    num_samples = max(1, num_lookups // workload.data.mapped.num_lookups)
-    is_synthetic = workload.data.kind in SYNTHETIC_KINDS
-    data = workload.data
-    if is_synthetic:
+    data, num_samples = workload.data, max(1, num_lookups // workload.data.mapped.num_lookups)
+    if is_synthetic := data.kind in SYNTHETIC_KINDS:
         data = replace(data, train_samples=num_samples, eval_samples=num_samples)
-    num_threads = workload.runtime.threads or read_resources().num_cores
-    asked: dict[str, Any] = {"num_threads": num_threads, "benchmark": command_name(config.benchmark)}
-    with generation_progress(data, quiet=False) as on_progress:
-        folder = ensure_dataset(data, data_root, on_progress=on_progress, **asked)
+    threads = workload.runtime.threads or read_resources().num_cores
+    with generation_progress(data, quiet=False) as shown:
+        name = command_name(benchmark)
+        folder = ensure_dataset(data, data_root, on_progress=shown, num_threads=threads, benchmark=name)
     ensure_id_map(config, folder)
     if (read := read_id_maps(workload, folder)) is not None:
         data = replace(data, id_maps=read.tables)
     opened = open_dataset(folder, data)
     samples = opened.train if split == "train" else opened.eval
-    name = config.benchmark.name
     trace = trace_split(samples, min(num_samples, samples.num_samples), f"{folder}: {split} split, from sample 0")
-    about = _UNKNOWN | {
-        "source": f"{split} split of {name}", "benchmark": name, "dataset_sha256": opened.dataset_sha256,
-        "definition_sha256": config.benchmark.definition_sha256,
+    about = {
+        "source": f"{split} split of {benchmark.name}", "benchmark": benchmark.name,
+        "definition_sha256": benchmark.definition_sha256, "dataset_sha256": opened.dataset_sha256,
         "row_bytes": workload.costs(trace.num_rows).row_width * _FLOAT_BYTES,
     }  # fmt: skip
     exponent = data.parameters["zipf_exponent"] if is_synthetic and not data.id_map.is_active else None
-    return KeptTrace(trace=trace, about=about, benchmark=config.benchmark, zipf_exponent=exponent)
+    return KeptTrace(trace=trace, about=about, benchmark=benchmark, zipf_exponent=exponent)
 
 
 def is_file(path: Path) -> bool:
@@ -109,7 +105,7 @@ def trace_file(path: Path, num_lookups: int, seed: int) -> KeptTrace:
         why = f"reading it takes more than the {available:,} bytes of memory that are free."
         raise HarnessError(f"{path}: {why}", ExitCode.RESOURCES) from None
     source = f"{'stack distances of' if is_profile else 'lookups in'} {path.name}"
-    return KeptTrace(trace=made, about=_UNKNOWN | {"source": source, "seed": seed if is_profile else None})
+    return KeptTrace(trace=made, about={"source": source, "seed": seed if is_profile else None})
 
 
 def refuse_existing(folder: Path) -> None:
@@ -186,45 +182,33 @@ def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
             f"Miss ratios are estimated from {percent(sample_rate)} of the rows, chosen by hash (SHARDS-adj); tables "
             f"of less than {WHOLE_BELOW:,} rows are whole. Rows touched, and how often, are counted of all."
         )
-    sizes = [round(share * rows[0]) for share in _SHARES]
-    table_columns: Columns = (
+    merged_columns: Columns = (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how))
+    of_merged = [(share, size := round(share * rows[0]), merged.miss_ratio(size)) for share in _SHARES]
+    columns: Columns = (
         ("Table", None, "given"), ("Rows", None, "given"), ("Lookups", None, "measured"),
         ("Touched", None, "measured"), *((f"Cache {percent(share, 0)}", "share", how) for share in _TABLE_SHARES),
     )  # fmt: skip
-    misses = [[c.miss_ratio(round(share * n)) for share in _TABLE_SHARES] for c, n in zip(curves, rows, strict=True)]
-    bins: Columns = [(name, None, "measured") for name in _name_bins()]
-    made = (
-        make_table(
-            "Misses of one LRU cache of the rows of all tables, by its size",
-            (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how)),
-            [(share, size, merged.miss_ratio(size)) for share, size in zip(_SHARES, sizes, strict=True)],
-        ),
-        make_table(
-            "Rows that are touched, and what an LRU cache of so many of a table's rows misses", table_columns,
-            [(name, num, curve.num_lookups, hot, *missed)
-             for name, num, curve, hot, missed in zip(names, rows, curves, touched, misses, strict=True)],
-        ),
-        make_table(
-            "Touched rows by how often they are used", (("Table", None, "given"), *bins),
-            [(name, *each) for name, each in zip(names, uses, strict=True)],
-        ),
-    )  # fmt: skip
-    parameters = (
-        Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
-        Parameter(name="row size", value=kept.about["row_bytes"], unit="B", source="definition", note=None),
-        Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
-    )
-    title, checks = f"Accesses to embedding rows: {place}", _check_touched(kept, touched[0])
+    of_tables: list[tuple[Any, ...]] = [
+        (name, num, curve.num_lookups, hot, *(curve.miss_ratio(round(share * num)) for share in _TABLE_SHARES))
+        for name, num, curve, hot in zip(names, rows, curves, touched, strict=True)
+    ]
+    bins: Columns = (("Table", None, "given"), *((name, None, "measured") for name in _name_bins()))
+    of_bins: list[tuple[Any, ...]] = [(name, *each) for name, each in zip(names, uses, strict=True)]
+    title = "Rows that are touched, and what an LRU cache of so many of a table's rows misses"
     return make_study(
-        "trace",
-        title,
-        kept.benchmark,
-        seed=seed,
-        tables=made,
-        parameters=parameters,
-        findings=findings,
-        checks=checks,
-    )
+        "trace", f"Accesses to embedding rows: {place}", kept.benchmark, seed=seed, findings=findings,
+        tables=(
+            make_table("Misses of one LRU cache of the rows of all tables, by its size", merged_columns, of_merged),
+            make_table(title, columns, of_tables),
+            make_table("Touched rows by how often they are used", bins, of_bins),
+        ),
+        parameters=(
+            Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
+            Parameter(name="row size", value=kept.about.get("row_bytes"), unit="B", source="definition", note=None),
+            Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
+        ),
+        checks=_check_touched(kept, touched[0]),
+    )  # fmt: skip
 
 
 def _name_bins() -> list[str]:
