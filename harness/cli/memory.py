@@ -1,6 +1,6 @@
 """`trace` and `tiers`: which embedding rows are looked up, and what memories slower than DRAM make of it."""
 
-import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,38 +11,52 @@ from harness.cli.shared.options import (
     SizeParam,
     collect_overrides,
     completing,
-    configuration,
+    defining,
     output_option,
     trainable,
 )
 from harness.cli.shared.output import form_option
 from reports.render.forms import FORMS
 
+_MOST = 1e12
 
-class ShareParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A share above 0 and up to 1, such as 5% or 0.05."""
 
-    name = "share"
+def share(text: str) -> float:
+    """Read a share above 0 and up to 1, such as 5% or 0.05. Raises BadParameter."""
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise click.BadParameter(f"{text!r}: expected a share above 0 and up to 1, such as 5% or 0.05.")
+    return value
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        text = str(value).strip()
-        try:
-            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            share = 0.0
-        if not 0 < share <= 1:
-            self.fail(f"{text!r}: expected a share above 0 and up to 1, such as 5% or 0.05.", param, ctx)
-        return share
+
+def amount(text: str) -> float:
+    """Read a number above 0. Raises BadParameter."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= _MOST:
+        raise click.BadParameter(f"{text!r}: expected a number above 0 and up to {_MOST:g}.")
+    return value
+
+
+def several(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    """Return what reads values with commas between them, each once."""
+    return lambda text: tuple(dict.fromkeys(read(word.strip()) for word in text.split(",")))
 
 
 _SEED = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the draws."
 )
+_HOSTS = click.IntRange(1, 10**9)
 
 
 @click.command()
 @BENCHMARK
-@configuration
+@defining
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trace: a new one."
 )
@@ -54,7 +68,7 @@ _SEED = click.option(
     help="Trace samples from the start of the split until they have so many.",
 )  # fmt: skip
 @click.option(
-    "--sample-rate", type=ShareParam(), default=1.0, show_default=True,
+    "--sample-rate", type=share, metavar="SHARE", default="100%", show_default=True,
     help="Estimate miss ratios from so many of the rows, chosen by hash: for long traces.",
 )  # fmt: skip
 @_SEED
@@ -71,16 +85,10 @@ def trace(
     one cache of all tables and for one of each. The folder has the arrays, study.json and its page.
     """
     from harness.cli.shared.studies import write_study
-    from harness.planning.trace import (
-        LOOKUP_FILES,
-        PROFILE_FILES,
-        keep_trace,
-        trace_benchmark,
-        trace_file,
-        trace_study,
-    )
+    from harness.planning.trace import is_file, keep_trace, refuse_existing, trace_benchmark, trace_file, trace_study
 
-    if Path(benchmark).suffix in (*LOOKUP_FILES, *PROFILE_FILES):
+    refuse_existing(output)
+    if is_file(Path(benchmark)):
         kept = trace_file(Path(benchmark), num_lookups, seed)
     else:
         from harness.config.run_config import resolve
@@ -91,54 +99,31 @@ def trace(
     write_study(trace_study(kept, sample_rate, seed), output, form)
 
 
-class ListParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Values of one type with commas between them, each once."""
-
-    def __init__(self, inner: click.ParamType) -> None:  # type: ignore[type-arg,unused-ignore]
-        self.name, self._inner = f"{inner.name},…", inner
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Any, ...]:
-        if isinstance(value, tuple):
-            return value
-        return tuple(dict.fromkeys(self._inner.convert(word.strip(), param, ctx) for word in str(value).split(",")))
-
-
-def _read_fleet(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[tuple[int, float], ...]:
-    number = r"([1-9]\d{0,8})x([1-9]\d{0,5}(?:\.\d+)?)"
-    found = re.fullmatch(f"{number},{number}", text or "")
-    if text is not None and found is None:
-        raise click.BadParameter(f"{text!r}: expected HOSTSxWATTS of both fleets, such as 100x450,90x470.")
-    return () if found is None else ((int(found[1]), float(found[2])), (int(found[3]), float(found[4])))
-
-
 @click.command()
 @click.argument("benchmark", required=False, shell_complete=completing(trainable))
-@configuration
 @click.option("--trace", "folder", type=click.Path(path_type=Path), required=True, help="What 'trace' made.")
 @click.option(
-    "--tier", "names", type=ListParam(click.STRING), default="nand", show_default=True, metavar="NAME,…",
+    "--tier", "names", type=several(str), default="nand", show_default=True, metavar="NAME,…",
     help="Memories below DRAM: nand, 3dxp, cxl, or a FILE.toml in their form.",
 )  # fmt: skip
-@click.option("--cache", "caches", type=ListParam(ShareParam()), help="LRU caches in DRAM, as shares of all rows.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Queries a second.  [default: none waits]")
-@click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")
-@click.option("--hit-rate", type=ShareParam(), help="Find the smallest cache that hits so often.")
-@click.option("--devices", "num_devices", type=click.IntRange(1, 1024), default=1, help="Its devices.  [default: 1]")
 @click.option(
-    "--pool",
-    "pools",
-    type=ListParam(click.Choice(["host", "device", "switch"])),
-    default="host",
-    metavar="WHO,…",
-    help="Who adds rows up: host, device or switch.  [default: host]",
+    "--cache", "caches", type=several(share), metavar="SHARE,…", help="LRU caches in DRAM, as shares of all rows."
 )
+@click.option("--rate", type=amount, metavar="NUMBER", help="Queries a second.  [default: none waits]")
+@click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")
+@click.option("--hit-rate", type=share, metavar="SHARE", help="Find the smallest cache that hits so often.")
+@click.option("--devices", "num_devices", type=click.IntRange(1, 64), default=1, help="Its devices.  [default: 1]")
+@click.option(
+    "--pool", "pools", type=several(click.Choice(["host", "device", "switch"])), default="host", show_default=True,
+    metavar="WHO,…", help="Who adds rows up: host, device or switch.",
+)  # fmt: skip
 @click.option(
     "--placement", type=click.Choice(["interleave", "hot-local"]), default="interleave", show_default=True,
     help="Which rows are in --local: spread over all, or those that the trace looks up most.",
 )  # fmt: skip
 @click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay.  [default: none]")
 @click.option(
-    "--fleet", callback=_read_fleet, metavar="HOSTSxWATTS,HOSTSxWATTS",
+    "--fleet", type=(_HOSTS, amount, _HOSTS, amount), metavar="HOSTS WATTS HOSTS WATTS",
     help="Hosts, and watts of each: of a fleet with all rows in DRAM, and of one with the tier.",
 )  # fmt: skip
 @click.option(
@@ -157,14 +142,10 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     from harness.cli.shared.studies import keep_study
     from harness.planning.hardware.tier import find_tier
     from harness.planning.tiers import TierQuestion, read_traced, tiers_study
+    from rules.benchmarks.loader import load_benchmark
 
-    asked = {name: given.pop(name) for name in TierQuestion.__dataclass_fields__ if name in given}
-    asked |= {"tiers": {Path(name).stem: find_tier(name) for name in names}, "caches": asked["caches"] or (None,)}
-    config = None
-    if benchmark is not None:
-        from harness.config.run_config import resolve
-
-        config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_trace")
-    trace, asked["row_bytes"], place = read_traced(folder, config, asked["row_bytes"])
-    study = tiers_study(trace, TierQuestion(**asked), None if config is None else config.benchmark, place)
-    keep_study(study, output, f"tiers-{folder.name}", form)
+    found = {name: find_tier(name) for name in names}
+    definition = None if benchmark is None else load_benchmark(benchmark)
+    trace, given["row_bytes"], place = read_traced(folder, definition, given["row_bytes"])
+    question = TierQuestion(tiers=found, **{**given, "caches": given["caches"] or (None,)})
+    keep_study(tiers_study(trace, question, definition, place), output, f"tiers-{folder.name}", form)

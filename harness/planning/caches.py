@@ -32,21 +32,20 @@ def fit_sizes(
     `sizes` [tables][choices] rise from 0, `misses` are what each misses. Exact up to 4,096 rows.
     """
     unit = -(-max_rows // _MOST_UNITS) or 1
-    num_units = max_rows // unit
-    best, chosen = np.zeros(num_units + 1), []
-    for of_table, missed in zip(sizes, misses, strict=True):
-        costs = -(-of_table // unit)
-        options = np.full((len(costs), num_units + 1), np.inf)
-        for option, (cost, miss) in enumerate(zip(costs.tolist(), missed.tolist(), strict=True)):
-            if cost <= num_units:
-                options[option, cost:] = best[: num_units + 1 - cost] + miss
+    left = max_rows // unit
+    best, chosen, costs = np.zeros(left + 1), [], [-(-each // unit) for each in sizes]
+    for of_table, missed in zip(costs, misses, strict=True):
+        options = np.full((len(of_table), len(best)), np.inf)
+        for option, cost in zip(options, of_table.tolist(), strict=True):
+            option[cost:] = best[: max(0, len(best) - cost)]
+        options += missed[:, None]
         chosen.append(np.argmin(options, axis=0))
         best = options.min(axis=0)
-    left, found = num_units, []
-    for of_table, choices in zip(reversed(sizes), reversed(chosen), strict=True):
-        size = int(of_table[choices[left]])
-        found.append(size)
-        left -= -(-size // unit)
+    found = []
+    for table in reversed(range(len(sizes))):
+        choice = chosen[table][left]
+        found.append(int(sizes[table][choice]))
+        left -= int(costs[table][choice])
     return tuple(reversed(found))
 
 
@@ -58,8 +57,7 @@ def fit_caches(
     uniform = tuple(int(factor * num) for num in num_rows)
     sizes = [grid_sizes(num, factor) for num in num_rows]
     fitted = fit_sizes(sizes, [curve.misses(each) for curve, each in zip(curves, sizes, strict=True)], max_rows)
-    fewest = min(fitted, uniform, key=lambda chosen: count_misses(curves, chosen))
-    return fewest, uniform
+    return min(fitted, uniform, key=lambda chosen: count_misses(curves, chosen)), uniform
 
 
 def count_misses(curves: Sequence[MissRatioCurve], sizes: Sequence[int]) -> float:

@@ -5,8 +5,7 @@ first served, that takes a constant time a read; rows are added up by the host, 
 the switch between them (PIFS-Rec, MICRO'24), and what is added up crosses the links that remain as one row.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +20,18 @@ NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
 """Queries of a simulation, and of one in which none waits for another."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RemoteReads:
-    """What samples read from devices."""
+class RemoteReads(NamedTuple):
+    """What samples read from devices: rows, and bags that have any, of each device and of all."""
 
     rows: Ids
     """[samples, devices]"""
     partials: Ids
     """[samples, devices]: bags that have a row on the device."""
     bags: Ids
-    """[samples]: bags that have a row on any device."""
+    """[samples]"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Waits:
+class Waits(NamedTuple):
     """What each simulated query [queries] waits for, by part, in seconds: on the device that answers it last."""
 
     queue: Times
@@ -97,31 +94,30 @@ def simulate_waits(
     Whoever adds up has so many reads in flight: a query takes at least reads x latency / in flight, and the latency
     of its slowest read. Equal seeds give equal arrivals and draws, whatever the rest.
     """
-    num_samples, num_devices = reads.rows.shape
     nothing = ServiceTimes(by_items_s=np.zeros(1), factors=np.ones(1))
-    traffic = draw_traffic(NUM_UNLOADED if rate is None else NUM_QUERIES, range(num_samples), nothing, seed)
-    chosen, numbers = traffic.items, np.arange(len(traffic.items))
+    num_queries = NUM_UNLOADED if rate is None else NUM_QUERIES
+    traffic = draw_traffic(num_queries, range(len(reads.rows)), nothing, seed)
+    chosen, granules = traffic.items, tier.granules(row_bytes)
     rows, occupied = reads.rows[chosen], service_s(reads, tier, pool, row_bytes)[chosen]
-    is_read = rows > 0
-    queue = np.zeros(rows.shape)
+    is_read, queue = rows > 0, np.zeros(rows.shape)
     if rate is not None:
         arrivals = traffic.arrivals_s / rate
-        for at in range(num_devices):
-            finished = finish_singly(arrivals, occupied[:, at], 1)
-            queue[:, at] = np.maximum(0.0, finished - arrivals - occupied[:, at]) * is_read[:, at]
+        for at, service in enumerate(occupied.T):
+            waited = finish_singly(arrivals, service, 1) - arrivals - service
+            queue[:, at] = np.maximum(0.0, waited) * is_read[:, at]
     hop = tier.switch_latency_s.value
     in_flight = (tier.host_reads_in_flight if pool == "host" else tier.pool_reads_in_flight).value
     issued = rows if pool == "device" else np.where(is_read, rows.sum(axis=1, keepdims=True), 0)
     latency = tier.read_latency_s.value + (hop if pool == "host" else 0.0)
     drawn = np.random.default_rng((seed, 3)).random(rows.shape)
-    slowest = tier.slowest_s(rows * tier.granules(row_bytes), drawn) + hop * is_read * (pool == "host")
-    device = np.maximum(occupied, issued * tier.granules(row_bytes) * latency / in_flight) + slowest
-    last = np.argmax(queue + device, axis=1)
+    slowest = tier.slowest_s(rows * granules, drawn) + hop * is_read * (pool == "host")
+    device = np.maximum(occupied, issued * granules * latency / in_flight) + slowest
+    last = np.arange(num_queries), np.argmax(queue + device, axis=1)
     over_host = link_bytes(reads, tier, pool, row_bytes)[1][chosen] / tier.link_bytes_per_s.value
     added = rows.max(axis=1) + reads.partials[chosen].sum(axis=1) if pool == "device" else rows.sum(axis=1)
     return Waits(
-        queue=queue[numbers, last],
-        device=device[numbers, last],
+        queue=queue[last],
+        device=device[last],
         link=over_host + hop * is_read.any(axis=1) * (pool != "host"),
         adds=added * row_bytes / tier.add_bytes_per_s.value,
     )

@@ -1,12 +1,11 @@
 """`trace`: make an access trace, keep it, read it back, and say what is in it."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.autotune.id_maps import ensure_id_map
 from harness.config.catalog import refuse_without_bags
@@ -32,19 +31,19 @@ from reference_models.data.traces.sources import (
 from reference_models.data.traces.stack_distances import WHOLE_BELOW, MissRatioCurve, measure_curve
 from reference_models.data.traces.trace import NUM_REUSE_BINS, AccessTrace, reuse_histogram
 from reference_models.process.errors import DatasetError
+from reports.text.formatting import percent
 from rules.benchmarks.loader import Benchmark
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.trace import TraceManifest
 from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord
 
 _AGAIN = "Make it again with 'dlrmbench trace'."
-LOOKUP_FILES, PROFILE_FILES = (".pt", ".gz"), (".log", ".txt")
-"""How files end that `trace` takes instead of a benchmark: lookups as tensors, and profiles of stack distances."""
-SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_LOOKUPS, _PROFILES = (".pt", ".gz"), (".log", ".txt")
+_SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Cache sizes of the study, as shares of the rows."""
-TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
-FLOAT_BYTES, _DEVIATIONS = 4, 6.0
-_UNKNOWN = dict.fromkeys(("benchmark", "definition_sha256", "dataset_sha256", "seed", "row_bytes"))
+_TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
+_FLOAT_BYTES, _DEVIATIONS = 4, 6.0
+Columns = Sequence[tuple[str, str | None, Origin]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,61 +65,62 @@ def trace_benchmark(
 
     Raises ConfigError for a model without bags, DatasetError.
     """
-    workload = config.workload
+    workload, benchmark = config.workload, config.benchmark
     refuse_without_bags(workload, "trace")
     refuse_id_map(workload.data, "made")
-    num_samples = max(1, num_lookups // workload.data.mapped.num_lookups)
-    is_synthetic = workload.data.kind in SYNTHETIC_KINDS
-    data = workload.data
-    if is_synthetic:
+    data, num_samples = workload.data, max(1, num_lookups // workload.data.mapped.num_lookups)
+    if is_synthetic := data.kind in SYNTHETIC_KINDS:
         data = replace(data, train_samples=num_samples, eval_samples=num_samples)
-    num_threads = workload.runtime.threads or read_resources().num_cores
-    asked: dict[str, Any] = {"num_threads": num_threads, "benchmark": command_name(config.benchmark)}
-    with generation_progress(data, quiet=False) as on_progress:
-        folder = ensure_dataset(data, data_root, on_progress=on_progress, **asked)
+    threads = workload.runtime.threads or read_resources().num_cores
+    with generation_progress(data, quiet=False) as shown:
+        name = command_name(benchmark)
+        folder = ensure_dataset(data, data_root, on_progress=shown, num_threads=threads, benchmark=name)
     ensure_id_map(config, folder)
     if (read := read_id_maps(workload, folder)) is not None:
         data = replace(data, id_maps=read.tables)
     opened = open_dataset(folder, data)
     samples = opened.train if split == "train" else opened.eval
-    name = config.benchmark.name
     trace = trace_split(samples, min(num_samples, samples.num_samples), f"{folder}: {split} split, from sample 0")
-    about = _UNKNOWN | {
-        "source": f"{split} split of {name}", "benchmark": name, "dataset_sha256": opened.dataset_sha256,
-        "definition_sha256": config.benchmark.definition_sha256,
-        "row_bytes": workload.costs(trace.num_rows).row_width * FLOAT_BYTES,
+    about = {
+        "source": f"{split} split of {benchmark.name}", "benchmark": benchmark.name,
+        "definition_sha256": benchmark.definition_sha256, "dataset_sha256": opened.dataset_sha256,
+        "row_bytes": workload.costs(trace.num_rows).row_width * _FLOAT_BYTES,
     }  # fmt: skip
     exponent = data.parameters["zipf_exponent"] if is_synthetic and not data.id_map.is_active else None
-    return KeptTrace(trace=trace, about=about, benchmark=config.benchmark, zipf_exponent=exponent)
+    return KeptTrace(trace=trace, about=about, benchmark=benchmark, zipf_exponent=exponent)
+
+
+def is_file(path: Path) -> bool:
+    """Return whether `trace_file` reads it: lookups as tensors, or a profile of stack distances."""
+    return path.suffix in (*_LOOKUPS, *_PROFILES)
 
 
 def trace_file(path: Path, num_lookups: int, seed: int) -> KeptTrace:
     """Read a file of lookups, or draw them after a profile. Raises DatasetError, HarnessError (exit 9), OSError."""
     available = read_resources().available_memory_bytes
-    is_profile = path.suffix in PROFILE_FILES
+    is_profile = path.suffix in _PROFILES
     try:
-        trace = (
-            generate_reuse(*read_profile(path), num_lookups, seed) if is_profile else read_lookups(path, available)
-        )
+        made = generate_reuse(*read_profile(path), num_lookups, seed) if is_profile else read_lookups(path, available)
     except MemoryError:
-        raise HarnessError(
-            f"{path}: reading it takes more than the {available:,} bytes of memory that are free.",
-            ExitCode.RESOURCES,
-        ) from None
+        why = f"reading it takes more than the {available:,} bytes of memory that are free."
+        raise HarnessError(f"{path}: {why}", ExitCode.RESOURCES) from None
     source = f"{'stack distances of' if is_profile else 'lookups in'} {path.name}"
-    return KeptTrace(trace=trace, about=_UNKNOWN | {"source": source, "seed": seed if is_profile else None})
+    return KeptTrace(trace=made, about={"source": source, "seed": seed if is_profile else None})
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raise HarnessError where something is at the place of a new trace."""
+    if folder.exists() or folder.is_symlink():
+        raise HarnessError(f"{folder}: is there already. Give another folder with -o, or remove it.")
 
 
 def keep_trace(kept: KeptTrace, folder: Path) -> None:
     """Write a trace as a folder. Raises HarnessError where something is there already, OSError."""
-    if folder.exists() or folder.is_symlink():
-        raise HarnessError(f"{folder}: is there already. Give another folder with -o, or remove it.")
+    refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     trace = kept.trace
-    tables = [
-        {"num_rows": num_rows, "num_lookups": len(trace.rows_of(table))}
-        for table, num_rows in enumerate(trace.num_rows)
-    ]
+    sizes = enumerate(trace.num_rows)
+    tables = [{"num_rows": num, "num_lookups": len(trace.rows_of(table))} for table, num in sizes]
     arrays = {"indices": trace.indices, "offsets": trace.offsets}
     write_kept(folder, arrays, TraceManifest, {**kept.about, "num_bags": trace.num_bags, "tables": tables}, "arrays")
 
@@ -128,18 +128,17 @@ def keep_trace(kept: KeptTrace, folder: Path) -> None:
 def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
     """Read a trace that `keep_trace` wrote. Raises HarnessError: exit 8 for any damage, 9 where memory is short."""
     manifest = read_record(folder / MANIFEST_FILE, TraceManifest)
-    kept, num_tables = manifest.arrays, len(manifest.tables)
-    num_lookups = sum(table.num_lookups for table in manifest.tables)
-    shapes = {"indices": (num_lookups,), "offsets": (num_tables * manifest.num_bags + 1,)}
-    if {name: array.shape for name, array in kept.items()} != shapes or {each.dtype for each in kept.values()} != {
-        "int64"
-    }:
+    num_tables, num_lookups = len(manifest.tables), sum(table.num_lookups for table in manifest.tables)
+    expected = {"indices": ("int64", (num_lookups,)), "offsets": ("int64", (num_tables * manifest.num_bags + 1,))}
+    if {name: (array.dtype, array.shape) for name, array in manifest.arrays.items()} != expected:
         raise HarnessError(
             f"{folder / MANIFEST_FILE}: arrays: expected int64 indices and offsets of {num_lookups} lookups in "
             f"{num_tables} x {manifest.num_bags} bags. {_AGAIN}",
             ExitCode.INPUT,
         )
-    arrays = read_kept(folder, kept, available_bytes=read_resources().available_memory_bytes, remedy=_AGAIN)
+    arrays = read_kept(
+        folder, manifest.arrays, available_bytes=read_resources().available_memory_bytes, remedy=_AGAIN
+    )
     num_rows = tuple(table.num_rows for table in manifest.tables)
     trace = AccessTrace(num_rows=num_rows, num_bags=manifest.num_bags, **arrays)
     try:
@@ -149,13 +148,10 @@ def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
     return manifest, trace
 
 
-Stream = Iterator[tuple[NDArray[np.int64], NDArray[np.bool_] | bool]]
-
-
 def merged_curve(trace: AccessTrace, sample_rate: float = 1.0, seed: int = 0) -> MissRatioCurve:
     """Measure what one cache of the rows of all tables misses."""
     is_whole = np.array(trace.num_rows) < WHOLE_BELOW
-    stream: Stream = ((part.keys, is_whole[part.tables]) for part in trace.in_order())
+    stream = ((part.keys, is_whole[part.tables]) for part in trace.in_order())
     return measure_curve(stream, sample_rate=sample_rate, seed=seed)
 
 
@@ -168,80 +164,66 @@ def table_curve(trace: AccessTrace, table: int, sample_rate: float = 1.0, seed: 
 def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
     """Say what is in a trace: rows and how often they are used, and what LRU caches of every size miss."""
     trace, place, tables = kept.trace, kept.about["source"], range(len(kept.trace.num_rows))
-    merged = merged_curve(trace, sample_rate, seed)
-    curves = [merged, *(table_curve(trace, table, sample_rate, seed) for table in tables)]
-    keys = trace.indices + np.repeat(trace.first_keys[:-1], [len(trace.rows_of(table)) for table in tables])
-    histograms = [reuse_histogram(keys), *(reuse_histogram(trace.rows_of(table)) for table in tables)]
     names, rows = ["all", *map(str, tables)], [sum(trace.num_rows), *trace.num_rows]
-    touched = [sum(each) for each in histograms]
+    curves = [merged_curve(trace, sample_rate, seed), *(table_curve(trace, t, sample_rate, seed) for t in tables)]
+    lookups = [trace.rows_of(table) for table in tables]
+    keys = np.concatenate([each + first for each, first in zip(lookups, trace.first_keys, strict=False)])
+    uses = [reuse_histogram(each) for each in (keys, *lookups)]
+    touched = [sum(each) for each in uses]
     how: Origin = "computed" if sample_rate == 1 else "modelled"
+    merged = curves[0]
     ratio, cold = merged.miss_ratio(rows[0] // 10), merged.num_cold / merged.num_lookups
-    of_sample = (
-        f"Miss ratios are estimated from {sample_rate:.3g} of the rows, chosen by hash (SHARDS-adj); tables of less "
-        f"than {WHOLE_BELOW:,} rows are whole. Rows touched, and how often, are counted of all.",
-    )
+    findings = [
+        f"{place}: {merged.num_lookups:,} lookups touch {touched[0]:,} of {rows[0]:,} rows; an LRU cache of 10 % of "
+        f"the rows misses {percent(ratio)} of the lookups; {percent(cold)} are a row's first ({how})."
+    ]
+    if sample_rate < 1:
+        findings.append(
+            f"Miss ratios are estimated from {percent(sample_rate)} of the rows, chosen by hash (SHARDS-adj); tables "
+            f"of less than {WHOLE_BELOW:,} rows are whole. Rows touched, and how often, are counted of all."
+        )
+    merged_columns: Columns = (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how))
+    of_merged = [(share, size := round(share * rows[0]), merged.miss_ratio(size)) for share in _SHARES]
+    columns: Columns = (
+        ("Table", None, "given"), ("Rows", None, "given"), ("Lookups", None, "measured"),
+        ("Touched", None, "measured"), *((f"Cache {percent(share, 0)}", "share", how) for share in _TABLE_SHARES),
+    )  # fmt: skip
+    of_tables: list[tuple[Any, ...]] = [
+        (name, num, curve.num_lookups, hot, *(curve.miss_ratio(round(share * num)) for share in _TABLE_SHARES))
+        for name, num, curve, hot in zip(names, rows, curves, touched, strict=True)
+    ]
+    bins: Columns = (("Table", None, "given"), *((name, None, "measured") for name in _name_bins()))
+    of_bins: list[tuple[Any, ...]] = [(name, *each) for name, each in zip(names, uses, strict=True)]
+    title = "Rows that are touched, and what an LRU cache of so many of a table's rows misses"
     return make_study(
-        "trace",
-        f"Accesses to embedding rows: {place}",
-        kept.benchmark,
-        seed=seed,
+        "trace", f"Accesses to embedding rows: {place}", kept.benchmark, seed=seed, findings=findings,
         tables=(
-            make_table(
-                "Misses of one LRU cache of the rows of all tables, by its size",
-                (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how)),
-                [(share, round(share * rows[0]), merged.miss_ratio(round(share * rows[0]))) for share in SHARES],
-            ),
-            make_table(
-                "Rows that are touched, and what an LRU cache of so many of a table's rows misses",
-                (
-                    ("Table", None, "given"), ("Rows", None, "given"), ("Lookups", None, "measured"),
-                    ("Touched", None, "measured"), ("Mean reuse", None, "measured"),
-                    *((f"Cache {share:.3g}", "share", how) for share in TABLE_SHARES),
-                ),
-                [
-                    (
-                        name, num, curve.num_lookups, hot, curve.num_lookups / max(1, hot),
-                        *(curve.miss_ratio(round(share * num)) for share in TABLE_SHARES),
-                    )
-                    for name, num, curve, hot in zip(names, rows, curves, touched, strict=True)
-                ],
-            ),
-            make_table(
-                "Touched rows by how often they are used",
-                (("Table", None, "given"), *((_say_bin(each), None, "measured") for each in range(NUM_REUSE_BINS))),
-                [(name, *each) for name, each in zip(names, histograms, strict=True)],
-            ),
+            make_table("Misses of one LRU cache of the rows of all tables, by its size", merged_columns, of_merged),
+            make_table(title, columns, of_tables),
+            make_table("Touched rows by how often they are used", bins, of_bins),
         ),
         parameters=(
             Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
-            Parameter(name="row size", value=kept.about["row_bytes"], unit="B", source="definition", note=None),
+            Parameter(name="row size", value=kept.about.get("row_bytes"), unit="B", source="definition", note=None),
             Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
         ),
-        findings=(
-            f"{place}: {merged.num_lookups:,} lookups touch {touched[0]:,} of {rows[0]:,} rows; a cache of 10 % of "
-            f"the rows misses {ratio:.1%} of them, {cold:.1%} since they are the first of their rows ({how}).",
-            *(of_sample if sample_rate < 1 else ()),
-        ),
-        checks=_check_touched(kept, touched[1:]),
+        checks=_check_touched(kept, touched[0]),
     )  # fmt: skip
 
 
-def _say_bin(number: int) -> str:
-    if number == NUM_REUSE_BINS - 1:
-        return f">{1 << (number - 1)}"
-    return f"{(1 << number >> 1) + 1}-{1 << number}" if number > 1 else str(number + 1)
+def _name_bins() -> list[str]:
+    ends = [1 << number for number in range(NUM_REUSE_BINS - 1)]
+    return ["1", "2", *(f"{end // 2 + 1}-{end}" for end in ends[2:]), f">{ends[-1]}"]
 
 
-def _check_touched(kept: KeptTrace, touched: list[int]) -> tuple[StudyCheck, ...]:
+def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
     """Hold the rows touched against their expectation, within six standard deviations, where chances are known."""
-    if kept.zipf_exponent is None:
+    trace, exponent = kept.trace, kept.zipf_exponent
+    if exponent is None:
         return ()
-    trace = kept.trace
-    expected = [
-        expect_touched(num_rows, kept.zipf_exponent, len(trace.rows_of(table)))
-        for table, num_rows in enumerate(trace.num_rows)
-    ]
-    mean, deviation = sum(each for each, _ in expected), sum(each**2 for _, each in expected) ** 0.5
+    sizes = enumerate(trace.num_rows)
+    expected = np.array([expect_touched(num, exponent, len(trace.rows_of(table))) for table, num in sizes])
+    mean, deviation = expected[:, 0].sum(), np.sqrt(np.square(expected[:, 1]).sum())
     name = "touched rows of all tables, sum of 1 - (1 - p)^n"
     tolerance = (_DEVIATIONS * deviation + 0.5) / mean
-    return (make_check(name, expected=mean, found=sum(touched), tolerance=tolerance),)
+    return (make_check(name, expected=round(float(mean), 1), found=touched, tolerance=float(tolerance)),)

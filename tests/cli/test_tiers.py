@@ -10,7 +10,7 @@ import pytest
 from command import Command
 from waiting import HANG_S
 
-from harness.planning import pooling
+from harness.planning import hardware, pooling
 from harness.planning.trace import KeptTrace, keep_trace
 from reference_models.data.traces.trace import AccessTrace
 from rules.benchmarks.loader import load_benchmark
@@ -38,7 +38,7 @@ def kept(tmp_path: Path) -> Path:
 def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path) -> None:
     done = inside(
         "tiers", "rm1_deeprecsys", "--trace", "t", "--tier", "nand,3dxp", "--cache", "1%,5%,20%", "--rate", 200,
-        "--hit-rate", "50%", "--fit-cache", "1MB", "--fleet", "100x450,90x470",
+        "--hit-rate", "50%", "--fit-cache", "1MB", "--fleet", 100, 450, 90, 470,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
@@ -47,6 +47,14 @@ def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path)
     study = json.loads((folder / "study.json").read_text())
     assert (study["kind"], study["benchmark"], len(study["tables"])) == ("tiers", "rm1_deeprecsys", 5)
     assert "Miss ratio against cache size" in (folder / "report.html").read_text()
+
+
+def test_a_file_named_like_a_shipped_tier_stands_beside_it(inside: Command, kept: Path) -> None:
+    shipped = Path(hardware.__file__).parent / "nand.toml"
+    (kept.parent / "nand.toml").write_text(shipped.read_text().replace("value = 76e-6", "value = 77e-6"))
+    done = inside("tiers", "--trace", "t", "--tier", "nand,nand.toml", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert [row[0] for row in json.loads(done.stdout)["tables"][0]["rows"]] == ["nand", "nand.toml"]
 
 
 def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) -> None:
@@ -59,7 +67,6 @@ def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) 
     host, _, switch = study["tables"][1]["rows"]
     assert host[4] == 80.0 * switch[4] == 80 * 128 * 8
     assert any("3.89x, other traces" in finding for finding in study["findings"])
-    assert all(check["is_passed"] for check in study["checks"])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +74,9 @@ def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) 
     [
         (("--cache", "0"), "--cache"), (("--cache", "5%,101%"), "101%"), (("--tier", "nnd"), "Did you mean 'nand'"),
         (("--tier", "mine.toml"), "mine.toml"), (("--pool", "hots"), "--pool"), (("--rate", "0"), "--rate"),
-        (("--fleet", "100x450"), "HOSTSxWATTS"), (("--fleet", "10x0,10x5"), "HOSTSxWATTS"),
+        (("--fleet", "100", "450"), "--fleet"), (("--fleet", "10", "0", "10", "5"), "--fleet"),
+        (("--fleet", "10", "nan", "10", "5"), "--fleet"),
+        (("--rate", "nan"), "--rate"), (("--rate", "inf"), "--rate"),
         (("--local", "5"), "no unit"),
         (("--placement", "cold"), "--placement"), (("--devices", "0"), "--devices"),
         (("--hit-rate", "2"), "--hit-rate"),
@@ -82,9 +91,8 @@ def test_questions_that_make_no_sense_are_refused(
 
 
 def test_a_trace_of_another_definition_is_refused(inside: Command, kept: Path) -> None:
-    for other in (("rm2_deeprecsys",), ("rm1_deeprecsys", "--set", "model.embedding_dim=64")):
-        done = inside("tiers", *other, "--trace", "t")
-        assert done.returncode == 2 and "another definition (rm1_deeprecsys" in done.stderr
+    done = inside("tiers", "rm2_deeprecsys", "--trace", "t")
+    assert done.returncode == 2 and "another definition (rm1_deeprecsys" in done.stderr
     assert inside("tiers", "--trace", "t").returncode == 0
 
 
@@ -94,8 +102,7 @@ def test_a_trace_of_a_file_needs_the_size_of_a_row(inside: Command, kept: Path) 
     (kept / "manifest.json").write_text(json.dumps(content))
     done = inside("tiers", "--trace", "t")
     assert done.returncode == 2 and "--row-size" in done.stderr
-    for given in (("--row-size", "64"), ("rm1_deeprecsys",)):
-        assert inside("tiers", "--trace", "t", *given).returncode == 0
+    assert inside("tiers", "--trace", "t", "--row-size", "64").returncode == 0
 
 
 def test_what_is_no_trace_is_refused(inside: Command, tmp_path: Path) -> None:

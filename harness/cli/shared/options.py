@@ -107,7 +107,7 @@ QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress.")
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?(/S)?", re.IGNORECASE)
-_CONFIGURATION = (
+_DEFINING = (
     click.option(
         "-c",
         "--config",
@@ -122,6 +122,9 @@ _CONFIGURATION = (
         "definition fixes, the name of the benchmark that this makes.",
     ),
     DATA,
+)
+_CONFIGURATION = (
+    *_DEFINING,
     click.option("--device", shell_complete=completing(lambda: ("cpu", "cuda")), help="cpu, cuda or cuda:N."),
     click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: timed once]"),
     click.option(
@@ -201,11 +204,16 @@ def output_option(text: str) -> Callable[[F], F]:
     )  # fmt: skip
 
 
-def configuration(command: F) -> F:
+def configuration(command: F, options: Iterable[Callable[[F], F]] = _CONFIGURATION) -> F:
     """Add -c, --set, --name and the options of one configuration key each."""
-    for option in reversed(_CONFIGURATION):
+    for option in reversed(tuple(options)):
         command = option(command)
     return command
+
+
+def defining(command: F) -> F:
+    """Add those of `configuration` that say what is trained on, and not how: -c, --set, --name, --data, --model."""
+    return configuration(command, (*_DEFINING, MODEL))
 
 
 def warn_of_system(checks: "Iterable[PreflightCheck]") -> None:

@@ -82,17 +82,18 @@ def find_tier(name: str) -> Tier:
     return tier
 
 
-_UNITS = {"read_latency_s": "s", "switch_latency_s": "s", "reads_per_s": "reads/s", "granule_bytes": "B",
+_UNITS = {"read_latency_s": "µs", "switch_latency_s": "µs", "reads_per_s": "reads/s", "granule_bytes": "B",
           "link_bytes_per_s": "B/s", "add_bytes_per_s": "B/s"}  # fmt: skip
 
 
 def list_parameters(name: str, tier: Tier) -> list[Parameter]:
-    """List every number of a tier with its source."""
+    """List every number of a tier with its source; times in microseconds, since they may be far below one."""
     found = []
     for member in Tier.__struct_fields__[1:]:
-        quantity: Quantity = getattr(tier, member)
-        ends = [f"{end:g}" for end in (quantity.low, quantity.high) if end is not None]
-        known = [" to ".join(ends)] * bool(ends) + [f"p{share * 100:g} {time:g}" for share, time in quantity.tail]
-        note, unit = "; ".join((*known, quantity.source)), _UNITS.get(member)
-        found.append(Parameter(name=f"{name}: {member}", value=quantity.value, unit=unit, source="file", note=note))
+        quantity, unit = getattr(tier, member), _UNITS.get(member)
+        scale = 1e6 if unit == "µs" else 1
+        ends = [f"{end * scale:g}" for end in (quantity.low, quantity.high) if end is not None]
+        known = [" to ".join(ends)] * bool(ends) + [f"p{share * 100:g} {s * scale:g}" for share, s in quantity.tail]
+        note, value = "; ".join((*known, quantity.source)), float(f"{quantity.value * scale:.9g}")
+        found.append(Parameter(name=f"{name}: {member}", value=value, unit=unit, source="file", note=note))
     return found

@@ -5,7 +5,7 @@ import io
 import math
 import zipfile
 import zlib
-from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,18 +17,14 @@ from reference_models.data.store.dataset import ClickDataset
 from reference_models.data.traces.trace import AccessTrace, Ids
 from reference_models.process.errors import DatasetError
 
-_READ_SAMPLES = 1 << 14
 _COPIES = 3
 """How often a file of lookups is in memory at once: its bytes, its tensors, and what is made of them."""
 
 
 def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrace:
     """Trace the first `num_samples` samples of a split. Raises DatasetError for a row outside its table."""
-    hots, parts = split.multi_hot, []
-    for start in range(0, num_samples, _READ_SAMPLES):
-        batch = split.read(start, min(num_samples, start + _READ_SAMPLES))
-        parts.append(np.array(batch.ids.numpy(), dtype=np.int64))
-    ids, ends = np.concatenate(parts), np.cumsum([0, *hots])
+    hots, ids = split.multi_hot, split.read(0, num_samples).ids.numpy().astype(np.int64)
+    ends = np.cumsum([0, *hots])
     trace = AccessTrace(
         num_rows=tuple(split.num_embeddings),
         num_bags=num_samples,
@@ -69,27 +65,16 @@ def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
                 raise MemoryError from None
             why = str(error).partition("\n")[0][:200] or type(error).__name__
             raise DatasetError(f"{path}: torch.load(weights_only=True) refuses it: {why}") from None
-    return make_trace(_take_tensors(found, path), path)
-
-
-def make_trace(tensors: Sequence[Ids], path: Path) -> AccessTrace:
-    """Make a trace of the arrays indices [lookups], offsets [T * B + 1] and lengths [T, B]. Raises DatasetError."""
-    indices, offsets, lengths = tensors
-    if lengths.ndim != 2 or indices.ndim != 1 or offsets.shape != (lengths.size + 1,) or not indices.size:
-        shapes = ", ".join(str(tensor.shape) for tensor in tensors)
-        raise DatasetError(
-            f"{path}: shapes {shapes}, expected indices [lookups], offsets [T * B + 1], lengths [T, B]."
-        )
+    indices, offsets, lengths = _take_tensors(found, path)
     num_tables, num_bags = lengths.shape
-    unchecked = AccessTrace(num_rows=(), num_bags=num_bags, indices=indices, offsets=offsets)
-    unchecked.check(str(path))
+    trace = AccessTrace(num_rows=(), num_bags=num_bags, indices=indices, offsets=offsets)
+    trace.check(str(path))
     if (other := np.flatnonzero(np.diff(offsets) != lengths.reshape(-1))).size:
         table, bag = divmod(int(other[0]), num_bags)
         raise DatasetError(
             f"{path}: table {table}, bag {bag}: its length is {lengths[table, bag]}, not its offsets'."
         )
-    rows = tuple(int(unchecked.rows_of(table).max(initial=0)) + 1 for table in range(num_tables))
-    trace = AccessTrace(num_rows=rows, num_bags=num_bags, indices=indices, offsets=offsets)
+    trace = replace(trace, num_rows=tuple(int(trace.rows_of(t).max(initial=0)) + 1 for t in range(num_tables)))
     trace.check(str(path))
     return trace
 
@@ -111,7 +96,6 @@ def _unzip(file: BinaryIO, available_bytes: int) -> BinaryIO:
 def _refuse_large(file: BinaryIO, available_bytes: int) -> None:
     """Raise MemoryError for a file, or what a zip file says that it holds, above the memory that is there."""
     num_bytes = file.seek(0, io.SEEK_END)
-    file.seek(0)
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as packed:
             num_bytes = max(num_bytes, sum(each.file_size for each in packed.infolist()))
@@ -120,17 +104,25 @@ def _refuse_large(file: BinaryIO, available_bytes: int) -> None:
         raise MemoryError
 
 
-def _take_tensors(found: Any, path: Path) -> tuple[Ids, ...]:
-    """Take the three tensors as int64 arrays. Raises DatasetError."""
+def _take_tensors(found: Any, path: Path) -> list[Ids]:
+    """Take indices [lookups], offsets [T * B + 1] and lengths [T, B] as int64 arrays. Raises DatasetError."""
     import torch
 
-    whole = (torch.int64, torch.int32)
     is_right = isinstance(found, tuple | list) and len(found) == 3
-    if not is_right or not all(isinstance(each, torch.Tensor) and each.dtype in whole for each in found):
-        raise DatasetError(f"{path}: expected a tuple of three tensors of whole numbers: indices, offsets, lengths.")
-    if not all(each.is_contiguous() and each.layout == torch.strided for each in found):
-        raise DatasetError(f"{path}: a tensor that is no plain array of its own, expected contiguous ones.")
-    return tuple(each.numpy().astype(np.int64, copy=False) for each in found)
+    if not is_right or not all(
+        isinstance(each, torch.Tensor) and each.dtype in (torch.int64, torch.int32)
+        and each.layout == torch.strided and each.is_contiguous() for each in found
+    ):  # fmt: skip
+        raise DatasetError(
+            f"{path}: expected a tuple of three tensors of whole numbers, contiguous: indices, offsets, lengths."
+        )
+    indices, offsets, lengths = arrays = [each.numpy().astype(np.int64, copy=False) for each in found]
+    if lengths.ndim != 2 or indices.ndim != 1 or offsets.shape != (lengths.size + 1,) or not indices.size:
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        raise DatasetError(
+            f"{path}: shapes {shapes}, expected indices [lookups], offsets [T * B + 1], lengths [T, B]."
+        )
+    return arrays
 
 
 def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64]]:
@@ -141,17 +133,17 @@ def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64
     """
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[:4]
     try:
-        rows, distances, shares = ([float(word) for word in line.split(",")] for line in lines)
+        rows, distances, shares = (np.array(line.split(","), dtype=float) for line in lines)
     except ValueError:
         raise DatasetError(f"{path}: expected three lines of numbers with commas: rows, distances, shares.") from None
-    kept = np.asarray(distances), np.asarray(shares)
-    if kept[0].shape != kept[1].shape or (np.diff(kept[0], prepend=-1) <= 0).any() or (kept[0] % 1 != 0).any():
+    rise = np.diff(distances, prepend=-1)
+    if distances.shape != shares.shape or not (rise > 0).all() or (distances % 1 != 0).any():
         raise DatasetError(f"{path}:2: expected rising whole distances, one per share of line 3.")
-    if kept[0][-1] > len(rows):
-        raise DatasetError(f"{path}:2: distance {kept[0][-1]:g}, but line 1 has {len(rows)} rows.")
-    if not ((np.diff(kept[1], prepend=0) >= 0).all() and abs(kept[1][-1] - 1) < 1e-3):
+    if distances[-1] > len(rows):
+        raise DatasetError(f"{path}:2: distance {distances[-1]:g}, but line 1 has {len(rows)} rows.")
+    if not ((np.diff(shares, prepend=0) >= 0).all() and abs(shares[-1] - 1) < 1e-3):
         raise DatasetError(f"{path}:3: expected shares that rise to 1.")
-    return len(rows), kept[0].astype(np.int64), kept[1] / kept[1][-1]
+    return len(rows), distances.astype(np.int64), shares / shares[-1]
 
 
 def generate_reuse(

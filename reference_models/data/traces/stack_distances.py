@@ -19,11 +19,10 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 class StackDistances:
-    """Distances of a stream of accesses; holds a few numbers per distinct row, whatever the stream's length."""
+    """Distances of a stream of accesses; holds a key and a weight per distinct row, whatever the stream's length."""
 
     def __init__(self) -> None:
-        self._keys, self._places = np.empty(0, np.int64), np.empty(0, np.int64)  # by key; 0 is the oldest place
-        self._weights = np.empty(0)  # by place
+        self._keys, self._weights = np.empty(0, np.int64), np.empty(0)  # the stack, its oldest row first
 
     def update(self, keys: Ids, weights: Floats) -> Floats:
         """Return the distances of the next accesses [N], infinite where a row is accessed for the first time.
@@ -36,35 +35,19 @@ class StackDistances:
         return np.concatenate([np.empty(0), *found])
 
     def _update(self, keys: Ids, weights: Floats) -> Floats:
-        num_old, order = len(self._keys), np.argsort(keys, kind="stable")
-        is_new_key = np.diff(keys[order], prepend=-1) != 0
-        distinct, first = keys[order][is_new_key], order[is_new_key]
-        last = order[np.append(is_new_key[1:], True)]
-        at = np.searchsorted(self._keys, distinct)
-        is_known = np.append(self._keys, -1)[at] == distinct
-        # Places go on from the stack's to the chunk's accesses; `previous` is where the same row was before, or -1.
-        previous = np.empty(len(keys), np.int64)
-        previous[order[1:]] = num_old + order[:-1]
-        previous[first] = np.where(is_known, np.append(self._places, -1)[at], -1)
-        sums = np.concatenate(([0.0], np.cumsum(np.concatenate((self._weights, weights)))))
+        """As `update`, of one chunk: its accesses follow one of each row of the stack."""
+        num_old = len(self._keys)
+        keys, weights = np.concatenate((self._keys, keys)), np.concatenate((self._weights, weights))
+        order = np.argsort(keys, kind="stable")
+        is_again = np.diff(keys[order]) == 0
+        last, is_top = np.full(len(keys), -1), np.ones(len(keys), dtype=bool)
+        last[order[1:][is_again]] = order[:-1][is_again]
+        is_top[order[:-1][is_again]] = False
+        sums, previous = np.concatenate(([0.0], np.cumsum(weights))), last[num_old:]
         # Of the accesses in between those count whose row was not accessed in between before.
-        distances = sums[num_old:-1] - sums[previous + 1] - _sum_earlier_above(previous, weights)
-        distances[previous < 0] = np.inf
-        self._move_up(distinct, at, is_known, last, weights)
-        return np.asarray(distances)
-
-    def _move_up(self, distinct: Ids, at: Ids, is_known: NDArray[np.bool_], last: Ids, weights: Floats) -> None:
-        """Put the rows `distinct` on top of the stack, in the order in which they were accessed `last`."""
-        is_left = np.ones(len(self._keys), dtype=bool)
-        is_left[self._places[at[is_known]]] = False
-        by_time = np.argsort(last)
-        places = np.empty(len(distinct), np.int64)
-        places[by_time] = np.count_nonzero(is_left) + np.arange(len(distinct))
-        moved = (np.cumsum(is_left) - 1)[self._places]
-        moved[at[is_known]] = places[is_known]
-        self._keys = np.insert(self._keys, at[~is_known], distinct[~is_known])
-        self._places = np.insert(moved, at[~is_known], places[~is_known])
-        self._weights = np.concatenate((self._weights[is_left], weights[last[by_time]]))
+        distances = sums[num_old:-1] - sums[previous + 1] - _sum_earlier_above(previous, weights[num_old:])
+        self._keys, self._weights = keys[is_top], weights[is_top]
+        return np.where(previous < 0, np.inf, distances)
 
 
 def _sum_earlier_above(values: Ids, weights: Floats) -> Floats:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from reference_models.process.errors import DatasetError
 
 CHUNK = 1 << 18
-"""Most accesses that are looked at in one go, where no single sample has more."""
+"""Accesses that are looked at in one go."""
 MAX_ROWS = 1 << 40
 """Most rows of all tables, which are numbered through."""
 NUM_REUSE_BINS = 17
@@ -53,40 +52,34 @@ class AccessTrace:
         """Raise DatasetError for too many rows, offsets that fall or do not fit, and a row outside its table."""
         if sum(self.num_rows) > MAX_ROWS:
             raise DatasetError(f"{place}: tables of {sum(self.num_rows):,} rows, expected at most {MAX_ROWS:,}.")
-        lengths = np.diff(self.offsets)
-        if (falling := np.flatnonzero(lengths < 0)).size:
+        if (falling := np.flatnonzero(np.diff(self.offsets) < 0)).size:
             table, bag = divmod(int(falling[0]), self.num_bags)
             raise DatasetError(
                 f"{place}: table {table}, bag {bag}: its offsets fall, expected each at least the last."
             )
-        if self.offsets[0] != 0 or self.offsets[-1] != len(self.indices):
-            raise DatasetError(
-                f"{place}: offsets from {self.offsets[0]} to {self.offsets[-1]}, expected 0 to {len(self.indices)}."
-            )
+        first, last = self.offsets[[0, -1]]
+        if (first, last) != (0, len(self.indices)):
+            raise DatasetError(f"{place}: offsets from {first} to {last}, expected 0 to {len(self.indices)}.")
         for table, num_rows in enumerate(self.num_rows):
             rows = self.rows_of(table)
             if (outside := np.flatnonzero((rows < 0) | (rows >= num_rows))).size:
-                position = int(outside[0])
+                at = int(outside[0])
                 raise DatasetError(
-                    f"{place}: table {table}, lookup {position}: row {rows[position]} is outside its "
-                    f"{num_rows:,} rows."
+                    f"{place}: table {table}, lookup {at}: row {rows[at]} is outside its {num_rows:,} rows."
                 )
 
     def in_order(self) -> Iterator[Accesses]:
-        """Yield all accesses in their order, about CHUNK at a time."""
+        """Yield all accesses in their order: of as many samples at a time as have CHUNK on average."""
         lengths = np.diff(self.offsets).reshape(len(self.num_rows), self.num_bags)
-        ends, starts = np.cumsum(lengths.sum(axis=0)), self.offsets[:-1].reshape(lengths.shape)
-        cuts = [0]
-        while cuts[-1] < self.num_bags:
-            done = ends[cuts[-1] - 1] if cuts[-1] else 0
-            cuts.append(max(cuts[-1] + 1, int(np.searchsorted(ends, done + CHUNK, side="right"))))
-        for start, stop in pairwise(cuts):
-            of_tables = lengths[:, start:stop].sum(axis=1)
+        step = max(1, CHUNK * self.num_bags // max(1, len(self.indices)))
+        for start in range(0, self.num_bags, step):
+            part, firsts = lengths[:, start : start + step], self.offsets[start :: self.num_bags]
+            of_tables = part.sum(axis=1)
             keys = np.concatenate([
                 self.indices[first : first + number] + key
-                for first, number, key in zip(starts[:, start], of_tables, self.first_keys, strict=False)
+                for first, number, key in zip(firsts, of_tables, self.first_keys, strict=False)
             ])  # fmt: skip
-            samples = np.concatenate([np.repeat(np.arange(start, stop), each) for each in lengths[:, start:stop]])
+            samples = np.concatenate([np.repeat(np.arange(start, start + part.shape[1]), each) for each in part])
             order = np.argsort(samples, kind="stable")
             tables = np.repeat(np.arange(len(of_tables)), of_tables)
             yield Accesses(keys[order], tables[order], samples[order])

@@ -93,17 +93,16 @@ def _latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
 
 def _miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     """Draw the miss ratio over the size of a cache, a line per tier; None where no tier has two sizes."""
-    points: dict[tuple[str, float], float] = {}
+    lines: dict[str, dict[float, float]] = {}
     for row in _rows(table):
         size, ratio = _number(row.get("Cache")), _number(row.get("Miss ratio"))
         if size is not None and ratio is not None:
-            points[printable(str(row.get("Tier", "LRU")), 20), size] = ratio
+            lines.setdefault(printable(str(row.get("Tier", "LRU")), 20), {})[size] = ratio
     series = []
-    for hue, name in enumerate(dict.fromkeys(name for name, _ in points)):
-        of_name = [(size, ratio) for (other, size), ratio in sorted(points.items()) if other == name]
+    for hue, (name, points) in enumerate(lines.items()):
         dots = tuple(
             Dot(x=size, y=ratio, hint=f"{name}, cache of {percent(size)}: {percent(ratio)}")
-            for size, ratio in of_name
+            for size, ratio in sorted(points.items())
         )
         series += [Series(name=name, hue=hue % 5, dots=dots)] if len(dots) > 1 else []
     if not series:

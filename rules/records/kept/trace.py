@@ -25,13 +25,13 @@ class TraceManifest(Document, frozen=True, kw_only=True):
 
     source: Annotated[str, Meta(max_length=1000)]
     """What was traced, in words."""
-    benchmark: str | None
+    benchmark: str | None = None
     """None where the source was a file of lookups."""
-    definition_sha256: Sha256 | None
-    dataset_sha256: Sha256 | None
-    seed: Count | None
+    definition_sha256: Sha256 | None = None
+    dataset_sha256: Sha256 | None = None
+    seed: Count | None = None
     """Seed of what was drawn for the trace itself; None where nothing was."""
-    row_bytes: PositiveCount | None
+    row_bytes: PositiveCount | None = None
     """Bytes of a row as it is trained, without optimizer state; None where the source does not say it."""
     num_bags: PositiveCount
     """B: bags of each table."""
