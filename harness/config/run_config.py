@@ -109,9 +109,8 @@ class RunConfig:
                 resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
         for key, value in asdict(self.workload.checkpoint).items() if self.workload.checkpoint else ():
             resolved.setdefault(f"{CHECKPOINT}.{key}", {"value": value, "source": "default"})
-        chosen = ("threads", "batch") if self.serve.is_batch_searched else ("threads",)
         for key, value in asdict(self.serve).items() if SERVE in self.tables else ():
-            if value is not None or key in chosen:
+            if value is not None or key == "threads" or (key == "batch" and self.serve.is_batch_searched):
                 shown = "auto" if value is None else value
                 resolved.setdefault(f"{SERVE}.{key}", {"value": shown, "source": "default"})
         return resolved

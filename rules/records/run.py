@@ -92,7 +92,7 @@ class EnergyRecord(Record, frozen=True, kw_only=True):
     num_ranks: PositiveCount | None = None
     """Whose counters are in it. None in files of earlier versions, which read those of rank 0 alone."""
     gpus: tuple[GpuRecord, ...] = ()
-    """Of each GPU whose energy was read, its clocks meanwhile. Empty in files of earlier versions."""
+    """Clocks of each GPU whose energy was read, during the run. Empty in files of earlier versions."""
 
 
 class RankRecord(Record, frozen=True, kw_only=True):

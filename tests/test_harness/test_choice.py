@@ -11,14 +11,7 @@ import msgspec
 import pytest
 
 from harness.autotune.choices import FOLDER, Candidates, find_candidates
-from harness.autotune.tuning import (
-    KeptChoice,
-    Preparation,
-    autotune,
-    find_choice,
-    prefer,
-    to_be_timed,
-)
+from harness.autotune.tuning import KeptChoice, Preparation, autotune, find_choice, prefer, to_be_timed
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
