@@ -11,6 +11,7 @@ from toy_clicks import BATCH, MakeSpec, flatten, is_same
 
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.fused.choice import ChoosesMatmul, ChosenProduct, Form, MatmulChoice, Product
+from reference_models.fused.cpu_kernels import find_cpu_kernels
 from reference_models.fused.matmul import Affine, Matmuls, WeightGradient, forms_at_hand, has_onednn
 from reference_models.fused.timing import Call, choose, make_calls, num_samples_to_time, pick, time_forms
 from reference_models.process.errors import ConfigError
@@ -52,20 +53,24 @@ def build(spec: Any) -> OptimizedWorkload:
 def test_every_form_computes_the_product(form: Form, dtype: torch.dtype, by_columns: bool) -> None:
     if form.startswith("onednn") and not computes_onednn(dtype):
         pytest.skip("needs oneDNN for this type")
+    found = find_cpu_kernels()
+    kernels = None if isinstance(found, str) or form != "openblas" else found
+    if form == "openblas" and (dtype != torch.float32 or kernels is None or not kernels.has_openblas):
+        pytest.skip("needs a compiler and numpy's OpenBLAS, and numbers of 32 bits")
     torch.manual_seed(0)
     x, dy, total, bias = (torch.randn(shape) for shape in ((64, 48), (64, 32), (64, 32), (32,)))
     weight = torch.randn(48, 32).t() if by_columns else torch.randn(32, 48)
     x, dy, total, bias, weight = (tensor.to(dtype) for tensor in (x, dy, total, bias, weight))
     wide_x, wide_dy, wide_weight = x.double(), dy.double(), weight.double()
     tolerance = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 0.1}
-    gradient = WeightGradient(form, 64, weight)(dy, x)
+    gradient = WeightGradient(form, 64, weight, cpu_kernels=kernels)(dy, x)
     torch.testing.assert_close(gradient.double(), wide_dy.t() @ wide_x, **tolerance)
     if not form.endswith(("_transposed", "_copied")):
         plain = wide_x @ wide_weight.t()
-        torch.testing.assert_close(Affine(form, 64, weight)(x).double(), plain, **tolerance)
-        activated = Affine(form, 64, weight, bias, has_relu=True)(x).double()
+        torch.testing.assert_close(Affine(form, 64, weight, cpu_kernels=kernels)(x).double(), plain, **tolerance)
+        activated = Affine(form, 64, weight, bias, has_relu=True, cpu_kernels=kernels)(x).double()
         torch.testing.assert_close(activated, (plain + bias.double()).relu(), **tolerance)
-        added = Affine(form, 64, weight).add_to(total.clone(), x).double()
+        added = Affine(form, 64, weight, cpu_kernels=kernels).add_to(total.clone(), x).double()
         torch.testing.assert_close(added, total.double() + plain, **tolerance)
 
 
