@@ -259,7 +259,7 @@ def test_a_missing_member_is_named_and_an_unknown_one_is_ignored(
         else:
             assert name in (
                 "code", "link_sent_bytes", "link_bytes_per_s", "placement", "kernel", "keep_weights", "weights",
-                    "read_data", "with_fit", "checkpoints",
+                "read_data", "with_fit", "checkpoints", "gpus", "peak_reserved_bytes", "id_map_sha256", "in_fp32",
                 "started_utc", "ended_utc", "num_ranks", "device", "rank", "batch_items", "auc", "accuracy", "metric",
                 "library_queries",
                 "invalid_per_s", "long_run_per_s", "loadgen_share", "schedule_seed", "stall_s", "is_held_up", "hooks",
