@@ -39,6 +39,7 @@ PUBLISHED_SPEEDUP, PUBLISHED_POWER = f"{_SPEEDUP}x, other traces", "5 % to 29 %,
 _SOLVED = ("read_latency_s", "host_reads_in_flight", "pool_reads_in_flight", "link_bytes_per_s")
 
 Row = tuple[Cell, ...]
+_OF_ROWS = "by --row-size, else by the definition that was traced"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -282,7 +283,6 @@ def _compare_fleets(hosts: int, watts: float, others: int, other_watts: float) -
 def _list_parameters(trace: AccessTrace, question: TierQuestion, place: str) -> list[Parameter]:
     of_trace = [("rows of all tables", sum(trace.num_rows)), ("queries of the trace", trace.num_bags)]
     given: list[tuple[str, int | float | str, str | None]] = [
-        ("row size", question.row_bytes, "B"),
         ("query rate", question.rate or "none: no query waits for another", "queries/s" if question.rate else None),
         ("devices", question.num_devices, None), ("placement", question.placement, None),
         ("local memory", question.local_bytes, "B"),
@@ -290,6 +290,7 @@ def _list_parameters(trace: AccessTrace, question: TierQuestion, place: str) -> 
     ]  # fmt: skip
     return [
         *(Parameter(name=name, value=value, unit=None, source="measured", note=place) for name, value in of_trace),
+        Parameter(name="row size", value=question.row_bytes, unit="B", source="given", note=_OF_ROWS),
         *(Parameter(name=name, value=value, unit=unit, source="given", note=None) for name, value, unit in given),
         *(each for name, tier in question.tiers.items() for each in list_parameters(name, tier)),
     ]
