@@ -18,6 +18,7 @@ import pytest
 import torch
 from emulated_cuda import emulate_cuda
 from findings import Findings, Found, read_found
+from gpu_answers import plant_answers
 from jobs_on_gpu import TINY
 from packages import missing_packages, name_of, prepare_site, read_project, requirements
 from packaging.requirements import Requirement
@@ -112,20 +113,6 @@ def test_full_size_is_held_against_what_is_reserved(
     assert judged.figure.startswith(f"{reserved / 1e9:.1f} GB reserved, 109.0 allocated, ")
 
 
-def run_answers(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
-    """Let the command line answer as said: by verb, an exit code, stderr and stdout, and a file to be there."""
-
-    def dlrmbench(setting: Setting, verb: str, *arguments: object, **environ: str) -> Any:
-        answer = {"exit_code": 0, "stderr": "", "stdout": "", "files": {}, **answers[verb]}
-        for name, content in answer["files"].items():
-            path = setting.scratch / "results" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(content))
-        return SimpleNamespace(returncode=answer["exit_code"], stderr=answer["stderr"], stdout=answer["stdout"])
-
-    monkeypatch.setattr(Setting, "dlrmbench", dlrmbench)
-
-
 RUN = {
     "status": "success", "energy": {"energy_j": 12.5, "not_measured": []}, "peak_device_bytes": 2_000_000,
     "evaluations": [{"quality": 0.81}], "blocks": [{"duration_s": 2.0, "num_samples": 1000}],
@@ -148,7 +135,7 @@ def test_a_run_needs_its_target_a_valid_log_joules_and_a_peak(
     on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch, record: dict[str, Any], checked: dict[str, Any], verdict: str
 ) -> None:
     files = {"set/results/system/dlrm/result_0.txt": 0, "set/extra/run_0/attempt_0/run.json": record}
-    run_answers(monkeypatch, {"run": {"files": files}, "check": checked})
+    plant_answers(monkeypatch, {"run": {"files": files}, "check": checked})
     assert on_gpu("run").judgements["target"].verdict == verdict
 
 
@@ -177,7 +164,7 @@ def profile_of(phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
 def test_phases_must_name_the_step_below_their_limits(
     on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch, phases: dict[str, tuple[float, float]], verdict: str
 ) -> None:
-    run_answers(monkeypatch, profile_of(phases))
+    plant_answers(monkeypatch, profile_of(phases))
     assert on_gpu("profile").judgements["phases"].verdict == verdict
 
 
@@ -190,7 +177,7 @@ def test_phases_must_name_the_step_below_their_limits(
 def test_an_error_is_one_line_with_its_exit_code(
     on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch, stderr: str, exit_code: int, verdict: str
 ) -> None:
-    run_answers(monkeypatch, {"run": {"stderr": stderr, "exit_code": exit_code}})
+    plant_answers(monkeypatch, {"run": {"stderr": stderr, "exit_code": exit_code}})
     assert on_gpu("errors").judgements["errors"].verdict == verdict
 
 

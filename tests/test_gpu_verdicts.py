@@ -4,7 +4,6 @@ And what all steps share: their time, and the words of `make`.
 """
 
 import importlib
-import json
 import math
 import os
 import re
@@ -23,6 +22,7 @@ import pytest
 import torch
 from claims import BY_NAME
 from findings import Findings, Found, read_found
+from gpu_answers import plant_answers
 from jobs_on_gpu import CAPPED, SMALL
 from pytest_run import Outcome
 from runner import StepResult, leave_out, read_results, run_all
@@ -142,20 +142,6 @@ def plant_run(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
 def plant_errors(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     said = {"exit_code": 1 if wrong else 2, "stderr": "dlrmbench: error: device 'cuda:99': there is 1 GPU"}
     plant_answers(monkeypatch, {"run": said})
-
-
-def plant_answers(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
-    """Let the command line answer as said, by verb, and leave files."""
-
-    def dlrmbench(setting: Setting, verb: str, *arguments: object, **environ: str) -> Any:
-        answer = {"exit_code": 0, "stderr": "", "stdout": "", "files": {}, **answers[verb]}
-        for name, content in answer["files"].items():
-            path = setting.scratch / "results" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(content))
-        return SimpleNamespace(returncode=answer["exit_code"], stderr=answer["stderr"], stdout=answer["stdout"])
-
-    monkeypatch.setattr(Setting, "dlrmbench", dlrmbench)
 
 
 PLANTS: dict[str, Plant] = {
