@@ -364,7 +364,7 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
     if made.choice is not None:
         rows.append(("threads, products", describe_choice(made.choice), f"timed {made.choice.chosen_utc[:10]}"))
     if made.precision is not None:
-        rows.append(("precision", made.precision, "by timing"))
+        rows.append(("precision", made.precision, "settled before the first run"))
     if made.is_choosing:
         rows.append(("threads, products", "timed before the first run: some seconds, once", "not timed yet"))
     if made.time is not None:
