@@ -40,12 +40,25 @@ def specification(opt_name: str, interaction: str) -> WorkloadSpec:
 
 
 def live_bytes(profiled: Any, folder: Path) -> Iterator[int]:
-    """Bytes that torch's CPU allocator has given out and not got back, after each of its events."""
+    """Bytes that torch's CPU allocator has given out since profiling began and not got back, after each event.
+
+    What was given out before counts nothing, nor when it is freed: an earlier model waits for the collector.
+    """
     path = folder / "trace.json"
     profiled.export_chrome_trace(str(path))
     events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("name") == "[memory]"]
     assert all(event["args"]["Device Type"] == 0 for event in events)
-    return accumulate(event["args"]["Bytes"] for event in sorted(events, key=lambda event: event["args"]["Ev Idx"]))
+    given: set[int] = set()
+    changes = []
+    for event in sorted(events, key=lambda event: event["args"]["Ev Idx"]):
+        address, num_bytes = event["args"]["Addr"], event["args"]["Bytes"]
+        if num_bytes > 0:
+            given.add(address)
+        if address in given:
+            changes.append(num_bytes)
+        if num_bytes < 0:
+            given.discard(address)
+    return accumulate(changes)
 
 
 def held_bytes(workload: Workload) -> int:
