@@ -32,7 +32,8 @@ else
 fi
 check "tests" "$bin/pytest" -q -n "${JOBS:-2}" "${spread[@]}" -m "$marker" --durations 15 \
   --hypothesis-profile "$examples" \
-  tests/test_reference_models/test_torchrec*.py tests/cli/test_ranks.py tests/test_harness/test_runner.py \
+  tests/test_recipes.py tests/test_reference_models/test_torchrec*.py tests/cli/test_ranks.py \
+  tests/test_harness/test_runner.py tests/test_reference_models/test_checkpoints.py \
   tests
 
 printf '\n'

@@ -48,7 +48,7 @@ STEPS = st.lists(st.lists(IDS, min_size=4, max_size=4), min_size=1, max_size=9)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(steps=STEPS, every=st.integers(1, 3), opt_name=st.sampled_from(["adagrad", "rowwise_adagrad", "sgd"]))
 def test_in_32_bits_every_checkpoint_restores_the_state_bit_for_bit(
     policy: str, data_dir: Path, steps: Any, every: int, opt_name: str
