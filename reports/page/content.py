@@ -10,7 +10,7 @@ from reports.facts.profile import read_profiles
 from reports.results.logs import gather
 from reports.results.measured import find_measured
 from reports.results.records import read_study
-from reports.results.reference_systems import find_system, is_shipped, with_alike
+from reports.results.reference_systems import find_system, system_of, with_alike
 from reports.results.result import Result
 from rules.official.opinion import OnProgress
 from rules.records.profile import ProfileRecord
@@ -83,8 +83,8 @@ def gather_everything(
     made = checkpoint_study([*sets, *known, *(found for found in swept_rows if not found.is_logged)], mtbf_s)
     results = (*sets, *known)
     if reference is not None:
-        shipped = [result for result in results if is_shipped(result)]
-        results = with_alike([result for result in results if not is_shipped(result)], shipped)
+        shipped = [result for result in results if system_of(result)]
+        results = with_alike([result for result in results if not system_of(result)], shipped)
     others = {real_path(other.path): other for found in inventories for other in found.others}
     return ReportContent(
         results=results,

@@ -23,14 +23,17 @@ def system_names() -> tuple[str, ...]:
 def find_system(name: str) -> Path:
     """Return the folder of a shipped system's sets. Raises ReferenceSystemError with the names that there are."""
     if name not in (known := list(system_names())):
-        raise ReferenceSystemError(f"--with {printable(name)}: is no reference system.{did_you_mean(name, known)}")
+        hint = did_you_mean(name, known) if known else " This copy has none."
+        raise ReferenceSystemError(f"--with {printable(name)}: is no reference system.{hint}")
     return FOLDER / name
 
 
-def is_shipped(result: Result) -> bool:
-    """Whether a result is a shipped system's: measured on another system than anybody's own, whatever its name."""
-    place = result.place
-    return place is not None and FOLDER.name in place.parts and FOLDER in real_path(place).parents
+def system_of(result: Result) -> str | None:
+    """Return the name of the shipped system that a set is of, which is nobody's own by whatever name; else None."""
+    if result.place is None or FOLDER.name not in result.place.parts:
+        return None  # without a look at the disk
+    place = real_path(result.place)
+    return place.relative_to(FOLDER).parts[0] if FOLDER in place.parents else None
 
 
 def with_alike(asked: Sequence[Result], shipped: Sequence[Result]) -> tuple[Result, ...]:

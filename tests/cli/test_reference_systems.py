@@ -16,10 +16,11 @@ from records_builder import system_part
 from report_builder import write_run_set
 from version_builder import next_version
 
-from reports.comparison.comparability import ONE_SYSTEM
+from reports.comparison.comparability import ONE_SYSTEM, systems_differ
 from reports.page.content import gather_everything
 from reports.page.report import render_report
 from reports.results import reference_systems
+from reports.results.provenance import repetition_key
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import decode
 from rules.records.run_set import RunSetRecord
@@ -126,8 +127,29 @@ def test_a_set_of_a_shipped_system_is_of_another_one_whatever_it_is_called(shipp
     (place,) = shipped.glob("box/*-box-2026*")
     twin = shutil.copytree(place, tmp_path / "twin")
     found = gather_everything([place, twin], second_opinion=False).sets
-    assert [reference_systems.is_shipped(result) for result in found] == [True, False]
-    assert found[0].hardware == found[1].hardware
+    assert [reference_systems.system_of(result) for result in found] == ["box", None]
+    assert found[0].hardware == found[1].hardware and systems_differ(*found) and systems_differ(*found[::-1])
+    assert not systems_differ(found[0], found[0]) and not systems_differ(found[1], found[1])
+
+
+def test_sets_of_ones_own_show_no_drift_between_two_systems(command: Command, shipped: Path, tmp_path: Path) -> None:
+    """Equal in name, configuration and code, and around the shipped set in time: nor does that repeat one of them."""
+    (place,) = shipped.glob("box/*-box-2026*")
+    record = json.loads((place / "extra" / "run_set.json").read_text())
+    shutil.rmtree(place)
+    alike = {"system": record["system"], "environment": record["environment"]}
+    write_runs(place, 10_000.0, seed=4, **alike)
+    mine = [write_runs(tmp_path / f"mine{seed}", 10_000.0 + seed, seed=seed, **alike) for seed in (0, 2, 6, 8)]
+    assert (
+        len({repetition_key(decode(folder / "extra" / "run_set.json", RunSetRecord)) for folder in (place, *mine)})
+        == 1
+    )
+    code, out, _ = command("compare", mine[1], mine[2], "--with", "box", "--format", "json")
+    own, with_box = json.loads(out)["comparisons"]
+    assert code == 0 and [name.partition("-")[0] for name in own["band_sets"]] == ["mine0", "mine2", "mine6", "mine8"]
+    assert with_box["band_sets"] == []
+    code, out, _ = command("compare", mine[1], "--with", "box", "--repeated", tmp_path, "--format", "json")
+    assert code == 0 and json.loads(out)["comparisons"][0]["band_sets"] == []
 
 
 def test_a_set_of_another_processor_is_of_another_system(command: Command, tmp_path: Path) -> None:
