@@ -7,7 +7,7 @@ JOBS ?= 2
 PRODUCT := pyproject.toml README.md LICENSE $(shell find harness reference_models rules reports -type f \
 	-not -path '*/__pycache__/*' -not -name '*.pyc')
 
-.PHONY: demo test test-long gpu gpu-wheels lint picture clean
+.PHONY: demo test test-long gpu gpu-wheels lint picture reference-system clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/demo.stamp
@@ -37,6 +37,10 @@ lint: $(VENV)/test.stamp
 # The picture of a page in README; needs Chromium.
 picture: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/picture
+
+# This system's sets of dlrm_small, for others to compare with: NAME=amd-epyc-zen3-2-cores; in minutes, on a quiet system.
+reference-system: $(VENV)/demo.stamp
+	$(BIN)/python .ci/reference_system.py "$(NAME)"
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,6 +16,10 @@ class NothingToJudgeError(InputError):
     """A directory exists and holds no logs."""
 
 
+class ReferenceSystemError(ValueError):
+    """A name is of no shipped system, or the system has no set like those that are given (exit code 2)."""
+
+
 def did_you_mean(word: str, known: list[str]) -> str:
     """Return " Did you mean 'x'?" or the list of what is known."""
     close = get_close_matches(word, known, n=1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.options import ResultPath, distinct, fraction
+from harness.cli.shared.options import WITH, ResultPath, distinct, fraction
 from harness.cli.shared.output import echo_others_at, form_option, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 from reports.render.forms import FORMS
@@ -34,7 +34,8 @@ def confidence_level(text: str) -> float:
 
 @click.command()
 @click.argument("base", metavar="BASE", type=ResultPath())
-@click.argument("news", metavar="NEW...", nargs=-1, required=True, type=ResultPath())
+@click.argument("news", metavar="NEW...", nargs=-1, type=ResultPath())
+@WITH
 @click.option(
     "--min-effect",
     type=effect,
@@ -70,6 +71,7 @@ def compare(
     confidence: float,
     fail_on: str,
     repeated: tuple[Path, ...],
+    reference: str | None,
     form: str,
 ) -> int:
     """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
@@ -85,7 +87,8 @@ def compare(
     Systems drift. Of sets that were measured one after the other, a difference in speed or time counts where it
     exceeds what drift may do between sets: by at least three sets of one configuration and code that repeat each
     other before and after both (those beside BASE and NEW, or --repeated), at least 5 %; else 20 % is assumed.
-    'dlrmbench run --beside BASE' measures two sets in turns, which shows far smaller differences.
+    'dlrmbench run --beside BASE' measures two sets in turns, which shows far smaller differences. An interval holds
+    inside one system only. A shipped reference system (--with) was measured elsewhere and before.
 
     --fail-on regression ends with 0 only where NEW is shown to be less than --min-effect slower or worse, if at all.
     Else it is 5 or 7, and stderr says how many pairs in turns should tell. Sets measured one after the other, where
@@ -102,9 +105,11 @@ def compare(
     from reports.comparison.sources import read_results, results_to_compare
     from reports.views.comparison import comparison_blocks
 
+    if not news and reference is None:
+        raise click.UsageError("Missing argument 'NEW...': give one, or --with NAME.")
     refuse_missing((base, *news))
     echo_others_at((base, *distinct(news)))
-    first, others = results_to_compare(base, distinct(news))
+    first, others = results_to_compare(base, distinct(news), reference)
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
     given = [side for path in distinct(repeated) for side in read_results(path)]
     repeats = given_repeats(given) if given else find_repeats([first, *others])

@@ -21,9 +21,16 @@ _MODEL_TARGET = 0.87
 
 
 @click.command("list")
+@click.option("--systems", is_flag=True, help="List the shipped reference systems and their sets instead.")
 @form_option("table", "json")
-def list_(form: str) -> None:
+def list_(systems: bool, form: str) -> None:
     """List the benchmarks that come with dlrmbench, and the workloads, which have no target: throughput only."""
+    if systems:
+        from reports.views.reference_systems import describe_systems, systems_blocks
+
+        found = describe_systems()
+        show_as(form, {"schema_version": 1, "systems": found}, systems_blocks(found))
+        return
     from harness.config.describe import summarize_benchmark
     from reports.views.definition import list_blocks
     from rules.benchmarks.loader import shipped_names, workload_names

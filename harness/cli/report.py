@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from harness.cli.serve import seconds
-from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, ResultPath, distinct
+from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, WITH, ResultPath, distinct
 from harness.cli.shared.output import echo_others, show_opinions
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS
@@ -27,6 +27,7 @@ _DEFAULT_PAGE = Path("report.html")
     "--baseline", metavar="NAME",
     help="Configuration with which the others are compared, by its name or a part of it.  [default: the first]",
 )  # fmt: skip
+@WITH
 @DEFINITION
 @click.option(
     "--format", "output_format", type=click.Choice(["html", "json", "csv", *FORMS, "parquet"]), default="html",
@@ -57,6 +58,7 @@ def report(
     output: Path | None,
     title: str | None,
     baseline: str | None,
+    reference: str | None,
     benchmark_file: Path | None,
     output_format: str,
     prices: tuple[str, ...],
@@ -73,6 +75,8 @@ def report(
     from reports.tables.documents import is_document
 
     if output_format == "parquet" or any(is_document(path) for path in paths):
+        if reference is not None:
+            raise click.UsageError("--with makes a page, json, csv or md of result directories. Leave it out here.")
         _write_tables(distinct(paths), output, output_format, second_opinion=not no_second_opinion)
         return
     from reports.page.content import gather_everything
@@ -96,6 +100,7 @@ def report(
             benchmark_file=benchmark_file,
             on_opinion=partial(show_opinions, StatusLine()),
             mtbf_s=mtbf_s,
+            reference=reference,
         )
         try:
             base = None if baseline is None else find_by_label(gathered.sets, baseline, "--baseline")

@@ -59,7 +59,8 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
     """Return the exit code of an error that has a message for the user; None for a defect of ours."""
     if isinstance(error, HarnessError):
         return error.exit_code
-    if isinstance(error, rules_errors.DefinitionError | model_errors.ConfigError | model_errors.DeviceError):
+    of_rules = rules_errors.DefinitionError | rules_errors.ReferenceSystemError
+    if isinstance(error, of_rules | model_errors.ConfigError | model_errors.DeviceError):
         return ExitCode.USAGE
     if isinstance(error, model_errors.DatasetError | model_errors.ArtifactError | rules_errors.InputError):
         return ExitCode.INPUT

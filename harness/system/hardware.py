@@ -91,6 +91,12 @@ def read_processors(root: Path = ROOT) -> Processors:
     )
 
 
+def processor_numbers(root: Path = ROOT) -> str | None:
+    """Name an x86 processor by its numbers, as "AuthenticAMD family 25 model 1"; None elsewhere."""
+    found = [cpuinfo(root, name) for name in ("vendor_id", "cpu family", "model")]
+    return None if None in found else "{} family {} model {}".format(*found)
+
+
 def describe_memory(root: Path = ROOT) -> dict[str, Reading]:
     """Capacity as the kernel can use it (firmware reservations excluded); modules where udev or EDAC list them."""
     found: dict[str, Reading] = {}

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.system.accelerators import Accelerators
 from harness.system.code import describe_commit
-from harness.system.hardware import Reading, cpuinfo, virtualization
+from harness.system.hardware import Reading, cpuinfo, processor_numbers, virtualization
 from harness.system.resources import ROOT, read_resources, read_text
 
 PACKAGES = (
@@ -89,6 +89,7 @@ def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> 
         "operating_system": _operating_system(root),
         "kernel": platform.release(),
         "architecture": platform.machine(),
+        "processor": processor_numbers(root),
         "instruction_sets": _instruction_sets(root),
         "container": container(root, environ),
         "virtualization": virtualization(root),

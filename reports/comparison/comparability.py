@@ -7,6 +7,7 @@ from itertools import islice
 from reports.comparison.pairing import Pairing
 from reports.comparison.records import Change
 from reports.results.records import THREADS, THREADS_TIMED
+from reports.results.reference_systems import system_of
 from reports.results.result import Result
 from reports.results.sequential_stopping import stopping_words
 from reports.text.formatting import plural, printable
@@ -17,6 +18,7 @@ MAX_CHANGES = 60
 _MODEL = "runtime.model"
 """The file of a model that is not dlrmbench's own, with its digest, as a set's configuration has it."""
 SAME_SET = "BASE and NEW are the same set"
+ONE_SYSTEM = "An interval holds inside one system only: it says nothing of other systems like these."
 SAME_CONFIGURATION = "same configuration"
 
 
@@ -57,13 +59,22 @@ def _why_other_measurement(base: Result, new: Result) -> str | None:
     for name, words in KINDS[base.kind].MUST_AGREE.items():
         if name in of_base and name in of_new and of_base[name] != of_new[name]:
             return words.format(of_base[name], of_new[name])
+    digests = [side.asked.benchmark.definition_sha256 for side in (base, new) if side.asked]
+    if system_of(base) != system_of(new) and len(set(digests)) > 1:
+        return printable(f"different definition: {' and '.join(digests)}")
     # Two measurements may well learn the same; none takes the same time as another.
     is_same = base.samples == new.samples and (base.measure.counts_samples or base.label == new.label)
     return SAME_SET if is_same else None
 
 
 def systems_differ(base: Result, new: Result) -> bool:
-    """Whether the sides were measured on different systems, by their descriptions where both have one."""
+    """Whether the sides were measured on different systems, by their descriptions where both have one.
+
+    So they were where one is a reference system's, or where processors have other numbers: names may be hidden.
+    """
+    numbers = {str(side.asked.environment.get("processor")) for side in (base, new) if side.asked} - {"None"}
+    if system_of(base) != system_of(new) or len(numbers) > 1:
+        return True
     of_base, of_new = dict(base.hardware), dict(new.hardware)
     if of_base and of_new:
         return any(_said(of_base[key]) != _said(of_new[key]) for key in of_base.keys() & of_new.keys())
@@ -111,7 +122,7 @@ def beside_command(base: Result, new: Result) -> str | None:
     None where that cannot be: the base is no set of this harness, code that is not dlrmbench's own is in one, the
     problems are two, or the systems.
     """
-    if base.place is None or base.status == "official" or systems_differ(base, new):
+    if base.place is None or base.status == "official" or systems_differ(base, new) or system_of(base):
         return None
     words = ["dlrmbench", "run", "--beside", str(base.place)]
     if base.asked is None or new.asked is None:
@@ -133,6 +144,9 @@ def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
     if base.asked and new.asked and not list_changes(base, new) and not list_hardware_changes(base, new):
         notes.append(f"{SAME_CONFIGURATION}: no setting, software or hardware on record differs")
     for name, side in (("base", base), ("new", new)):
+        if (system := system_of(side)) and side.asked:
+            text = f"{name}: a set of reference system {system}, measured elsewhere and before, on"
+            notes.append(f"{text} {printable(side.asked.created_utc[:10])}")
         if side.outcome == "invalid":
             notes.append(f"{name}: the rules reject this set; 'dlrmbench check' says why")
         if side.num_converged < side.num_runs:

@@ -15,6 +15,7 @@ import numpy as np
 from reports.comparison.factor import factor_of
 from reports.comparison.pairing import Pairing, compared_values
 from reports.facts.noise import DRIFT_BAND
+from reports.results.reference_systems import system_of
 from reports.results.result import Repetition, Result
 from reports.statistics.distributions import student_quantile
 from reports.statistics.ratios import fraction_from
@@ -39,7 +40,10 @@ class Repeats:
     is_given: bool = False
 
     def of(self, base: Result, new: Result) -> "Repeats":
-        """The groups that say something of these two: those of their own configurations, unless they were given."""
+        """The groups that say something of these two: those of their own configurations, unless they were given; none
+        between a reference system and another."""
+        if system_of(base) != system_of(new):
+            return NO_REPEATS
         keys = {base.repetition, new.repetition} - {None}
         own = (group for group in self.groups if self.is_given or group[0].repetition in keys)
         large = tuple(group for group in own if len(group) >= MIN_SETS)

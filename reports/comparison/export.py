@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from reports.comparison.comparability import SAME_CONFIGURATION
+from reports.comparison.comparability import ONE_SYSTEM, SAME_CONFIGURATION
 from reports.comparison.drift_tolerance import DRIFT_REACH, drift_source, far_words
 from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.records import (
@@ -113,7 +113,7 @@ def circumstances(comparison: Comparison) -> tuple[str, ...]:
     """How the sides were measured, as far as it bears on what is compared: systems, pairs, runs without a time."""
     texts = []
     if comparison.is_cross_system:
-        texts.append("cross-system: the sides' systems are described or named differently.")
+        texts.append(f"cross-system: the sides' systems differ, by what is recorded of them. {ONE_SYSTEM}")
     if comparison.is_paired:
         texts.append(f"paired: {comparison.num_shared_seeds} runs share their seeds and are compared two by two.")
     if comparison.is_one_after_the_other:

@@ -8,6 +8,7 @@ from reports.comparison.drift_tolerance import MIN_SETS, Repeats, spans_ms
 from reports.results.measured import find_measured
 from reports.results.provenance import interleaving_of, repetition_key
 from reports.results.records import read_run_set
+from reports.results.reference_systems import system_of
 from reports.results.result import Result, System, make_runs
 from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import shipped_names
@@ -27,8 +28,9 @@ _MAX_REPEATS = 30
 def find_repeats(results: Sequence[Result]) -> Repeats:
     """Find the sets in the folders of `results` that repeat one of them, the set itself included.
 
-    What took turns with others shows no drift and repeats nothing.
+    What took turns with others shows no drift and repeats nothing, as do the sets of reference systems.
     """
+    results = [result for result in results if not system_of(result)]
     known = {real_path(result.place): result for result in results if result.place is not None}
     wanted = {result.repetition for result in results if result.repetition is not None}
     folders = {place.parent for place, result in known.items() if result.repetition}

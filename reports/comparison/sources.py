@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from reports.results.logs import gather
 from reports.results.measured import read_measured
 from reports.results.provenance import labels_of
+from reports.results.reference_systems import find_system, with_alike
 from reports.results.result import NO_SCORE, Result, System, make_runs, stated_by
 from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember
@@ -112,10 +113,13 @@ def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
     return found[0]
 
 
-def results_to_compare(base: Path, news: Sequence[Path]) -> tuple[Result, tuple[Result, ...]]:
+def results_to_compare(
+    base: Path, news: Sequence[Path], reference: str | None = None
+) -> tuple[Result, tuple[Result, ...]]:
     """Read the result at `base` and those at `news`, where one of several that is `base` itself is left out.
 
-    Their labels are distinct. Raises InputError where a path holds nothing, or `base` several sets.
+    After them come those of the `reference` system of that name which measure the same. Their labels are distinct.
+    Raises InputError where a path holds nothing, or `base` several sets, ReferenceSystemError as `with_alike` does.
     """
     first = one_result(base)
     own = {run.log.log_sha256 for run in first.runs}
@@ -134,6 +138,8 @@ def results_to_compare(base: Path, news: Sequence[Path]) -> tuple[Result, tuple[
         if real_path(path) == real_path(base):
             again.update(range(len(others), len(others) + len(kept)))
         others += kept
+    if reference is not None:
+        first, *others = with_alike([first, *others], read_results(find_system(reference)))
     labelled, *rest = distinct([first, *others])
     # A measurement without logs is known to be the same by its label: two of them may well have learnt the same.
     return labelled, tuple(

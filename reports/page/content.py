@@ -10,6 +10,7 @@ from reports.facts.profile import read_profiles
 from reports.results.logs import gather
 from reports.results.measured import find_measured
 from reports.results.records import read_study
+from reports.results.reference_systems import find_system, system_of, with_alike
 from reports.results.result import Result
 from rules.official.opinion import OnProgress
 from rules.records.profile import ProfileRecord
@@ -54,10 +55,13 @@ def gather_everything(
     benchmark_file: Path | None = None,
     on_opinion: OnProgress | None = None,
     mtbf_s: float | None = None,
+    reference: str | None = None,
 ) -> ReportContent:
     """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Checkpoints on record
-    make a study; with `mtbf_s` it says how often to take one. Raises InputError where there is nothing to read."""
-    inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
+    make a study; with `mtbf_s` it says how often to take one. What the `reference` system of that name measured
+    alike comes after. Raises InputError where there is nothing to read, ReferenceSystemError as `with_alike` does."""
+    places = (*paths, *(() if reference is None else (find_system(reference),)))
+    inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in places]
     holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
     sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file, on_opinion=on_opinion)
     sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
@@ -77,9 +81,13 @@ def gather_everything(
             found.require_result_sets()
     swept_rows = (replace(row.result, label=row.label) for each in sweeps for row in each.rows if row.result)
     made = checkpoint_study([*sets, *known, *(found for found in swept_rows if not found.is_logged)], mtbf_s)
+    results = (*sets, *known)
+    if reference is not None:
+        shipped = [result for result in results if system_of(result)]
+        results = with_alike([result for result in results if not system_of(result)], shipped)
     others = {real_path(other.path): other for found in inventories for other in found.others}
     return ReportContent(
-        results=(*sets, *known),
+        results=results,
         sweeps=sweeps,
         profiles=profiles,
         studies=studies if made is None else (*studies, made),

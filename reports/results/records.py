@@ -34,7 +34,7 @@ _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
 SURROUNDINGS = frozenset(
     {
         "num_cores", "num_logical_cpus", "num_affinity_cpus", "quota_cores", "physical_memory_bytes",
-        "memory_limit_bytes", "architecture", "instruction_sets", "container", "virtualization",
+        "memory_limit_bytes", "architecture", "processor", "instruction_sets", "container", "virtualization",
     }
 )  # fmt: skip
 THREADS, THREADS_TIMED = "runtime.threads", "runtime.threads, timed"

@@ -70,6 +70,13 @@ def test_sockets_cores_threads_caches_and_memory_of_a_bare_server(tmp_path: Path
     }
 
 
+def test_a_processor_whose_name_is_hidden_has_its_numbers(tmp_path: Path) -> None:
+    text = "vendor_id : AuthenticAMD\ncpu family : 25\nmodel : 1\nmodel name : AMD EPYC\nstepping : 1"
+    root = tree(two_sockets(tmp_path), {"proc/cpuinfo": text})
+    assert environment({}, root)["processor"] == "AuthenticAMD family 25 model 1"
+    assert environment({}, tree(tmp_path, {"proc/cpuinfo": "CPU part : 0xd40"}))["processor"] is None
+
+
 def test_virtual_cpus_are_counted_only_in_a_virtual_machine(tmp_path: Path) -> None:
     root = tree(two_sockets(tmp_path), {"proc/cpuinfo": "model name : X\nflags : fpu hypervisor\ncpu MHz : 2596.1"})
     found = values(dict(describe_hardware(root)))

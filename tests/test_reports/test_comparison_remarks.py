@@ -9,6 +9,7 @@ from msgspec.structs import astuple
 from records_builder import run_set_content
 from report_builder import write_run_set
 
+from reports.comparison.comparability import ONE_SYSTEM
 from reports.comparison.comparison import compare_results
 from reports.comparison.export import factor_cells, method_line, permutation_note
 from reports.comparison.records import Comparison
@@ -100,7 +101,7 @@ def test_the_page_says_the_method_and_the_circumstances_as_the_terminal_does(tmp
     section = comparison_section(base, comparisons, "g")
     remarks_shown = [block.text for block in section.blocks if isinstance(block, Prose)]
     assert remarks_shown[-1] == f"{method_line(comparisons)} {permutation_note(comparisons)}"
-    assert "b: cross-system: the sides' systems are described or named differently." in remarks_shown
+    assert f"b: cross-system: the sides' systems differ, by what is recorded of them. {ONE_SYSTEM}" in remarks_shown
     assert "b: the rules reject this set; 'dlrmbench check' says why." in remarks_shown
     (table,) = [block for block in section.blocks if isinstance(block, Table)]
     assert [row[1].sub for row in table.rows][::4][0].startswith("INVALID by the rules;")

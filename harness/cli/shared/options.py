@@ -47,6 +47,12 @@ def trainable() -> Iterable[str]:
     return (name for name in benchmarks() if has_implementation(load_benchmark(name)))
 
 
+def _system_names() -> Iterable[str]:
+    from reports.results.reference_systems import system_names
+
+    return system_names()
+
+
 class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A path, or the name of a set in the results folder: its folder's, what --name gave, or `latest`.
 
@@ -101,6 +107,10 @@ MODEL = click.option(
 DEFINITION = click.option(
     "--benchmark", "benchmark_file", type=click.Path(path_type=Path), metavar="FILE",
     help="TOML definition of a benchmark of your own; needed only where no extra/definition.toml is beside the logs.",
+)  # fmt: skip
+WITH = click.option(
+    "--with", "reference", metavar="NAME", shell_complete=completing(_system_names),
+    help="After them what a shipped reference system measured alike; 'dlrmbench list --systems' has the names.",
 )  # fmt: skip
 NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress.")

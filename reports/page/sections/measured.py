@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
+from reports.comparison.comparability import ONE_SYSTEM
 from reports.comparison.comparison import compare_results
 from reports.comparison.noise import find_bands, noise_of_processes
 from reports.comparison.records import Comparison
@@ -101,6 +102,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
     )
     said = tuple(f"{entry.new}: {with_sign(sentence(entry))}" for entry in comparisons.values())
     notes = dict.fromkeys(measured_assumptions(found, bands[found.label]) for found in named)
+    notes |= {ONE_SYSTEM: None} if any(entry.is_cross_system for entry in comparisons.values()) else {}
     blocks: tuple[Block, ...] = (
         Prose(text=lead),
         table,

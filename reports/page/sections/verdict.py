@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from reports.charts.svg import fit_names
+from reports.comparison.comparability import ONE_SYSTEM, systems_differ
 from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison
 from reports.comparison.wording import rejected_words, speed, with_sign
@@ -330,6 +331,8 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
     if any(result.score.olympic_mean_s is not None and result.interval is None for result in group):
         few = f"fewer than {MIN_RUNS} runs exist"
         notes.append(f"No interval where a run did not converge or {few}: an infinite time has no mean.")
+    if any(systems_differ(group[0], other) for other in group[1:]):
+        notes.append(ONE_SYSTEM)
     if len(group) > 1:
         notes.append(_ORDERS[order] + (_COMPARING if order == "score" and group[0].status == "official" else ""))
     return tuple(notes)

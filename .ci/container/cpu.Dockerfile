@@ -1,0 +1,17 @@
+# dlrmbench on CPUs; README has the commands that build and run it.
+FROM python:3.12-slim
+ENV PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore USER=dlrmbench
+# `optimized` compiles its kernels for the processor that it finds.
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+RUN useradd --uid 1000 dlrmbench && install -d -o dlrmbench /work
+RUN pip install torch --index-url https://download.pytorch.org/whl/cpu
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY harness harness
+COPY reference_models reference_models
+COPY reports reports
+COPY rules rules
+RUN pip install .
+USER dlrmbench
+WORKDIR /work
+ENTRYPOINT ["dlrmbench"]
