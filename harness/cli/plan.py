@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from harness.cli.memory import amount
 from harness.cli.shared.options import BENCHMARK, SizeParam, collect_overrides, configuration
 from harness.cli.shared.output import form_option, show_as
 from harness.cli.shared.studies import show_study
@@ -61,7 +62,7 @@ def given_devices(context: click.Context) -> list[str]:
     help="Model the step on a system by its rates, of 'system --measure' or given; this measures here. Repeatable.",
 )  # fmt: skip
 @click.option(
-    "--price-per-hour", "prices", multiple=True, type=click.FloatRange(0, 1e9, min_open=True),
+    "--price-per-hour", "prices", multiple=True, type=amount, metavar="PRICE",
     help="Of the system, for the cost to train; one for each --system.",
 )  # fmt: skip
 @device_options
