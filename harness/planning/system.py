@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,7 +175,7 @@ def system_study(
         )
         measured = estimate_time(config, num_embeddings, work, folder)
     whole, parts, findings = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[str]()
-    for (name, system), price in zip(systems.items(), prices or [None] * len(systems), strict=True):
+    for (name, system), price in zip_longest(systems.items(), prices):
         phases = model_step(costs, system)
         step_s, forward_s = (
             sum(each.time_s for phase, each in phases.items() if phase.endswith(end)) for end in ("", "_forward")
