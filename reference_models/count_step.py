@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,20 +88,32 @@ class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def count_operators(load: Any, model: Any, data: DataConfig, train: TrainConfig, num_samples: int) -> dict[str, int]:
-    """Count the operators of the second training step by phase, on `num_samples` synthetic ones, on the CPU.
+def prepare_step(
+    load: Any, model: Any, data: DataConfig, train: TrainConfig, num_samples: int
+) -> tuple[TrainingLoop, Callable[[], object]]:
+    """Return a loop and its next training step, on `num_samples` synthetic ones, on the CPU, and tables of few rows.
 
-    Tables have few rows, on which the number does not depend. What an implementation computes by code of its own is
-    no operator, nor is reading data. Raises ConfigError for a workload that is no `TrainingLoop`.
+    It has trained once, so that the optimizers have their state. Raises ConfigError for a workload that is no
+    `TrainingLoop`.
     """
-    small, counter = _cut_tables(data), OperatorCounter()
+    small = _cut_tables(data)
     loop = _prepare(load, model, data, train, small)
     with _undisturbed():
         loop.model, loop.optimizers = loop.build_model(small)
         batch = loop.make_synthetic_batch(small, num_samples)
-        loop.train_step(loop.model, loop.optimizers, batch)  # makes the optimizers' state
-        with loop.report_phases(counter.enter), counter:
-            loop.train_step(loop.model, loop.optimizers, batch)
+        loop.train_step(loop.model, loop.optimizers, batch)
+    return loop, lambda: loop.train_step(loop.model, loop.optimizers, batch)
+
+
+def count_operators(load: Any, model: Any, data: DataConfig, train: TrainConfig, num_samples: int) -> dict[str, int]:
+    """Count the operators of the step that `prepare_step` makes, by phase.
+
+    What an implementation computes by code of its own is no operator, nor is reading data.
+    """
+    loop, step = prepare_step(load, model, data, train, num_samples)
+    counter = OperatorCounter()
+    with loop.report_phases(counter.enter), counter:
+        step()
     return dict(counter.counts)
 
 

@@ -122,6 +122,7 @@ def model_step(costs: StepCosts, system: System) -> dict[str, PhaseTime]:
 
     Where all rates are twice as high and the overhead is half as long, all takes exactly half of the time.
     """
+    moved = max(1, sum(part.bytes for part in costs.phases.values()))  # between two uses of what a phase leaves
     row_s, found = costs.row_bytes / system.find("rows", costs.table_bytes), dict[str, PhaseTime]()
     for phase in dict.fromkeys((*costs.phases, *costs.operators)):
         part, num_operators = costs.phases.get(phase, PhaseCosts()), costs.operators.get(phase, 0)
@@ -129,7 +130,7 @@ def model_step(costs: StepCosts, system: System) -> dict[str, PhaseTime]:
         products_s = sum(each.flop / system.find(costs.precision, min(each.m, each.k, each.n)) for each in products)
         beside = max(0, part.bytes - sum(product.bytes for product in products))
         other = part.flop - sum(product.flop for product in products)
-        beside_s = (beside / system.find("copy", beside), part.rows * row_s, other / system.find("other"))
+        beside_s = (beside / system.find("copy", moved), part.rows * row_s, other / system.find("other"))
         overhead_s = num_operators * system.find("operator")
         time_s = products_s + max(beside_s) + overhead_s
         found[phase] = PhaseTime(products_s, *beside_s, num_operators, overhead_s, time_s)

@@ -1,4 +1,4 @@
-"""Power that a command of the user's prints, such as a wall meter's or IPMI's, sampled once a second.
+"""Power that a command of the user's prints, such as a wall meter's or IPMI's, asked once a second.
 
 The command comes from the command line alone, and runs by the shell in a process group of its own.
 """
@@ -30,15 +30,13 @@ class PowerCommand(threading.Thread):
         self._command, self._interval_s, self._started_s = command, interval_s, started_s
         self._readings: list[tuple[float, float]] = []
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_ended, self._lock = threading.Event(), threading.Lock()
-        self.problem = "no reading came before the end."
+        self._is_ended = threading.Event()
+        self.problem = ""
         """Why there is no energy, where there is none."""
-        self._has_failed = False
 
     def end(self) -> None:
         """Ask no more, and end what is being asked; it may be called again."""
-        with self._lock:  # so that none begins after this
-            self._is_ended.set()
+        self._is_ended.set()
         self._kill()
 
     def take_energy(self, stopped_s: float) -> float | None:
@@ -48,7 +46,9 @@ class PowerCommand(threading.Thread):
         """
         self.end()
         self.join(1.0)  # longer only where what has left the group still holds its output
-        if self._has_failed or not self._readings:
+        if not self._readings:
+            self.problem = self.problem or "no reading came before the end."
+        if self.problem:
             return None
         times, watts = zip(*self._readings, strict=True)
         points = [self._started_s, *(each for each in times if self._started_s < each < stopped_s), stopped_s]
@@ -67,33 +67,27 @@ class PowerCommand(threading.Thread):
 
     def _ask(self) -> float | None:
         """Run the command once; None at the end, and where it fails."""
-        with self._lock:
-            if self._is_ended.is_set():
-                return None
-            self._process = process = subprocess.Popen(
-                self._command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+        self._process = process = subprocess.Popen(
+            self._command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
         assert process.stdout is not None
-        patience = threading.Timer(PATIENCE_S, self._kill)
+        patience = threading.Timer(0.0 if self._is_ended.is_set() else PATIENCE_S, self._kill)
         patience.start()
         with process.stdout as output:
             text = output.read(_MOST_BYTES).decode(errors="replace").strip()
         code, is_late = process.wait(), not patience.is_alive()
         patience.cancel()
-        if self._is_ended.is_set():
-            return None
         with suppress(ValueError):
             if code == 0 and not is_late and 0 <= (watts := float(text)) < math.inf:
                 return watts
-        what = f"took longer than {PATIENCE_S:g} s" if is_late else f"ended with exit code {code}"
-        self.problem = f"it {what} and printed {printable(text[:100])!r}, expected watts: a number alone."
-        self._has_failed = True
+        if not self._is_ended.is_set():
+            what = f"took longer than {PATIENCE_S:g} s" if is_late else f"ended with exit code {code}"
+            self.problem = f"it {what} and printed {printable(text[:100])!r}, expected watts: a number alone."
         return None
 
     def _kill(self) -> None:
-        process = self._process
-        if process is not None and process.returncode is None:
+        if (process := self._process) is not None and process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
 

@@ -1,13 +1,13 @@
 """The modelled training step of every generated benchmark beside the measured one, in one study.
 
-python tests/performance/system_model.py OUTPUT [--threads N] [--rounds N] [--data FOLDER]
+python tests/performance/system_model.py OUTPUT [--threads N] [--rounds N] [--data FOLDER] [--cpu-time]
 
 In each round this system's rates are measured anew, and then a step of each benchmark by each implementation, in a
 fresh process with a worker's environment, so that what disturbs one disturbs the others. Rates and steps are medians
 over the rounds, the least ratio and the greatest are of single rounds. Threads are bound to so many CPUs. The study
 says whether the model holds: for the fastest implementation of each benchmark ratios between .4 and 1.3, of geometric
-mean .6 to 1.1, and the order of steps that differ by 1.3 times or more. Quiet cores, please: what others do on them
-while it runs is in all of it.
+mean .6 to 1.1, and the order of steps that differ by 1.3 times or more. On a busy machine, --cpu-time with one thread
+counts processor time, of rates and of steps: waiting for it is left out; what others do to caches and memory is not.
 """
 
 import argparse
@@ -16,9 +16,11 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 from jobs import run_as_a_worker
 from msgspec.structs import replace as change
@@ -26,15 +28,16 @@ from msgspec.structs import replace as change
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.files import write_record, write_text
 from harness.foundation.study import make_check, make_study, make_table
+from harness.measure.profile import measure_ceilings
 from harness.planning.hardware.rates import measure_system
 from harness.planning.hardware.system import System, read_system, write_system
 from harness.planning.system import count_costs, expect_unique_rows, model_step
 from harness.run_sets.dataset import ensure_dataset
-from reference_models.data.registry import find_data
+from reference_models.data.registry import DATA_KINDS, find_data
 from reference_models.process.world import SingleProcess
 from reports.page.content import ReportContent
 from reports.page.report import write_page
-from rules.benchmarks.loader import shipped_names
+from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.records.study import STUDY_FILE, Parameter
 
 IMPLEMENTATIONS = ("reference", "optimized")
@@ -48,10 +51,11 @@ def configure(name: str, implementation: str) -> RunConfig:
 
 def generated_benchmarks() -> list[str]:
     """List the shipped benchmarks that can be run without anybody's data."""
-    return [name for name in shipped_names() if find_data(configure(name, "reference").workload.data.kind).generate]
+    kinds = {name: load_benchmark(name).sections["data"]["kind"] for name in shipped_names()}
+    return [name for name, kind in kinds.items() if kind in DATA_KINDS and find_data(kind).generate]
 
 
-def time_step(config: RunConfig, data_root: Path, num_threads: int) -> float:
+def time_step(config: RunConfig, data_root: Path, num_threads: int, now_s: Callable[[], float]) -> float:
     """Return the median seconds of a training step over stretches of a twentieth of a second."""
     workload = replace(config.workload, runtime=replace(config.workload.runtime, threads=num_threads))
     folder = ensure_dataset(workload.data, data_root, num_threads=num_threads, benchmark=config.benchmark.name)
@@ -60,9 +64,9 @@ def time_step(config: RunConfig, data_root: Path, num_threads: int) -> float:
     loop.train(WARM_UP_STEPS)
     took_s, num_steps, until_s = list[float](), 1, time.monotonic() + BUDGET_S
     while time.monotonic() < until_s or len(took_s) < 10:
-        started_s = time.monotonic()
+        started_s = now_s()
         done = loop.train(num_steps).num_steps
-        took_s.append((time.monotonic() - started_s) / done)
+        took_s.append((now_s() - started_s) / done)
         num_steps = max(1, round(0.05 / took_s[-1]))
     return statistics.median(took_s)
 
@@ -72,6 +76,7 @@ def measure_round(options: argparse.Namespace, names: list[str]) -> tuple[System
 
     def ask(*words: str) -> str:
         command = [sys.executable, __file__, str(options.output), "--data", str(options.data), *words]
+        command += ["--cpu-time", "--threads", "1"] * options.cpu_time
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     file = options.output / "round.toml"
@@ -138,6 +143,8 @@ def main(options: argparse.Namespace) -> None:
         ),
         parameters=(
             Parameter(name="threads", value=options.threads, unit=None, source="given", note="bound to so many CPUs"),
+            Parameter(name="clock", value="processor time" if options.cpu_time else "monotonic", unit=None,
+                      source="given", note="of rates and of steps"),
             Parameter(name="rounds", value=options.rounds, unit=None, source="given", note="medians over them"),
             *(
                 Parameter(name=f"{each.of} at {each.size:g}", value=each.value, unit=None, source="measured",
@@ -163,14 +170,20 @@ if __name__ == "__main__":
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--data", type=Path, default=Path("data"))
+    parser.add_argument("--cpu-time", action="store_true", help="time by the processor time of one thread")
     parser.add_argument("--rates", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--step", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.cpu_time and given.threads != 1:
+        parser.error("--cpu-time is of --threads 1.")
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-given.threads :])
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
+    if given.cpu_time:
+        measure_ceilings.time = SimpleNamespace(monotonic=time.process_time, monotonic_ns=time.process_time_ns)  # type: ignore[attr-defined]
     if given.rates:
         print(write_system(measure_system(lambda doing: None)), end="")
     elif given.step:
-        print(time_step(configure(*given.step), given.data, len(os.sched_getaffinity(0))))
+        clock = time.process_time if given.cpu_time else time.monotonic
+        print(time_step(configure(*given.step), given.data, len(os.sched_getaffinity(0)), clock))
     else:
         main(given)

@@ -18,8 +18,8 @@ class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One number of a system and where it comes from, in SI units.
 
     `fp32`, `tf32` and `bf16` are FLOP/s of matrix products by the least of their extents m, k and n; `copy` are bytes
-    read and written a second, by how many are moved; `rows` bytes of rows at random places a second, by the tables'
-    bytes; `other` FLOP/s outside of products; `operator` the seconds of an operator of torch that has nothing to do.
+    read and written a second, by how many a step moves; `rows` bytes a second of rows at random places, by the bytes
+    of the tables; `other` FLOP/s outside of products; `operator` the seconds of one of torch's with nothing to do.
     """
 
     of: Literal["cores", "memory", "fp32", "tf32", "bf16", "other", "copy", "rows", "operator"]
