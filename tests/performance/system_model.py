@@ -130,8 +130,8 @@ def main(options: argparse.Namespace) -> None:
     study = make_study(
         "system", f"Training steps modelled and measured: {system.title}", None,
         findings=(
-            f"Of {pairs} pairs of the fastest implementations' steps that differ by {APART} times or more, {kept} are "
-            f"in the measured order; of {all_pairs} pairs of all steps {all_kept}.",
+            f"Of {pairs} pairs of the fastest implementations' steps that differ by {APART} times or more, "
+            f"{kept} are in the measured order; of {all_pairs} pairs of all steps {all_kept}.",
             f"Modelled over measured, fastest implementation of each: geometric mean {mean:.2f}, from "
             f"{min(fastest):.2f} to {max(fastest):.2f}. Wanted: a mean of {LEAST_MEAN} to {MOST_MEAN}, and each "
             f"from {LEAST} to {MOST}.",
