@@ -1,17 +1,19 @@
-"""Count what a training step of a model does where its author has not declared it: by doing one."""
+"""Count what a training step does that nobody has declared, by doing one: its FLOP, and the operators it launches."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from reference_models.config.sections import DataConfig, RuntimeConfig, parse_train
+from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_train
 from reference_models.costs import PhaseCosts, Step, click_lookups
 from reference_models.data.store.dataset import OpenedDataset
 from reference_models.process.errors import ConfigError
@@ -45,17 +47,10 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
     ConfigError for a workload that is no `TrainingLoop`.
     """
     counted = max(2, batch_size)  # since layers such as BatchNorm train on no single sample
-    small = tuple(min(rows, WARM_UP_ROWS) for rows in data.num_embeddings or (WARM_UP_ROWS,) * data.num_sparse)
     train = {"global_batch_size": counted, "opt_name": opt_name, "opt_base_learning_rate": 0.01}
-    spec = WorkloadSpec(
-        model=model, data=data, train=parse_train(train), runtime=RuntimeConfig(), data_dir=Path(), seed=0
-    )
-    loop = load(spec, SingleProcess())
-    if not isinstance(loop, TrainingLoop):
-        raise ConfigError(f"{type(loop).__name__} is no TrainingLoop, so its ModelSpec has to say its costs.")
-    shapes = _Shapes(data.num_dense, small, data.multi_hot, counted)
-    loop.prepare_shapes(OpenedDataset(train=shapes, eval=shapes, dataset_sha256=None, files={}))
-    with torch.random.fork_rng(devices=[]), redirect_stdout(sys.stderr):
+    small = _cut_tables(data)
+    loop = _prepare(load, model, data, parse_train(train), small)
+    with _undisturbed():
         net, _ = loop.build_model(small)
         batch = loop.make_synthetic_batch(small, counted)
         with FlopCounterMode(display=False) as forward:
@@ -75,6 +70,72 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
         },
         lookups=click_lookups(data, _width(table_weights, small), batch_size) if table_weights else None,
     )
+
+
+class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts what torch's dispatcher is asked for while it is entered, autograd's operators too, by phase."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counts: Counter[str] = Counter()
+        self._phase: str = Phase.OTHER
+
+    def enter(self, phase: str) -> None:
+        self._phase = phase
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.counts[self._phase] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def prepare_step(
+    load: Any, model: Any, data: DataConfig, train: TrainConfig, num_samples: int
+) -> tuple[TrainingLoop, Callable[[], object]]:
+    """Return a loop and its next training step, on `num_samples` synthetic ones, on the CPU, and tables of few rows.
+
+    It has trained once, so that the optimizers have their state. Raises ConfigError for a workload that is no
+    `TrainingLoop`.
+    """
+    small = _cut_tables(data)
+    loop = _prepare(load, model, data, train, small)
+    with _undisturbed():
+        loop.model, loop.optimizers = loop.build_model(small)
+        batch = loop.make_synthetic_batch(small, num_samples)
+        loop.train_step(loop.model, loop.optimizers, batch)
+    return loop, lambda: loop.train_step(loop.model, loop.optimizers, batch)
+
+
+def count_operators(load: Any, model: Any, data: DataConfig, train: TrainConfig, num_samples: int) -> dict[str, int]:
+    """Count the operators of the step that `prepare_step` makes, by phase.
+
+    What an implementation computes by code of its own is no operator, nor is reading data.
+    """
+    loop, step = prepare_step(load, model, data, train, num_samples)
+    counter = OperatorCounter()
+    with loop.report_phases(counter.enter), counter:
+        step()
+    return dict(counter.counts)
+
+
+def _cut_tables(data: DataConfig) -> tuple[int, ...]:
+    return tuple(min(rows, WARM_UP_ROWS) for rows in data.num_embeddings or (WARM_UP_ROWS,) * data.num_sparse)
+
+
+def _prepare(load: Any, model: Any, data: DataConfig, train: TrainConfig, small: tuple[int, ...]) -> TrainingLoop:
+    spec = WorkloadSpec(model=model, data=data, train=train, runtime=RuntimeConfig(), data_dir=Path(), seed=0)
+    loop = load(spec, SingleProcess())
+    if not isinstance(loop, TrainingLoop):
+        raise ConfigError(f"{type(loop).__name__} is no TrainingLoop, so its ModelSpec has to say its costs.")
+    shapes = _Shapes(data.num_dense, small, data.multi_hot, train.global_batch_size)
+    loop.prepare_shapes(OpenedDataset(train=shapes, eval=shapes, dataset_sha256=None, files={}))
+    return loop
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Keep the generators as they are, and what code prints off standard output."""
+    with torch.random.fork_rng(devices=[]), redirect_stdout(sys.stderr):
+        yield
 
 
 def _size(module: nn.Module) -> int:

@@ -1,11 +1,13 @@
 """`plan`: what a run would do, need and break."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from harness.cli.memory import amount
 from harness.cli.shared.options import BENCHMARK, SizeParam, collect_overrides, configuration
 from harness.cli.shared.output import form_option, show_as
 from harness.cli.shared.studies import show_study
@@ -55,12 +57,22 @@ def given_devices(context: click.Context) -> list[str]:
 @click.option(
     "--measure/--no-measure", default=True, help="Time a few steps and an evaluation to estimate a run's time."
 )
+@click.option(
+    "--system", "systems", multiple=True, metavar="FILE.toml|this",
+    help="Model the step on a system by its rates, of 'system --measure' or given; this measures here. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--price-per-hour", "prices", multiple=True, type=amount, metavar="PRICE",
+    help="Of the system, for the cost to train; one for each --system.",
+)  # fmt: skip
 @device_options
 def plan(
     benchmark: str,
     num_runs: int | None,
     form: str,
     measure: bool,
+    systems: tuple[str, ...],
+    prices: tuple[float, ...],
     **given: Any,
 ) -> None:
     """Resolve BENCHMARK's configuration and say what its runs would do, need and break.
@@ -71,19 +83,35 @@ def plan(
 
     With --devices, say instead where TorchRec would lay its tables on devices that need not be here, and what they
     would take: modelled, from the memory and bandwidths given.
+
+    With --system, say what a step would take on each system, by phase, and a run by the reference convergence points:
+    modelled, from the rates in its file, each of which has its source. Beside `this`, a few steps are timed.
     """
     from harness.config.run_config import default_division, resolve
     from harness.planning.devices import devices_study, make_devices_plan
+    from harness.planning.hardware.rates import measure_system
+    from harness.planning.hardware.system import read_system
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks
+    from harness.planning.system import THIS, system_study
 
     context = click.get_current_context()
     given_members = given_devices(context)
+    if systems and given["num_devices"] is not None:
+        raise click.UsageError("--system and --devices are two plans; give one of them.")
+    if len(set(systems)) < len(systems):
+        raise click.UsageError("--system names the same one twice.")
+    if prices and len(prices) != len(systems):
+        raise click.UsageError(f"--price-per-hour is given {len(prices)} times, --system {len(systems)} times.")
     config = resolve(benchmark, collect_overrides(given), given["name"])
     config.workload.implementation.require_installed()
     if given["num_devices"] is not None:
         devices = Devices(**{name: given[name] for name in Devices.__dataclass_fields__})
         modelled = make_devices_plan(config, devices, given["data_root"], _show_progress)
         show_study(devices_study(config, modelled, given_members), form)
+        return
+    if systems:
+        found = {name: measure_system(_say) if name == THIS else read_system(Path(name)) for name in systems}
+        show_study(system_study(config, found, prices, given["data_root"], measure=measure), form)
         return
     runs = config.benchmark.score.num_runs if num_runs is None else num_runs
     made = make_plan(
@@ -95,6 +123,10 @@ def plan(
     )
     show_as(form, plan_as_json(made), plan_blocks(made, runs))
     context.exit(int(made.exit_code))
+
+
+def _say(doing: str) -> None:
+    click.echo(f"plan: {doing}", err=True)
 
 
 def _show_progress(num_done: int, num_total: int) -> None:

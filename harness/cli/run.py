@@ -16,7 +16,8 @@ from harness.cli.shared.requests import KINDS, read_request, request_options
 @configuration
 @request_options(
     "run", "runs", "output", "seed", "timeout_s", "until", "max_runs", KINDS, "matmul", "keep_weights", "run_index",
-    "beside", "python", "strict_env", "prepare", "cleanup", "log_to",
+    "beside", "python", "strict_env", "prepare", "cleanup", "power_command",
+    "log_to",
 )  # fmt: skip
 @form_option("table", "json", text="What stdout says at the end: a summary, or the same as JSON and nothing else.")
 @QUIET
@@ -48,7 +49,7 @@ def run(benchmark: str, form: str, **given: Any) -> None:
 @click.option(
     "-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs that it then holds in all, no fewer."
 )
-@request_options("run", "python", "prepare", "cleanup", "log_to")
+@request_options("run", "python", "prepare", "cleanup", "power_command", "log_to")
 @form_option("table", "json", text="What stdout says at the end, as of 'run' and 'sweep'.")
 @QUIET
 def resume(
@@ -59,6 +60,7 @@ def resume(
     python: Path | None,
     prepare: str | None,
     cleanup: str | None,
+    power_command: str | None,
     log_to: Path | None,
     form: str,
     quiet: bool,
@@ -80,5 +82,5 @@ def resume(
     if other is not None:
         click.echo(f"warning: {printable(other)} What is resumed will hold runs of both.", err=True)
     warn_of_system([] if quiet else checks)
-    hooks = Hooks(prepare=prepare, cleanup=cleanup)
+    hooks = Hooks(prepare=prepare, cleanup=cleanup, power_command=power_command)
     complete_and_show(folder, python=python, num_runs=num_runs, form=form, quiet=quiet, hooks=hooks, log_to=log_to)

@@ -26,7 +26,7 @@ from reports.render.forms import FORMS
     is_flag=True,
     help="List the configurations, and time a few steps of each to estimate theirs; keep nothing.",
 )
-@request_options("sweep", "strict_env", "prepare", "cleanup", "log_to")
+@request_options("sweep", "strict_env", "prepare", "cleanup", "power_command", "log_to")
 @form_option("table", "json", "csv", *FORMS, text="Form of the final table.")
 @QUIET
 def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:
@@ -66,7 +66,7 @@ _STEPS = 50
 @click.option("--new", "new_values", multiple=True, metavar="SECTION.KEY=VALUE", help="One value of new alone.")
 @request_options("suite", "runs", "output", "seed", KINDS)
 @click.option("--to-target", "to_target", is_flag=True, help="Train to the quality targets instead, and judge.")
-@request_options("suite", "timeout_s", "strict_env", "prepare", "cleanup", "log_to")
+@request_options("suite", "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to")
 @form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
 @QUIET
 def suite(

@@ -195,7 +195,7 @@ def create_set(
         "code_sha256": about.code_sha256,
         "until": None if experiment.until is None else structs.asdict(experiment.until),
         "keep_weights": request.keep_weights,
-        "hooks": Hooks(prepare=request.prepare, cleanup=request.cleanup).asked,
+        "hooks": Hooks.asked_by(request).asked,
         "preflight": [structs.asdict(check) for check in checks],
     }
     definition = tomli_w.dumps(dict(config.tables))

@@ -53,6 +53,7 @@ class WorkerExecutor:
         """Do a repetition in `folder`; how many processes do it together is its kind's matter."""
         kind, record, index = repetition.kind, repetition.record, repetition.index
         members = job_members(repetition.run_set, record, index, folder)
+        members["power_command"] = repetition.hooks.power_command
         job = kind.make_job(record, index, members, repetition.more)
         return launch_worker(
             write_job(kind, job),

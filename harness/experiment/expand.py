@@ -19,6 +19,7 @@ from harness.experiment.stopping import find_stop_rule, make_until
 from harness.foundation.errors import HarnessError
 from harness.measure.kinds import Kind, find_kind, kinds_asked_by
 from harness.measure.refusals import refuse_id_map, refuse_unfittable, refuse_unprofilable
+from harness.run_sets.hooks import Hooks
 from harness.run_sets.installation import Installation
 from harness.run_sets.names import find_weights, name_given
 from harness.system.launcher_env import launcher_of_many, world_size
@@ -135,8 +136,10 @@ def _refuse_combinations(request: Request, kind: Kind) -> None:
     if find_stop_rule(request.stop) is not None and request.beside is None and not request.axes:
         raise RequestError("a stop rule is of two configurations or more; a set alone is given until.")
     named = request.spelled
-    if request.run_index is not None and (request.prepare or request.cleanup or request.log_to):
-        raise RequestError("--prepare, --cleanup and --log-to are for runs that this command starts itself.")
+    if request.run_index is not None and (Hooks.asked_by(request).asked or request.log_to):
+        raise RequestError(
+            "--prepare, --cleanup, --power-command and --log-to are for runs that this command starts itself."
+        )
     asked = f"--{kind.name}" if request.typed else kind.name
     if request.timeout_s is not None and "timeout_s" not in kind.takes and request.beside is None:
         raise RequestError(f"{named('timeout_s')} is for runs to the target; {asked} ends by itself.")

@@ -63,6 +63,8 @@ class Request:
     """A command of the shell before each repetition, off its clock."""
     cleanup: str | None = None
     """The same after each repetition, however it ended."""
+    power_command: str | None = None
+    """A command of the shell that prints watts, asked while a repetition is timed; its energy is what is recorded."""
     log_to: Path | None = None
     """The file to which what happens is appended, a line of JSON each."""
     order: str = "turns"
@@ -197,6 +199,10 @@ OPTIONS: Mapping[str, RequestOption] = {
         unit="CMD",
     ),
     "cleanup": RequestOption(help="The same after each run, however that ended.", unit="CMD"),
+    "power_command": RequestOption(
+        help="Measure energy by the watts that CMD prints, run by the shell each second, not by RAPL and NVML.",
+        unit="CMD",
+    ),
     "log_to": RequestOption(
         help="Append what happens, as it happens, to FILE.jsonl: a line of JSON each ('schema event').",
         type="path",

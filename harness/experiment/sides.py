@@ -69,7 +69,7 @@ def open_source(request: Request, asked: Kind | None) -> Source:
     refuse_outside_code(folder, given_code(request), _again)
     if record.hooks:
         again = " ".join(f"--{name} {shlex.quote(command)}" for name, command in record.hooks.items())
-        hooks = Hooks(prepare=request.prepare, cleanup=request.cleanup)
+        hooks = Hooks.asked_by(request)
         hooks.refuse_other(folder, record.hooks, f"{again}, which then run around both sides' runs")
     config = RunConfig(
         benchmark=benchmark,

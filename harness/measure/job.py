@@ -22,6 +22,7 @@ from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_
 from harness.foundation.files import read_json, write_json, write_record
 from harness.measure.kinds import EVENT_MARK, Job, Kind, OnEvent, find_job_kind
 from harness.system.code import describe_code
+from harness.system.power_command import end_power_commands
 from reference_models.process.errors import OWN_FRAME, describe_own_frames, own_code_of
 from reference_models.process.world import SingleProcess, World
 from rules.records.codec import Document
@@ -58,7 +59,10 @@ def read_job(path: Path) -> tuple[Kind, Any]:
 def measure(kind: Kind, job: Job, world: World, on_event: OnEvent) -> Document | None:
     """Do the job, with the other ranks of `world`; rank 0 writes the record, with the code, into the job's folder."""
     code = describe_code()
-    record = kind.run(job, world, on_event)
+    try:
+        record = kind.run(job, world, on_event)
+    finally:
+        end_power_commands()
     if record is not None:
         if isinstance(record, Measurement):
             record = msgspec.structs.replace(record, code=code)

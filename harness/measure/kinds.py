@@ -47,6 +47,8 @@ class Job:
     """The forms of the step's matrix products, where they were chosen."""
     id_map_sha256: str | None = None
     """The digest of the map of ids to rows that its set began with, where it has one."""
+    power_command: str | None = None
+    """A command that prints watts, from the command line that makes the repetition."""
 
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
         """Parse the definition. Raises DefinitionError or ConfigError."""

@@ -50,7 +50,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
     workload = cast(EvaluatesMetrics, config.implementation.load(spec, world))
     root = Path(job.folder) / CHECKPOINTS_FOLDER
     made = begin_checkpoints(workload, config, job, benchmark, dataset, root, job.num_samples)
-    meter = EnergyMeter(config.runtime.device)
+    meter = EnergyMeter(config.runtime.device, power_command=job.power_command)
     workload.build()
     clock = Clock(workload.synchronize)
     num_steps = job.num_samples // workload.global_batch_size

@@ -53,7 +53,7 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
     workload = config.implementation.load(spec, world)
     root = Path(job.folder) / CHECKPOINTS_FOLDER
     made = begin_checkpoints(workload, config, job, benchmark, dataset, root)
-    meter = EnergyMeter(config.runtime.device)
+    meter = EnergyMeter(config.runtime.device, power_command=job.power_command)
     workload.build()
     clock = Clock(workload.synchronize)
     train_steps(workload.train, job.warm_up_steps)

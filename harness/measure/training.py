@@ -198,7 +198,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         refuse_without_weights(workload, config.code_label)
     made = begin_checkpoints(workload, config, spec, benchmark, dataset, folder.parent / CHECKPOINTS_FOLDER)
     clock = Clock()
-    meter = EnergyMeter(config.runtime.device)
+    meter = EnergyMeter(config.runtime.device, power_command=spec.power_command)
     monitor = Monitor(clock, spec.timeout_s, meter, world, on_event)
     log = RunLogWriter(folder / "log.txt" if world.rank == 0 else None, clock, monitor.send)
     monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)

@@ -26,6 +26,16 @@ _PARAMETERS = (
 """Members of Devices, and the names and units of the parameters that they are in a study."""
 
 
+def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, tuple[int, ...]]:
+    """Return what `read_sizes` reads. Raises DatasetError where only data that is not there knows it."""
+    name, folder = config.benchmark.name, locate_dataset(config.workload.data, data_root)
+    sizes, problem = read_sizes(config.workload.data, folder)
+    if sizes is None:
+        why = explain_data(config, folder, data_root, problem)
+        raise DatasetError(f"only its data says how many rows the tables of {name} have: {why}")
+    return sizes
+
+
 def make_devices_plan(
     config: RunConfig, devices: Devices, data_root: Path | None, on_progress: Callable[[int, int], None]
 ) -> PlannerEstimate:
@@ -38,11 +48,7 @@ def make_devices_plan(
     plan_devices = workload.model_spec.plan_devices
     if plan_devices is None:
         raise ConfigError(f"there is no planner for the model of {config.benchmark.name} ({workload.model_name}).")
-    name, folder = config.benchmark.name, locate_dataset(workload.data, data_root)
-    sizes, problem = read_sizes(workload.data, folder)
-    if sizes is None:
-        why = explain_data(config, folder, data_root, problem)
-        raise DatasetError(f"only its data says how many rows the tables of {name} have: {why}")
+    sizes = require_sizes(config, data_root)
     return plan_devices(
         workload.model,
         workload.train,
@@ -125,7 +131,7 @@ def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collectio
                 for member, name, unit in _PARAMETERS
             ),
             *(
-                Parameter(name=name, value=value, unit=None, source=_source(config, key), note=key)
+                Parameter(name=name, value=value, unit=None, source=source_of(config, key), note=key)
                 for name, value, key in (
                     ("global batch size", estimate.global_batch_size, "train.global_batch_size"),
                     ("sharding asked for", estimate.sharding, "runtime.sharding"),
@@ -136,5 +142,7 @@ def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collectio
     )  # fmt: skip
 
 
-def _source(config: RunConfig, key: str) -> Literal["definition", "given"]:
-    return "definition" if config.values()[key]["source"] == "definition" else "given"
+def source_of(config: RunConfig, key: str) -> Literal["definition", "default", "given"]:
+    """Return who said the value of a key, as the parameters of a study have it."""
+    source = config.values()[key]["source"]
+    return source if source in ("definition", "default") else "given"

@@ -1,4 +1,4 @@
-"""Commands of the user's that run before and after each repetition, off its clock: --prepare and --cleanup.
+"""Commands of the user's around each repetition: --prepare, --cleanup, and --power-command while it is timed.
 
 They come from the command line alone. A set only says which it was made with, and no file starts one.
 """
@@ -20,7 +20,7 @@ from rules.records.codec import Damage, decode
 from rules.records.kept.hooks import HOOKS_FILE, MAX_OUTPUT, HookRecord, HooksRecord
 from rules.records.run_set import HookName
 
-_NAMES: tuple[HookName, ...] = ("prepare", "cleanup")
+_NAMES: tuple[HookName, ...] = ("prepare", "cleanup", "power-command")
 
 
 class HookError(HarnessError):
@@ -33,11 +33,17 @@ class Hooks:
 
     prepare: str | None = None
     cleanup: str | None = None
+    power_command: str | None = None
+
+    @classmethod
+    def asked_by(cls, request: Any) -> "Hooks":
+        """Return those of a request."""
+        return cls(prepare=request.prepare, cleanup=request.cleanup, power_command=request.power_command)
 
     @property
     def asked(self) -> dict[HookName, str]:
         """Return the commands by their names, without those that were not asked."""
-        return {name: command for name in _NAMES if (command := getattr(self, name)) is not None}
+        return {name: command for name in _NAMES if (command := getattr(self, name.replace("-", "_"))) is not None}
 
     def run(
         self, name: HookName, folder: Path, on_done: Callable[[Mapping[str, Any]], None] = lambda values: None

@@ -1,11 +1,13 @@
-"""Energy, measured or not known: RAPL's and NVML's counters, read around the timed part. Nothing is estimated.
+"""Energy, measured or not known: RAPL's and NVML's counters, or what a command of the user's says of power.
 
 RAPL (Linux powercap) counts whole CPU packages and their memory, NVML whole accelerators: other processes' work
 on them is in it. A thread looks once a second, because counters wrap and some devices know their power only. Of
-several ranks each reads its own, and `join_ranks` counts every package and accelerator once.
+several ranks each reads its own, and `join_ranks` counts every package and accelerator once. A meter's watts have
+all of them in it: where --power-command is given, its energy stands alone. Nothing is estimated.
 """
 
 import collections
+import os
 import socket
 import threading
 import time
@@ -17,6 +19,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from harness.system.gpu_state import GpuState
+from harness.system.power_command import NAME, SOURCE, PowerCommand
 from harness.system.resources import ROOT
 from reference_models.process.world import World
 from rules.records.run import EnergyGap
@@ -159,7 +162,10 @@ def _device_uuid(device: str) -> str:
 class EnergyMeter:
     """Energy between `start` and `stop`. Counters are found when it is made, which may take a while."""
 
-    def __init__(self, device: str = "cpu", root: Path = ROOT, *, interval_s: float = SAMPLING_INTERVAL_S) -> None:
+    def __init__(
+        self, device: str = "cpu", root: Path = ROOT, *, interval_s: float = SAMPLING_INTERVAL_S,
+        power_command: str | None = None,
+    ) -> None:  # fmt: skip
         counters, missing = find_rapl(root)
         self._counters: list[Counter] = [*counters]
         self._not_measured = [*missing]
@@ -167,7 +173,8 @@ class EnergyMeter:
             more, missing = find_nvml(device)
             self._counters += more
             self._not_measured += missing
-        self._interval_s = interval_s
+        self._interval_s, self._power_command = interval_s, power_command
+        self._power: PowerCommand | None = None
         self._before_j: dict[int, float] = {}
         self._started_s: float | None = None
         self._stop = threading.Event()
@@ -180,6 +187,9 @@ class EnergyMeter:
         if self._counters:
             self._thread = threading.Thread(target=self._sample, name="energy-meter", daemon=True)
             self._thread.start()
+        if self._power_command is not None and os.environ.get("LOCAL_RANK", "0") == "0":
+            self._power = PowerCommand(self._power_command, self._interval_s, self._started_s)
+            self._power.start()
 
     def _sample(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -202,7 +212,8 @@ class EnergyMeter:
         """
         if self._started_s is None:
             return None
-        duration_s = time.monotonic() - self._started_s
+        stopped_s = time.monotonic()
+        duration_s = stopped_s - self._started_s
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -216,12 +227,21 @@ class EnergyMeter:
             }
             for part in self._counters
         ]
+        gaps = self._not_measured
+        if self._power_command is not None:
+            parts, gaps = [], []
+        if self._power is not None:
+            energy_j = self._power.take_energy(stopped_s)
+            if energy_j is None:
+                gaps = [EnergyGap(what=NAME, reason=self._power.problem)]
+            else:
+                parts = [{"name": NAME, "source": SOURCE, "energy_j": energy_j, "device": None}]
         return {
             "energy_j": sum(part["energy_j"] for part in parts) if parts else None,
             "duration_s": duration_s,
             "sampling_interval_s": self._interval_s if parts else None,
             "parts": parts,
-            "not_measured": [structs.asdict(gap) for gap in self._not_measured],
+            "not_measured": [structs.asdict(gap) for gap in gaps],
             "num_ranks": 1,
             "gpus": [counter.state.describe() for counter in self._counters if counter.state is not None],
         }

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from reference_models.data.store.dataset import Batch
+from reference_models.data.store.dataset import Batch, OpenedDataset
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.choice import MatmulChoice, Precision
@@ -30,9 +30,16 @@ class OptimizedWorkload(ReferenceWorkload):
     model: FusedDLRM
 
     def build(self) -> None:
+        self._forget()
+        super().build()
+
+    def prepare_shapes(self, data: OpenedDataset) -> None:
+        self._forget()
+        super().prepare_shapes(data)
+
+    def _forget(self) -> None:
         self._matmuls: Matmuls | None = None
         self._compiled: CPUKernels | str | None = None
-        super().build()
 
     def build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = super().build_model(num_embeddings)

@@ -8,7 +8,7 @@ from torch import nn
 
 from reference_models.data.click_sequence.teacher import ARTIST, ITEM
 from reference_models.data.store.dataset import ClickDataset
-from reference_models.hstu.config import sequence_shape
+from reference_models.hstu.config import SequenceShape, sequence_shape
 from reference_models.hstu.model import HSTU, LOSS_WEIGHT
 from reference_models.hstu.phases import HSTUPhase
 from reference_models.hstu.sequences import SequenceLog, synthetic_sequences
@@ -25,8 +25,11 @@ class ReferenceWorkload(TrainingLoop):
     name = "reference"
     model_class: type[HSTU] = HSTU
 
+    @property
+    def _shape(self) -> SequenceShape:
+        return sequence_shape(self.spec.model, self.spec.data)
+
     def build(self) -> None:
-        self._shape = sequence_shape(self.spec.model, self.spec.data)
         self._logs: dict[str, SequenceLog] = {}
         super().build()
 

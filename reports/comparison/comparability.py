@@ -6,6 +6,7 @@ from itertools import islice
 
 from reports.comparison.pairing import Pairing
 from reports.comparison.records import Change
+from reports.facts.energy import compare_energy
 from reports.results.records import THREADS, THREADS_TIMED
 from reports.results.reference_systems import system_of
 from reports.results.result import Result
@@ -169,6 +170,8 @@ def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
     if pairing.num_shared and not pairing.is_paired:
         shared = plural(pairing.num_shared, "seed is", "seeds are")
         notes.append(f"{shared} shared, too few of the runs to compare them in pairs")
+    if words := compare_energy(base, new):
+        notes.append(words)
     if base.score.round != new.score.round and base.score.round is not None and new.score.round is not None:
         notes.append(f"different rounds: {base.score.round} and {new.score.round}")
     return tuple(notes)

@@ -1,9 +1,10 @@
-"""Energy as run.json and throughput.json record it: measured by RAPL or NVML, else the reason why not."""
+"""Energy as run.json and throughput.json record it: measured, by which counter or command, else why not."""
 
 from collections import Counter
 from collections.abc import Iterable
 
-from reports.text.formatting import printable
+from reports.results.result import Result, Run
+from reports.text.formatting import MISSING, printable
 from rules.records.run import EnergyRecord, RunRecord
 
 STEADY = 0.97
@@ -13,6 +14,40 @@ STEADY = 0.97
 def measured_j(energy: EnergyRecord | None) -> float | None:
     """The measured energy in joules; None where nothing was measured."""
     return (energy.energy_j or None) if energy is not None and energy.parts else None
+
+
+def mean_energy_j(result: Result) -> float | None:
+    """Mean measured energy of what is compared: converged runs, or processes; None unless all of them have it."""
+    measured = [measured_j(getattr(each.record, "energy", None)) for each in result.samples]
+    known = [energy_j for energy_j in measured if energy_j is not None]
+    return sum(known) / len(known) if known and len(known) == len(measured) else None
+
+
+def energy_per_sample_j(result: Result) -> float | None:
+    """Mean energy of what is compared over its mean samples, evaluations' energy included."""
+    energy_j = mean_energy_j(result)
+    samples = [
+        each.log.samples_to_converge if isinstance(each, Run) else getattr(each.record, "num_samples", None)
+        for each in result.samples
+    ]
+    known = [number for number in samples if number]
+    return energy_j * len(known) / sum(known) if energy_j and known and len(known) == len(samples) else None
+
+
+def energy_text(energy_j: float | None) -> str:
+    if energy_j is None:
+        return MISSING
+    return f"{energy_j / 1e3:,.4g} kJ" if energy_j >= 1e3 else f"{energy_j:.4g} J"
+
+
+def compare_energy(base: Result, new: Result) -> str:
+    """'energy, measured, means: base 12 kJ and 85 samples/J, new 10 kJ …'; empty unless both sides have it."""
+    words = [
+        f"{name} {energy_text(mean_energy_j(side))} and {1 / per_sample_j:.3g} samples/J"
+        for name, side in (("base", base), ("new", new))
+        if (per_sample_j := energy_per_sample_j(side)) is not None
+    ]
+    return f"energy, measured, means: {', '.join(words)}" if len(words) == 2 else ""
 
 
 def source_words(energy: EnergyRecord) -> str:

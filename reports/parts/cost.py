@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from reports.document.blocks import Cell, Fact, TableColumn, numeric
-from reports.facts.energy import measured_j, source_words
+from reports.facts.energy import energy_per_sample_j, energy_text, mean_energy_j, source_words
 from reports.results.result import Result
 from reports.text.formatting import MISSING
 from rules.records.run import EnergyRecord
@@ -13,21 +13,6 @@ from rules.records.run import EnergyRecord
 def energy_records(result: Result) -> tuple[EnergyRecord | None, ...]:
     """Return the energy of every repetition, in their order; None where it was not recorded."""
     return tuple(getattr(repetition.record, "energy", None) for repetition in result.repetitions)
-
-
-def mean_energy_j(result: Result) -> float | None:
-    """Mean measured energy of a converged run, from run_start to run_stop; None unless all of them have it."""
-    measured = [measured_j(run.record.energy) for run in result.converged if run.record]
-    known = [energy_j for energy_j in measured if energy_j is not None]
-    return sum(known) / len(known) if known and len(known) == len(result.converged) else None
-
-
-def energy_per_sample_j(result: Result) -> float | None:
-    """Mean energy of the converged runs over their mean samples, evaluations' energy included."""
-    energy_j = mean_energy_j(result)
-    samples = [run.log.samples_to_converge for run in result.converged]
-    known = [number for number in samples if number]
-    return energy_j * len(known) / sum(known) if energy_j and known and len(known) == len(samples) else None
 
 
 def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float | None:
@@ -45,19 +30,13 @@ def cost_text(cost: float | None) -> str:
     return MISSING if cost is None else f"{cost:,.4g}" if cost < 1e4 else f"{cost:,.0f}"
 
 
-def energy_text(energy_j: float | None) -> str:
-    if energy_j is None:
-        return MISSING
-    return f"{energy_j / 1e3:,.4g} kJ" if energy_j >= 1e3 else f"{energy_j:.4g} J"
-
-
 def cost_numbers(result: Result) -> tuple[Fact, ...]:
     """Large numbers for energy and cost, each only where it exists."""
     found = []
     energy_j, per_sample_j = mean_energy_j(result), energy_per_sample_j(result)
     if energy_j is not None:
         sources = sorted({source_words(record) for record in energy_records(result) if record and record.parts})
-        each = f"{per_sample_j:.3g} J/sample; " if per_sample_j is not None else ""
+        each = "" if per_sample_j is None else f"{per_sample_j:.3g} J/sample, {1 / per_sample_j:.3g} samples/J; "
         found.append(
             Fact(
                 name="Energy per run",
@@ -83,6 +62,7 @@ def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callabl
     """Columns of a verdict table for what any of its configurations has, each with what it shows of one."""
     if any(mean_energy_j(result) is not None for result in group):
         yield numeric("Energy", "measured; mean per run"), _energy_cell
+        yield numeric("Samples/J", "measured; samples per joule"), _efficiency_cell
     prices = {result.price_per_hour: result for result in group if result.price_per_hour is not None}
     if prices:
         text = " or ".join(_price_text(prices[price]) for price in sorted(prices))
@@ -92,6 +72,11 @@ def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callabl
 def _energy_cell(result: Result) -> Cell:
     energy_j = mean_energy_j(result)
     return Cell(text=energy_text(energy_j), sort="" if energy_j is None else f"{energy_j:.9g}")
+
+
+def _efficiency_cell(result: Result) -> Cell:
+    per_sample_j = energy_per_sample_j(result)
+    return Cell(text=MISSING if per_sample_j is None else f"{1 / per_sample_j:.3g}")
 
 
 def _cost_cell(result: Result) -> Cell:

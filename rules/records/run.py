@@ -81,7 +81,8 @@ class GpuRecord(Record, frozen=True, kw_only=True):
 class EnergyRecord(Record, frozen=True, kw_only=True):
     """Energy of the timed part. RAPL counts whole CPU packages, NVML whole accelerators, with other processes' work.
 
-    Of several ranks each package and each accelerator counts once.
+    What a power command's meter sees may have all of these in it, and is then the only part. Of several ranks each
+    package and each accelerator counts once.
     """
 
     energy_j: Annotated[float, Meta(ge=0, description="Sum of the parts; null where none was measured.")] | None

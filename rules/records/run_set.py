@@ -220,7 +220,7 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
         return tuple(way for way in others if chosen and chosen.step_s / TIE < way.step_s < chosen.step_s * TIE)
 
 
-HookName = Literal["prepare", "cleanup"]
+HookName = Literal["prepare", "cleanup", "power-command"]
 
 
 class RunSetRecord(Document, frozen=True, kw_only=True):
@@ -259,7 +259,7 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     id_map_sha256: Sha256 | None = None
     """The digest of the map of ids to rows that all runs read their data through; None where there is none."""
     hooks: dict[HookName, str] = msgspec.field(default_factory=dict)
-    """The commands that its user had run before and after each repetition. Nobody runs them for being named here."""
+    """The commands that its user had run around each repetition. Nobody runs them for being named here."""
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:

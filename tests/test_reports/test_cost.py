@@ -10,9 +10,11 @@ from click.testing import CliRunner
 from report_builder import write_attempt, write_run_set
 
 from harness.cli import cli
+from reports.comparison.comparison import compare_results
+from reports.facts.energy import compare_energy, energy_per_sample_j, mean_energy_j
 from reports.page.content import ReportContent
 from reports.page.report import render_report
-from reports.parts.cost import cost_columns, cost_text, cost_to_train, energy_per_sample_j, mean_energy_j
+from reports.parts.cost import cost_columns, cost_text, cost_to_train
 from reports.results.find import with_prices
 from reports.results.logs import gather
 from reports.results.result import Result
@@ -146,3 +148,23 @@ def test_score_prints_the_cost_with_its_price(measured: Path) -> None:
     head, _, row = (line.split(" | ") for line in table.splitlines())
     assert " to " in row[head.index("interval")]
     assert CliRunner().invoke(cli, ["score", str(measured), "--price-per-hour", "0"]).exit_code == 2
+
+
+def test_a_comparison_says_the_energy_of_both_sides_where_both_have_it(
+    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reports.comparison.comparison.why_refused", lambda base, new: None)  # alike but for energy
+    other = write_run_set(tmp_path / "other", interrupted=False)
+    base = facts_of(measured)
+    assert compare_energy(base, facts_of(other)) == ""
+    for run in range(5):
+        write_attempt(other, run, 0, energy=energy(50.0))
+    new = facts_of(other)
+    per_joule = [1 / (energy_per_sample_j(side) or 0.0) for side in (base, new)]
+    words = f"base 102 J and {per_joule[0]:.3g} samples/J, new 50 J and {per_joule[1]:.3g} samples/J"
+    assert compare_energy(base, new) == f"energy, measured, means: {words}"
+    (comparison,) = compare_results(base, [new])
+    assert any(words in note for note in comparison.notes)
+    assert f"{per_joule[0]:.3g} samples/J; measured by RAPL" in render_report(ReportContent(results=[base]))
+    shown = {column.name: show(new).text for column, show in cost_columns([base, new])}
+    assert (shown["Energy"], shown["Samples/J"]) == ("50 J", f"{per_joule[1]:.3g}")

@@ -52,7 +52,7 @@ def start_and_show(request: "Request", *, form: str) -> None:
         _announce(experiment, folder)
     elif experiment.relation == "sides":
         _warn_of_few_pairs(experiment, folder)
-    hooks = Hooks(prepare=request.prepare, cleanup=request.cleanup)
+    hooks = Hooks.asked_by(request)
     complete_and_show(
         folder, python=request.python, form=form, quiet=request.quiet, hooks=hooks, log_to=request.log_to
     )

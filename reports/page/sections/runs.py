@@ -18,12 +18,11 @@ from reports.document.blocks import (
     table_of,
 )
 from reports.document.page import PageSection
-from reports.facts.energy import measured_j
+from reports.facts.energy import energy_text, measured_j
 from reports.page.figures.detail import detail_words, detailed
 from reports.page.figures.times import column_unit, fate_words
 from reports.page.sections.verdict import runs_words
 from reports.parts.cells import sorted_cell
-from reports.parts.cost import energy_text
 from reports.results.records import Attempt
 from reports.results.resolution import smoothed_samples
 from reports.results.result import Result, Run

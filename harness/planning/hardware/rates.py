@@ -1,0 +1,90 @@
+"""Measure the rates of the CPU at hand, as steps meet them: `dlrmbench system --measure`.
+
+Copies and rows are the ceilings that `profile` measures. Its products are in the best layout that it finds, on
+operands that stay in a cache; those here are a layer's own, on operands that do not.
+"""
+
+import os
+import statistics
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import cycle
+from typing import Any
+
+from harness.config.catalog import load_entry
+from harness.planning.hardware.system import System, SystemNumber
+from harness.system.hardware import read_processors
+from harness.system.resources import read_resources
+from harness.system.software import WORKER_VARIABLES
+from reference_models.d2nn.costs import fft_flop
+
+_WIDTHS, _DEPTH, _BATCH, _LAYERS_BYTES = (1, 4, 16, 64, 256, 1024), 256, 1024, 1 << 24
+"""Linear layers of that batch take turns, so that no core's cache holds them."""
+_TABLE_BYTES, _ROW_FLOATS, _NUM_LOOKUPS = tuple(1 << power for power in (16, 20, 24, 28)), 16, 1 << 15
+_GRID, _BUDGET_S = 64, 0.5
+_IDLE = "dlrm_tiny"
+"""Whose reference has next to nothing to do on two samples but to launch its operators."""
+
+
+def measure_system(say: Callable[[str], None]) -> System:
+    """Measure this system's CPU on all of its cores, in about 20 s. Each rate is the median of its repetitions."""
+    os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
+    import torch
+
+    from harness.measure.profile import measure_ceilings as ceilings
+    from reference_models.count_step import count_operators, prepare_step
+    from reference_models.training.devices import has_bf16_products
+
+    resources, device = read_resources(), torch.device("cpu")
+    torch.set_num_threads(resources.num_cores)
+    how = f"measured {datetime.now(UTC):%Y-%m-%d}, median, threads: {resources.num_cores}, torch {torch.__version__}"
+    numbers = [
+        SystemNumber(of="cores", value=resources.num_cores, source="what this process may use"),
+        SystemNumber(of="memory", value=resources.memory_bytes, source="what this process may use"),
+    ]
+
+    def add(of: str, size: float, value: float, what: str) -> None:
+        numbers.append(SystemNumber(of=of, size=size, value=value, source=f"{how}; {what}"))  # type: ignore[arg-type]
+
+    say("measuring matrix products")
+    for name, dtype in {"fp32": torch.float32, **({"bf16": torch.bfloat16} if has_bf16_products() else {})}.items():
+        for width in _WIDTHS:
+            depth = max(width, _DEPTH)
+            took_s = ceilings.repeat(_make_layers(width, depth, dtype), device, budget_s=_BUDGET_S)
+            what = f"a layer of {depth} to {width} on a batch of {_BATCH}: forward, and both gradients"
+            add(name, width, 6 * _BATCH * depth * width / statistics.median(took_s), what)
+    say("measuring copies and rows")
+    for copy in ceilings.measure_copies(device, resources.available_memory_bytes):
+        add("copy", copy.bytes, copy.bytes_per_s.median, "read and written")
+    for size in _TABLE_BYTES:
+        num_rows = size // (4 * _ROW_FLOATS)
+        ids = [torch.randint(num_rows, (_NUM_LOOKUPS, 1), generator=torch.Generator().manual_seed(0))]
+        found, _ = ceilings.measure_gathers(ids, [num_rows], [1], _ROW_FLOATS, device, table_bytes=size)
+        add("rows", size, found.rows_per_s.median * found.row_bytes, f"uniform ids, rows of {found.row_bytes} B")
+    say("measuring transforms and operators")
+    points = torch.ones(_GRID, _GRID, _GRID, dtype=torch.complex64)
+    took_s = ceilings.repeat(lambda: torch.fft.fft2(points), device, budget_s=_BUDGET_S)
+    add("other", 1, _GRID * fft_flop(_GRID) / statistics.median(took_s), f"Fourier transforms of {_GRID} x {_GRID}")
+    idle = load_entry(_IDLE).workload
+    given = (idle.implementation.load, idle.model, idle.data, idle.train, 2)
+    num_operators = sum(count_operators(*given).values())
+    took_s = ceilings.repeat(prepare_step(*given)[1], device, budget_s=_BUDGET_S)
+    what = f"a step of {_IDLE}'s reference on 2 samples, by its {num_operators} operators"
+    add("operator", 1, statistics.median(took_s) / num_operators, what)
+    model = read_processors().model_name or "unknown processor"
+    return System(title=f"{model}, cores: {resources.num_cores}", numbers=tuple(numbers))
+
+
+def _make_layers(width: int, depth: int, dtype: Any) -> Callable[[], object]:
+    """Return the three products of one linear layer, each call of another one."""
+    import torch
+
+    num_layers = max(2, _LAYERS_BYTES // (4 * (_BATCH * depth + depth * width + _BATCH * width)))
+    shapes = ((_BATCH, depth), (width, depth), (_BATCH, width))
+    turn = cycle([[torch.rand(shape, dtype=dtype) for shape in shapes] for _ in range(num_layers)])
+
+    def multiply() -> object:
+        x, weight, gradient = next(turn)
+        return x @ weight.t(), gradient.t() @ x, gradient @ weight
+
+    return multiply

@@ -1,0 +1,65 @@
+"""The description of a system by its rates, from a file of `system --measure` or the user's."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta, structs
+
+from reference_models.process.errors import ConfigError
+from rules.benchmarks.toml_file import read_toml
+from rules.records.codec import DamageError, PositiveAmount, Record, convert
+
+Bounded = Annotated[float, Meta(gt=0, le=1e30)]
+
+
+class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One number of a system and where it comes from, in SI units.
+
+    `fp32`, `tf32` and `bf16` are FLOP/s of matrix products by the least of their extents m, k and n; `copy` are bytes
+    read and written a second, by how many a step moves; `rows` bytes a second of rows at random places, by the bytes
+    of the tables; `other` FLOP/s outside of products; `operator` the seconds of one of torch's with nothing to do.
+    """
+
+    of: Literal["cores", "memory", "fp32", "tf32", "bf16", "other", "copy", "rows", "operator"]
+    size: Bounded = 1.0
+    value: Bounded
+    source: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What trains: all of its cores together, or one accelerator."""
+
+    title: Annotated[str, Meta(min_length=1, max_length=200)]
+    numbers: Annotated[tuple[SystemNumber, ...], Meta(max_length=1000)]
+
+    def find(self, of: str, size: PositiveAmount = 1.0) -> float:
+        """Return a number, interpolated over the sizes' logarithms, beyond them the nearest. Raises ConfigError."""
+        found = sorted((each for each in self.numbers if each.of == of), key=lambda each: each.size)
+        if not found:
+            known = ", ".join(dict.fromkeys(each.of for each in self.numbers))
+            raise ConfigError(
+                f"{self.title}: has no number of {of!r}, only of {known or 'nothing'}. Add it to the file."
+            )
+        sizes = np.log([max(size, 1e-30), *(each.size for each in found)])
+        return float(np.interp(sizes[0], sizes[1:], [each.value for each in found]))
+
+
+def read_system(path: Path) -> System:
+    """Read a system's file. Raises ConfigError for a number without its source, DefinitionError for no TOML."""
+    try:
+        return convert(read_toml(path), System)
+    except DamageError as error:
+        like = '{ of = "copy", size = 1e6, value = 2e10, source = "where it comes from" }'
+        raise ConfigError(f"{path}: {error}. A number is written {like}.") from None
+
+
+def write_system(system: System) -> str:
+    """Write a system as the file that `read_system` reads."""
+    numbers = (
+        ", ".join(f"{key} = {json.dumps(value)}" for key, value in structs.asdict(number).items())
+        for number in system.numbers
+    )
+    lines = (f"title = {json.dumps(system.title)}", "numbers = [", *(f"  {{ {each} }}," for each in numbers), "]")
+    return "\n".join((*lines, ""))

@@ -1,0 +1,224 @@
+"""`plan --system`: what a training step, and a run to the target, would take on a system by its rates: modelled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.config.catalog import WorkloadConfig
+from harness.config.run_config import RunConfig
+from harness.foundation.study import make_study, make_table
+from harness.measure.kinds import Work
+from harness.planning.devices import require_sizes, source_of
+from harness.planning.hardware.system import System
+from harness.planning.memory import model_memory
+from harness.planning.plan import Schedule, estimate_time, make_schedule
+from harness.planning.trace import Columns
+from harness.system.resources import read_resources
+from reference_models.costs import FLOAT_BYTES, Matmul, PhaseCosts
+from reference_models.data.registry import locate_dataset
+from reference_models.data.synthetic.config import ZIPF_EXPONENT
+from reference_models.data.traces.sources import expect_touched
+from reference_models.process.errors import ConfigError
+from reference_models.registry import label_of
+from reports.text.formatting import duration, num_bytes, throughput_text
+from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.rounds import OFFICIAL_ROUNDS
+from rules.logs import keys
+from rules.records.study import Cell, Parameter, StudyRecord
+from rules.scoring.rcp import find_point, load_points, rcp_file
+
+THIS = "this"
+"""The system at hand, as --system names it."""
+_COUNTED_BYTES = 1 << 28
+"""Activations of the batch on which operators are counted, at most."""
+_REMARKS = (
+    "Modelled: a product takes its FLOP at the rate of its least extent; what else a phase does takes the longest of "
+    "its bytes, its rows and its other FLOP; each operator takes its overhead. Bytes are compulsory fp32 traffic: "
+    "code that moves more, stock PyTorch above all, takes longer.",
+    "An evaluation takes the forward phases of its samples; sorting scores and starting up are not in the time.",
+)
+_UNITS = {"memory": "B", "operator": "s", "copy": "B/s", "rows": "B/s", "cores": None}
+_WHOLE: Columns = (
+    ("System", None, "given"), ("Step", "s", "modelled"), ("Throughput", "samples/s", "modelled"),
+    ("Time to train", "s", "modelled"), ("Memory needed", "B", "modelled"), ("Memory", "B", "given"),
+    ("Price per hour", None, "given"), ("Cost to train", None, "modelled"), ("Measured step", "s", "measured"),
+    ("Modelled over measured", None, "computed"),
+)  # fmt: skip
+_PARTS: Columns = (
+    ("System", None, "given"), ("Phase", None, "given"), ("Products", "s", "modelled"), ("Bytes", "s", "modelled"),
+    ("Rows", "s", "modelled"), ("Other FLOP", "s", "modelled"), ("Operators", None, "measured"),
+    ("Overhead", "s", "modelled"), ("Time", "s", "modelled"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepCosts:
+    """What a training step of one implementation does, whatever the system; its operators counted on one step."""
+
+    precision: str
+    phases: Mapping[str, PhaseCosts]
+    products: Sequence[Matmul]
+    operators: Mapping[str, int]
+    row_bytes: int
+    table_bytes: int
+
+
+class PhaseTime(NamedTuple):
+    """The seconds of one phase: products, then the longest of bytes, rows and other FLOP, then overhead."""
+
+    products_s: float
+    bytes_s: float
+    rows_s: float
+    other_s: float
+    num_operators: int
+    overhead_s: float
+    time_s: float
+
+
+def count_costs(workload: WorkloadConfig, num_embeddings: Sequence[int], unique_rows: int) -> StepCosts:
+    """Compute a step's FLOP, bytes and rows, and count its operators by making one of few samples here.
+
+    Raises ConfigError for several ranks, and for an implementation whose operators cannot be counted.
+    """
+    model, data, train, runtime = workload.model, workload.data.mapped, workload.train, workload.runtime
+    if runtime.ranks > 1:
+        raise ConfigError(f"runtime.ranks is {runtime.ranks}: by the rates of a system one process is modelled.")
+    from reference_models.count_step import count_operators  # imports torch
+
+    costs, counts, batch_size = workload.model_spec.costs, workload.costs(num_embeddings), train.global_batch_size
+    activations_bytes = workload.estimate_memory(eval_samples=1, num_embeddings=num_embeddings).activations_bytes
+    num_samples = min(batch_size, batch_size * _COUNTED_BYTES // max(1, activations_bytes))
+    num_samples = max(2, costs.min_samples(model, data), num_samples)
+    operators = count_operators(workload.implementation.load, model, data, train, num_samples)
+    return StepCosts(
+        precision="fp32" if runtime.precision == "auto" else runtime.precision,
+        phases=costs.phases(
+            model, data, batch_size=batch_size, opt_name=train.opt_name, unique_rows=unique_rows, entered=operators
+        ),
+        products=costs.matmuls(model, data, batch_size),
+        operators=operators,
+        row_bytes=counts.row_width * FLOAT_BYTES,
+        table_bytes=counts.embedding_bytes,
+    )
+
+
+def expect_unique_rows(workload: WorkloadConfig, num_embeddings: Sequence[int]) -> int:
+    """Return how many rows of all tables one batch's ids name, where they are drawn by the data's power law."""
+    data, batch_size = workload.data.mapped, workload.train.global_batch_size
+    lookups = workload.model_spec.costs.step(workload.model, data, batch_size).lookups
+    if lookups is None:
+        return 0
+    draws = {table: batch_size * num for table, num in enumerate(data.multi_hot)}
+    if lookups.tables is not None:
+        draws = dict.fromkeys(lookups.tables, lookups.num // len(lookups.tables))
+    exponent = float(data.parameters.get("zipf_exponent", ZIPF_EXPONENT))
+    return round(sum(expect_touched(num_embeddings[table], exponent, num)[0] for table, num in draws.items()))
+
+
+def model_step(costs: StepCosts, system: System) -> dict[str, PhaseTime]:
+    """Model the time of each phase. Raises ConfigError for a number that the system does not have.
+
+    Where all rates are twice as high and the overhead is half as long, all takes exactly half of the time.
+    """
+    moved = max(1, sum(part.bytes for part in costs.phases.values()))  # between two uses of what a phase leaves
+    row_s, found = costs.row_bytes / system.find("rows", costs.table_bytes), dict[str, PhaseTime]()
+    for phase in dict.fromkeys((*costs.phases, *costs.operators)):
+        part, num_operators = costs.phases.get(phase, PhaseCosts()), costs.operators.get(phase, 0)
+        products = [product for product in costs.products if product.phase == phase]
+        products_s = sum(each.flop / system.find(costs.precision, min(each.m, each.k, each.n)) for each in products)
+        beside = max(0, part.bytes - sum(product.bytes for product in products))
+        other = part.flop - sum(product.flop for product in products)
+        beside_s = (beside / system.find("copy", moved), part.rows * row_s, other / system.find("other"))
+        overhead_s = num_operators * system.find("operator")
+        time_s = products_s + max(beside_s) + overhead_s
+        found[phase] = PhaseTime(products_s, *beside_s, num_operators, overhead_s, time_s)
+    return found
+
+
+def find_epochs(benchmark: Benchmark, schedule: Schedule) -> tuple[float | None, str]:
+    """Return the epochs to converge by the reference convergence points, and by which; None, and why, without one."""
+    files = (rcp_file(benchmark, name) for name in reversed(OFFICIAL_ROUNDS))
+    file = next((file for file in files if file is not None), None)
+    points = () if file is None else load_points(file, benchmark.score.num_runs)
+    point, how = find_point(schedule.global_batch_size, points, benchmark.score.num_runs)
+    if point is None or how == "smallest":
+        return None, f"no reference convergence point at or around batch size {schedule.global_batch_size}"
+    is_samples = benchmark.quality.convergence_unit == keys.SAMPLES_COUNT
+    return point.mean / (schedule.train_samples if is_samples else 1), f"Olympic mean of {point.name}"
+
+
+def system_study(
+    config: RunConfig,
+    systems: Mapping[str, System],
+    prices: Sequence[float],
+    data_root: Path | None,
+    *,
+    measure: bool,
+) -> StudyRecord:
+    """Model step, throughput, time and cost to train, and memory on each system; `measure` times steps on `THIS`.
+
+    `prices` are of an hour, of each system, or none. Raises ConfigError, DatasetError.
+    """
+    workload, benchmark = config.workload, config.benchmark
+    train_samples, eval_samples, num_embeddings = require_sizes(config, data_root)
+    schedule, batch_size = make_schedule(config, train_samples, eval_samples), workload.train.global_batch_size
+    unique_rows = expect_unique_rows(workload, num_embeddings)
+    costs, (epochs, why) = count_costs(workload, num_embeddings, unique_rows), find_epochs(benchmark, schedule)
+    on_cpu = replace(workload, runtime=replace(workload.runtime, device="cpu"))
+    needed = model_memory(on_cpu, read_resources(), eval_samples, num_embeddings)[0].needed_bytes
+    measured = None
+    if measure and THIS in systems:
+        work, folder = (
+            Work(num_steps=1, num_evals=0, eval_samples=eval_samples),
+            locate_dataset(workload.data, data_root),
+        )
+        measured = estimate_time(config, num_embeddings, work, folder)
+    whole, parts, findings = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[str]()
+    for (name, system), price in zip_longest(systems.items(), prices):
+        phases = model_step(costs, system)
+        step_s, forward_s = (
+            sum(each.time_s for phase, each in phases.items() if phase.endswith(end)) for end in ("", "_forward")
+        )
+        train_s, memory, trained = None, system.find("memory"), f"no time to train: {why}"
+        if epochs is not None:
+            num_steps = epochs * train_samples / batch_size
+            eval_s = forward_s * eval_samples / batch_size
+            train_s = num_steps * step_s + num_steps / schedule.steps_between_evals * eval_s
+            trained = f"a run takes {duration(train_s)}"
+        cost = None if price is None or train_s is None else train_s / 3600 * price
+        timed_s = measured.run_s if measured is not None and name == THIS else None
+        ratio = None if timed_s is None else step_s / timed_s
+        whole.append((name, step_s, batch_size / step_s, train_s, needed, memory, price, cost, timed_s, ratio))
+        parts += [
+            (name, label, *phases[phase]) for phase, label in workload.model_spec.phases.items() if phase in phases
+        ]
+        lacking = "" if needed <= memory else f"; {num_bytes(needed)} of memory are needed, which it does not have"
+        findings.append(
+            f"{name} ({system.title}): {throughput_text(batch_size / step_s)}, {trained}{lacking} (modelled)."
+        )
+    kept = [place for place in range(len(_WHOLE)) if place < 6 or any(row[place] is not None for row in whole)]
+    how: tuple[tuple[Any, ...], ...] = (
+        ("global batch size", batch_size, None, source_of(config, "train.global_batch_size"), None),
+        ("precision", costs.precision, None, source_of(config, "runtime.precision"), "of products"),
+        ("epochs to train", epochs, None, "definition", why),
+        ("unique rows per step", unique_rows, None, "definition", "expected of ids that follow their power law"),
+        ("operators per step", sum(costs.operators.values()), None, "measured", "counted in a step on the CPU here"),
+        *(
+            (f"{name}: {each.of} at {each.size:g}", each.value, _UNITS.get(each.of, "FLOP/s"),
+             "measured" if name == THIS else "file", each.source)
+            for name, system in systems.items() for each in system.numbers
+        ),
+    )  # fmt: skip
+    title = f"{benchmark.name} ({label_of(workload.runtime.implementation)}) on systems by their rates"
+    shown = [[row[place] for place in kept] for row in whole]
+    return make_study(
+        "system", title, benchmark,
+        findings=(*findings, *_REMARKS),
+        tables=(
+            make_table("What training would take", [_WHOLE[place] for place in kept], shown),
+            make_table("Where a step's time would go", _PARTS, parts),
+        ),
+        parameters=[Parameter(**dict(zip(Parameter.__struct_fields__, each, strict=True))) for each in how],
+    )  # fmt: skip

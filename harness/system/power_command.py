@@ -1,0 +1,99 @@
+"""Power that a command of the user's prints, such as a wall meter's or IPMI's, asked once a second.
+
+The command comes from the command line alone, and runs by the shell in a process group of its own.
+"""
+
+import math
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from itertools import pairwise
+
+import numpy as np
+
+from rules.logs.text import printable
+
+NAME, SOURCE = "power command", "watts of --power-command, integrated"
+PATIENCE_S = 5.0
+"""How long a call may take."""
+_MOST_BYTES = 1000
+
+
+class PowerCommand(threading.Thread):
+    """Asks a command for watts until it is ended; the run waits for no answer."""
+
+    def __init__(self, command: str, interval_s: float, started_s: float) -> None:
+        super().__init__(name="power-command", daemon=True)
+        self._command, self._interval_s, self._started_s = command, interval_s, started_s
+        self._readings: list[tuple[float, float]] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_ended = threading.Event()
+        self.problem = ""
+        """Why there is no energy, where there is none."""
+
+    def end(self) -> None:
+        """Ask no more, and end what is being asked; it may be called again."""
+        self._is_ended.set()
+        self._kill()
+
+    def take_energy(self, stopped_s: float) -> float | None:
+        """Return the joules from `started_s` to `stopped_s` of the monotonic clock, by trapezoids; then it is over.
+
+        The first reading and the last one hold up to the ends. None where `problem` says why.
+        """
+        self.end()
+        self.join(1.0)  # longer only where what has left the group still holds its output
+        if not self._readings:
+            self.problem = self.problem or "no reading came before the end."
+        if self.problem:
+            return None
+        times, watts = zip(*self._readings, strict=True)
+        points = [self._started_s, *(each for each in times if self._started_s < each < stopped_s), stopped_s]
+        at = pairwise(np.interp(points, times, watts).tolist())
+        return math.fsum((b - a) * (v + w) / 2 for (a, b), (v, w) in zip(pairwise(points), at, strict=True))
+
+    def run(self) -> None:
+        while not self._is_ended.is_set():
+            begun_s = time.monotonic()
+            watts = self._ask()
+            if watts is None:
+                return
+            took_s = time.monotonic() - begun_s
+            self._readings.append((begun_s + took_s / 2, watts))
+            self._is_ended.wait(max(0.0, self._interval_s - took_s))
+
+    def _ask(self) -> float | None:
+        """Run the command once; None at the end, and where it fails."""
+        self._process = process = subprocess.Popen(
+            self._command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        patience = threading.Timer(0.0 if self._is_ended.is_set() else PATIENCE_S, self._kill)
+        patience.start()
+        with process.stdout as output:
+            text = output.read(_MOST_BYTES).decode(errors="replace").strip()
+        code, is_late = process.wait(), not patience.is_alive()
+        patience.cancel()
+        with suppress(ValueError):
+            if code == 0 and not is_late and 0 <= (watts := float(text)) < math.inf:
+                return watts
+        if not self._is_ended.is_set():
+            what = f"took longer than {PATIENCE_S:g} s" if is_late else f"ended with exit code {code}"
+            self.problem = f"it {what} and printed {printable(text[:100])!r}, expected watts: a number alone."
+        return None
+
+    def _kill(self) -> None:
+        if (process := self._process) is not None and process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def end_power_commands() -> None:
+    """End what was begun in this process and is still asked, however its work ended."""
+    for thread in threading.enumerate():
+        if isinstance(thread, PowerCommand):
+            thread.end()

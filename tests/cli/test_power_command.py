@@ -1,0 +1,88 @@
+"""--power-command comes from the command line alone: recorded as text, asked for again, given by nothing else."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_sets import made_in
+from sweep_builder import FastWorkers
+
+from rules.benchmarks.loader import load_benchmark
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(
+    command: Command, workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Command:
+    """A command line in a folder of its own, in processes that answer at once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DLRMBENCH_DATA", str(data_root))
+    return lambda *words: command(*words, "-q")
+
+
+def test_it_is_recorded_and_asked_for_again(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
+    meter = "touch seen; echo 100"
+    assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--power-command", meter)[0] == 0
+    (folder,) = made_in(tmp_path / "results")
+    assert json.loads((folder / "extra/run_set.json").read_text())["hooks"] == {"power-command": meter}
+    assert [spec["power_command"] for spec in workers.launches] == [meter]
+    for words in ((), ("--power-command", "echo 5")):
+        code, _, err = call("resume", folder, "-n", 2, *words)
+        assert code == 2 and f"--power-command '{meter}'" in err
+    code, _, err = call("run", "--beside", folder, "-n", 5)
+    assert code == 2 and f"--power-command '{meter}'" in err
+    assert len(workers.launches) == 1 and not (tmp_path / "seen").exists()
+    assert call("resume", folder, "-n", 2, "--power-command", meter)[0] == 0
+    assert [spec["power_command"] for spec in workers.launches] == [meter] * 2
+
+
+def test_a_set_without_it_is_not_resumed_with_it(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
+    assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1)[0] == 0
+    assert "power_command" not in workers.launches[0]
+    (folder,) = made_in(tmp_path / "results")
+    code, _, err = call("resume", folder, "-n", 2, "--power-command", "echo 1")
+    assert code == 2 and "was begun without --power-command" in err
+
+
+@pytest.mark.parametrize("key", ["runtime.power_command", "runtime.power-command", "hooks.power-command"])
+@pytest.mark.parametrize("place", ["set", "file", "environment", "definition"])
+def test_nothing_but_the_option_gives_it(
+    key: str, place: str, call: Command, workers: FastWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section, _, name = key.partition(".")
+    words: tuple[object, ...] = ()
+    benchmark: object = "dlrm_tiny"
+    if place == "set":
+        words = ("--set", f"{key}=touch seen")
+    elif place == "file":
+        (tmp_path / "given.toml").write_text(f'[{section}]\n{name} = "touch seen"\n')
+        words = ("-c", "given.toml")
+    elif place == "environment":
+        monkeypatch.setenv(f"DLRMBENCH_{section.upper()}_{name.upper()}", "touch seen")
+    else:
+        text = load_benchmark("dlrm_tiny").path.read_text()
+        head, mark, rest = text.partition("[runtime]\n")
+        extra = f'{name} = "touch seen"\n' if section == "runtime" else ""
+        table = "" if section == "runtime" else f'\n[{section}]\n{name} = "touch seen"\n'
+        benchmark = tmp_path / "own.toml"
+        benchmark.write_text(head.replace('"dlrm_tiny"', '"own"') + mark + extra + rest + table)
+    code, _, err = call("run", benchmark, "-n", 1, "--threads", 1, *words)
+    assert code == 2 and workers.launches == [], err
+    assert not (tmp_path / "seen").exists()
+
+
+def test_the_variable_of_its_name_is_no_option(
+    call: Command, workers: FastWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLRMBENCH_POWER_COMMAND", "echo 1")
+    code, _, _ = call("run", "dlrm_tiny", "-n", 1, "--threads", 1)
+    assert code == 2 and workers.launches == []
+
+
+@pytest.mark.parametrize("verb", [("sweep", "--axis", "train.opt_base_learning_rate=0.05,0.06"), ("run",)])
+def test_every_run_is_asked_alike(verb: tuple[str, ...], call: Command, workers: FastWorkers) -> None:
+    assert call(*verb, "dlrm_tiny", "-n", 2, "--threads", 1, "--power-command", "echo 7")[0] == 0
+    assert {spec["power_command"] for spec in workers.launches} == {"echo 7"} and len(workers.launches) >= 2
