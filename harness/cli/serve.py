@@ -230,9 +230,9 @@ def _serve_usage(
         tables = with_value(tables, text)
     if given["num_workers"] is not None:
         tables = with_value(tables, f"usage.workers={given['num_workers']}", "--workers")
-    key, _, values = (axis or "").partition("=")
+    key, equals, values = (axis or "").partition("=")
     texts = split_values(values) if axis is not None else []
-    points = [(text, with_value(tables, f"{key}={text}", "--axis")) for text in texts] or [("", tables)]
+    points = [(text, with_value(tables, f"{key}{equals}{text}", "--axis")) for text in texts] or [("", tables)]
     study = study_usage(
         path, points, data=given["data_root"], output=given["output"],
         num_threads=given["threads"], quiet=given["quiet"],

@@ -61,7 +61,7 @@ def _resolve(path: str, usage: Usage, num_threads: int) -> dict[str, RunConfig]:
     for name, model in usage.models.items():
         if model.source in (RETRIEVAL, STAND_IN):
             continue
-        asked = {"serve.scenario": "single_stream", "serve.queries": f"fixed:{usage.items_of(name)}",
+        asked = {"serve.scenario": "single_stream", "serve.queries": f"fixed:{model.items}",
                  "serve.threads": 1, "runtime.threads": num_threads}  # fmt: skip
         overrides = [Override(key=key, value=value, source=f"{path}: {name}") for key, value in asked.items()]
         try:

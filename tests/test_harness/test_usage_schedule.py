@@ -2,13 +2,13 @@
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import inf
 
 import numpy as np
 import pytest
 
-from harness.config.usages.usage import AskedModel, Usage
+from harness.config.usages.usage import AskedModel, Usage, parse_usage
 from harness.measure.usage import schedule
 from harness.measure.usage.schedule import (
     Frame,
@@ -34,7 +34,9 @@ def run(frames: Sequence[Frame], service_s: Sequence[float], num_workers: int = 
 
 
 def usage_of(**models: AskedModel) -> Usage:
-    return Usage(title="a test", source="a test", workers=1, models=models)
+    asked = {name: {key: value for key, value in asdict(model).items() if value is not None and value != ()}
+             for name, model in models.items()}  # fmt: skip
+    return parse_usage({"usage": {"title": "a test", "source": "a test", "workers": 1}, **asked}, "a test")
 
 
 def periodic(rate: float, **more: object) -> AskedModel:
@@ -128,20 +130,20 @@ def test_the_order_of_release_alone_misses_deadlines_that_edf_meets(monkeypatch:
 
 def test_task_sets_that_ask_more_than_there_is_miss_some_deadline() -> None:
     rng, tried = np.random.default_rng(11), 0
-    while tried < 100:
+    while tried < 30:
         periods = rng.integers(4, 30, 3).tolist()
         costs = rng.integers(1, 15, 3).tolist()
         if sum(cost / period for period, cost in zip(periods, costs, strict=True)) <= 1.05:
             continue
         tried += 1
-        frames, service = periodic_frames(periods, (0, 0, 0), costs, 1000 * max(periods))
+        frames, service = periodic_frames(periods, (0, 0, 0), costs, 350 * max(periods))
         assert len(frames) >= 1000
         assert first_failure(frames, run(frames, service)) is not None, (periods, costs)
 
 
 @pytest.mark.parametrize("load", (0.3, 0.7))
 def test_the_mean_wait_at_random_arrivals_is_that_of_pollaczek_and_khinchine(load: float) -> None:
-    rng, count = np.random.default_rng(5), 400_000
+    rng, count = np.random.default_rng(5), 150_000
     service_s = rng.gamma(2.0, 0.5, count)
     gaps_s = rng.exponential(1 / load, count)
     arrivals_s = np.cumsum(gaps_s / gaps_s.mean() / load)
@@ -187,27 +189,22 @@ def test_a_factor_changes_times_alone() -> None:
 # the highest factor
 
 
-@pytest.mark.parametrize("num_workers", (1, 2, 3))
-def test_the_highest_factor_is_that_of_a_search_of_every_step(num_workers: int) -> None:
-    """Exact against the plain search, also where a step above passes again, and for models that follow others."""
-    rng, found = np.random.default_rng(2), []
-    for seed in range(25):
-        rates, service = rng.uniform(2, 40, 2), rng.uniform(0.002, 0.02, 3)
-        asked = usage_of(a=periodic(rates[0], deadline_ms=float(rng.uniform(20, 60))), b=periodic(rates[1]),
+@pytest.mark.parametrize("num_workers", (1, 2))
+def test_at_and_below_the_highest_factor_every_deadline_is_met_and_above_it_one_fails(num_workers: int) -> None:
+    rng, found = np.random.default_rng(2), set()
+    for seed in range(8):
+        rates, service = rng.uniform(10, 40, 2).tolist(), rng.uniform(0.005, 0.02, 3)
+        asked = usage_of(a=periodic(rates[0], deadline_ms=float(rng.uniform(30, 60))), b=periodic(rates[1]),
                          c=AskedModel(source="retrieval", after="a", probability=0.7, deadline_ms=70.0))  # fmt: skip
-        asked = replace(asked, workers=num_workers, duration_s=1.0)
+        asked = replace(asked, workers=num_workers, duration_s=0.5)
         service_s = np.array([service["abc".index(frame.model)] for frame in draw_frames(asked, seed)])
-        step = 1
-        while True:
+        highest, failed = find_highest_factor(asked, seed, service_s)
+        found.add(highest)
+        for step in range(1, round(highest * 100) + 2):
             frames = draw_frames(replace(asked, factor=step * 0.01), seed)
-            failed = first_failure(frames, run(frames, service_s.tolist(), num_workers))
-            if failed or step == 2000:
-                break
-            step += 1
-        if failed:
-            found.append(step)
-            assert find_highest_factor(asked, seed, service_s) == (pytest.approx((step - 1) * 0.01), failed)
-    assert len(found) > 10 and min(found) < max(found)
+            first = first_failure(frames, run(frames, service_s.tolist(), num_workers))
+            assert first == (None if step <= round(highest * 100) else failed)
+    assert len(found) > 4
 
 
 def test_no_factor_is_high_enough_where_a_deadline_is_shorter_than_its_service() -> None:

@@ -1,12 +1,13 @@
 """A usage file: models that are asked at a rate or one after another, each with a deadline."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from harness.config.query_file import MAX_ITEMS
 from harness.config.run_config import parse_value
 from reference_models.config.records import Counts, PositiveCount, read_section
 from reference_models.process.errors import ConfigError, did_you_mean
@@ -35,7 +36,7 @@ class AskedModel:
     after: str | None = None
     """The model whose frame must be done, of whose frames this one follows each with `probability`."""
     probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
-    items: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    items: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] | None = None
     """Items of a frame. Left out: those that `after` hands on, else 1."""
     top_k: PositiveCount | None = None
     """Items handed on. Left out: all; of a retrieval, 100."""
@@ -60,7 +61,7 @@ class UsageHead:
     source: str
     """Where its numbers come from."""
     duration_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
-    workers: PositiveCount = 2
+    workers: Annotated[int, Meta(ge=1, le=256)] = 2
     """Processes that take frames, one at a time each."""
     factor: _Rate = 1.0
     """By which all rates are multiplied."""
@@ -68,32 +69,15 @@ class UsageHead:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage(UsageHead):
-    """Models by their names, each after the one that it follows, and what is said of all."""
+    """Models by their names, each after the one that it follows and with all that it was not given but its deadline,
+    and what is said of all."""
 
     models: Mapping[str, AskedModel]
 
-    def root_of(self, name: str) -> AskedModel:
-        """Return the model that a chain begins with."""
-        return self.models[name] if (after := self.models[name].after) is None else self.root_of(after)
-
-    def rate_of(self, name: str) -> float:
-        """Return the frames a second that a model's chain begins with, at a factor of 1."""
-        return self.root_of(name).rate or 0.0
-
     def within_s(self, name: str) -> float:
         """Return the seconds from the release of a frame to its deadline."""
-        deadline_ms = self.models[name].deadline_ms
-        return 1 / (self.rate_of(name) * self.factor) if deadline_ms is None else deadline_ms / 1e3
-
-    def items_of(self, name: str) -> int:
-        """Return the items of a frame: asked for, or handed on by the model before."""
         model = self.models[name]
-        return model.items or (1 if model.after is None else self.handed_on(model.after))
-
-    def handed_on(self, name: str) -> int:
-        """Return the items that a model hands on to what comes after it."""
-        model = self.models[name]
-        return model.top_k or (100 if model.source == RETRIEVAL else self.items_of(name))
+        return (model.deadline_ms or 1e3 / ((model.rate or 0.0) * self.factor)) / 1e3
 
 
 def shipped_usages() -> dict[str, Path]:
@@ -141,28 +125,31 @@ def _parse(tables: Mapping[str, Any]) -> Usage:
             raise ConfigError(
                 f"{name}.after is {model.after!r}: no such model.{did_you_mean(model.after, [*models])}"
             )
-        if model.after is None or model.after in ordered:
-            ordered[name] = model
+        if name not in ordered and (model.after is None or model.after in ordered):
+            ordered[name] = _complete(name, model, ordered.get(model.after or ""))
     if circle := [name for name in models if name not in ordered]:
         raise ConfigError(f"{', '.join(circle)}: each comes after another of them, in a circle. Break it.")
     usage = Usage(**asdict(read_section(USAGE, tables.get(USAGE, {}), UsageHead)), models=ordered)
-    for name, model in ordered.items():
-        _check(usage, name, model)
-    if (num := sum(usage.duration_s * usage.rate_of(name) for name in ordered)) > MAX_FRAMES:
+    if (num := sum(usage.duration_s * (model.rate or 0.0) for model in ordered.values())) > MAX_FRAMES:
         raise ConfigError(f"usage.duration_s asks for {num:,.0f} frames, expected {MAX_FRAMES:,} at most.")
     return usage
 
 
-def _check(usage: Usage, name: str, model: AskedModel) -> None:
-    """Raise ConfigError for keys of one model that do not go together."""
+def _complete(name: str, model: AskedModel, before: AskedModel | None) -> AskedModel:
+    """Add what follows from the model before. Raises ConfigError for keys that do not go together."""
     for key, source in _OF_ONE.items():
         if source != model.source and getattr(model, key) != AskedModel.__dataclass_fields__[key].default:
             raise ConfigError(f"{name}.{key} is for source = {source!r} alone. Leave it out.")
-    if (model.rate is None) == (model.after is None):
+    if (model.rate is None) == (before is None):
         raise ConfigError(f"{name}: expected one of rate and after: what comes after a model has that one's rate.")
-    if usage.root_of(name).arrivals == "poisson" and model.deadline_ms is None:
+    rate, arrivals, items = model.rate, model.arrivals, model.items or 1
+    if before is not None:
+        rate, arrivals, items = before.rate, before.arrivals, model.items or before.top_k or 1
+    if arrivals == "poisson" and model.deadline_ms is None:
         raise ConfigError(f"{name}.deadline_ms is missing: with random arrivals the next frame is no deadline.")
     if model.source == STAND_IN and len(model.widths or ()) < 2:
         raise ConfigError(f"{name}.widths: expected two or more, such as [256, 256], of an MLP.")
-    if usage.items_of(name) > 1024:
-        raise ConfigError(f"{name}: {usage.items_of(name):,} items a frame, expected 1,024 at most. Give items.")
+    if items > MAX_ITEMS:
+        raise ConfigError(f"{name}: {items:,} items a frame, expected {MAX_ITEMS:,} at most. Give items.")
+    top_k = model.top_k or (100 if model.source == RETRIEVAL else items)
+    return replace(model, rate=rate, arrivals=arrivals, items=items, top_k=top_k)

@@ -2,8 +2,10 @@
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from multiprocessing.connection import Connection, wait
@@ -22,7 +24,7 @@ from harness.system.software import WORKER_VARIABLES
 from reference_models.serving import pagerank
 
 T = TypeVar("T")
-NUM_QUERY_NODES, TIMING_S, MIN_CALLS = 200, 1.0, 5
+NUM_QUERY_NODES, TIMING_S, MIN_CALLS = 200, 0.5, 5
 """Nodes that are drawn for a retrieval; how long the calls of a model are timed, and the fewest of them."""
 Answer = Callable[[int], object]
 """Answers the frame of a number."""
@@ -55,12 +57,13 @@ def build_models(models: Models, usage: Usage, served: Mapping[str, Any], seed: 
     """Build the models of a usage; those that were built as they are asked for are left. `served` has what the job of
     each benchmark has."""
     for name, model in usage.models.items():
-        asked = (model, usage.items_of(name), usage.handed_on(name), served.get(name), seed)
+        asked = (model, served.get(name), seed)
         if name not in models or models[name][0] != asked:
             models[name] = (asked, _build(*asked))
 
 
-def _build(model: AskedModel, items: int, top_k: int, served: Mapping[str, Any] | None, seed: int) -> Answer:
+def _build(model: AskedModel, served: Mapping[str, Any] | None, seed: int) -> Answer:
+    items, top_k = model.items or 1, model.top_k or 1
     if model.source == RETRIEVAL:
         graph, nodes = open_retrieval(model, seed)
         return lambda number: pagerank.diffuse_in_stages(graph, nodes[number % len(nodes)], model.subgraphs).top(
@@ -72,8 +75,8 @@ def _build(model: AskedModel, items: int, top_k: int, served: Mapping[str, Any] 
         widths = model.widths or ()
         layers = [torch.nn.Linear(before, after) for before, after in pairwise(widths)]
         stack = torch.nn.Sequential(*(part for layer in layers for part in (layer, torch.nn.ReLU())))
-        rows = torch.rand(items, widths[0])
-        return lambda number: torch.inference_mode()(stack)(rows)
+        infer, rows = torch.inference_mode()(stack), torch.rand(items, widths[0])
+        return lambda number: infer(rows)
     from harness.measure.serving.model import build_served
     from harness.measure.serving.worker_pool import QueryPart
 
@@ -101,18 +104,16 @@ def answer_frame(models: Models, name: str, number: int) -> tuple[float, float]:
     return begin_s, time.monotonic()
 
 
-def try_retrieval(
-    models: Models, model: AskedModel, top_k: int, seed: int, share: tuple[int, int]
-) -> list[RetrievalTrial]:
+def try_retrieval(models: Models, model: AskedModel, seed: int, share: tuple[int, int]) -> list[RetrievalTrial]:
     """Hold the candidates of nodes against exact ones; `share` is which of how many shares of the nodes."""
     trials, (graph, nodes) = list[RetrievalTrial](), open_retrieval(model, seed)
     for node in nodes[share[0] :: share[1]]:
         moments_s = [time.perf_counter()]
         staged = pagerank.diffuse_in_stages(graph, node, model.subgraphs)
-        found = staged.top(top_k)
+        found = staged.top(model.top_k or 1)
         moments_s.append(time.perf_counter())
         at_once = pagerank.diffuse_at_once(graph, node)
-        at_once.top(top_k)
+        at_once.top(model.top_k or 1)
         moments_s.append(time.perf_counter())
         precision = pagerank.precision(found, pagerank.diffuse_globally(graph, node))
         staged_s, at_once_s = np.diff(moments_s).tolist()
@@ -122,19 +123,18 @@ def try_retrieval(
 
 def _work(pipe: Connection, num_threads: int) -> None:
     """Do what is asked, of the models that were built, until nobody is left to ask."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(num_threads))
     os.environ |= {**WORKER_VARIABLES, **os.environ, **counts}  # before torch is imported
     models: Models = {}
-    while True:
-        try:
+    with suppress(EOFError, OSError):  # who asks is gone
+        while True:
             question = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
-            return
-        try:
-            answer = question(models)
-        except Exception as error:  # who asked raises it
-            answer = error
-        pipe.send(answer)
+            try:
+                answer = question(models)
+            except Exception as error:  # who asks raises it
+                answer = error
+            pipe.send(answer)
 
 
 class Crew:

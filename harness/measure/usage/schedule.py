@@ -5,6 +5,7 @@ of `harness.measure.usage.crew`.
 """
 
 import heapq
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,7 +63,7 @@ def draw_frames(usage: Usage, seed: int) -> list[Frame]:
     """Draw all frames of a usage: the same for the same seed, and at every factor but for the time between them."""
     frames: list[Frame] = []
     for index, (name, model) in enumerate(usage.models.items()):
-        rng, rate = np.random.default_rng((seed, index)), usage.rate_of(name)
+        rng, rate = np.random.default_rng((seed, index)), model.rate or 0.0
         count, releases = usage.duration_s * rate, list[tuple[int, float, int | None]]()
         if model.after is not None:
             releases = [(frame.number, frame.release_s, place) for place, frame in enumerate(frames)
@@ -154,11 +155,31 @@ def first_failure(frames: Sequence[Frame], spans: Spans) -> Frame | None:
 def find_highest_factor(usage: Usage, seed: int, service_s: Seconds) -> tuple[float, Frame | None]:
     """Find the highest factor on all rates, on a grid of 1 %, at and below which every deadline is met.
 
-    Return it, 0.0 where there is none, and the frame that fails first above; None where the grid ends before. Every
-    step is tried: without preemption, a higher rate may meet deadlines that a lower one does not.
+    Return it, 0.0 where there is none, and the frame that fails first above; None where the grid ends before. Without
+    preemption, a higher rate may meet deadlines that a lower one does not: steps that are not sure are all tried.
     """
-    for step in range(1, MAX_STEPS + 1):
-        frames = draw_frames(replace(usage, factor=step * GRID), seed)
+    steps = range(1, MAX_STEPS + 1)
+
+    def draw(step: int) -> list[Frame]:
+        return draw_frames(replace(usage, factor=step * GRID), seed)
+
+    for step in steps[bisect_left(steps, True, key=lambda step: not _are_surely_met(draw(step), service_s)) :]:
+        frames = draw(step)
         if failed := first_failure(frames, run_schedule(frames, usage.workers, VirtualClock(service_s))):
             return (step - 1) * GRID, failed
     return MAX_STEPS * GRID, None
+
+
+def _are_surely_met(frames: Sequence[Frame], service_s: Seconds) -> bool:
+    """Return whether even at the end of the busy period of a single worker every frame in it would be in time.
+
+    Several workers have done all work no later; and at a lower factor the period of a frame ends no later after its
+    release, so that what is sure at one factor is sure below.
+    """
+    order = np.argsort([frame.release_s for frame in frames], kind="stable")
+    releases_s = np.array([frame.release_s for frame in frames])[order]
+    work_s = np.cumsum(service_s[order])
+    ends_s = work_s + np.maximum.accumulate(releases_s - work_s + service_s[order])
+    is_last = np.append(releases_s[1:] > ends_s[:-1], True)
+    period_ends_s = ends_s[is_last][np.cumsum(is_last) - is_last]
+    return bool(np.all(period_ends_s < np.array([frame.deadline_s for frame in frames])[order]))

@@ -82,7 +82,7 @@ def measure_usage(
     trials: dict[str, list[RetrievalTrial]] = {}
     for name, model in usage.models.items():
         if model.source == RETRIEVAL:
-            ask = partial(try_retrieval, model=model, top_k=usage.handed_on(name), seed=seed)
+            ask = partial(try_retrieval, model=model, seed=seed)
             trials[name] = [*chain(*crew.ask([partial(ask, share=(worker, count)) for worker in range(count)]))]
     highest, failed = find_highest_factor(usage, seed, service_s)
     return MeasuredUsage(
@@ -121,7 +121,8 @@ def make_usage_study(
     if retrievals:
         tables.append(make_table(f"Retrieval{note}", (*head, *_RETRIEVAL), retrievals))
         findings += _say_retrieval([row[len(head) :] for row in retrievals])
-    tables.append(make_table(f"{TIMELINE}{note}", _timeline_columns(origin), _list_timeline(first)))
+    where = f", {axis}={first.text}" if axis else ""
+    tables.append(make_table(f"{TIMELINE}{where}{note}", _timeline_columns(origin), _list_timeline(first)))
     clock = "a virtual clock" if origin == "simulated" else "the real clock"
     return make_study(
         "usage",
@@ -135,12 +136,13 @@ def make_usage_study(
 
 
 def _model_columns(origin: Origin) -> Columns:
-    beside: Columns = (("Dropped", None, "simulated"), ("p99", "s", "simulated")) if origin == "measured" else ()
+    on_virtual: Columns = (("Dropped on the virtual clock", None, "simulated"), ("p99 on it", "s", "simulated"))
+    beside = on_virtual if origin == "measured" else ()
     return (
-        ("Model", None, "given"), ("Rate", "/s", "given"), ("Deadline", "s", "given"), ("Service", "s", "measured"),
-        ("Requested", None, "computed"), ("Dropped", None, origin), ("Late", None, origin), ("p50", "s", origin),
-        ("p99", "s", origin), *beside, ("RT", None, origin), ("QoE", None, origin), ("Energy", "J", "measured"),
-        ("Score", None, origin),
+        ("Model", None, "given"), ("Items", None, "given"), ("Rate", "/s", "given"), ("Deadline", "s", "given"),
+        ("Service", "s", "measured"), ("Requested", None, "computed"), ("Dropped", None, origin), ("Late", None, origin),
+        ("p50", "s", origin), ("p99", "s", origin), *beside, ("RT", None, origin), ("QoE", None, origin),
+        ("Energy", "J", "measured"), ("Score", None, origin),
     )  # fmt: skip
 
 
@@ -151,12 +153,22 @@ def _list_model(
     if origin == "measured":
         simulated = point.score(name, point.simulated, counting)
         beside = (simulated.dropped, _percentile(simulated.latencies_s, 0.99))
+    rate, service_s = (usage.models[name].rate or 0.0) * usage.factor, float(np.mean(point.times_s[name]))
+    p50_s, p99_s = (_percentile(score.latencies_s, share) for share in (0.5, 0.99))
+    counts, energy_j = (score.requested, score.dropped, score.late), point.energies_j.get(name)
+    scores = (score.real_time, score.quality, energy_j, score.score)
     return (
-        name, usage.rate_of(name) * usage.factor, usage.within_s(name), float(np.mean(point.times_s[name])),
-        score.requested, score.dropped, score.late, _percentile(score.latencies_s, 0.5),
-        _percentile(score.latencies_s, 0.99), *beside, score.real_time, score.quality, point.energies_j.get(name),
-        score.score,
-    )  # fmt: skip
+        name,
+        usage.models[name].items,
+        rate,
+        usage.within_s(name),
+        service_s,
+        *counts,
+        p50_s,
+        p99_s,
+        *beside,
+        *scores,
+    )
 
 
 def _percentile(seconds: Sequence[float], share: float) -> float | None:
