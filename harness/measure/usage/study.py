@@ -140,9 +140,9 @@ def _model_columns(origin: Origin) -> Columns:
     beside = on_virtual if origin == "measured" else ()
     return (
         ("Model", None, "given"), ("Items", None, "given"), ("Rate", "/s", "given"), ("Deadline", "s", "given"),
-        ("Service", "s", "measured"), ("Requested", None, "computed"), ("Dropped", None, origin), ("Late", None, origin),
-        ("p50", "s", origin), ("p99", "s", origin), *beside, ("RT", None, origin), ("QoE", None, origin),
-        ("Energy", "J", "measured"), ("Score", None, origin),
+        ("Service", "s", "measured"), ("Requested", None, "computed"), ("Dropped", None, origin),
+        ("Late", None, origin), ("p50", "s", origin), ("p99", "s", origin), *beside, ("RT", None, origin),
+        ("QoE", None, origin), ("Energy", "J", "measured"), ("Score", None, origin),
     )  # fmt: skip
 
 
