@@ -9,6 +9,7 @@ from harness.config.run_config import Override, RunConfig
 from harness.config.usages.usage import RETRIEVAL, STAND_IN, Usage, parse_usage
 from harness.experiment.prepare import prepare_data
 from harness.foundation.errors import HarnessError
+from harness.foundation.status_line import StatusLine
 from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.job import resolve_served
 from harness.measure.serving.simulate import KIND
@@ -47,11 +48,12 @@ def study_usage(
         }
         for of_point in configs
     ]  # fmt: skip
+    found, line = [], StatusLine(quiet=quiet)
     with Crew(most, threads) as crew:
-        found = [
-            measure_usage(crew, text, usage, its, seed=seed, is_simulated=is_simulated)
-            for (text, _), usage, its in zip(points, usages, served, strict=True)
-        ]
+        for (text, _), usage, its in zip(points, usages, served, strict=True):
+            line.show(f"{axis}={text}: timing models" if axis else "timing models, then scheduling frames", now=True)
+            found.append(measure_usage(crew, text, usage, its, seed=seed, is_simulated=is_simulated))
+    line.finish()
     return make_usage_study(found, axis, counting, seed, threads)
 
 

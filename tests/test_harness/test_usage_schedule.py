@@ -179,6 +179,12 @@ def test_probability_0_removes_what_follows_and_all_that_follows_it() -> None:
     assert {frame.model for frame in draw_frames(asked, 0)} == {"a"}
 
 
+def test_where_nothing_is_asked_nothing_fails() -> None:
+    asked = usage_of(a=periodic(10, probability=0.0))
+    assert (frames := draw_frames(asked, 0)) == [] == run(frames, ())
+    assert find_highest_factor(asked, 0, np.zeros(0)) == (100, None)
+
+
 def test_a_factor_changes_times_alone() -> None:
     asked = usage_of(a=periodic(10), b=periodic(10, arrivals="poisson", deadline_ms=5))
     before, after = draw_frames(asked, 1), draw_frames(replace(asked, factor=4.0), 1)

@@ -1,9 +1,13 @@
 """The score of a usage, by its formula."""
 
+from collections.abc import Callable, Sequence
 from math import exp
+from typing import Any
 
 import pytest
 
+from harness.config.usages.usage import parse_usage
+from harness.measure.usage import study
 from harness.measure.usage.schedule import Frame, Span
 from harness.measure.usage.score import MAX_ENERGY_J, score_frame, score_model, score_usage
 
@@ -45,3 +49,38 @@ def test_a_model_that_nothing_was_asked_has_no_part_in_the_score() -> None:
     assert score_usage([nothing, all_early]) == score_usage([all_early])
     dropped = score_model(FRAMES, [None] * 4, "once", None)
     assert (dropped.score, dropped.quality, dropped.real_time) == (0, 0, None)
+
+
+class ScriptedCrew:
+    """Workers whose calls take 2 ms and use nothing else."""
+
+    def ask(self, questions: Sequence[Callable[..., Any]]) -> list[Any]:
+        return [[0.002] * 5 if question.func.__name__ == "time_calls" else None for question in questions]
+
+
+@pytest.mark.parametrize("energy_j", (3.0, None))
+def test_energy_is_scored_where_it_was_measured_and_said_to_be_absent_elsewhere(
+    energy_j: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3 J in 10 calls are .3 J a frame, of which 1.5 J would score nothing."""
+
+    class ScriptedMeter:
+        def start(self) -> None: ...
+
+        def stop(self) -> dict[str, Any]:
+            gaps = [] if energy_j is not None else [{"what": "CPU packages", "reason": "no counter here."}]
+            return {"energy_j": energy_j, "not_measured": gaps}
+
+    monkeypatch.setattr(study, "EnergyMeter", ScriptedMeter)
+    model = {"source": "stand_in", "widths": [2, 2], "rate": 10}
+    usage = parse_usage({"usage": {"title": "a test", "source": "a test", "duration_s": 1}, "a": model}, "a test")
+    found = study.measure_usage(ScriptedCrew(), "", usage, {}, seed=1, is_simulated=True)  # type: ignore[arg-type]
+    made = study.make_usage_study([found], None, "released", 1, 1)
+    row = dict(zip((column.name for column in made.tables[0].columns), made.tables[0].rows[0], strict=True))
+    (energy,) = (each for each in made.parameters if each.name == "energy of a frame")
+    if energy_j is None:
+        assert (row["Energy"], energy.value, energy.note) == (None, "not given", "EN is 1. no counter here.")
+        assert row["Score"] == pytest.approx(1)
+    else:
+        assert (row["Energy"], energy.value) == (0.3, "measured")
+        assert row["Score"] == pytest.approx((1.5 - 0.3) / 1.5)

@@ -176,6 +176,8 @@ def _are_surely_met(frames: Sequence[Frame], service_s: Seconds) -> bool:
     Several workers have done all work no later; and at a lower factor the period of a frame ends no later after its
     release, so that what is sure at one factor is sure below.
     """
+    if not frames:
+        return True
     order = np.argsort([frame.release_s for frame in frames], kind="stable")
     releases_s = np.array([frame.release_s for frame in frames])[order]
     work_s = np.cumsum(service_s[order])
