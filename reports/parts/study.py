@@ -5,8 +5,8 @@ from typing import TypeGuard
 
 from reports.document.blocks import Block, Bullets, Cell, Heading, Prose, Table, TableColumn, table_of, text_table
 from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, si, time_unit
+from rules.records.study import TIMELINE, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 from rules.records.study import Cell as Value
-from rules.records.study import Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 
 
 def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
@@ -18,7 +18,7 @@ def study_parts(study: StudyRecord) -> tuple[Block, ...]:
     """As `study_blocks`, for a place that has a heading of its own."""
     return (
         *(Prose(text=printable(finding)) for finding in study.findings),
-        *(study_table(table) for table in study.tables),
+        *(study_table(table) for table in study.tables if not table.title.startswith(TIMELINE)),
         *study_grounds(study),
     )
 

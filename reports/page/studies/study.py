@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 
 from reports.charts.roofline import RooflineDot, roofline_figure
 from reports.charts.scaling import scaling_panel
+from reports.charts.timeline import Work, timeline_figure
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Chart, Prose
 from reports.document.page import PageSection
 from reports.facts.profile import amount
 from reports.parts.study import is_amount, study_grounds, study_table
 from reports.text.formatting import count, duration, percent, printable, si
+from rules.records.study import TIMELINE, StudyRecord, StudyTable
 from rules.records.study import Cell as Value
-from rules.records.study import StudyRecord, StudyTable
 
 CEILINGS = ("matrix products", "memory", "cache")
 """Parameters of a forward study that are the roof."""
@@ -114,11 +115,27 @@ def _miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 
+def _timeline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw the frames of a usage; None of its other tables."""
+    works = []
+    for row in _rows(table) if table.title.startswith(TIMELINE) else ():
+        numbers = [_number(row.get(name)) for name in ("Released", "Deadline", "Worker", "Begun", "Done")]
+        released, deadline, worker, begun, done = (-1.0 if number is None else number for number in numbers)
+        span = (begun, done) if worker >= 0 else (released, released)
+        works.append(Work(printable(str(row.get("Model")), 20), int(worker), *span, is_late=done > deadline))
+    if not works:
+        return None
+    title = "Frames of the first second"
+    figure = timeline_figure(works, id_=id_, title=title, description="A lane per model, a bar per frame.")
+    return Chart(figure=figure, table_note="The table below has the numbers.")
+
+
 _CHARTS: Mapping[str, Callable[[StudyRecord, StudyTable, str], Chart | None]] = {
     "forward": _roofline,
     "queue": _latencies,
     "tiers": _miss_ratios,
     "trace": _miss_ratios,
+    "usage": _timeline,
 }
 """By kind of study: what is drawn of a table."""
 

@@ -1,0 +1,1 @@
+"""Usages: what several models are asked beside one another, in files shipped here or the user's."""

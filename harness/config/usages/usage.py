@@ -1,0 +1,155 @@
+"""A usage file: models that are asked at a rate or one after another, each with a deadline."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from harness.config.query_file import MAX_ITEMS
+from harness.config.run_config import parse_value
+from reference_models.config.records import Counts, PositiveCount, read_section
+from reference_models.process.errors import ConfigError, did_you_mean
+from rules.benchmarks.toml_file import read_toml
+
+RETRIEVAL, STAND_IN = "retrieval", "stand_in"
+USAGE = "usage"
+"""The table of a file that is of all models."""
+MAX_FRAMES = 100_000
+_Rate = Annotated[float, Meta(gt=0, le=1e6)]
+_OF_ONE = {"widths": STAND_IN, "graph": RETRIEVAL, "num_subgraphs": RETRIEVAL, "query_nodes": RETRIEVAL}
+"""Keys of a model, and the source that alone has them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedModel:
+    """What is asked of one model. A frame is one request: its items are ranked, or its candidates retrieved."""
+
+    source: str
+    """A benchmark that can be served, by name or file; `retrieval`; or `stand_in`, an MLP of given widths."""
+    rate: _Rate | None = None
+    """Frames a second; of a model that comes after another, those of that one."""
+    arrivals: Literal["periodic", "poisson"] = "periodic"
+    deadline_ms: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    """From the release of a frame, or of the first of its chain. Left out: the next frame."""
+    after: str | None = None
+    """The model whose frame must be done, of whose frames this one follows each with `probability`."""
+    probability: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    items: Annotated[int, Meta(ge=1, le=MAX_ITEMS)] | None = None
+    """Items of a frame. Left out: those that `after` hands on, else 1."""
+    top_k: PositiveCount | None = None
+    """Items handed on. Left out: all; of a retrieval, 100."""
+    widths: Counts | None = None
+    graph: str = "generated"
+    """A file of edges, two nodes a line; or a small world that is generated from the seed."""
+    num_subgraphs: PositiveCount | Literal["all"] = 10
+    query_nodes: tuple[int, ...] = ()
+    """Nodes whose candidates are retrieved, in turn. Left out: 200 of the graph, drawn from the seed."""
+
+    @property
+    def subgraphs(self) -> int | None:
+        """The number of subgraphs; None for all."""
+        return None if self.num_subgraphs == "all" else self.num_subgraphs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageHead:
+    """What is said of all models."""
+
+    title: str
+    source: str
+    """Where its numbers come from."""
+    duration_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    workers: Annotated[int, Meta(ge=1, le=256)] = 2
+    """Processes that take frames, one at a time each."""
+    factor: _Rate = 1.0
+    """By which all rates are multiplied."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage(UsageHead):
+    """Models by their names, each after the one that it follows and with all that it was not given but its deadline,
+    and what is said of all."""
+
+    models: Mapping[str, AskedModel]
+
+    def within_s(self, name: str) -> float:
+        """Return the seconds from the release of a frame to its deadline."""
+        model = self.models[name]
+        return (model.deadline_ms or 1e3 / ((model.rate or 0.0) * self.factor)) / 1e3
+
+
+def shipped_usages() -> dict[str, Path]:
+    """Return the files that are shipped, by name."""
+    return {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
+
+
+def read_usage(name: str) -> tuple[str, dict[str, Any]]:
+    """Read a shipped usage, or a file: its path, and its tables. Raises ConfigError, DefinitionError."""
+    shipped = shipped_usages()
+    if name not in shipped and not name.endswith(".toml"):
+        raise ConfigError(f"--usage {name}: no such usage, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
+    path = shipped.get(name, Path(name))
+    return str(path), read_toml(path)
+
+
+def with_value(tables: Mapping[str, Any], text: str, option: str = "--set") -> dict[str, Any]:
+    """Return the tables with one MODEL.KEY=VALUE, or usage.KEY=VALUE. Raises ConfigError."""
+    key, equals, value = text.partition("=")
+    table, _, name = key.strip().partition(".")
+    if not equals or not name:
+        raise ConfigError(f"{option} {text!r}: expected MODEL.KEY=VALUE, such as retrieval.num_subgraphs=10.")
+    if not isinstance(tables.get(table), dict):
+        raise ConfigError(f"{option} {text!r}: unknown model {table!r}.{did_you_mean(table, [*tables])}")
+    return {**tables, table: {**tables[table], name: parse_value(value)}}
+
+
+def parse_usage(tables: Mapping[str, Any], path: str) -> Usage:
+    """Check the tables of a usage file. Raises ConfigError that names the file, the key and what is expected."""
+    try:
+        return _parse(tables)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _parse(tables: Mapping[str, Any]) -> Usage:
+    if wrong := next((name for name, table in tables.items() if not isinstance(table, dict)), None):
+        raise ConfigError(f"{wrong} is {tables[wrong]!r:.80}, expected [usage] and a table for each model.")
+    models = {name: read_section(name, table, AskedModel) for name, table in tables.items() if name != USAGE}
+    if not models:
+        raise ConfigError("no model, expected a table for each, with its source and rate.")
+    ordered: dict[str, AskedModel] = {}
+    for name, model in [*models.items()] * len(models):
+        if model.after is not None and model.after not in models:
+            raise ConfigError(
+                f"{name}.after is {model.after!r}: no such model.{did_you_mean(model.after, [*models])}"
+            )
+        if name not in ordered and (model.after is None or model.after in ordered):
+            ordered[name] = _complete(name, model, ordered.get(model.after or ""))
+    if circle := [name for name in models if name not in ordered]:
+        raise ConfigError(f"{', '.join(circle)}: each comes after another of them, in a circle. Break it.")
+    usage = Usage(**asdict(read_section(USAGE, tables.get(USAGE, {}), UsageHead)), models=ordered)
+    if (num := sum(usage.duration_s * (model.rate or 0.0) for model in ordered.values())) > MAX_FRAMES:
+        raise ConfigError(f"usage.duration_s asks for {num:,.0f} frames, expected {MAX_FRAMES:,} at most.")
+    return usage
+
+
+def _complete(name: str, model: AskedModel, before: AskedModel | None) -> AskedModel:
+    """Add what follows from the model before. Raises ConfigError for keys that do not go together."""
+    for key, source in _OF_ONE.items():
+        if source != model.source and getattr(model, key) != AskedModel.__dataclass_fields__[key].default:
+            raise ConfigError(f"{name}.{key} is for source = {source!r} alone. Leave it out.")
+    if (model.rate is None) == (before is None):
+        raise ConfigError(f"{name}: expected one of rate and after: what comes after a model has that one's rate.")
+    rate, arrivals, items = model.rate, model.arrivals, model.items or 1
+    if before is not None:
+        rate, arrivals, items = before.rate, before.arrivals, model.items or before.top_k or 1
+    if arrivals == "poisson" and model.deadline_ms is None:
+        raise ConfigError(f"{name}.deadline_ms is missing: with random arrivals the next frame is no deadline.")
+    if model.source == STAND_IN and len(model.widths or ()) < 2:
+        raise ConfigError(f"{name}.widths: expected two or more, such as [256, 256], of an MLP.")
+    if items > MAX_ITEMS:
+        raise ConfigError(f"{name}: {items:,} items a frame, expected {MAX_ITEMS:,} at most. Give items.")
+    top_k = model.top_k or (100 if model.source == RETRIEVAL else items)
+    return replace(model, rate=rate, arrivals=arrivals, items=items, top_k=top_k)

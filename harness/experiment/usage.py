@@ -1,0 +1,78 @@
+"""From a usage file to its study: every model resolved or refused, its data made ready, then all of it measured."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.config.catalog import has_implementation
+from harness.config.run_config import Override, RunConfig
+from harness.config.usages.usage import RETRIEVAL, STAND_IN, Usage, parse_usage
+from harness.experiment.prepare import prepare_data
+from harness.foundation.errors import HarnessError
+from harness.foundation.status_line import StatusLine
+from harness.measure.refusals import refuse_unservable
+from harness.measure.serving.job import resolve_served
+from harness.measure.serving.simulate import KIND
+from harness.measure.usage.crew import Crew, open_retrieval
+from harness.measure.usage.score import Counting
+from harness.measure.usage.study import make_usage_study, measure_usage
+from harness.run_sets.output import refuse_output
+from harness.system.resources import read_resources
+from reference_models.process.errors import ConfigError
+from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.errors import DefinitionError
+from rules.records.study import StudyRecord
+
+
+def study_usage(
+    path: str, points: Sequence[tuple[str, Mapping[str, Any]]], axis: str | None, *, data: Path | None, output: Path,
+    num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
+) -> StudyRecord:  # fmt: skip
+    """Check every point of an axis, its text and tables, before anything is made; then measure all of them.
+
+    Raises ConfigError, DefinitionError, DatasetError, OSError; HarnessError, with exit code 7 where no rate meets all
+    deadlines.
+    """
+    refuse_output(output)
+    usages = [parse_usage(tables, path) for _, tables in points]
+    most = max(usage.workers for usage in usages)
+    threads = max(1, (num_threads or read_resources().num_cores) // most)
+    configs = [_resolve(path, usage, threads) for usage in usages]
+    for model in (model for usage in usages for model in usage.models.values() if model.source == RETRIEVAL):
+        open_retrieval(model, seed)
+    served = [
+        {
+            name: {"tables": config.tables, "definition_path": str(config.benchmark.path),
+                   "data_dir": str(prepare_data(KIND, config, data, quiet=quiet).data_dir)}
+            for name, config in of_point.items()
+        }
+        for of_point in configs
+    ]  # fmt: skip
+    found, line = [], StatusLine(quiet=quiet)
+    with Crew(most, threads) as crew:
+        for (text, _), usage, its in zip(points, usages, served, strict=True):
+            line.show(f"{axis}={text}: timing models" if axis else "timing models, then scheduling frames", now=True)
+            found.append(measure_usage(crew, text, usage, its, seed=seed, is_simulated=is_simulated))
+    line.finish()
+    return make_usage_study(found, axis, counting, seed, threads)
+
+
+def _resolve(path: str, usage: Usage, num_threads: int) -> dict[str, RunConfig]:
+    """Resolve the benchmarks that a usage serves. Raises ConfigError, with those that can be served."""
+    found = {}
+    for name, model in usage.models.items():
+        if model.source in (RETRIEVAL, STAND_IN):
+            continue
+        asked = {"serve.scenario": "single_stream", "serve.queries": f"fixed:{model.items}",
+                 "serve.threads": 1, "runtime.threads": num_threads}  # fmt: skip
+        overrides = [Override(key=key, value=value, source=f"{path}: {name}") for key, value in asked.items()]
+        try:
+            found[name] = resolve_served(model.source, overrides, None)
+            refuse_unservable(found[name].workload)
+        except (ConfigError, DefinitionError, HarnessError) as error:
+            known = [each for each in shipped_names() if has_implementation(load_benchmark(each))]
+            raise ConfigError(
+                f"{path}: {name}.source is {model.source!r:.80}, which cannot be served: {error} Those that can: "
+                f"{RETRIEVAL}, {STAND_IN}, {', '.join(known)}, or a definition's file."
+            ) from None
+    return found

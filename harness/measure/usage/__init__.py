@@ -1,0 +1,1 @@
+"""A usage: several models with deadlines, scheduled on a virtual or the real clock, and scored."""

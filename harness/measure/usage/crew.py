@@ -1,0 +1,196 @@
+"""The workers of a usage, a process each, which build its models and take their frames one at a time."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from harness.config.run_config import SERVE
+from harness.config.serving import parse_serve
+from harness.config.usages.usage import RETRIEVAL, STAND_IN, AskedModel, Usage
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.kinds import Job
+from harness.measure.usage.schedule import Frame, Span
+from harness.system.software import WORKER_VARIABLES
+from reference_models.serving import pagerank
+
+T = TypeVar("T")
+NUM_QUERY_NODES, TIMING_S, MIN_CALLS = 200, 0.5, 5
+"""Nodes that are drawn for a retrieval; how long the calls of a model are timed, and the fewest of them."""
+Answer = Callable[[int], object]
+"""Answers the frame of a number."""
+Models = dict[str, tuple[Any, Answer]]
+"""What a worker has built: by a model's name what it was asked, and what answers it."""
+
+
+class RetrievalTrial(NamedTuple):
+    """Candidates of one node, in two stages and in one."""
+
+    precision: float
+    staged_s: float
+    at_once_s: float
+    staged_bytes: int
+    at_once_bytes: int
+
+
+def open_retrieval(model: AskedModel, seed: int) -> tuple[pagerank.Graph, list[int]]:
+    """Read or generate the graph of a retrieval, and find the nodes that are asked for.
+
+    Raises DatasetError with the line, OSError, ConfigError for a node outside the graph.
+    """
+    is_made = model.graph == "generated"
+    graph = pagerank.generate_graph(seed) if is_made else pagerank.read_graph(Path(model.graph))
+    drawn = np.random.default_rng(seed).permutation(len(graph.names))[:NUM_QUERY_NODES].tolist()
+    return graph, [graph.find(name) for name in model.query_nodes] or drawn
+
+
+def build_models(models: Models, usage: Usage, served: Mapping[str, Any], seed: int) -> None:
+    """Build the models of a usage; those that were built as they are asked for are left. `served` has what the job of
+    each benchmark has."""
+    for name, model in usage.models.items():
+        asked = (model, served.get(name), seed)
+        if name not in models or models[name][0] != asked:
+            models[name] = (asked, _build(*asked))
+
+
+def _build(model: AskedModel, served: Mapping[str, Any] | None, seed: int) -> Answer:
+    items, top_k = model.items or 1, model.top_k or 1
+    if model.source == RETRIEVAL:
+        graph, nodes = open_retrieval(model, seed)
+        return lambda number: pagerank.diffuse_in_stages(graph, nodes[number % len(nodes)], model.subgraphs).top(
+            top_k
+        )
+    if model.source == STAND_IN:
+        import torch
+
+        widths = model.widths or ()
+        layers = [torch.nn.Linear(before, after) for before, after in pairwise(widths)]
+        stack = torch.nn.Sequential(*(part for layer in layers for part in (layer, torch.nn.ReLU())))
+        infer, rows = torch.inference_mode()(stack), torch.rand(items, widths[0])
+        return lambda number: infer(rows)
+    from harness.measure.serving.model import build_served
+    from harness.measure.serving.worker_pool import QueryPart
+
+    job = Job(**(served or {}), seed=seed, folder="")
+    benchmark, config = job.parse()
+    pool, _ = build_served(job, benchmark, config, parse_serve(benchmark.sections[SERVE]), with_quality=False)
+    return lambda number: pool.answer([QueryPart(number % len(pool.sizes), 0, items)])
+
+
+def time_calls(models: Models, name: str) -> list[float]:
+    """Time a model's calls again and again, after a warm-up."""
+    took_s, end_s = list[float](), time.monotonic() + TIMING_S
+    for number in range(MIN_CALLS):
+        models[name][1](number)
+    while len(took_s) < MIN_CALLS or time.monotonic() < end_s:
+        begin_s, done_s = answer_frame(models, name, len(took_s))
+        took_s.append(done_s - begin_s)
+    return took_s
+
+
+def answer_frame(models: Models, name: str, number: int) -> tuple[float, float]:
+    """Answer one frame: when that began and ended, by the clock that all processes share."""
+    begin_s = time.monotonic()
+    models[name][1](number)
+    return begin_s, time.monotonic()
+
+
+def try_retrieval(models: Models, model: AskedModel, seed: int, share: tuple[int, int]) -> list[RetrievalTrial]:
+    """Hold the candidates of nodes against exact ones; `share` is which of how many shares of the nodes."""
+    trials, (graph, nodes) = list[RetrievalTrial](), open_retrieval(model, seed)
+    for node in nodes[share[0] :: share[1]]:
+        moments_s = [time.perf_counter()]
+        staged = pagerank.diffuse_in_stages(graph, node, model.subgraphs)
+        found = staged.top(model.top_k or 1)
+        moments_s.append(time.perf_counter())
+        at_once = pagerank.diffuse_at_once(graph, node)
+        at_once.top(model.top_k or 1)
+        moments_s.append(time.perf_counter())
+        precision = pagerank.precision(found, pagerank.diffuse_globally(graph, node))
+        staged_s, at_once_s = np.diff(moments_s).tolist()
+        trials.append(RetrievalTrial(precision, staged_s, at_once_s, staged.peak_bytes, at_once.peak_bytes))
+    return trials
+
+
+def _work(pipe: Connection, num_threads: int) -> None:
+    """Do what is asked, of the models that were built, until nobody is left to ask."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks
+    counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(num_threads))
+    os.environ |= {**WORKER_VARIABLES, **os.environ, **counts}  # before torch is imported
+    models: Models = {}
+    with suppress(EOFError, OSError):  # who asks is gone
+        while True:
+            question = pipe.recv()
+            try:
+                answer = question(models)
+            except Exception as error:  # who asks raises it
+                answer = error
+            pipe.send(answer)
+
+
+class Crew:
+    """Worker processes, which end with the block, or with who started them."""
+
+    def __init__(self, num_workers: int, num_threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipes, self._its = zip(*(context.Pipe() for _ in range(num_workers)), strict=True)
+        self._processes = [context.Process(target=_work, args=(its, num_threads), daemon=True) for its in self._its]
+
+    def __enter__(self) -> Self:
+        for process, its in zip(self._processes, self._its, strict=True):
+            process.start()
+            its.close()  # so that a worker's end is seen
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self._processes:
+            process.terminate()
+            process.join()
+
+    def ask(self, questions: Sequence[Callable[[Models], T]]) -> list[T]:
+        """Ask as many workers one question each, all at once; raises what one of them raised."""
+        for pipe, question in zip(self.pipes, questions, strict=False):
+            pipe.send(question)
+        return [receive(pipe) for pipe in self.pipes[: len(questions)]]
+
+
+def receive(pipe: Connection) -> Any:
+    """Receive a worker's answer. Raises what it raised, HarnessError (exit 9) where it is gone."""
+    try:
+        answer = pipe.recv()
+    except (EOFError, ConnectionError):
+        raise HarnessError("a worker of the usage was killed (out of memory?).", ExitCode.RESOURCES) from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+class RealClock:
+    """The clock on which workers answer `frames`; it starts at 0 when it is made."""
+
+    def __init__(self, crew: Crew, frames: Sequence[Frame]) -> None:
+        self._pipes, self._frames, self._started_s = crew.pipes, frames, time.monotonic()
+        self._running: dict[Any, tuple[int, int]] = {}
+
+    def begin(self, worker: int, frame: int, now_s: float) -> None:
+        asked = self._frames[frame]
+        self._pipes[worker].send(partial(answer_frame, name=asked.model, number=asked.number))
+        self._running[self._pipes[worker]] = (worker, frame)
+
+    def wait(self, until_s: float | None) -> tuple[float, list[tuple[int, Span]]]:
+        timeout_s = None if until_s is None else max(0.0, until_s + self._started_s - time.monotonic())
+        done = []
+        for pipe in wait([*self._running], timeout_s):
+            worker, frame = self._running.pop(pipe)
+            begin_s, end_s = (moment_s - self._started_s for moment_s in receive(pipe))  # type: ignore[arg-type]
+            done.append((frame, Span(worker, begin_s, end_s)))
+        return time.monotonic() - self._started_s, done

@@ -1,0 +1,176 @@
+"""Candidates by personalised PageRank: a diffusion of few steps from one node, on breadth-first subgraphs.
+
+MeLoPPR (Li et al., "MeLoPPR: Software/Hardware Co-design for Memory-efficient Low-latency Personalized PageRank", DAC
+2021) splits the L steps in two stages. The first is computed on the subgraph of all nodes within its steps of the
+source. What it leaves on a node (its residual) is the source of a diffusion of the second stage, on a subgraph of
+its own; since diffusion is linear, the results add up, to the exact L steps where every residual is diffused. The
+nodes of most residual alone take less time and are less precise; no subgraph is as large as that of L steps.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+
+from reference_models.process.errors import ConfigError, DatasetError
+
+STEPS = (3, 3)
+"""Steps of the first stage and of the second: L is their sum. They and ALPHA are MeLoPPR's."""
+ALPHA = 0.95
+GENERATED_NODES, _RING, _SHORTCUTS = 20_000, 3, 2
+MAX_EDGES, _TIE = 50_000_000, 1e-12
+Nodes = NDArray[np.int64]
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Graph:
+    """An undirected graph: `walk[i, j]`, float64 [N, N], is the probability of a step from node j to node i."""
+
+    walk: csr_array
+    names: Nodes
+    """What its file calls each node, rising [N]."""
+
+    def find(self, name: int) -> int:
+        """Return the node of a name. Raises ConfigError where there is none."""
+        node = int(np.searchsorted(self.names, name))
+        if node == len(self.names) or self.names[node] != name:
+            raise ConfigError(f"node {name} is outside the graph: it has {len(self.names):,}, {self.names[0]} to "
+                              f"{self.names[-1]}. Give nodes of the graph.")  # fmt: skip
+        return node
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diffusion:
+    """Scores float64 [N] of all nodes, and the bytes of the largest subgraph: its matrix, its nodes, two vectors."""
+
+    scores: Scores
+    peak_bytes: int
+
+    def top(self, k: int) -> Nodes:
+        """Return the `k` nodes of highest score, the lower node first where scores are equal."""
+        return np.argsort(-self.scores, kind="stable")[:k]
+
+
+def make_graph(edges: NDArray[np.int64]) -> Graph:
+    """Make a graph of edges [E, 2], in both directions; one that is given again is one."""
+    names, ends = np.unique(edges, return_inverse=True)
+    first, second = ends.reshape(-1, 2).T
+    pairs = (np.concatenate([first, second]), np.concatenate([second, first]))
+    adjacency = coo_array((np.ones(len(pairs[0])), pairs), shape=(len(names),) * 2).tocsr()
+    adjacency.data[:] = 1.0
+    degrees = np.diff(adjacency.indptr)
+    adjacency.data /= degrees[adjacency.indices]
+    return Graph(walk=adjacency, names=names)
+
+
+def generate_graph(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
+    """Generate a small world of degree 8 at most: a ring, each node joined to its 3 next on both sides, and two
+    random matchings, which give every node a shortcut each."""
+    nodes, rng = np.arange(num_nodes), np.random.default_rng(seed)
+    ring = [np.stack([nodes, (nodes + far) % num_nodes], axis=1) for far in range(1, _RING + 1)]
+    matchings = [rng.permutation(num_nodes)[: num_nodes // 2 * 2].reshape(-1, 2) for _ in range(_SHORTCUTS)]
+    return make_graph(np.concatenate([*ring, *matchings]))
+
+
+def read_graph(path: Path) -> Graph:
+    """Read an edge list: two whole numbers a line, nodes; empty lines and those that begin with # are passed over.
+
+    Raises DatasetError with the line that is none, OSError.
+    """
+    edges = []
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            if len(words) != 2 or not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words):
+                raise DatasetError(f"{path}:{number}: {line.strip()[:40]!r}, expected an edge: two whole numbers.")
+            edges.append((int(words[0]), int(words[1])))
+            if len(edges) > MAX_EDGES:
+                raise DatasetError(f"{path}:{number}: more than {MAX_EDGES:,} edges. Give fewer.")
+    if not edges:
+        raise DatasetError(f"{path}: has no edge, expected one a line: two whole numbers.")
+    return make_graph(np.array(edges))
+
+
+def _edges_from(graph: Graph, nodes: Nodes) -> tuple[Nodes, Nodes]:
+    """Return where `walk` has the edges of each node, one node's after another's, and how many each has."""
+    starts = graph.walk.indptr[nodes].astype(np.int64)
+    counts = graph.walk.indptr[nodes + 1] - starts
+    return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()), counts
+
+
+def find_ball(graph: Graph, source: int, num_hops: int) -> Nodes:
+    """Return the nodes within so many hops of `source`, rising, by breadth-first search."""
+    is_seen = np.zeros(len(graph.names), dtype=bool)
+    is_seen[source] = True
+    levels = [np.array([source])]
+    for _ in range(num_hops):
+        reached = np.unique(graph.walk.indices[_edges_from(graph, levels[-1])[0]]).astype(np.int64)
+        levels.append(reached[~is_seen[reached]])
+        is_seen[levels[-1]] = True
+    return np.sort(np.concatenate(levels))
+
+
+def _diffuse(walk: csr_array, source: int, num_steps: int) -> tuple[Scores, Scores]:
+    """Return what the steps before the last leave on each node, and the residual that the last one moves there."""
+    left, moved = np.zeros((2, walk.shape[0]))
+    moved[source] = 1.0
+    for step in range(num_steps):
+        left += (1 - ALPHA) * ALPHA**step * moved
+        moved = np.asarray(walk @ moved)
+    return left, moved
+
+
+def _diffuse_near(graph: Graph, source: int, num_steps: int) -> tuple[Nodes, Scores, Scores, int]:
+    """Diffuse on the subgraph of the nodes within `num_steps` hops, and count its bytes."""
+    nodes = find_ball(graph, source, num_steps)
+    edges, counts = _edges_from(graph, nodes)
+    places = np.minimum(np.searchsorted(nodes, graph.walk.indices[edges]), len(nodes) - 1)
+    is_inside = nodes[places] == graph.walk.indices[edges]
+    rows = np.repeat(np.arange(len(nodes)), counts)[is_inside]
+    starts = np.searchsorted(rows, np.arange(len(nodes) + 1))
+    parts = (graph.walk.data[edges[is_inside]], places[is_inside].astype(np.int32), starts.astype(np.int32))
+    left, moved = _diffuse(csr_array(parts, shape=(len(nodes),) * 2), int(np.searchsorted(nodes, source)), num_steps)
+    return nodes, left, moved, sum(part.nbytes for part in (*parts, nodes, left, moved))
+
+
+def diffuse_globally(graph: Graph, source: int, num_steps: int = sum(STEPS)) -> Scores:
+    """Return the exact scores [N] after `num_steps` steps, on the whole graph."""
+    left, moved = _diffuse(graph.walk, source, num_steps)
+    return left + ALPHA**num_steps * moved
+
+
+def diffuse_at_once(graph: Graph, source: int) -> Diffusion:
+    """Diffuse all L steps in one stage, on the subgraph of the nodes within L hops."""
+    nodes, left, moved, num_bytes = _diffuse_near(graph, source, sum(STEPS))
+    scores = np.zeros(len(graph.names))
+    scores[nodes] = left + ALPHA ** sum(STEPS) * moved
+    return Diffusion(scores=scores, peak_bytes=num_bytes)
+
+
+def diffuse_in_stages(graph: Graph, source: int, num_subgraphs: int | None) -> Diffusion:
+    """Diffuse in two stages, the second from the `num_subgraphs` nodes of highest residual; None: from all of them.
+
+    What the others would pass on is left out, as in MeLoPPR's released code.
+    """
+    nodes, left, residuals, peak_bytes = _diffuse_near(graph, source, STEPS[0])
+    scores = np.zeros(len(graph.names))
+    scores[nodes] = left
+    for place in np.argsort(-residuals, kind="stable")[:num_subgraphs].tolist():
+        if (weight := ALPHA ** STEPS[0] * residuals[place]) > 0:
+            near, its_left, moved, num_bytes = _diffuse_near(graph, int(nodes[place]), STEPS[1])
+            scores[near] += weight * (its_left + ALPHA ** STEPS[1] * moved)
+            peak_bytes = max(peak_bytes, num_bytes)
+    return Diffusion(scores=scores, peak_bytes=peak_bytes)
+
+
+def precision(found: Nodes, exact: Scores) -> float:
+    """Return the share of the nodes found that are among as many of the highest exact score, any of equal ones."""
+    least = np.partition(exact, -len(found))[-len(found)]
+    is_above, is_equal = exact > least + _TIE, np.abs(exact - least) <= _TIE
+    num_equal = min(is_equal[found].sum(), len(found) - is_above.sum())
+    return float(is_above[found].sum() + num_equal) / len(found)

@@ -1,0 +1,211 @@
+"""`serve --usage`: a study of several models with deadlines, and what is refused before anything is made."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_sets import made_in
+
+from harness.config.usages.usage import STAND_IN, parse_usage, read_usage, shipped_usages
+from harness.foundation.errors import ExitCode
+from rules.records.codec import decode
+from rules.records.study import TIMELINE, StudyRecord
+
+Inside = Callable[..., "subprocess.CompletedProcess[str]"]
+Call = Callable[..., tuple[int, str, str]]
+ONE = ("--set", "usage.workers=1")
+HEAD = '[usage]\ntitle = "a test <b>"\nsource = "a test"\nduration_s = 2\n'
+EYES = '[eyes]\nsource = "stand_in"\nwidths = [8, 8]\nrate = 20\ndeadline_ms = 60000\n'
+GAZE = '[gaze]\nsource = "stand_in"\nwidths = [8, 8]\nafter = "eyes"\ndeadline_ms = 60000\n'
+FIND = '[find]\nsource = "retrieval"\nrate = 2\ndeadline_ms = 60000\ngraph = "edges.txt"\ntop_k = 5\n'
+
+
+def rows_of(study: StudyRecord, title: str) -> list[dict[str, Any]]:
+    (table,) = (table for table in study.tables if table.title.startswith(title))
+    return [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
+
+
+def read_study(folder: Path) -> StudyRecord:
+    (made,) = made_in(folder)
+    study = decode(made / "study.json", StudyRecord)
+    assert isinstance(study, StudyRecord)
+    return study
+
+
+@pytest.mark.parametrize(("words", "origin"), (((), "measured"), (("--simulate", "--workers", "1"), "simulated")))
+def test_models_one_after_another_meet_deadlines_far_away(
+    words: tuple[str, ...], origin: str, inside: Inside, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE)
+    done = inside("serve", "--usage", "mine.toml", *words, "--seed", 3, "-o", "out", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    study = read_study(tmp_path / "out")
+    assert json.loads(done.stdout)["kind"] == study.kind == "usage" and study.seed == 3
+    models = rows_of(study, "Models; stand-ins, MLPs of ours: eyes, gaze")
+    assert [(row["Model"], row["Requested"], row["Late"], row["QoE"]) for row in models] == [
+        ("eyes", 40, 0, 1), ("gaze", 40, 0, 1),
+    ]  # fmt: skip
+    assert all(row["Score"] == pytest.approx(1) and 0 < row["p50"] <= row["p99"] for row in models)
+    assert "score 100.00 of 100, 80 of 80 deadlines met" in study.findings[0] and origin in study.findings[0]
+    (late,) = (column for column in study.tables[0].columns if column.name == "Late")
+    assert late.origin == origin
+    energy = next(parameter for parameter in study.parameters if parameter.name == "energy of a frame")
+    assert energy.value == ("measured" if models[0]["Energy"] is not None else "not given")
+    frames = rows_of(study, TIMELINE)
+    assert len(frames) == 40 and all(row["Released"] < 1 for row in frames)
+    begun = {(row["Model"], row["Frame"]): row["Begun"] for row in frames}
+    ended = {(row["Model"], row["Frame"]): row["Done"] for row in frames}
+    assert all(begun["gaze", number] >= ended["eyes", number] for number in range(20))
+    assert all(row["Begun"] >= row["Released"] for row in frames)
+    (folder,) = made_in(tmp_path / "out")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Frames of the first second" in page and "a test <b>" not in page
+
+
+def test_a_retrieval_is_held_against_exact_candidates_at_each_value_of_an_axis(
+    inside: Inside, tmp_path: Path
+) -> None:
+    """On a star every ball of three hops is the whole graph: no setting saves memory, and the study says so."""
+    (tmp_path / "mine.toml").write_text(HEAD + FIND)
+    (tmp_path / "edges.txt").write_text("# a star\n" + "".join(f"0 {leaf}\n" for leaf in range(1, 60)))
+    words = ("--simulate", "--axis", "find.num_subgraphs=1,all", *ONE, "-o", "out")
+    done = inside("serve", "--usage", "mine.toml", *words)
+    assert done.returncode == 0, done.stderr
+    study = read_study(tmp_path / "out")
+    rows = rows_of(study, "Retrieval")
+    assert [(row["find.num_subgraphs"], row["Subgraphs"]) for row in rows] == [("1", "1"), ("all", "all")]
+    assert rows[1]["Precision"] == 1 and all(row["Less memory"] <= 1 for row in rows)
+    assert all(row["Mean"] > 0 and row["Speed-up over one stage"] > 0 for row in rows)
+    said = " ".join(done.stdout.split())
+    assert "times less memory than one stage: no setting of these has it" in said
+    assert "find.num_subgraphs=all: score" in said and TIMELINE not in said
+    assert [row["find.num_subgraphs"] for row in rows_of(study, "Models")] == ["1", "all"]
+
+
+def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        HEAD + FIND + '[rank]\nsource = "dlrm_tiny"\nafter = "find"\ndeadline_ms = 60000\n'
+    )
+    (tmp_path / "edges.txt").write_text("".join(f"{node} {node + 1}\n" for node in range(30)))
+    done = inside(
+        "serve", "--usage", "mine.toml", "--simulate", "--data", data_root, "-q", "-o", "out", "--score", "once", *ONE
+    )
+    assert done.returncode == 0, done.stderr
+    study = read_study(tmp_path / "out")
+    models = [(row["Model"], row["Items"], row["Requested"]) for row in rows_of(study, "Models")]
+    assert models == [("find", 1, 4), ("rank", 5, 4)]
+    assert next(each.value for each in study.parameters if each.name == "score") == "once"
+
+
+def test_where_no_rate_meets_all_deadlines_the_model_is_named(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE.replace("60000", "0.0001"))
+    done = inside("serve", "--usage", "mine.toml", "--simulate", "-o", "out", *ONE)
+    assert done.returncode == ExitCode.INCONCLUSIVE, done.stderr
+    assert "no rate meets all deadlines: at 1% of all rates gaze fails first" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    (
+        (EYES.replace("rate = 20", 'after = "gaze"') + GAZE, "eyes, gaze: each comes after another of them"),
+        (EYES.replace("20", "0"), "eyes.rate is 0, expected a number above 0"),
+        (EYES.replace("20", "-3"), "eyes.rate is -3, expected a number above 0"),
+        (EYES.replace("20", "nan"), "eyes.rate is nan, expected a number above 0"),
+        (EYES.replace("60000", "0"), "eyes.deadline_ms is 0, expected a number above 0"),
+        (EYES.replace("60000", "-1"), "eyes.deadline_ms is -1, expected a number above 0"),
+        (EYES + GAZE + "probability = 1.5\n", "gaze.probability is 1.5, expected a number of at least 0, at most 1"),
+        (EYES + GAZE + "probability = -0.5\n", "gaze.probability is -0.5"),
+        (EYES + GAZE + "rate = 5\n", "gaze: expected one of rate and after"),
+        (EYES.replace("rate = 20", ""), "eyes: expected one of rate and after"),
+        (EYES + GAZE.replace('"eyes"', '"eye"'), "gaze.after is 'eye': no such model. Did you mean 'eyes'?"),
+        (EYES + "rates = 5\n", "unknown key eyes.rates. Did you mean 'rate'?"),
+        (EYES + "top_k = 0\n", "eyes.top_k is 0"),
+        (EYES.replace("[8, 8]", "[8]"), "eyes.widths: expected two or more"),
+        (EYES + "num_subgraphs = 4\n", "eyes.num_subgraphs is for source = 'retrieval' alone"),
+        (EYES + "items = 2000\n", "eyes.items is 2000"),
+        (EYES + "top_k = 5000\n" + GAZE, "gaze: 5,000 items a frame, expected 1,024 at most"),
+        (EYES.replace("deadline_ms = 60000", 'arrivals = "poisson"'), "eyes.deadline_ms is missing"),
+        (EYES.replace("20", "1e6"), "frames, expected 100,000 at most"),
+        (EYES.replace("stand_in", "stand_inn").replace("widths = [8, 8]\n", ""), "which cannot be served"),
+        (EYES.replace("stand_in", "dlrm_tinny").replace("widths = [8, 8]\n", ""), "retrieval, stand_in, d2nn_small,"),
+        ("", "no model, expected a table for each"),
+        ("x = 3\n" + EYES, "unknown key usage.x"),
+        ("workers = 0\n" + EYES, "usage.workers is 0"),
+    ),
+)  # fmt: skip
+def test_what_is_no_usage_is_refused_by_its_file(
+    text: str, said: str, command: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(HEAD + text)
+    code, out, err = command("serve", "--usage", "mine.toml", "--simulate", "-o", "out")
+    assert (code, out) == (ExitCode.USAGE, "") and "mine.toml: " in err and said in err, err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    (
+        (("--usage", "vr_gamin"), ExitCode.USAGE, "no such usage, nor a FILE.toml. Did you mean 'vr_gaming'?"),
+        (("--usage", "none.toml"), ExitCode.USAGE, "none.toml: cannot be read"),
+        (("--usage", "mine.toml", "--batch", "4"), ExitCode.USAGE, "leave --batch out"),
+        (("dlrm_tiny", "--usage", "mine.toml"), ExitCode.USAGE, "leave benchmark out"),
+        (("--usage", "mine.toml", "--axis", "find.top_k"), ExitCode.USAGE, "expected MODEL.KEY=VALUE"),
+        (("--usage", "mine.toml", "--axis", "found.top_k=1,2"), ExitCode.USAGE, "Did you mean 'find'?"),
+        (("--usage", "mine.toml", "--set", "find.rate=0"), ExitCode.USAGE, "find.rate is 0"),
+        (("dlrm_tiny", "--axis", "find.top_k=1,2"), ExitCode.USAGE, "--axis is of --usage"),
+        (("dlrm_tiny", "--format", "md"), ExitCode.USAGE, "--format md is of studies"),
+        (("--usage", "mine.toml", "--set", "find.query_nodes=[9]"), ExitCode.USAGE, "node 9 is outside the graph"),
+        (
+            ("--usage", "mine.toml", "--set", "find.graph=bad.txt"),
+            ExitCode.INPUT,
+            "bad.txt:2: '1 x', expected an edge",
+        ),
+        (("--usage", "mine.toml", "--set", "find.graph=no.txt"), ExitCode.INPUT, "no.txt"),
+    ),
+)
+def test_what_cannot_be_asked_is_refused(
+    words: tuple[str, ...], code: int, said: str, command: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(HEAD + FIND)
+    (tmp_path / "edges.txt").write_text("1 2\n")
+    (tmp_path / "bad.txt").write_text("1 2\n1 x\n")
+    found, out, err = command("serve", *words, "-o", "out")
+    assert (found, out) == (code, "") and said in err, err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", shipped_usages())
+def test_every_usage_that_is_shipped_is_one_and_says_its_source(name: str) -> None:
+    usage = parse_usage(read_usage(name)[1], name)
+    is_ours = name == "feed"
+    assert ("XRBench/XRBench-MLSys2023" in usage.source) != is_ours and "urs:" in usage.source
+    assert all((model.source == STAND_IN) != is_ours for model in usage.models.values())
+
+
+def test_the_scenarios_of_xrbench_are_those_of_its_released_code() -> None:
+    """XRbench_evaluation/usage_scenarios/*.m: frames a second, and of what depends on another its probability."""
+    eyes, keyword = {"ES": 60, "GE": ("ES", 1.0)}, {"KD": 3, "ASR": ("KD", 0.2)}
+    expected = {
+        "vr_gaming": {**eyes, "HT": 45},
+        "ar_gaming": {"HT": 45, "DE": 30, "PD": 15},
+        "ar_assistant": {"KD": 3, "ASR": ("KD", 0.5), "SS": 10, "DE": 30, "PD": 15, "OD": 10},
+        "outdoor_activity_a": {**keyword, "SS": 10, "OD": 30},
+        "outdoor_activity_b": {**keyword, "OD": 30},
+        "social_interaction_a": {**eyes, "DR": 30, "HT": 30},
+        "social_interaction_b": {**eyes, "AS": 30},
+    }
+    found = {
+        name: {
+            each: model.rate if model.after is None else (model.after, model.probability)
+            for each, model in parse_usage(read_usage(name)[1], name).models.items()
+        }
+        for name in shipped_usages()
+        if name != "feed"
+    }
+    assert found == expected

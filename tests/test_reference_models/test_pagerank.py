@@ -1,0 +1,114 @@
+"""Candidates by personalised PageRank: exact where all residuals are diffused, and as networkx says in the limit."""
+
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from reference_models.process.errors import ConfigError, DatasetError
+from reference_models.serving import pagerank
+from reference_models.serving.pagerank import Graph, diffuse_at_once, diffuse_globally, diffuse_in_stages, find_ball
+
+
+def power_law(seed: int) -> Graph:
+    return pagerank.make_graph(np.array(nx.barabasi_albert_graph(300, 2, seed=seed).edges))
+
+
+def star(num_leaves: int) -> Graph:
+    return pagerank.make_graph(np.array([(0, leaf) for leaf in range(1, num_leaves + 1)]))
+
+
+GRAPHS = (pagerank.generate_graph(3, 2_000), power_law(1), star(40))
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=("small world", "power law", "star"))
+def test_all_residuals_make_the_exact_steps_on_the_whole_graph(graph: Graph) -> None:
+    for source in (0, 1, 17, 39):
+        exact = diffuse_globally(graph, source)
+        assert exact.sum() == pytest.approx(1)
+        for found in (diffuse_in_stages(graph, source, None), diffuse_at_once(graph, source)):
+            assert np.abs(found.scores - exact).max() <= 1e-12
+            assert pagerank.precision(found.top(30), exact) == 1
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=("small world", "power law", "star"))
+def test_balls_are_those_of_breadth_first_search(graph: Graph) -> None:
+    peer = nx.from_scipy_sparse_array(graph.walk)
+    for source in (0, 5, 33):
+        for num_hops in range(5):
+            expected = nx.single_source_shortest_path_length(peer, source, cutoff=num_hops)
+            assert find_ball(graph, source, num_hops).tolist() == sorted(expected)
+
+
+def test_many_steps_tend_to_the_pagerank_of_networkx() -> None:
+    graph = nx.barabasi_albert_graph(300, 2, seed=4)
+    expected = nx.pagerank(graph, alpha=pagerank.ALPHA, personalization={7: 1.0}, tol=1e-13, max_iter=2_000)
+    ours = pagerank.make_graph(np.array(graph.edges))
+    errors = [
+        np.abs(diffuse_globally(ours, 7, num_steps) - [expected[node] for node in range(300)]).max()
+        for num_steps in (6, 60, 600)
+    ]
+    assert errors[0] > errors[1] > errors[2] and errors[2] < 1e-10
+
+
+def test_fewer_subgraphs_leave_out_what_the_others_would_pass_on() -> None:
+    graph = GRAPHS[0]
+    sums = [diffuse_in_stages(graph, 9, num).scores.sum() for num in (1, 5, 20, None)]
+    assert sums == sorted(sums) and sums[0] < 0.9 < sums[-1] == pytest.approx(1)
+
+
+def test_the_shipped_graph_is_more_precise_with_more_subgraphs_and_saves_memory() -> None:
+    graph = pagerank.generate_graph(0)
+    degrees = np.diff(graph.walk.indptr)
+    assert len(graph.names) == 20_000 and degrees.max() == 8
+    sources = np.random.default_rng(1).permutation(20_000)[:200].tolist()
+    exact = [diffuse_globally(graph, source) for source in sources]
+    at_once = max(diffuse_at_once(graph, source).peak_bytes for source in sources[:20])
+    precisions, savings = [], []
+    for num, count in ((1, 200), (10, 200), (50, 200), (None, 20)):
+        found = [diffuse_in_stages(graph, source, num) for source in sources[:count]]
+        precisions.append(
+            np.mean([pagerank.precision(each.top(100), its) for each, its in zip(found, exact, strict=False)])
+        )
+        savings.append(at_once / max(each.peak_bytes for each in found))
+    assert precisions == sorted(set(precisions)) and precisions[-1] == 1
+    assert any(mean >= 0.8 and saving >= 1.5 for mean, saving in zip(precisions, savings, strict=True))
+
+
+def test_on_a_star_no_subgraph_is_smaller_than_that_of_all_steps() -> None:
+    graph = star(500)
+    for num in (1, 10, None):
+        assert diffuse_in_stages(graph, 7, num).peak_bytes >= diffuse_at_once(graph, 7).peak_bytes
+
+
+def test_nodes_of_equal_score_are_as_good_as_one_another() -> None:
+    exact = diffuse_globally(star(40), 1)
+    assert pagerank.precision(np.array([0, 1, 30]), exact) == 1
+    assert pagerank.precision(np.array([2, 3, 30]), exact) == pytest.approx(1 / 3)
+
+
+def test_edges_are_read_in_both_directions_and_once(tmp_path: Path) -> None:
+    path = tmp_path / "edges.txt"
+    path.write_text("# a comment\n7 100\n100\t7\n\n7 7\n100 2000000000\n")
+    graph = pagerank.read_graph(path)
+    assert graph.names.tolist() == [7, 100, 2_000_000_000]
+    assert graph.walk.toarray().tolist() == [[0.5, 0.5, 0], [0.5, 0, 1], [0, 0.5, 0]]
+    assert graph.find(100) == 1
+    with pytest.raises(ConfigError, match=r"node 8 is outside the graph: it has 3, 7 to 2000000000"):
+        graph.find(8)
+
+
+@pytest.mark.parametrize("line", ("1", "1 2 3", "1 x", "1 -2", "1 2.5", "1,2", "1 ٣", "1 99999999999999999999"))
+def test_a_line_that_is_no_edge_is_named(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "edges.txt"
+    path.write_text(f"1 2\n# 3\n{line}\n4 5\n", encoding="utf-8")
+    with pytest.raises(DatasetError, match=r"edges\.txt:3: .* expected an edge: two whole numbers"):
+        pagerank.read_graph(path)
+
+
+def test_a_file_without_an_edge_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "edges.txt"
+    path.write_text("# nothing\n")
+    with pytest.raises(DatasetError, match="has no edge"):
+        pagerank.read_graph(path)
