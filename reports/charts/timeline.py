@@ -1,0 +1,56 @@
+"""One quantity of sets in the order of time: dots by code, and of each part between changes its mean and spread."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Unpack
+
+from reports.charts import svg
+from reports.charts.figure import Caption, Figure, LegendKey, hue
+from reports.charts.xy import ChartAxis, Dot, Panel, Series, xy_figure
+
+_MOST_NAMED = 5
+"""Codes that the legend names; more share the colours."""
+
+
+def timeline_figure(
+    codes: Sequence[tuple[str, Sequence[Dot]]],
+    parts: Sequence[tuple[int, int, float, float, float]],
+    days: Sequence[tuple[float, str]],
+    axis: tuple[str, Callable[[float], str]],
+    **caption: Unpack[Caption],
+) -> Figure:
+    """Draw dots of each code, by its name, over the number of the set, which `days` label.
+
+    `parts` have first place and that behind the last, the mean, and the ends of the spread. `axis` is the quantity
+    with words for its ticks.
+    """
+    dots = [dot for _, some in codes for dot in some]
+    values = [dot.y for dot in dots if dot.y is not None] + [end for part in parts for end in part[3:]]
+    lines: list[tuple[str, Sequence[tuple[float, float]]]] = []
+    for start, stop, mean, low, high in parts:
+        a, b = start - 0.4, stop - 0.6
+        lines += [
+            ("reference-band", [(a, low), (b, low), (b, high), (a, high)]),
+            ("reference", [(a, mean), (b, mean)]),
+        ]
+    panel = Panel(
+        x=ChartAxis(
+            name="sets in the order of time, UTC", places=days,
+            scale=lambda start, stop: svg.Scale(0.0, float(len(dots) - 1), start + 12, stop - 20),
+        ),
+        y=ChartAxis(name=axis[0], scale=partial(svg.Scale, *svg.padded(values, 0.08)), words=axis[1]),
+        lines=lines,
+        series=[Series(hue=at % _MOST_NAMED, dots=some, is_joined=False) for at, (_, some) in enumerate(codes)],
+        over=lambda x, y: [
+            svg.line(x(part[0] - 0.5), y.stop, x(part[0] - 0.5), y.start, "limit") for _, part in pairwise(parts)
+        ],
+    )  # fmt: skip
+    named = [name for name, _ in codes] if len(codes) <= _MOST_NAMED else ["a set, its colour by code"]
+    keys = [LegendKey(mark="dot-counted", words=words, hue=hue(at)) for at, words in enumerate(named)]
+    keys += [
+        LegendKey(mark="reference", words="mean between changes"),
+        LegendKey(mark="reference-band", words="where 95 % of sets of one code lie"),
+        *([LegendKey(mark="limit", words="change")] if len(parts) > 1 else ()),
+    ]
+    return xy_figure(panel, keys=keys, **caption)
