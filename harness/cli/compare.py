@@ -258,8 +258,10 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
     lines, num_left_out = None, 0
     if form == "html" or fail_on != "never":
         from reports.facts.timelines import read_timelines
+        from rules.judge.parallel import no_collections
 
-        lines, num_left_out = read_timelines(folder)
+        with no_collections():
+            lines, num_left_out = read_timelines(folder)
     past, num_found = ((), 0) if form == "html" else read_history(folder, limit=limit)
     if form == "html":
         from reports.page.history import render_history

@@ -8,17 +8,21 @@ from pathlib import Path
 import numpy as np
 
 from reports.results.find import brief_name
-from reports.results.logs import gather
 from reports.results.measured import centre_of, find_measured
-from reports.results.records import commit_of
-from reports.results.result import HARDWARE, Result
+from reports.results.provenance import name_of
+from reports.results.records import commit_of, read_run_set
+from reports.results.result import HARDWARE, Result, System, make_runs
 from reports.statistics.change_points import Changes, find_changes
 from reports.statistics.intervals import NOMINAL, Interval
 from reports.statistics.ratios import Floats, factor_from, welch_difference
 from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import canonical_sha256
+from rules.errors import InputError
+from rules.logs.log import read_log
 from rules.records.measure import Measure
+from rules.scoring.results import read_run_result
 from rules.tree.inventory import find_in_processes, take_inventory
+from rules.tree.result_set import ResultSet
 
 _TRAINED = (
     Measure(title="Time to train", value="time_to_train_s", unit="s", scale="ratio", direction="lower", columns=()),
@@ -39,7 +43,7 @@ class Point:
     value: float
     interval: Interval | None
     code: str
-    """First characters of the digest of the code that ran, else of that which began the set."""
+    """First characters of the digest of the code that measured, of runs of that which began the set."""
     commit: str
 
 
@@ -92,13 +96,13 @@ class Timeline:
 
 
 def read_timelines(folder: Path) -> tuple[tuple[Timeline, ...], int]:
-    """Read and judge all sets at or below `folder`, and find what changed; the timeline with the newest set first.
+    """Read all sets at or below `folder`, and find what changed; the timeline with the newest set first.
 
-    Also returned is how many sets are on none: without record, moment or value, against the rules, or copies. Raises
-    InputError where `folder` cannot be read.
+    Nothing is judged. Also returned is how many sets are on no timeline: without record, moment or value, or copies.
+    Raises InputError where `folder` cannot be read.
     """
     inventory = take_inventory(folder)
-    trained = gather([inventory], second_opinion=False) if inventory.result_sets else ()
+    trained = [_read_runs(result_set) for result_set in inventory.result_sets]
     measured = [find_measured(place, kind, []) for place, kind in find_in_processes(inventory)]
     lines: dict[str, list[Timeline]] = {}
     seen: set[tuple[float, ...]] = set()
@@ -118,11 +122,29 @@ def read_timelines(folder: Path) -> tuple[tuple[Timeline, ...], int]:
     return tuple(map(_with_changes, joined, found)), num_left_out
 
 
+def _read_runs(result_set: ResultSet) -> Result | None:
+    """What the logs of a set of our own say; None of another, and where one cannot be read."""
+    folder = result_set.root
+    asked = None if folder is None else read_run_set(folder, [])
+    if folder is None or asked is None:
+        return None
+    try:
+        runs = make_runs([read_run_result(read_log(log)) for log in result_set.logs])
+    except (InputError, OSError):
+        return None
+    system = System(name=asked.system.name, fields=tuple(asked.system.fields.items()))
+    benchmark = asked.benchmark.name
+    return Result(
+        label=name_of(folder), source="logs", place=folder, benchmark=benchmark, repetitions=runs, system=system,
+        asked=asked,
+    )  # fmt: skip
+
+
 def _lines_of(result: Result) -> Iterator[tuple[str, Timeline]]:
     """What a set says of each of its quantities, as a timeline of its own, with the digest of what makes it one."""
     asked = result.asked
     time_ms = epoch_ms(asked.created_utc) if asked is not None else None
-    if asked is None or time_ms is None or result.outcome == "invalid":
+    if asked is None or time_ms is None:
         return
     code = ", ".join(code[:12] for code in result.codes or filter(None, (asked.code_sha256,))) or "unknown"
     fields = [asked.system.fields.get(name, "") for name in HARDWARE]

@@ -27,7 +27,7 @@ def render_history(lines: Sequence[Timeline], num_left_out: int, *, now: datetim
     alone = (
         f"{plural(len(lines) - len(drawn), 'line')} of one set without a chart; " if len(drawn) < len(lines) else ""
     )
-    left = f"{alone}{plural(num_left_out, 'set')} on no line: damaged, without record, against the rules, or copies."
+    left = f"{alone}{plural(num_left_out, 'set')} on no line: damaged, without record or value, or copies."
     notes = [left, METHOD] if alone or num_left_out else [METHOD]
     changes = (*change_blocks(drawn), *(Prose(text=note, kind="note") for note in notes))
     num_worse = sum(change.is_worse for line in drawn for change in line.changes)

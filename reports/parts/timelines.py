@@ -16,7 +16,8 @@ METHOD = (
     "tests of the best splits, Holm over all candidates of the page, so that 95 % of pages of independent sets "
     "without a change show none; judged from 3 sets after a change. Neighbouring sets must not resemble one another. "
     "What was taken back may not be found. Intervals hold 95 % (Welch), the place of the change taken as known. Sets "
-    "of other hardware, data, definition or given values are on another line; what was left to a default may differ."
+    "of other hardware, data, definition or given values are on another line; what was left to a default may differ. "
+    "Nothing here is judged by the rules."
 )
 
 
