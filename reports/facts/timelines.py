@@ -105,10 +105,10 @@ def read_timelines(folder: Path) -> tuple[tuple[Timeline, ...], int]:
     trained = [_read_runs(result_set) for result_set in inventory.result_sets]
     measured = [find_measured(place, kind, []) for place, kind in find_in_processes(inventory)]
     lines: dict[str, list[Timeline]] = {}
-    seen: set[tuple[float, ...]] = set()
+    seen: set[tuple[tuple[str, float, float], ...]] = set()
     for result in filter(None, (*trained, *measured)):
         made = list(_lines_of(result))
-        mark = tuple(number for _, line in made for number in (line.points[0].time_ms, line.points[0].value))
+        mark = tuple((key, line.points[0].time_ms, line.points[0].value) for key, line in made)  # a copy has it, too
         for key, line in made if mark not in seen else ():
             lines.setdefault(key, []).append(line)
         seen.add(mark)

@@ -27,7 +27,8 @@ LEAST = 3
 LEVEL = 0.05
 EDGE = 0.8
 """At 0.5 all splits of a level line have one variance; above it, those near the ends count more."""
-WANDERING, RESEMBLING = 0.1, 0.03
+WANDERING, RESEMBLING = 0.11, 0.03
+"""Levels of the two tests against what neighbours that resemble each other do."""
 _CHUNK, _ENOUGH = 1_000, 100
 _MOST_CORRELATED = 0.95
 _SEED = 20_200_715

@@ -33,10 +33,12 @@ def test_pages_without_a_change_show_one_in_at_most_5_percent(number: int, most:
     assert share_shown(draw(number, (30, 0.0))) <= most
 
 
-@pytest.mark.parametrize("before", [19, 20])
+@pytest.mark.parametrize(("before", "after"), [(19, 3), (20, 3), (20, 10)])
 @pytest.mark.parametrize(("number", "least"), [pytest.param(1000, 0.9, marks=pytest.mark.long), (50, 0.8)])
-def test_a_step_of_15_percent_is_found_once_3_sets_follow_it(number: int, least: float, before: int) -> None:
-    assert share_shown(draw(number, (before, 0.0), (3, STEP))) >= least
+def test_a_step_of_15_percent_is_found_once_3_sets_follow_it(
+    number: int, least: float, before: int, after: int
+) -> None:
+    assert share_shown(draw(number, (before, 0.0), (after, STEP))) >= least
 
 
 @pytest.mark.parametrize("correlation", [0.5, 0.7, 0.9])
