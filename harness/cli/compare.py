@@ -15,6 +15,7 @@ from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
     from reports.comparison.records import Comparison
+    from reports.facts.timelines import Timeline
     from reports.results.result import Result
 
 
@@ -230,24 +231,76 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most so many, the newest."
 )
-@form_option("table", "json", "csv", *FORMS)
-def history(folder: Path, limit: int, form: str) -> int:
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression", "never"]),
+    default="never",
+    show_default=True,
+    help="regression: list what changed, and exit 5 for a change for the worse within the --last sets of its line, 7 "
+    "where no line can show one.",
+)
+@click.option(
+    "--last", type=click.IntRange(min=3), default=10, show_default=True, help="How many sets --fail-on looks back."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page to write [html: history.html].")
+@form_option("table", "json", "csv", *FORMS, "html")
+def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | None, form: str) -> int:
     """List past run sets and measurements below DIR, newest first.  [default: results]
 
     Each with its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
     cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
+
+    --format html makes a page of all sets: a chart per benchmark, configuration, system and quantity, and changes
+    that are more than chance, each with the first set after it, both commits, its step and what else differs. 3 sets
+    must follow it, of at least 8. Where neighbouring sets resemble one another, as by drift, none is shown.
     """
     from reports.comparison.history import read_history
     from reports.comparison.records import HistoryDocument, PastSet
     from reports.views.history import history_blocks
 
-    past, num_found = read_history(folder, limit=limit)
-    if form == "json":
-        show_json(HistoryDocument(num_found=num_found, run_sets=past))
+    if output is not None and form != "html":
+        raise click.UsageError(f"--output is for --format html, and {form} is printed. Leave one of them out.")
+    lines, num_left_out = None, 0
+    if form == "html" or fail_on != "never":
+        from reports.facts.timelines import read_timelines
+        from rules.judge.parallel import no_collections
+
+        with no_collections():
+            lines, num_left_out = read_timelines(folder)
+    past, num_found = ((), 0) if form == "html" else read_history(folder, limit=limit)
+    if form == "html":
+        from reports.page.history import render_history
+        from reports.page.report import write_whole
+
+        click.echo(write_whole(output or Path("history.html"), render_history(lines or (), num_left_out)))
+    elif form == "json":
+        from reports.parts.timelines import change_rows
+
+        changes = None if lines is None else change_rows(lines)
+        show_json(HistoryDocument(num_found=num_found, run_sets=past, changes=changes))
     elif form == "csv":
         from reports.tables.frames import frame_csv, record_frame
 
         click.echo(frame_csv(record_frame(PastSet, past)), nl=False)
     else:
-        show(history_blocks(past, num_found), form)
-    return ExitCode.DONE
+        show(history_blocks(past, num_found, lines), form)
+    return ExitCode.DONE if fail_on == "never" else _judge_timelines(lines or (), last)
+
+
+def _judge_timelines(lines: Sequence["Timeline"], last: int) -> int:
+    """Name what became worse on standard error. Raises HarnessError where no line could have shown it."""
+    from reports.parts.timelines import change_sentence, why_not_judged
+
+    worse = [
+        change_sentence(line, change)
+        for line in lines
+        for change in line.changes
+        if change.is_worse and change.at >= len(line.points) - last
+    ]
+    for text in worse:
+        click.echo(f"regression: {text}", err=True)
+    reasons = [why_not_judged(line) for line in lines]
+    if not worse and all(reasons):
+        why = reasons[0] if reasons else "there are no sets."
+        raise HarnessError(f"no line of sets can show a regression: {why}", ExitCode.INCONCLUSIVE)
+    return ExitCode.REGRESSION if worse else ExitCode.DONE

@@ -1,47 +1,56 @@
-"""A timeline: when frames of models were worked on, a lane for each model, in which every worker has its height."""
+"""One quantity of sets in the order of time: dots by code, and of each part between changes its mean and spread."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Unpack
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Unpack
 
 from reports.charts import svg
-from reports.charts.figure import FOOT_PX, Caption, Figure, LegendKey, Plot, draw_both, num_ticks
+from reports.charts.figure import Caption, Figure, LegendKey, hue
+from reports.charts.xy import ChartAxis, Dot, Panel, Series, xy_figure
 
-_LANE, _GAP, _LEFT = 26.0, 10.0, 100.0
-_KEYS = (("part-train", "done in time"), ("part-eval", "done late"), ("dot-failed", "dropped, at its release"))
-
-
-class Work(NamedTuple):
-    """One frame, in seconds; one that was dropped has a worker below 0, and begins and ends at its release."""
-
-    lane: str
-    worker: int
-    begin_s: float
-    end_s: float
-    is_late: bool
+_MOST_NAMED = 5
+"""Codes that the legend names; more share the colours."""
 
 
-def timeline_figure(works: Sequence[Work], **caption: Unpack[Caption]) -> Figure:
-    """Draw frames by lane, in the order in which lanes come."""
-    lanes = {
-        lane: 8 + index * (_LANE + _GAP) for index, lane in enumerate(dict.fromkeys(work.lane for work in works))
-    }
-    height, bottom = _LANE / (1 + max(0, *(work.worker for work in works))), 8 + len(lanes) * (_LANE + _GAP)
+def timeline_figure(
+    codes: Sequence[tuple[str, Sequence[Dot]]],
+    parts: Sequence[tuple[int, int, float, float, float]],
+    days: Sequence[tuple[float, str]],
+    axis: tuple[str, Callable[[float], str]],
+    **caption: Unpack[Caption],
+) -> Figure:
+    """Draw dots of each code, by its name, over the number of the set, which `days` label.
 
-    def draw(width: float, _: str) -> Plot:
-        x = svg.Scale(0.0, max(work.end_s for work in works) * 1e3, _LEFT, width - 12)
-        marks = [svg.x_axis(x, 4, bottom, "ms", most=num_ticks(width))]
-        for (mark, _words), is_late in zip(_KEYS[:2], (False, True), strict=True):
-            some = [(work, x(work.begin_s * 1e3)) for work in works if work.worker >= 0 and work.is_late == is_late]
-            boxes = [
-                (start, lanes[work.lane] + height * work.worker, max(x(work.end_s * 1e3) - start, 0.7), height)
-                for work, start in some
-            ]
-            marks += [svg.boxes(boxes, mark)] if boxes else []
-        dropped = [work for work in works if work.worker < 0]
-        marks += [svg.cross(x(work.begin_s * 1e3), lanes[work.lane] + _LANE / 2, 4) for work in dropped]
-        names = zip(svg.fit_names([*lanes], _LEFT - 12), lanes.values(), strict=True)
-        return Plot(
-            [*marks, svg.labels([(name, _LEFT - 8, top + 17) for name, top in names], "end")], bottom + FOOT_PX, x
-        )
-
-    return draw_both(draw, [LegendKey(mark=mark, words=words) for mark, words in _KEYS], **caption)
+    `parts` have first place and that behind the last, the mean, and the ends of the spread. `axis` is the quantity
+    with words for its ticks.
+    """
+    dots = [dot for _, some in codes for dot in some]
+    values = [dot.y for dot in dots if dot.y is not None] + [end for part in parts for end in part[3:]]
+    lines: list[tuple[str, Sequence[tuple[float, float]]]] = []
+    for start, stop, mean, low, high in parts:
+        a, b = start - 0.4, stop - 0.6
+        lines += [
+            ("reference-band", [(a, low), (b, low), (b, high), (a, high)]),
+            ("reference", [(a, mean), (b, mean)]),
+        ]
+    panel = Panel(
+        x=ChartAxis(
+            name="sets in the order of time, UTC", places=days,
+            scale=lambda start, stop: svg.Scale(0.0, float(len(dots) - 1), start + 12, stop - 20),
+        ),
+        y=ChartAxis(name=axis[0], scale=partial(svg.Scale, *svg.padded(values, 0.08)), words=axis[1]),
+        lines=lines,
+        series=[Series(hue=at % _MOST_NAMED, dots=some, is_joined=False) for at, (_, some) in enumerate(codes)],
+        over=lambda x, y: [
+            svg.line(x(part[0] - 0.5), y.stop, x(part[0] - 0.5), y.start, "limit") for _, part in pairwise(parts)
+        ],
+    )  # fmt: skip
+    named = [name for name, _ in codes] if len(codes) <= _MOST_NAMED else ["a set, its colour by code"]
+    keys = [LegendKey(mark="dot-counted", words=words, hue=hue(at)) for at, words in enumerate(named)]
+    keys += [
+        LegendKey(mark="reference", words="mean between changes"),
+        LegendKey(mark="reference-band", words="where 95 % of sets of one code lie"),
+        *([LegendKey(mark="limit", words="change")] if len(parts) > 1 else ()),
+    ]
+    return xy_figure(panel, keys=keys, **caption)

@@ -55,7 +55,6 @@ def build_page(
     num_laws = len(sweeps) - len(gathered.sweeps)
     logged = [group for group in groups if group[0].is_logged]
     head = _headline(gathered, sets, views, len(logged), (*sweeps, *profiles))
-    moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     kinds = _kinds(gathered)
     terms = {word: meaning for kind in sorted(kinds) for word, meaning in details_of(kind).terms.items()}
     return PageView(
@@ -73,7 +72,7 @@ def build_page(
         ),
         rules=() if is_brief else rule_index(sets),
         footnotes=footnotes([result.standing for result in sets]),
-        colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
+        colophon=colophon(now or datetime.now(UTC)),
         data=data,
         is_trained=bool(sets) or any(sweep.is_of_runs for sweep in gathered.sweeps),
         sweeps=(*sweeps[:num_laws], *_with_parts(gathered.sweeps, sweeps[num_laws:])),
@@ -277,6 +276,11 @@ def _where_and_when(gathered: ReportContent) -> str:
     place = f"On {names(systems, most=4)}" if systems else ""
     time = " to ".join(dict.fromkeys(days))
     return f"{', '.join(filter(None, (place, time)))}." if place or time else ""
+
+
+def colophon(now: datetime) -> str:
+    """What ends a page: who wrote it, and when."""
+    return f"Written by dlrmbench {_version()} on {now:%Y-%m-%d %H:%M} UTC. One file, no network, no tracking."
 
 
 def _version() -> str:

@@ -20,7 +20,7 @@ FORMS = {
     "report": ("html", "json", "csv", "md", "parquet"),
     "compare": ("table", "json", "csv", "md"),
     "diff": ("table", "json", "md"),
-    "history": ("table", "json", "csv", "md"),
+    "history": ("table", "json", "csv", "md", "html"),
 }
 
 
@@ -37,7 +37,10 @@ def words_of(verb: str, random: Random, hostile: Path, sound: Path, folder: Path
         ],
         "compare": ["compare", *two, "--format", form],
         "diff": ["diff", *two, "--format", form],
-        "history": ["history", str(hostile), "--format", form],
+        "history": [
+            "history", str(hostile), "--format", form, "--fail-on", random.choice(("regression", "never")),
+            *(["-o", str(folder / "history.html")] if form == "html" else []),
+        ],
         "package": ["package", str(hostile), "--submitter", "Example", "-o", str(folder / "out"),
                     "--no-second-opinion", *random.choice(([], ["--allow-non-compliant"]))],
     }[verb]  # fmt: skip

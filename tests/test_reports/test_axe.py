@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from browser import Browser, find_browser
+from history_builder import write_hostile_history
 from log_builder import make_runs, write_set
 from report_builder import write_report, write_run_set
 
@@ -32,10 +33,13 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two problems: compared configurations of one's own, one of which did not converge, and an official one."""
+@pytest.fixture(scope="module", params=["report", "history"])
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two problems: compared configurations of one's own, one of which did not converge, and an official one.
+    Or the page of a history."""
     folder = tmp_path_factory.mktemp("axe")
+    if request.param == "history":
+        return write_hostile_history(folder, "</script><img src=x>").as_uri()
     tiny = load_benchmark("dlrm_tiny")
     write_run_set(folder / "one")
     write_run_set(folder / "two", runs=make_runs(tiny, throughput=15_000.0))

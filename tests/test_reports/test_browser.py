@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 from browser import Browser, find_browser
+from history_builder import write_hostile_history
 from log_builder import make_records, make_runs
 from report_builder import Page, write_report, write_run_set
 
@@ -30,35 +31,41 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_report([folder], folder / "report.html", title=NASTY).as_uri()
 
 
-def test_one_request_and_no_complaint(browser: Browser, page: str) -> None:
-    with browser.tab(page) as tab:
+@pytest.fixture(scope="module", params=["report", "history"])
+def any_page(request: pytest.FixtureRequest, page: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """That page, and one of a history whose every text is hostile."""
+    return page if request.param == "report" else write_hostile_history(tmp_path_factory.mktemp("h"), NASTY).as_uri()
+
+
+def test_one_request_and_no_complaint(browser: Browser, any_page: str) -> None:
+    with browser.tab(any_page) as tab:
         title = tab.evaluate("document.title")
-        assert (tab.requests(), tab.complaints()) == ([page], [])
-        assert title.startswith("</script>")
+        assert (tab.requests(), tab.complaints()) == ([any_page], [])
+        assert title.startswith("</script>") or title == "1 change, 1 for the worse, in 5 lines of sets"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [NARROW, 800, 1280])
-def test_the_page_never_scrolls_sideways(browser: Browser, page: str, width: int, scheme: str) -> None:
-    with browser.tab(page, width=width, features=[("prefers-color-scheme", scheme)]) as tab:
+def test_the_page_never_scrolls_sideways(browser: Browser, any_page: str, width: int, scheme: str) -> None:
+    with browser.tab(any_page, width=width, features=[("prefers-color-scheme", scheme)]) as tab:
         tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_scheme_follows_the_system_and_the_toggle(browser: Browser, page: str) -> None:
+def test_scheme_follows_the_system_and_the_toggle(browser: Browser, any_page: str) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
-    with browser.tab(page, features=[("prefers-color-scheme", "dark")]) as tab:
+    with browser.tab(any_page, features=[("prefers-color-scheme", "dark")]) as tab:
         assert tab.evaluate(background) == "rgb(20, 23, 26)"
         tab.evaluate("document.querySelector('#tools button').click()")
         assert tab.evaluate(background) == "rgb(255, 255, 255)"
-    with browser.tab(page, features=[("prefers-color-scheme", "dark")], media="print") as tab:
+    with browser.tab(any_page, features=[("prefers-color-scheme", "dark")], media="print") as tab:
         assert tab.evaluate(background) == "rgb(255, 255, 255)"
 
 
-def test_wide_and_narrow_pages_show_one_drawing_each(browser: Browser, page: str) -> None:
+def test_wide_and_narrow_pages_show_one_drawing_each(browser: Browser, any_page: str) -> None:
     shown = "[...document.querySelectorAll('svg[role=img]')].filter((one) => one.getClientRects().length).length"
     for width in (NARROW, 1280):
-        with browser.tab(page, width=width) as tab:
+        with browser.tab(any_page, width=width) as tab:
             # Of the drawings between which the reader chooses, the first is shown.
             assert tab.evaluate(shown) == tab.count("figure") - tab.count(".view:not(.v0)") > 4
             smallest = (
@@ -77,20 +84,20 @@ def test_narrow_curves_are_drawn_although_the_wide_drawing_is_hidden(browser: Br
         assert min(box) > 50
 
 
-def test_without_scripts_everything_is_there_but_the_buttons(browser: Browser, page: str) -> None:
+def test_without_scripts_everything_is_there_but_the_buttons(browser: Browser, any_page: str) -> None:
     selectors = ("table", "tr", "svg[role=img]", "details", "section", "article")
-    with browser.tab(page) as tab:
+    with browser.tab(any_page) as tab:
         with_scripts = {selector: tab.count(selector) for selector in selectors}
         assert tab.count("button") > 4
-    with browser.tab(page, scripts=False) as tab:
+    with browser.tab(any_page, scripts=False) as tab:
         assert {selector: tab.count(selector) for selector in selectors} == with_scripts
         assert tab.count("button") == 0
 
 
-def test_without_scripts_the_page_says_the_same(browser: Browser, page: str) -> None:
+def test_without_scripts_the_page_says_the_same(browser: Browser, any_page: str) -> None:
     texts = []
     for scripts in (True, False):
-        with browser.tab(page, scripts=scripts) as tab:
+        with browser.tab(any_page, scripts=scripts) as tab:
             root = browser.call("DOM.getDocument", tab.session)["root"]["nodeId"]
             main = browser.call("DOM.querySelector", tab.session, nodeId=root, selector="main")["nodeId"]
             html = browser.call("DOM.getOuterHTML", tab.session, nodeId=main)["outerHTML"]
@@ -101,7 +108,7 @@ def test_without_scripts_the_page_says_the_same(browser: Browser, page: str) -> 
     assert len(texts[0]) > 5000
 
 
-def test_every_chart_is_saved_as_svg_with_its_styles_and_as_png(browser: Browser, page: str) -> None:
+def test_every_chart_is_saved_as_svg_with_its_styles_and_as_png(browser: Browser, any_page: str) -> None:
     collect = (
         "globalThis.saved = []; HTMLAnchorElement.prototype.click = function () {"
         " saved.push([this.download, this.href]); };"
@@ -109,7 +116,7 @@ def test_every_chart_is_saved_as_svg_with_its_styles_and_as_png(browser: Browser
         "new Promise((done) => { const look = () => saved.length === document.querySelectorAll('.save button').length"
         " ? done(saved) : setTimeout(look, 20); look(); })"
     )
-    with browser.tab(page) as tab:
+    with browser.tab(any_page) as tab:
         saved = tab.evaluate(collect)
         assert len(saved) == 2 * tab.count("figure") > 2
         assert tab.complaints() == []

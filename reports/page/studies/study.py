@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from reports.charts.roofline import RooflineDot, roofline_figure
 from reports.charts.scaling import scaling_panel
-from reports.charts.timeline import Work, timeline_figure
+from reports.charts.lanes import Work, lanes_figure
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Chart, Prose
 from reports.document.page import PageSection
@@ -126,7 +126,7 @@ def _timeline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     if not works:
         return None
     title = "Frames of the first second"
-    figure = timeline_figure(works, id_=id_, title=title, description="A lane per model, a bar per frame.")
+    figure = lanes_figure(works, id_=id_, title=title, description="A lane per model, a bar per frame.")
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 

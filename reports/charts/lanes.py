@@ -1,0 +1,47 @@
+"""When frames of models were worked on, a lane for each model, in which every worker has its height."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Unpack
+
+from reports.charts import svg
+from reports.charts.figure import FOOT_PX, Caption, Figure, LegendKey, Plot, draw_both, num_ticks
+
+_LANE, _GAP, _LEFT = 26.0, 10.0, 100.0
+_KEYS = (("part-train", "done in time"), ("part-eval", "done late"), ("dot-failed", "dropped, at its release"))
+
+
+class Work(NamedTuple):
+    """One frame, in seconds; one that was dropped has a worker below 0, and begins and ends at its release."""
+
+    lane: str
+    worker: int
+    begin_s: float
+    end_s: float
+    is_late: bool
+
+
+def lanes_figure(works: Sequence[Work], **caption: Unpack[Caption]) -> Figure:
+    """Draw frames by lane, in the order in which lanes come."""
+    lanes = {
+        lane: 8 + index * (_LANE + _GAP) for index, lane in enumerate(dict.fromkeys(work.lane for work in works))
+    }
+    height, bottom = _LANE / (1 + max(0, *(work.worker for work in works))), 8 + len(lanes) * (_LANE + _GAP)
+
+    def draw(width: float, _: str) -> Plot:
+        x = svg.Scale(0.0, max(work.end_s for work in works) * 1e3, _LEFT, width - 12)
+        marks = [svg.x_axis(x, 4, bottom, "ms", most=num_ticks(width))]
+        for (mark, _words), is_late in zip(_KEYS[:2], (False, True), strict=True):
+            some = [(work, x(work.begin_s * 1e3)) for work in works if work.worker >= 0 and work.is_late == is_late]
+            boxes = [
+                (start, lanes[work.lane] + height * work.worker, max(x(work.end_s * 1e3) - start, 0.7), height)
+                for work, start in some
+            ]
+            marks += [svg.boxes(boxes, mark)] if boxes else []
+        dropped = [work for work in works if work.worker < 0]
+        marks += [svg.cross(x(work.begin_s * 1e3), lanes[work.lane] + _LANE / 2, 4) for work in dropped]
+        names = zip(svg.fit_names([*lanes], _LEFT - 12), lanes.values(), strict=True)
+        return Plot(
+            [*marks, svg.labels([(name, _LEFT - 8, top + 17) for name, top in names], "end")], bottom + FOOT_PX, x
+        )
+
+    return draw_both(draw, [LegendKey(mark=mark, words=words) for mark, words in _KEYS], **caption)

@@ -1,0 +1,101 @@
+"""The page of a directory's history: what changed, and a chart per benchmark, configuration, system and quantity."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+import numpy as np
+from msgspec import to_builtins
+
+from reports.charts.timeline import timeline_figure
+from reports.charts.xy import Dot
+from reports.document.blocks import Chart, Prose, Table, numeric, table_of
+from reports.document.page import PageSection, PageView
+from reports.facts.timelines import Point, Timeline
+from reports.page.page import colophon
+from reports.page.sections.verdict import system_words
+from reports.parts.measured import in_unit
+from reports.parts.timelines import METHOD, change_blocks, change_rows, change_sentence, why_not_judged
+from reports.render.html import embed_json, render_html
+from reports.statistics.ratios import factor_from
+from reports.text.formatting import interval, plural, si, utc
+
+
+def render_history(lines: Sequence[Timeline], num_left_out: int, *, now: datetime | None = None) -> str:
+    """Render the page, without charts of lines of one set; `now` is the moment that the page names."""
+    drawn = [line for line in lines if len(line.points) > 1]
+    alone = (
+        f"{plural(len(lines) - len(drawn), 'line')} of one set without a chart; " if len(drawn) < len(lines) else ""
+    )
+    left = f"{alone}{plural(num_left_out, 'set')} on no line: damaged, without record or value, or copies."
+    notes = [left, METHOD] if alone or num_left_out else [METHOD]
+    changes = (*change_blocks(drawn), *(Prose(text=note, kind="note") for note in notes))
+    num_worse = sum(change.is_worse for line in drawn for change in line.changes)
+    num_changes = sum(len(line.changes) for line in drawn)
+    what = f"{plural(num_changes, 'change')}, {num_worse} for the worse," if num_changes else "No change shown"
+    return render_html(
+        PageView(
+            title=f"{what} in {plural(len(drawn), 'line')} of sets",
+            dek=" to ".join(utc(at)[:10] for at in _ends([p.time_ms for line in lines for p in line.points])),
+            badges=(), tags=(), groups=(), glossary=(), rules=(), footnotes=(),
+            colophon=colophon(now or datetime.now(UTC)),
+            data=embed_json({"changes": to_builtins(change_rows(drawn))}),
+            is_trained=any(line.points[0].result.is_logged for line in lines),
+            others=(
+                PageSection(id="changes", heading="Changes", name="Changes", blocks=changes),
+                *(_section(line, f"line{number}") for number, line in enumerate(drawn, start=1)),
+            ),
+        )
+    )  # fmt: skip
+
+
+def _ends(values: Sequence[float]) -> Sequence[float]:
+    return (min(values), max(values)) if values else ()
+
+
+def _section(line: Timeline, id_: str) -> PageSection:
+    system = system_words(line.points[-1].result)
+    heading = f"{line.name}{f' on {system}' if system else ''}"
+    words = partial(in_unit, unit=line.measure.unit)
+    ticks = si if line.is_ratio and line.measure.unit != "s" else words
+    lead = " ".join(change_sentence(line, change) for change in line.changes) or why_not_judged(line)
+    lead = lead or "No change shown."
+    codes: dict[str, list[Dot]] = {}
+    for at, point in enumerate(line.points):
+        ends = None if point.interval is None else (point.interval.low, point.interval.high)
+        hint = f"{point.result.label}, {utc(point.time_ms)}: {words(point.value)}; code {point.code}"
+        codes.setdefault(f"code {point.code}", []).append(Dot(x=float(at), y=point.value, ends=ends, hint=hint))
+    parts = []
+    for start, stop in line.parts:
+        ends_of = [float(np.mean(line.values[start:stop])) + reach * line.spread for reach in (0.0, -1.96, 1.96)]
+        mean, low, high = map(factor_from, ends_of) if line.is_ratio else ends_of
+        parts.append((start, stop, mean, low, high))
+    days = [utc(point.time_ms)[:10] for point in line.points]
+    figure = timeline_figure(
+        list(codes.items()), parts,
+        [(float(at), day) for at, day in enumerate(days) if day not in days[:at]],
+        (f"{line.measure.name}, {line.measure.unit}", ticks),
+        id_=f"{id_}-chart", title=heading, description=f"A dot per set, in the order of time. {lead}",
+    )  # fmt: skip
+    chart = Chart(figure=figure, lead=lead, table=_table(line, words, f"{id_}-table"))
+    return PageSection(id=id_, heading=heading, name=heading, blocks=(chart,))
+
+
+def _table(line: Timeline, words: partial[str], id_: str) -> Table:
+    def bounds(point: Point) -> str | None:
+        return interval(words(point.interval.low), words(point.interval.high)) if point.interval else None
+
+    return table_of(
+        line.points,
+        (
+            ("Set", "result.label"),
+            ("When (UTC)", lambda point: utc(point.time_ms).removesuffix(" UTC")),
+            (numeric(line.measure.name, "mean of the set"), lambda point: words(point.value)),
+            (numeric("Interval", "95 %, of times to train at least 90 %"), bounds),
+            (numeric("Runs"), "result.num_converged"),
+            ("Commit", "commit"),
+            ("Code", "code"),
+        ),
+        id_=id_,
+        caption=f"Sets of {line.name}",
+    )
