@@ -24,9 +24,9 @@ NASTY = "</script><img src=x onerror=document.title='owned'>\x1b[2J\u202e"
 TINY = load_benchmark("dlrm_tiny")
 
 
-def write_sets(folder: Path, values: Sequence[float], kind: str = "throughput", **about: Any) -> Path:
+def write_sets(folder: Path, values: Sequence[float], kind: str = "throughput", first: int = 0, **about: Any) -> Path:
     """A set a day, each of five processes around its value; the code changes with every fifth."""
-    for day, value in enumerate(values):
+    for day, value in enumerate(values, start=first):
         known = {
             "created_utc": f"2026-{1 + day // 28:02d}-{1 + day % 28:02d}T03:00:00+00:00",
             "code_sha256": f"{day // 5:x}" * 64,
@@ -120,11 +120,9 @@ def test_steady_sets_pass(command: Any, tmp_path: Path) -> None:
 )
 def test_another_system_or_configuration_starts_a_line(command: Any, tmp_path: Path, other: dict[str, Any]) -> None:
     write_sets(tmp_path / "one", STEADY)
-    write_sets(tmp_path / "two", [value * 0.7 for value in STEADY[:5]], **other)
+    write_sets(tmp_path / "two", SLOWER[10:], first=10, **other)
     assert looked(command, tmp_path)[:2] == (0, [])
-    write_sets(
-        tmp_path / "three", [value * 0.7 for value in STEADY[5:]], name="late", created_utc="2026-06-01T03:00Z"
-    )
+    write_sets(tmp_path / "three", SLOWER[10:], first=14)
     assert looked(command, tmp_path)[0] == 5
 
 
