@@ -36,7 +36,7 @@ def readme_commands() -> list[str]:
 @pytest.mark.parametrize(
     ("image", "installs"),
     [
-        ("cpu", ["pip install torch --index-url https://download.pytorch.org/whl/cpu", "pip install ."]),
+        ("cpu", ["pip install 'torch<2.14' --index-url https://download.pytorch.org/whl/cpu", "pip install ."]),
         ("cuda", ["pip install '.[gpu]'"]),
     ],
 )

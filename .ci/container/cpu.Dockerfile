@@ -4,7 +4,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore USER=dlrmbench
 # `optimized` compiles its kernels for the processor that it finds.
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 1000 dlrmbench && install -d -o dlrmbench /work
-RUN pip install torch --index-url https://download.pytorch.org/whl/cpu
+RUN pip install 'torch<2.14' --index-url https://download.pytorch.org/whl/cpu
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY harness harness

@@ -1,4 +1,4 @@
-"""One quantity over a sweep's first axis; one panel per value of the other axes, all on one scale.
+"""What a sweep shows: one quantity over its first axis, a panel per value of the others; and fitted laws.
 
 Numbers on the x axis are on a logarithmic scale, other values side by side. Bars are intervals; a cross at
 the foot marks a configuration without a value.
@@ -11,7 +11,7 @@ from typing import Unpack
 
 from reports.charts import svg
 from reports.charts.figure import Caption, Figure, LegendKey
-from reports.charts.xy import ChartAxis, Dot, Panel, Series, from_zero, xy_figure
+from reports.charts.xy import ChartAxis, Dot, Panel, Series, factor_around, from_zero, xy_figure
 
 _REACH = 3.0
 
@@ -75,3 +75,19 @@ def _number(text: str) -> float | None:
         return float(text.replace("_", ""))
     except ValueError:
         return None
+
+
+def law_figure(series: Sequence[Series], **caption: Unpack[Caption]) -> Figure:
+    """Draw normalised entropy over training FLOP: a dot per size of a model, the law fitted to them as a curve.
+
+    All models share one pair of axes, FLOP logarithmic; a curve ends where its sizes end.
+    """
+    dots = [dot for line in series for dot in line.dots]
+    values = [value for dot in dots for value in (dot.y, *dot.seeds) if value is not None]
+    panel = Panel(
+        x=ChartAxis(name="training FLOP, computed", scale=factor_around([dot.x for dot in dots], 1.3)),
+        y=ChartAxis(name="Normalised entropy", scale=partial(svg.Scale, *svg.padded(values, 0.08))),
+        series=series,
+        height=320.0,
+    )
+    return xy_figure(panel, **caption)

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import numpy as np
 
-from reports.charts.law import law_figure
+from reports.charts.sweep import law_figure
 from reports.charts.xy import Dot, Series
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Chart, Prose, Shown, numeric, table_of

@@ -5,9 +5,9 @@ Printed by the verbs that make one, and on the page: there with the chart that i
 
 from collections.abc import Callable, Mapping
 
+from reports.charts.lanes import Work, lanes_figure
 from reports.charts.roofline import RooflineDot, roofline_figure
 from reports.charts.scaling import scaling_panel
-from reports.charts.lanes import Work, lanes_figure
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Chart, Prose
 from reports.document.page import PageSection
