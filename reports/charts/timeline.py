@@ -27,6 +27,9 @@ def timeline_figure(
     """
     dots = [dot for _, some in codes for dot in some]
     values = [dot.y for dot in dots if dot.y is not None] + [end for part in parts for end in part[3:]]
+    least, most, extent = min(values), max(values), max(values) - min(values)
+    # Few runs have intervals so wide that nothing else could be seen.
+    values += [min(max(end, least - extent), most + extent) for dot in dots for end in dot.ends or ()]
     lines: list[tuple[str, Sequence[tuple[float, float]]]] = []
     for start, stop, mean, low, high in parts:
         a, b = start - 0.4, stop - 0.6
