@@ -119,8 +119,8 @@ def _timeline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     """Draw the frames of a usage; None of its other tables."""
     works = []
     for row in _rows(table) if table.title.startswith(TIMELINE) else ():
-        numbers = [_number(row.get(name)) for name in ("Released", "Deadline", "Worker", "Begun", "Done")]
-        released, deadline, worker, begun, done = (-1.0 if number is None else number for number in numbers)
+        values = [row.get(name) for name in ("Released", "Deadline", "Worker", "Begun", "Done")]
+        released, deadline, worker, begun, done = (float(each) if is_amount(each) else -1.0 for each in values)
         span = (begun, done) if worker >= 0 else (released, released)
         works.append(Work(printable(str(row.get("Model")), 20), int(worker), *span, is_late=done > deadline))
     if not works:
