@@ -150,6 +150,11 @@ def main(argv: list[str] | None = None) -> NoReturn:
     def leave(code: int) -> NoReturn:
         if state.get("is_rank"):
             end_process(code)
+        try:
+            stdout.flush()
+        except OSError:  # Python would try again at its end, and then end with 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+            code = code or ExitCode.RESOURCES
         sys.exit(int(code))
 
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))

@@ -194,10 +194,12 @@ def test_a_link_to_itself_and_a_name_that_is_too_long_are_input_errors(
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
-def test_a_stream_that_is_full_is_named() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_stream_that_is_full_is_named(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-P", "-m", "harness", "list"],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -36,7 +36,8 @@ from rules.records.experiment import StopRecord
 UNTIL = {"width": 0.9, "min_runs": 5, "max_runs": 9}
 KINDS = {"run": {"throughput", "quality"}, "sweep": {"throughput", "quality"}, "serve": set()}
 OF_THE_SHELL = {
-    "run_index", "strict_env", "with_profile", "with_fit", "weights", "prepare", "cleanup", "log_to",
+    "run_index", "strict_env", "with_profile", "with_fit", "weights", "prepare", "cleanup", "power_command",
+    "log_to",
 }  # fmt: skip
 """What only a command line asks for; weights are of the API's serve alone."""
 

@@ -212,7 +212,7 @@ def _list_retrieval(point: MeasuredUsage, name: str) -> tuple[Cell, ...]:
 
 def _say_retrieval(rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
     """Say which settings save memory and are precise, or that none is."""
-    goal = f"at least {percent(LEAST_PRECISION)} precise, with at least {LEAST_SAVING:g} times less memory than one stage"
+    goal = f"at least {percent(LEAST_PRECISION)} precise, at least {LEAST_SAVING:g} times less memory than one stage"
     for name in dict.fromkeys(row[0] for row in rows):
         good = [row[1] for row in rows if row[0] == name and row[2] >= LEAST_PRECISION and row[7] >= LEAST_SAVING]
         found = f"with {', '.join(good)} subgraphs" if good else "no setting of these has it"
