@@ -1,6 +1,7 @@
 """What tests of commands share: a command line in this process, and workers that answer at once."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from sweep_builder import FastWorkers, use_fast_workers
@@ -29,3 +30,17 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> FastWorkers:
     use_fast_workers(monkeypatch, made)
     monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
     return made
+
+
+@pytest.fixture
+def call(
+    command: Callable[..., tuple[int, str, str]],
+    workers: FastWorkers,
+    data_root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., tuple[int, str, str]]:
+    """A command line in a folder of its own, in processes that answer at once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DLRMBENCH_DATA", str(data_root))
+    return lambda *words: command(*words, "-q")

@@ -24,16 +24,6 @@ Command = Callable[..., tuple[int, str, str]]
 PAGE = Path(__file__).parents[2] / "harness" / "experiment" / "README.md"
 
 
-@pytest.fixture
-def call(
-    command: Command, workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Command:
-    """A command line in a folder of its own, in processes that answer at once."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DLRMBENCH_DATA", str(data_root))
-    return lambda *words: command(*words, "-q")
-
-
 def hooks_of(folder: Path) -> list[HooksRecord]:
     found = [decode(path, HooksRecord) for path in sorted(folder.rglob(HOOKS_FILE))]
     assert not any(isinstance(each, Damage) for each in found)

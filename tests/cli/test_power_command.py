@@ -13,16 +13,6 @@ from rules.benchmarks.loader import load_benchmark
 Command = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def call(
-    command: Command, workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Command:
-    """A command line in a folder of its own, in processes that answer at once."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DLRMBENCH_DATA", str(data_root))
-    return lambda *words: command(*words, "-q")
-
-
 def test_it_is_recorded_and_asked_for_again(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
     meter = "touch seen; echo 100"
     assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--power-command", meter)[0] == 0
