@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import COMMANDS, cli
-from harness.cli.reference import render_page
+from harness.cli.shared.commands_page import render_page
 from harness.foundation.errors import ExitCode
 
 ROOT = Path(__file__).resolve().parent.parent

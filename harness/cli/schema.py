@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Entries = Mapping[str, tuple[str, Callable[[], Any]]]
 """By name, a line about what it stands for and the function that returns it: a JSON Schema, or a page's text."""
 PAGES: Mapping[str, tuple[str, str, str]] = {
-    "commands_page": ("harness.cli.reference", "harness/cli/README.md", "every command with its options."),
+    "commands_page": ("harness.cli.shared.commands_page", "harness/cli/README.md", "every command with its options."),
     "rules_page": ("rules.judge.handbook", "rules/README.md", "every rule, with its fix and its source."),
     "columns_page": ("reports.tables.reference", "reports/tables/README.md", "every column of frames and files."),
     "keys_page": ("harness.config.reference", "rules/benchmarks/README.md", "every key of a definition."),

@@ -1,0 +1,118 @@
+"""A placement task, its tables and devices, and a plan of which columns of which table are where. Torch-free."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Literal
+
+NUM_REUSE_BINS = 17
+"""Bin 0 counts lookups of rows that are looked up once in a batch, bin k rows of 2^(k-1) < lookups <= 2^k; as
+NeuroShard's tables have them."""
+FLOAT_BYTES = 4
+
+Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """One embedding table, or some columns of one, and how it is looked up."""
+
+    num_embeddings: int
+    dim: int
+    pooling: float
+    """Lookups per sample, on average."""
+    reuse: tuple[float, ...]
+    """Shares of a batch's lookups in `NUM_REUSE_BINS` bins by how often their row is looked up in it; sum 1."""
+    optimizer: Optimizer = "rowwise_adagrad"
+
+    @property
+    def memory_bytes(self) -> int:
+        """Weights and optimizer state in fp32; row-wise Adagrad has one state per row of each part of a table."""
+        state = {"sgd": 0, "adagrad": self.dim, "rowwise_adagrad": 1}[self.optimizer]
+        return self.num_embeddings * (self.dim + state) * FLOAT_BYTES
+
+    def with_columns(self, num_columns: int) -> "Table":
+        """Return so many columns of the table as a table of their own."""
+        return replace(self, dim=num_columns)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """Tables to place on equal devices."""
+
+    name: str
+    tables: tuple[Table, ...]
+    num_devices: int
+    memory_bytes: int
+    """Of one device, for weights and optimizer state."""
+    batch_size: int
+    """Samples of all devices together, per step."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything but the name: what a plan is a plan of."""
+        content = asdict(self)
+        del content["name"]
+        return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+class Shard:
+    """Neighbouring columns of one table, on one device, with all rows."""
+
+    table: int
+    first_column: int
+    num_columns: int
+    device: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Where every column of every table is: shards in the order of tables and columns."""
+
+    shards: tuple[Shard, ...]
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether any table is in more than one shard."""
+        return len({shard.table for shard in self.shards}) < len(self.shards)
+
+    def sets(self, task: Task) -> list[list[Table]]:
+        """Return the tables that each device holds, those that are cut as tables of their columns there."""
+        held: list[list[Table]] = [[] for _ in range(task.num_devices)]
+        for shard in self.shards:
+            held[shard.device].append(task.tables[shard.table].with_columns(shard.num_columns))
+        return held
+
+
+def place_whole(task: Task, devices: Sequence[int]) -> Plan:
+    """Return the plan that has table i, uncut, on device devices[i]."""
+    placed = zip(task.tables, devices, strict=True)
+    return Plan(
+        shards=tuple(
+            Shard(table=number, first_column=0, num_columns=table.dim, device=device)
+            for number, (table, device) in enumerate(placed)
+        )
+    )
+
+
+def find_fault(task: Task, plan: Plan) -> str | None:
+    """Return the first way in which a plan is none of the task: columns left out, placed twice or outside of their
+    table, a device that is not there, or more than its memory; None for a plan that may be used."""
+    ends = [0] * len(task.tables)
+    for shard in sorted(plan.shards):
+        if not 0 <= shard.table < len(task.tables):
+            return f"table {shard.table}: the task has {len(task.tables)}"
+        if not 0 <= shard.device < task.num_devices:
+            return f"table {shard.table} is on device {shard.device}: the task has {task.num_devices}"
+        if shard.first_column != ends[shard.table] or shard.num_columns < 1:
+            return f"table {shard.table}: expected columns from {ends[shard.table]}, found from {shard.first_column}"
+        ends[shard.table] += shard.num_columns
+    for number, (table, end) in enumerate(zip(task.tables, ends, strict=True)):
+        if end != table.dim:
+            return f"table {number}: {end} of its {table.dim} columns are placed"
+    for device, held in enumerate(plan.sets(task)):
+        if (need := sum(table.memory_bytes for table in held)) > task.memory_bytes:
+            return f"device {device} would hold {need} bytes of {task.memory_bytes}"
+    return None
