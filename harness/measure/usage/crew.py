@@ -1,5 +1,6 @@
 """The workers of a usage, a process each, which build its models and take their frames one at a time."""
 
+import heapq
 import multiprocessing
 import os
 import signal
@@ -24,8 +25,9 @@ from harness.system.software import WORKER_VARIABLES
 from reference_models.serving import pagerank
 
 T = TypeVar("T")
-NUM_QUERY_NODES, TIMING_S, MIN_CALLS = 200, 0.5, 5
-"""Nodes that are drawn for a retrieval; how long the calls of a model are timed, and the fewest of them."""
+NUM_QUERY_NODES, REPEATING_S, TIMING_S, MIN_CALLS = 200, 0.5, 1.0, 5
+"""Nodes that are drawn for a retrieval; how long a model is called again and again, how long frames of each model are
+timed among those of others, and the fewest calls."""
 Answer = Callable[[int], object]
 """Answers the frame of a number."""
 Models = dict[str, tuple[Any, Answer]]
@@ -86,15 +88,13 @@ def _build(model: AskedModel, served: Mapping[str, Any] | None, seed: int) -> An
     return lambda number: pool.answer([QueryPart(number % len(pool.sizes), 0, items)])
 
 
-def time_calls(models: Models, name: str) -> list[float]:
-    """Time a model's calls again and again, after a warm-up."""
-    took_s, end_s = list[float](), time.monotonic() + TIMING_S
-    for number in range(MIN_CALLS):
-        models[name][1](number)
-    while len(took_s) < MIN_CALLS or time.monotonic() < end_s:
-        begin_s, done_s = answer_frame(models, name, len(took_s))
-        took_s.append(done_s - begin_s)
-    return took_s
+def repeat_calls(models: Models, name: str) -> int:
+    """Make a model's calls again and again, and return how many: a warm-up, and what energy is of."""
+    count, end_s = 0, time.monotonic() + REPEATING_S
+    while count < MIN_CALLS or time.monotonic() < end_s:
+        models[name][1](count)
+        count += 1
+    return count
 
 
 def answer_frame(models: Models, name: str, number: int) -> tuple[float, float]:
@@ -161,6 +161,31 @@ class Crew:
         for pipe, question in zip(self.pipes, questions, strict=False):
             pipe.send(question)
         return [receive(pipe) for pipe in self.pipes[: len(questions)]]
+
+    def time_frames(self, names: Sequence[str], seed: int) -> dict[str, list[float]]:
+        """Time frames of all models in shuffled turns, by workers that rest as long as they worked; in seconds.
+
+        A frame takes from when a worker is asked until its answer is there, as when it is served: the worker has to
+        be woken, and may have worked for another model before.
+        """
+        rng, frames, begun_s = np.random.default_rng(seed), list[Frame](), list[float]()
+        times_s: dict[str, list[float]] = {name: [] for name in names}
+        clock = RealClock(self, frames)
+        rested = [(0.0, worker) for worker in range(len(self.pipes))]
+        turn, now_s, end_s = list[str](), 0.0, TIMING_S * len(names)
+        while now_s < end_s or min(map(len, times_s.values())) < MIN_CALLS or len(rested) < len(self.pipes):
+            is_over = now_s >= end_s and min(map(len, times_s.values())) >= MIN_CALLS
+            if rested and rested[0][0] <= now_s and not is_over:
+                turn = turn or rng.permutation(names).tolist()
+                frames.append(Frame(model=turn.pop(), number=len(frames), release_s=now_s, within_s=0.0))
+                begun_s.append(now_s)
+                clock.begin(heapq.heappop(rested)[1], len(frames) - 1, now_s)
+            now_s, done = clock.wait(rested[0][0] if rested and not is_over else None)
+            for place, span in done:
+                took_s = now_s - begun_s[place]
+                times_s[frames[place].model].append(took_s)
+                heapq.heappush(rested, (now_s + took_s, span.worker))
+        return times_s
 
 
 def receive(pipe: Connection) -> Any:

@@ -12,7 +12,7 @@ from harness.config.usages.usage import RETRIEVAL, STAND_IN, Usage
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_study, make_table
 from harness.measure.serving.queue import percentile_of
-from harness.measure.usage.crew import Crew, RealClock, RetrievalTrial, build_models, time_calls, try_retrieval
+from harness.measure.usage.crew import Crew, RealClock, RetrievalTrial, build_models, repeat_calls, try_retrieval
 from harness.measure.usage.schedule import (
     GRID,
     Frame,
@@ -62,19 +62,20 @@ class MeasuredUsage:
 def measure_usage(
     crew: Crew, text: str, usage: Usage, served: Mapping[str, Any], *, seed: int, is_simulated: bool
 ) -> MeasuredUsage:
-    """Time the calls of every model on all workers at once, then schedule frames on the virtual clock, and, unless
-    `is_simulated`, on the real one."""
-    count, times_s = usage.workers, dict[str, list[float]]()
+    """Time frames of all models on all workers at once, then schedule those of the usage on the virtual clock, and,
+    unless `is_simulated`, on the real one."""
+    count = usage.workers
     crew.ask([partial(build_models, usage=usage, served=served, seed=seed)] * count)
     energies_j, energy_gap = dict[str, float](), ""
     for name in usage.models:
         meter = EnergyMeter()
         meter.start()
-        times_s[name] = [*chain(*crew.ask([partial(time_calls, name=name)] * count))]
+        num_calls = sum(crew.ask([partial(repeat_calls, name=name)] * count))
         energy = meter.stop() or {"energy_j": None, "not_measured": []}
         if energy["energy_j"] is not None:
-            energies_j[name] = energy["energy_j"] / len(times_s[name])
+            energies_j[name] = energy["energy_j"] / num_calls
         energy_gap = " ".join(gap["reason"] for gap in energy["not_measured"])
+    times_s = crew.time_frames([*usage.models], seed)
     frames = draw_frames(usage, seed)
     service_s = draw_service(frames, times_s, seed)
     simulated = run_schedule(frames, count, VirtualClock(service_s))
