@@ -36,13 +36,14 @@ def start_and_show(request: "Request", *, form: str) -> None:
     """Make a new experiment, complete it and show what came of it; exits with its code."""
     from harness.experiment.create import create
     from harness.experiment.expand import expand
-    from harness.experiment.launched import run_in_world
     from harness.experiment.prepare import prepare
     from harness.run_sets.hooks import Hooks
 
     with usage_errors():
         experiment = prepare(expand(request))
     if request.run_index is not None:
+        from harness.experiment.launched import run_in_world  # a rank trains in this process, with torch
+
         click.get_current_context().find_root().obj["is_rank"] = True
         if summary := run_in_world(experiment):
             click.echo(summary, err=form == "json")

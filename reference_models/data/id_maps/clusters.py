@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.vq import vq
 
 _MAX_STEPS, _NUM_STARTS = 30, 4
 
@@ -15,6 +14,8 @@ def cluster(
     Lloyd's algorithm from a few k-means++ starts (Arthur and Vassilvitskii 2007); the one with the least weighted
     sum of squared distances is taken.
     """
+    from scipy.cluster.vq import vq  # takes a second, and few maps cluster
+
     generator, found = np.random.default_rng(seed), []
     for _ in range(_NUM_STARTS):
         centres = _spread(points, weights, num_clusters, generator)
