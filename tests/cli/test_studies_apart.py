@@ -50,8 +50,9 @@ def test_the_command_itself_imports_no_torch_and_says_one_line(
 
 def test_what_starts_runs_and_shows_them_imports_no_torch(data_root: Path, tmp_path: Path) -> None:
     """It waits beside what it measures: 200 MB and seconds that no run has to share."""
-    words = ("run", "dlrm_tiny", "-n", "1", "--set", "quality.target=0.51", "-q", "--data", str(data_root))
-    command = [sys.executable, "-c", COMMAND, *words]
+    easy = ("--name", "easy", "--set", "quality.target=0.51")
+    words = ("run", "dlrm_tiny", *easy, "-n", "1", "-q", "--data", data_root)
+    command = [sys.executable, "-c", COMMAND, *map(str, words)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == ExitCode.DONE, done.stderr
     assert done.stdout.splitlines()[-1] == "False"
