@@ -31,10 +31,7 @@ else
   if [[ $(uname -sm) == "Linux x86_64" ]]; then export NEEDS_TRITON=1; fi
 fi
 check "tests" "$bin/pytest" -q -n "${JOBS:-2}" "${spread[@]}" -m "$marker" --durations 15 \
-  --hypothesis-profile "$examples" \
-  tests/test_recipes.py tests/test_reference_models/test_torchrec*.py tests/cli/test_ranks.py \
-  tests/test_harness/test_runner.py tests/test_reference_models/test_checkpoints.py \
-  tests
+  --hypothesis-profile "$examples"
 
 printf '\n'
 if [ ${#failed[@]} -ne 0 ]; then

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import tomllib
+from compileall import compile_dir
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,18 @@ WRITTEN = {
 """By commands of the document, or by the example's tests."""
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    """A copy whose modules need not be compiled again in each copy of it."""
+    made = Tree(tmp_path_factory.mktemp("compiled"))
+    for package in ("harness", "reference_models", "reports", "rules"):
+        compile_dir(made.folder / package, quiet=1)
+    return made
+
+
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path / "tree")
+def tree(compiled: Tree, tmp_path: Path) -> Tree:
+    return Tree(tmp_path / "tree", compiled.folder)
 
 
 def test_the_document_is_short_and_has_a_recipe_for_each_thing_to_add() -> None:
@@ -248,6 +258,12 @@ def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
     assert resumed.returncode == 0, resumed.stderr
     assert "copying" in tree.run("dlrmbench history results").stdout
     assert tree.run(f"dlrmbench diff {base} {new}").returncode == 0
+
+
+@pytest.mark.long
+@needs_two_cpus
+def test_a_kind_of_measurement_is_swept_and_paired_by_the_command_and_by_python(tree: Tree, data_root: Path) -> None:
+    tree.follow(RECIPES["A kind of measurement"])
     swept = tree.run("dlrmbench sweep dlrm_tiny --axis runtime.threads=1,2 --copying 65536 -q --data", data_root)
     assert swept.returncode == 0 and "Copy rate" in swept.stdout, swept.stderr
     (tree.folder / "ask.py").write_text(_ASK_FOR_COPIES.format(data=str(data_root)))

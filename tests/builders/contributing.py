@@ -58,12 +58,12 @@ def _read(title: str, body: str) -> Recipe:
 
 
 class Tree:
-    """A copy of the product, with the recipes that were followed in it."""
+    """A copy of the product, or of one of its copies, with the recipes that were followed in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, original: Path = ROOT) -> None:
         self.folder = folder
         for name in _COPIED:
-            source, target = ROOT / name, folder / name
+            source, target = original / name, folder / name
             if source.is_dir():
                 shutil.copytree(source, target)
             else:

@@ -68,7 +68,7 @@ def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
     [
         (["run", "-n", 1, "--timeout", 0.001], 124, "run_0/attempt_0/run.json"),
         (["run", "--throughput", 1], 0, "throughput.json"),
-        (["run", "--quality", 512], 0, "quality.json"),
+        pytest.param(["run", "--quality", 512], 0, "quality.json", marks=pytest.mark.long),
         (["profile", "--steps", 1, *FEW_LAYERS], 0, "profile.json"),
         pytest.param(
             ["run", "--throughput", 1, "--implementation", "torchrec", "--ranks", 2], 0, "throughput.json",
@@ -76,7 +76,7 @@ def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
         ),
         pytest.param(
             ["run", "-n", 1, "--timeout", 0.001, "--implementation", "torchrec", "--ranks", 2], 124,
-            "run_0/attempt_0/run.json", marks=needs_torchrec,
+            "run_0/attempt_0/run.json", marks=[needs_torchrec, pytest.mark.long],
         ),
     ],
 )  # fmt: skip
