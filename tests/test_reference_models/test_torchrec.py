@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from waiting import HANG_S
 
-from reference_models.config.sections import SHARDING_TYPES, parse_comm, parse_grad_comm
+from reference_models.config.sections import SHARDING_TYPES, parse_comm, parse_grad_comm, parse_sharding
 from reference_models.process.errors import ConfigError
 
 HAS_TORCHREC = all(importlib.util.find_spec(name) for name in ("torchrec", "fbgemm_gpu"))
@@ -21,6 +21,8 @@ needs_torchrec = pytest.mark.skipif(
 )
 SGD = {"opt_name": "sgd", "opt_base_learning_rate": 0.1, "optimizer": {}}
 ROWWISE = {"opt_name": "rowwise_adagrad"}
+PLANS = ("plan:0,1+0,1,0,1,0+1,0,1", "plan:1,1,1,1,1,1,1,1", "plan:0,1,1,0,0,1,0,1")
+"""Of the 8 tables of dlrm_tiny: two with columns on both ranks, all on one rank, all whole."""
 COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 
 
@@ -114,6 +116,12 @@ def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         "topk whole": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="topk:1"),
         "dense": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", exchange="all"),
         "odd batch": case("dlrm_tiny", tiny_dir, 1, {**SGD, "global_batch_size": 511}, sharding="table_wise"),
+        **{
+            f"{optimizer} {plan}": case("dlrm_tiny", tiny_dir, steps, train, sharding=plan, exchange="steps")
+            for optimizer, steps, train in (("sgd", 50, SGD), ("adagrad", 5, {}))
+            for plan in PLANS
+        },
+        "rowwise plan": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding=PLANS[0]),
         "plan": {"command": ["plan", "dlrm_tiny", "--devices", "4", "--device-memory", "8GB", "--format", "json"]},
         "odd evaluation": case("dlrm_tiny", tiny_dir, 1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
     }
@@ -138,10 +146,38 @@ def test_every_sharding_gives_the_losses_of_the_reference(
 
 
 @needs_torchrec
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_a_plan_gives_the_losses_of_the_reference_and_is_what_is_built(
+    tiny: dict[str, dict[str, Any]], plan: str, optimizer: str
+) -> None:
+    result = tiny[f"{optimizer} {plan}"]
+    assert largest_difference(result) < 1e-5
+    assert result["quality"] == pytest.approx(result["reference_quality"], abs=1e-5)
+    assert result["weights_difference"] < (1e-4 if optimizer == "sgd" else 1e-3)
+    ranks = parse_sharding(plan) or ()
+    kinds = ["table_wise" if len(each) == 1 else "column_wise" for each in ranks]
+    assert [result["types"][f"table_{table}"] for table in range(8)] == kinds
+    for table, each in zip(result["exchange"]["placement"], ranks, strict=True):
+        columns = [(s["first_column"], s["num_columns"], s["rank"]) for s in table["shards"]]
+        width = 16 // len(each)
+        assert sorted(columns) == [(width * part, width, rank) for part, rank in enumerate(each)]
+
+
+@needs_torchrec
+def test_what_is_logged_of_a_plan_is_the_type_of_each_table_as_built(tiny: dict[str, dict[str, Any]]) -> None:
+    whole = ", ".join(f"table_{table}" for table in (0, 2, 3, 4, 6, 7))
+    logged = tiny[f"sgd {PLANS[0]}"]["hyperparameters"]["sharding"]
+    assert logged == f"column_wise: table_1, table_5; table_wise: {whole}"
+    assert tiny["sgd auto"]["hyperparameters"]["sharding"] == "auto"
+
+
+@needs_torchrec
 def test_rowwise_adagrad_follows_the_reference_where_rows_stay_whole(tiny: dict[str, dict[str, Any]]) -> None:
     assert largest_difference(tiny["rowwise row_wise"]) < 1e-5
     assert largest_difference(tiny["rowwise data_parallel"]) < 1e-5
     assert "row-wise Adagrad" in tiny["rowwise column_wise"]["error"]
+    assert "row-wise Adagrad" in tiny["rowwise plan"]["error"]
 
 
 @needs_torchrec
