@@ -1,12 +1,8 @@
-"""What the tables of a device cost per step, in seconds: their lookups and updates, and the exchange of their rows.
-
-A set cost takes many sets of tables at once and returns float64 [sets]; no tables cost nothing. A plan costs its
-slowest device. `Bandwidth` and `Exchange` are modelled; nothing here is measured.
-"""
+"""What tables on one device cost it per step, in seconds: lookups and updates, and the exchange of pooled rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +18,7 @@ TABLE_S = 2e-6
 """Fixed time of a table; assumed, not measured."""
 DEVICE_S = 50e-6
 """Fixed time of a device that holds tables: some ten launches of kernels of 5 us; assumed, not measured."""
-BIN_LOOKUPS: NDArray[np.float64] = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))])
+BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))])
 """Lookups that a row of each reuse bin is taken to have: 1, 2, then the middle of 2^(k-1) to 2^k."""
 
 Seconds = NDArray[np.float64]
@@ -30,13 +26,13 @@ Sets = Sequence[Sequence[Table]]
 
 
 class SetCost(Protocol):
-    """What each of several sets of tables costs a device per step."""
+    """What each of several sets of tables costs a device per step; a plan costs its slowest device."""
 
     def __call__(self, sets: Sets, /) -> Seconds:
         """Return seconds, float64 [sets]; 0 for a set without tables."""
 
 
-def over_sets(sets: Sets, values_of: Callable[[Sequence[Table]], Seconds]) -> Seconds:
+def over_sets(sets: Sets, values_of: Callable[[Sequence[Table]], NDArray[Any]]) -> Seconds:
     """Add up, over each set, what `values_of` says of each table: [tables, ...] to [sets, ...]. It is asked once."""
     tables = {id(table): table for each in sets for table in each}
     if not tables:
@@ -44,27 +40,33 @@ def over_sets(sets: Sets, values_of: Callable[[Sequence[Table]], Seconds]) -> Se
     places = {key: place for place, key in enumerate(tables)}
     numbers = [places[id(table)] for each in sets for table in each]
     ends = np.cumsum([0, *map(len, sets)])
-    members = csr_array((np.ones(len(numbers)), numbers, ends), shape=(len(sets), len(tables)))
-    added: Seconds = members @ values_of(list(tables.values()))
-    return added
+    members = csr_array((np.ones(len(numbers)), numbers, ends), (len(sets), len(tables)))
+    return np.asarray(members @ values_of([*tables.values()]))
 
 
-def distinct_rows(tables: Sequence[Table], batch_size: int) -> NDArray[np.float64]:
-    """Return how many different rows of each table a batch looks up, as its reuse bins have it: [tables]."""
-    lookups = batch_size * np.array([table.pooling for table in tables])
-    rows = np.array([table.num_embeddings for table in tables])
-    shares = np.array([table.reuse for table in tables]).reshape(len(tables), NUM_REUSE_BINS)
-    return np.asarray(np.minimum(lookups * (shares @ (1 / BIN_LOOKUPS)), rows))
+def moved_bytes(tables: Sequence[Table], batch_size: int) -> NDArray[np.float64]:
+    """Return the bytes that a step moves of each table: [tables].
+
+    Forward: ids, each different row once, a sum per sample. Backward and update: a gradient per sample, ids, each
+    different row and its optimizer state read and written. A row moves whole lines of memory; looked up again in the
+    batch, it is in a cache.
+    """
+    rows, pooling = np.array([(table.num_embeddings, table.pooling) for table in tables]).T
+    distinct = np.minimum(
+        batch_size * pooling * (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS)), rows
+    )
+    row_bytes = FLOAT_BYTES * np.array([table.dim for table in tables])
+    state_bytes = FLOAT_BYTES * np.array([table.state_floats for table in tables])
+    lines_bytes = -(-np.array([row_bytes, state_bytes]) // LINE_BYTES) * LINE_BYTES
+    moved: NDArray[np.float64] = distinct * ([3, 2] @ lines_bytes) + 2 * batch_size * (row_bytes + ID_BYTES * pooling)
+    return moved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bandwidth:
-    """Bytes over the rate of a device's memory, a fixed time per table, and one per device.
+    """Modelled: `moved_bytes` over the rate of a device's memory, plus a fixed time per table and one per device.
 
-    Forward: ids, each different row once, a sum per sample. Backward and update: a gradient per sample, ids, each
-    different row and its optimizer state read and written. Rows move whole lines of memory; a row that is looked up
-    again in the batch is in a cache. The cost of a set is that of its tables added up plus `device_s`: affine, so
-    costs of single tables add up to (number of tables - 1) `device_s` more than their set costs.
+    Affine: the costs of n single tables add up to (n - 1) `device_s` more than the cost of their set.
     """
 
     batch_size: int
@@ -75,25 +77,13 @@ class Bandwidth:
     device_s: float = DEVICE_S
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        return over_sets(sets, self._of_tables) + self.device_s * np.array([bool(each) for each in sets])
-
-    def _of_tables(self, tables: Sequence[Table]) -> Seconds:
-        row_bytes = FLOAT_BYTES * np.array([table.dim for table in tables])
-        state = {"sgd": 0, "rowwise_adagrad": FLOAT_BYTES}
-        state_bytes = np.array([state.get(table.optimizer, FLOAT_BYTES * table.dim) for table in tables])
-        per_row = 3 * _in_lines(row_bytes) + 2 * _in_lines(state_bytes)
-        ids = 2 * ID_BYTES * np.array([table.pooling for table in tables])
-        num_bytes = distinct_rows(tables, self.batch_size) * per_row + self.batch_size * (2 * row_bytes + ids)
-        return np.asarray(num_bytes / self.memory_bandwidth + self.table_s)
-
-
-def _in_lines(num_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return -(-num_bytes // LINE_BYTES) * LINE_BYTES
+        of_tables = over_sets(sets, lambda tables: moved_bytes(tables, self.batch_size) / self.memory_bandwidth)
+        return of_tables + np.array([bool(each) * self.device_s + len(each) * self.table_s for each in sets])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
-    """The all-to-all of pooled rows, and of their gradients: additive, by a device's columns.
+    """Modelled: the all-to-all of pooled rows, and of their gradients; additive, by a device's columns.
 
     A device sends the sums of its own tables to those whose samples they are, and gets as many bytes of gradients.
     What it gets of other tables goes the other way over the same links at the same time. Links within a host and
@@ -107,19 +97,14 @@ class Exchange:
     def __call__(self, sets: Sets, /) -> Seconds:
         of = self.devices
         peers = min(of.devices_per_host, of.num_devices) - 1
-        others = of.num_devices - 1 - peers
-        s_per_byte = max(peers / of.intra_host_bandwidth, others / of.inter_host_bandwidth)
-        num_bytes = 2 * FLOAT_BYTES * self.batch_size / of.num_devices * over_sets(sets, _columns)
-        return np.asarray(num_bytes * s_per_byte)
-
-
-def _columns(tables: Sequence[Table]) -> Seconds:
-    return np.array([float(table.dim) for table in tables])
+        s_per_byte = max(peers / of.intra_host_bandwidth, (of.num_devices - 1 - peers) / of.inter_host_bandwidth)
+        columns = np.array([sum(table.dim for table in each) for each in sets], np.float64)
+        return np.asarray(2 * FLOAT_BYTES * columns * (self.batch_size / of.num_devices * s_per_byte))
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Costs that a device has one after the other, such as compute and exchange."""
+    """Costs that a device has one after the other: compute, then exchange."""
 
     parts: tuple[SetCost, ...]
 
@@ -129,7 +114,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Additive:
-    """The costs of single tables added up, whatever a cost says of sets."""
+    """The costs of single tables added up, whatever `cost` says of sets."""
 
     cost: SetCost
 
@@ -139,28 +124,27 @@ class Additive:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanCost:
-    """What a plan costs each device per step, in seconds."""
+    """What a plan costs each device per step, in seconds: float64 [devices]."""
 
-    compute_s: tuple[float, ...]
-    exchange_s: tuple[float, ...]
+    compute_s: Seconds
+    exchange_s: Seconds
 
     @property
-    def device_s(self) -> tuple[float, ...]:
-        return tuple(map(sum, zip(self.compute_s, self.exchange_s, strict=True)))
+    def device_s(self) -> Seconds:
+        return self.compute_s + self.exchange_s
 
     @property
     def seconds(self) -> float:
         """Those of the slowest device."""
-        return max(self.device_s)
+        return float(self.device_s.max())
 
     @property
     def balance(self) -> float:
-        """Those of the slowest device over the mean; 1 where none costs anything."""
-        mean = sum(self.device_s) / len(self.device_s)
-        return self.seconds / mean if mean else 1.0
+        """Those of the slowest device over the mean."""
+        return self.seconds / float(self.device_s.mean())
 
 
 def plan_cost(task: Task, plan: Plan, cost: SetCost, exchange: SetCost) -> PlanCost:
-    """Return what a plan of the task costs: its compute by `cost`, its exchange by `exchange`."""
+    """Return what a plan of the task costs each device: compute by `cost`, then `exchange`."""
     sets = plan.sets(task)
-    return PlanCost(compute_s=tuple(cost(sets).tolist()), exchange_s=tuple(exchange(sets).tolist()))
+    return PlanCost(compute_s=cost(sets), exchange_s=exchange(sets))
