@@ -78,7 +78,7 @@ class Bandwidth:
 
     def __call__(self, sets: Sets, /) -> Seconds:
         of_tables = over_sets(sets, lambda tables: moved_bytes(tables, self.batch_size) / self.memory_bandwidth)
-        return of_tables + np.array([bool(each) * self.device_s + len(each) * self.table_s for each in sets])
+        return np.asarray(of_tables + [bool(each) * self.device_s + len(each) * self.table_s for each in sets])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
