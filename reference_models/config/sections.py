@@ -229,13 +229,18 @@ def parse_runtime(table: Mapping[str, Any]) -> RuntimeConfig:
     return runtime
 
 
+def is_written_out(sharding: str) -> bool:
+    """Return whether a plan says the rank of each table, and names no file."""
+    return re.fullmatch(_PLANNED, sharding, re.ASCII) is not None
+
+
 def parse_sharding(text: str) -> tuple[tuple[int, ...], ...] | None:
     """Read the ranks of each table of a plan, of the equal parts of its columns in their order; None for a type."""
     if text in SHARDING_TYPES:
         return None
     if not text.startswith(PLAN):
-        raise ConfigError(f"runtime.sharding is {text!r}.{did_you_mean(text, SHARDING_TYPES)}")
-    if re.fullmatch(_PLANNED, text, re.ASCII) is None:
+        raise ConfigError(f"runtime.sharding is {text!r}.{did_you_mean(text, [*SHARDING_TYPES])}")
+    if not is_written_out(text):
         raise ConfigError(
             f"runtime.sharding is {text!r}, expected a plan's file that 'dlrmbench place -o' wrote, or the rank of "
             "each table such as plan:0,1,0+1, where a table's columns are shared by the ranks 0 and 1."

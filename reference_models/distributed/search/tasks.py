@@ -51,7 +51,7 @@ def task_of(
             else traced_reuse(trace, number, empty.batch_size)
         )
         optimizer = optimizers.get(opt_name, "rowwise_adagrad")
-        tables.append(Table(num_embeddings=rows, dim=dim, pooling=hot, reuse=reuse, optimizer=optimizer))
+        tables.append(Table(num_embeddings=rows, dim=dim, pooling=float(hot), reuse=reuse, optimizer=optimizer))
     return check_task(replace(empty, tables=tuple(tables)))
 
 
