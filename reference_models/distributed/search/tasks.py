@@ -86,7 +86,7 @@ def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float,
 
 
 def traced_reuse(trace: AccessTrace, table: int, batch_size: int) -> tuple[float, ...]:
-    """Return the reuse bins of a table's lookups, counted in each whole batch of a trace, or once in a shorter one."""
+    """Return the reuse bins of a table, counted in each whole batch of a trace, or in all of a shorter trace."""
     first, bags = table * trace.num_bags, trace.num_bags
     lookups = np.zeros(NUM_REUSE_BINS)
     for start, stop in pairwise(trace.offsets[first : first + bags + 1 : min(batch_size, bags)].tolist()):
