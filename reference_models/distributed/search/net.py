@@ -48,12 +48,9 @@ class CostLayers(nn.Module):
         self.head = nn.Sequential(nn.Linear(33, 64), nn.ReLU(), nn.Linear(64, 1))
         self.register_buffer("scale", torch.zeros(2, 2))
 
-    def embed(self, tables: Sequence[Table], batch_size: int) -> torch.Tensor:
-        """Return what is added up over a set: [tables, 33], the last column bytes."""
-        moved = moved_bytes(tables, batch_size)
-        sizes = [(each.num_embeddings, each.dim, 1 + each.pooling, each.memory_bytes) for each in tables]
-        features = np.hstack([np.log(np.column_stack([sizes, moved])) / 10, [each.reuse for each in tables]])
-        return torch.cat([self.table(_tensor(features)), _tensor(moved[:, None])], dim=1)
+    def embed(self, described: torch.Tensor) -> torch.Tensor:
+        """Return what is added up over a set, [tables, 33] with bytes last, of what `describe` returns."""
+        return torch.cat([self.table(described[:, :-1]), described[:, -1:]], dim=1)
 
     def forward(self, summed: torch.Tensor) -> torch.Tensor:
         """Return the logarithm of seconds [sets], of sums [sets, 33] over sets that are not empty."""
@@ -61,6 +58,14 @@ class CostLayers(nn.Module):
         logs = (summed[:, -1:].log() - mean) / deviation
         scaled = self.head(torch.cat([summed[:, :-1], logs], dim=1)).squeeze(1)
         return torch.addcmul(cost_mean, scaled, cost_deviation)
+
+
+def describe(tables: Sequence[Table], batch_size: int) -> torch.Tensor:
+    """Return the features of tables, and the bytes that a step moves of them: float32 [tables, 23]."""
+    moved = moved_bytes(tables, batch_size)
+    sizes = [(each.num_embeddings, each.dim, 1 + each.pooling, each.memory_bytes) for each in tables]
+    logs = np.log(np.column_stack([sizes, moved])) / 10
+    return _tensor(np.column_stack([logs, [each.reuse for each in tables], moved]))
 
 
 def _tensor(values: NDArray[Any]) -> torch.Tensor:
@@ -81,7 +86,7 @@ class Net:
 
     @torch.no_grad()
     def __call__(self, sets: Sets, /) -> Seconds:
-        summed = over_sets(sets, lambda tables: self.layers.embed(tables, self.batch_size).numpy())
+        summed = over_sets(sets, lambda tables: self.layers.embed(describe(tables, self.batch_size)).numpy())
         seconds, some = np.zeros(len(sets)), np.array([bool(each) for each in sets], dtype=bool)
         if some.any():
             seconds[some] = self.layers(_tensor(summed[some])).exp().numpy()
@@ -99,11 +104,13 @@ def net_of(arrays: Mapping[str, NDArray[Any]], digest: str) -> Net:
     """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
     layers = CostLayers()
     try:
-        batch_size, tau, additive_tau = arrays["about"].tolist()
+        batch_size, tau, additive_tau = int(arrays["about"][0]), *arrays["about"][1:].tolist()
         layers.load_state_dict({name: torch.tensor(value) for name, value in arrays.items() if name != "about"})
-    except (KeyError, RuntimeError, TypeError, ValueError):
+        if not all(value.isfinite().all() for value in layers.state_dict().values()):
+            raise ValueError
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
         raise ArtifactError("the arrays of a cost net are not those that this version keeps.") from None
-    return Net(layers=layers, batch_size=int(batch_size), digest=digest, tau=tau, additive_tau=additive_tau)
+    return Net(layers=layers, batch_size=batch_size, digest=digest, tau=tau, additive_tau=additive_tau)
 
 
 def digest_of(
@@ -141,7 +148,7 @@ def train_net(
         if start is not None:
             layers.load_state_dict(start.layers.state_dict())
         layers.scale.copy_(_tensor(np.array([(each.mean(), each.std() + 1e-6) for each in (byte_logs, logs)])))
-        _fit(layers, pool, batch_size, members[learnt], _tensor(logs[learnt]))
+        _fit(layers, describe(pool, batch_size), members[learnt], _tensor(logs[learnt]))
         net = Net(
             layers=layers, batch_size=batch_size, digest=digest_of(cost, tables, batch_size, seed, num_sets, start)
         )
@@ -149,14 +156,12 @@ def train_net(
     return replace(net, tau=taus[0], additive_tau=taus[1])
 
 
-def _fit(
-    layers: CostLayers, pool: Sequence[Table], batch_size: int, members: torch.Tensor, logs: torch.Tensor
-) -> None:
+def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, logs: torch.Tensor) -> None:
     optimizer = torch.optim.Adam(layers.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=_NUM_STEPS)
     for _ in range(_NUM_STEPS):
         chosen = torch.randint(len(logs), (_BATCH_SETS,))
-        error = layers(members[chosen] @ layers.embed(pool, batch_size)) - logs[chosen]
+        error = layers(members[chosen] @ layers.embed(described)) - logs[chosen]
         optimizer.zero_grad()
         (error / layers.scale[1, 1]).square().mean().backward()
         optimizer.step()
