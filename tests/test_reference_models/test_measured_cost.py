@@ -15,7 +15,12 @@ from reference_models.process.errors import ConfigError
 
 BATCH = 256
 TABLE = Table(num_embeddings=500, dim=8, pooling=1.5, reuse=zipf_reuse(500, 1.05, 384), optimizer="rowwise_adagrad")
-TABLES = [TABLE, replace(TABLE, dim=16, optimizer="adagrad"), replace(TABLE, pooling=0.01, optimizer="sgd")]
+TABLES = [
+    TABLE,
+    replace(TABLE, dim=16, optimizer="adagrad"),
+    replace(TABLE, pooling=0.01, optimizer="sgd"),
+    replace(TABLE, pooling=0),
+]
 
 
 def test_each_set_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,15 +129,14 @@ def test_files_of_neuroshard(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    "line",
     [
-        ("", "expected 'ids dims'"), ("0,1", "expected"), ("0,1 4", "expected"), ("0 4 4", "expected"),
-        ("a 4", "expected"), ("0 4.5", "expected"), ("2 4", "table 2"), ("-1 4", "table -1"), ("0 0", "dim 0"),
-        ("0 99999999999", "dim 99999999999"), ("9" * 5000 + " 4", "expected"), ("\x00 \xff", "expected"),
+        "", "0,1", "0,1 4", "0 4 4", "a 4", "0 4.5", "2 4", "-1 4", "0 0", "0 99999999999", "9" * 5000 + " 4",
+        "\x00 \xff",
     ],
 )  # fmt: skip
-def test_a_damaged_line_is_named(tmp_path: Path, line: str, found: str) -> None:
-    with pytest.raises(DatasetError, match=r"data\.txt:2: .*" + found) as caught:
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    with pytest.raises(DatasetError, match=r"data\.txt:2: .*expected 'ids dims'.* ids below 2") as caught:
         read_tasks(*write(tmp_path, f"0 4\n{line}\n0 4\n"), EMPTY)
     assert len(str(caught.value)) < 1000
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -104,32 +105,26 @@ def net_of(arrays: Mapping[str, NDArray[Any]], digest: str) -> Net:
     """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
     layers = CostLayers()
     try:
-        batch_size, tau, additive_tau = int(arrays["about"][0]), *arrays["about"][1:].tolist()
+        batch_size, tau, additive_tau = arrays["about"].tolist()
         layers.load_state_dict({name: torch.tensor(value) for name, value in arrays.items() if name != "about"})
         if not all(value.isfinite().all() for value in layers.state_dict().values()):
             raise ValueError
+        return Net(layers=layers, batch_size=int(batch_size), digest=digest, tau=tau, additive_tau=additive_tau)
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
         raise ArtifactError("the arrays of a cost net are not those that this version keeps.") from None
-    return Net(layers=layers, batch_size=batch_size, digest=digest, tau=tau, additive_tau=additive_tau)
 
 
 def digest_of(
     cost: SetCost, tables: Sequence[Table], batch_size: int, seed: int, num_sets: int, start: "Net | None"
 ) -> str:
     """Return the SHA-256 of what a net is trained for: a net of the same need not be trained again."""
-    began = None if start is None else start.digest
-    return sha256(repr((cost, *tables, batch_size, seed, num_sets, began)).encode()).hexdigest()
+    return sha256(repr((cost, *tables, batch_size, seed, num_sets, start and start.digest)).encode()).hexdigest()
 
 
 def train_net(
-    cost: SetCost,
-    tables: Sequence[Table],
-    batch_size: int,
-    *,
-    seed: int,
-    num_sets: int = 4000,
+    cost: SetCost, tables: Sequence[Table], batch_size: int, *, seed: int, num_sets: int = 4000,
     start: Net | None = None,
-) -> Net:
+) -> Net:  # fmt: skip
     """Train a net on sets of 1 to 15 of the tables, and of their halves, quarters and so on, as `cost` has them.
 
     A fifth of the sets are held out. `start` is a net to begin with: of `Bandwidth`, where these sets are few that
@@ -143,15 +138,12 @@ def train_net(
     members = _tensor(np.stack([np.bincount(each, minlength=len(pool)) for each in picks]))
     logs, byte_logs = np.log(cost(sets)), np.log(over_sets(sets, lambda each: moved_bytes(each, batch_size)))
     held, learnt = np.split(np.arange(num_sets), [num_sets // 5])
+    digest = digest_of(cost, tables, batch_size, seed, num_sets, start)
     with repeatable(seed):
-        layers = CostLayers()
-        if start is not None:
-            layers.load_state_dict(start.layers.state_dict())
+        layers = CostLayers() if start is None else deepcopy(start.layers)
         layers.scale.copy_(_tensor(np.array([(each.mean(), each.std() + 1e-6) for each in (byte_logs, logs)])))
         _fit(layers, describe(pool, batch_size), members[learnt], _tensor(logs[learnt]))
-        net = Net(
-            layers=layers, batch_size=batch_size, digest=digest_of(cost, tables, batch_size, seed, num_sets, start)
-        )
+        net = Net(layers=layers, batch_size=batch_size, digest=digest)
         taus = [float(kendalltau(each[held], logs[held]).statistic) for each in (net(sets), Additive(cost)(sets))]
     return replace(net, tau=taus[0], additive_tau=taus[1])
 
