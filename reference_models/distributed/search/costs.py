@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from reference_models.costs import FLOAT_BYTES, ID_BYTES
 from reference_models.distributed.placement import Devices
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Table
+from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS, Table
 
+ID_BYTES = 8
 LINE_BYTES = 64
 """What a memory moves at least when one row is accessed: a cache line, or a burst of HBM."""
 TABLE_S = 2e-6
