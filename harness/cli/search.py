@@ -1,8 +1,10 @@
 """`place`: where embedding tables should be, found by searches."""
 
+import os
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +14,9 @@ from harness.cli.shared.options import collect_overrides, completing, defining, 
 from harness.cli.shared.output import form_option
 from reference_models.distributed.placement import Devices
 from reports.render.forms import FORMS
+
+if TYPE_CHECKING:
+    from harness.planning.placement import Placement, PlacementQuestion
 
 _COUNT = click.IntRange(min=1)
 
@@ -94,12 +99,45 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
         trace = None if given["trace"] is None else read_trace(given["trace"])[1]
         tasks = [task_of_benchmark(config, question, trace)]
     placement = search_plans(question, tasks, config)
+    if num_steps is not None and config is not None:
+        placement = _run_plans(placement, question, benchmark or "", num_steps, given)
     show_study(placement.study, form)
-    if output is not None and config is not None:
-        record = record_best(placement, question, config.benchmark)
+    if output is not None:
+        record = record_best(placement, question)
         write_text(output, encode(record))
         click.echo(f"plan     {output}, by {record.search}", err=form != "table")
     click.echo(placement.closing, err=form != "table")
+
+
+def _run_plans(
+    placement: "Placement", question: "PlacementQuestion", benchmark: str, num_steps: int, given: dict[str, Any]
+) -> "Placement":
+    """Measure the plans beside TorchRec's own as a sweep of throughput, in a new folder of the results."""
+    from harness.cli.shared.experiments import make_group
+    from harness.config.run_config import Override
+    from harness.experiment.request import Request
+    from harness.foundation.files import write_record
+    from harness.planning.measured_plans import add_measured, list_plans
+    from harness.run_sets.output import unique_folder
+    from reports.comparison.sweep import read_sweep_facts
+
+    plans = list_plans(placement, question)
+    results = Path(os.environ.get("DLRMBENCH_OUTPUT", "results"))
+    folder = unique_folder(results, f"place-{placement.tasks[0].name[:80]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    for name, (record, _) in plans.items():
+        (folder / "plans").mkdir(parents=True, exist_ok=True)
+        write_record(folder / "plans" / f"{name}.json", record)
+    runtime = {"implementation": "torchrec", "ranks": question.devices.num_devices, "threads": 1}
+    asked = [Override(key=f"runtime.{key}", value=value, source="place --run") for key, value in runtime.items()]
+    files = [f"plan:{folder}/plans/{name}.json" for name in plans]
+    request = Request(
+        verb="sweep", benchmark=benchmark, axes=[f"runtime.sharding={','.join(['auto', *files])}"],
+        kinds={"throughput": num_steps}, overrides=[*collect_overrides(given), *asked], name=given["name"],
+        data=given["data_root"], output=folder, seed=given["seed"],
+    )  # fmt: skip
+    sweep = make_group(request)
+    click.echo(f"results  {sweep}", err=True)
+    return add_measured(placement, plans, read_sweep_facts(sweep))
 
 
 def _read_question(benchmark: str | None, given: dict[str, Any], *, is_kept: bool) -> list[str]:

@@ -71,6 +71,8 @@ class Costs:
     predicted: SetCost | None
     modelled: SetCost
     """By the bandwidths, which AutoShard's policy is trained by."""
+    origin: Literal["measured", "modelled"] = "modelled"
+    """Of what plans are judged by."""
     findings: tuple[str, ...] = ()
 
 
@@ -97,6 +99,8 @@ class Placement:
 
     tasks: tuple[Task, ...]
     found: dict[str, list[Found]]
+    costs: Costs
+    benchmark: Benchmark | None
     study: StudyRecord
     closing: str
     """Which search has the cheapest plans, in a sentence."""
@@ -139,15 +143,21 @@ def make_tasks(
     return generate_tasks(num_tasks or 1, question.keeper.seed, empty)
 
 
-def record_best(placement: Placement, question: PlacementQuestion, benchmark: Benchmark) -> PlacementRecord:
+def record_best(placement: Placement, question: PlacementQuestion) -> PlacementRecord:
     """Make the record of the cheapest plan. Raises HarnessError (exit 7) where no cost of any plan is known."""
-    best, (task,) = placement.best, placement.tasks
-    if best is None or best.plan is None:
+    if placement.best is None:
         raise HarnessError("no search has a plan whose cost is known: there is none to keep.", ExitCode.INCONCLUSIVE)
-    return record_plan(
-        task, best.plan, benchmark=benchmark.name, definition_sha256=benchmark.definition_sha256, search=best.search,
-        cost=question.cost, seed=question.keeper.seed,
-    )  # fmt: skip
+    return record_found(placement.tasks[0], placement.best, question, placement.benchmark)
+
+
+def record_found(
+    task: Task, found: Found, question: PlacementQuestion, benchmark: Benchmark | None
+) -> PlacementRecord:
+    """Make the record of a plan that was found."""
+    assert found.plan is not None
+    of = {"benchmark": benchmark.name, "definition_sha256": benchmark.definition_sha256} if benchmark else {}
+    asked = {"search": found.search, "cost": question.cost, "seed": question.keeper.seed}
+    return record_plan(task, found.plan, **{"benchmark": None, "definition_sha256": None, **of, **asked})
 
 
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
@@ -174,9 +184,9 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
     if is_small:
         exact = costs if question.cost == "measured" else replace(costs, search=costs.judge)
         found[_OPTIMUM] = [_search(question, exact, "optimal", task, None) for task in tasks]
-    found = _judge(costs, tasks, found)
+    found = judge_plans(costs, tasks, found)
     bounds = [each.cost_s for each in found.pop(_OPTIMUM, ())] or [lower_bound(task, costs.judge) for task in tasks]
-    table, closing = _compare(question, found, bounds, is_small=is_small)
+    table, closing = _compare(question, costs, found, bounds, is_small=is_small)
     tables, findings, checks = [table], [closing, *costs.findings], []
     if estimate is not None and config is not None:
         more, said, check = torchrec_tables(config, estimate)
@@ -195,7 +205,8 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
         checks=checks,
         seed=question.keeper.seed,
     )
-    return Placement(tasks=tuple(tasks), found=found, study=study, closing=closing)
+    benchmark = config.benchmark if config else None
+    return Placement(tasks=tuple(tasks), found=found, costs=costs, benchmark=benchmark, study=study, closing=closing)
 
 
 def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
@@ -212,7 +223,7 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
         return Costs(search=estimated, judge=estimated, predicted=None, modelled=bandwidth)
     if question.cost == "measured":
         search, judge = (Sum((_measured(question, batch_size), exchange)) for _ in range(2))
-        return Costs(search=search, judge=judge, predicted=bandwidth, modelled=bandwidth)
+        return Costs(search=search, judge=judge, predicted=bandwidth, modelled=bandwidth, origin="measured")
     from reference_models.distributed.search.net import choose
 
     true: SetCost = memory if question.num_measured is None else _measured(question, batch_size)
@@ -225,7 +236,10 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     )
     search = Sum((chosen, exchange))
     judge = Sum((true, exchange))
-    return Costs(search=search, judge=judge, predicted=search, modelled=bandwidth, findings=(finding,))
+    return Costs(
+        search=search, judge=judge, predicted=search, modelled=bandwidth, findings=(finding,),
+        origin="modelled" if question.num_measured is None else "measured",
+    )  # fmt: skip
 
 
 def _measured(question: PlacementQuestion, batch_size: int) -> SetCost:
@@ -245,7 +259,7 @@ def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, po
     return Found(search=name, plan=plan, took_s=time.perf_counter() - start_s)
 
 
-def _judge(costs: Costs, tasks: Sequence[Task], found: dict[str, list[Found]]) -> dict[str, list[Found]]:
+def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[Found]]) -> dict[str, list[Found]]:
     """Say what each plan costs. What is measured is measured anew, of all plans in turns."""
     sets = {(name, at): of[at].sets(task) for name, of in found.items() for at, task in enumerate(tasks)}
     sets = {key: each for key, each in sets.items() if each}
@@ -318,11 +332,15 @@ def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig 
 
 
 def _compare(
-    question: PlacementQuestion, found: dict[str, list[Found]], bounds: Sequence[float | None], *, is_small: bool
+    question: PlacementQuestion,
+    costs: Costs,
+    found: dict[str, list[Found]],
+    bounds: Sequence[float | None],
+    *,
+    is_small: bool,
 ) -> tuple[StudyTable, str]:
     """Compare the searches over all tasks, in a table and in a sentence; `bounds` are optima, or lower bounds."""
-    is_measured = question.cost == "measured" or question.num_measured is not None
-    origin: Literal["measured", "modelled"] = "measured" if is_measured else "modelled"
+    origin = costs.origin
     least = np.array(bounds, np.float64)
     cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
     whole = {name: float(of.mean()) for name, of in cost.items() if not np.isnan(of).any()}
