@@ -83,7 +83,7 @@ class Net:
     """Says what the net was trained for: see `digest_of`."""
     tau: float = math.nan
     additive_tau: float = math.nan
-    """That of the added costs of single tables."""
+    """Rank correlation of the added costs of single tables, with the same."""
 
     @torch.no_grad()
     def __call__(self, sets: Sets, /) -> Seconds:
