@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from reference_models.costs import FLOAT_BYTES, ID_BYTES
 from reference_models.distributed.placement import Devices
-from reference_models.distributed.search.task import NUM_REUSE_BINS, Plan, Table, Task
+from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS, Table
 
+ID_BYTES = 8
 LINE_BYTES = 64
 """What a memory moves at least when one row is accessed: a cache line, or a burst of HBM."""
 TABLE_S = 2e-6
@@ -52,14 +52,11 @@ def moved_bytes(tables: Sequence[Table], batch_size: int) -> NDArray[np.float64]
     batch, it is in a cache.
     """
     rows, pooling = np.array([(table.num_embeddings, table.pooling) for table in tables]).T
-    distinct = np.minimum(
-        batch_size * pooling * (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS)), rows
-    )
-    row_bytes = FLOAT_BYTES * np.array([table.dim for table in tables])
-    state_bytes = FLOAT_BYTES * np.array([table.state_floats for table in tables])
-    lines_bytes = -(-np.array([row_bytes, state_bytes]) // LINE_BYTES) * LINE_BYTES
-    moved: NDArray[np.float64] = distinct * ([3, 2] @ lines_bytes) + 2 * batch_size * (row_bytes + ID_BYTES * pooling)
-    return moved
+    lookups_per_row = 1 / (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS))
+    distinct = np.minimum(batch_size * pooling / lookups_per_row, rows)
+    kept_bytes = FLOAT_BYTES * np.array([(table.dim, table.state_floats) for table in tables])
+    in_lines = -(-kept_bytes // LINE_BYTES) * LINE_BYTES
+    return np.asarray(distinct * (in_lines @ [3, 2]) + 2 * batch_size * (kept_bytes[:, 0] + ID_BYTES * pooling))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +74,9 @@ class Bandwidth:
     device_s: float = DEVICE_S
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        of_tables = over_sets(sets, lambda tables: moved_bytes(tables, self.batch_size) / self.memory_bandwidth)
-        return np.asarray(of_tables + [bool(each) * self.device_s + len(each) * self.table_s for each in sets])
+        moved = over_sets(sets, lambda tables: moved_bytes(tables, self.batch_size))
+        fixed_s = [bool(each) * self.device_s + len(each) * self.table_s for each in sets]
+        return np.asarray(moved / self.memory_bandwidth + fixed_s)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,31 +118,3 @@ class Additive:
 
     def __call__(self, sets: Sets, /) -> Seconds:
         return over_sets(sets, lambda tables: self.cost([[table] for table in tables]))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlanCost:
-    """What a plan costs each device per step, in seconds: float64 [devices]."""
-
-    compute_s: Seconds
-    exchange_s: Seconds
-
-    @property
-    def device_s(self) -> Seconds:
-        return self.compute_s + self.exchange_s
-
-    @property
-    def seconds(self) -> float:
-        """Those of the slowest device."""
-        return float(self.device_s.max())
-
-    @property
-    def balance(self) -> float:
-        """Those of the slowest device over the mean."""
-        return self.seconds / float(self.device_s.mean())
-
-
-def plan_cost(task: Task, plan: Plan, cost: SetCost, exchange: SetCost) -> PlanCost:
-    """Return what a plan of the task costs each device: compute by `cost`, then `exchange`."""
-    sets = plan.sets(task)
-    return PlanCost(compute_s=cost(sets), exchange_s=exchange(sets))

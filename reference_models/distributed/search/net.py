@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -48,12 +49,9 @@ class CostLayers(nn.Module):
         self.head = nn.Sequential(nn.Linear(33, 64), nn.ReLU(), nn.Linear(64, 1))
         self.register_buffer("scale", torch.zeros(2, 2))
 
-    def embed(self, tables: Sequence[Table], batch_size: int) -> torch.Tensor:
-        """Return what is added up over a set: [tables, 33], the last column bytes."""
-        moved = moved_bytes(tables, batch_size)
-        sizes = [(each.num_embeddings, each.dim, 1 + each.pooling, each.memory_bytes) for each in tables]
-        features = np.hstack([np.log(np.column_stack([sizes, moved])) / 10, [each.reuse for each in tables]])
-        return torch.cat([self.table(_tensor(features)), _tensor(moved[:, None])], dim=1)
+    def embed(self, described: torch.Tensor) -> torch.Tensor:
+        """Return what is added up over a set, [tables, 33] with bytes last, of what `describe` returns."""
+        return torch.cat([self.table(described[:, :-1]), described[:, -1:]], dim=1)
 
     def forward(self, summed: torch.Tensor) -> torch.Tensor:
         """Return the logarithm of seconds [sets], of sums [sets, 33] over sets that are not empty."""
@@ -61,6 +59,14 @@ class CostLayers(nn.Module):
         logs = (summed[:, -1:].log() - mean) / deviation
         scaled = self.head(torch.cat([summed[:, :-1], logs], dim=1)).squeeze(1)
         return torch.addcmul(cost_mean, scaled, cost_deviation)
+
+
+def describe(tables: Sequence[Table], batch_size: int) -> torch.Tensor:
+    """Return the features of tables, and the bytes that a step moves of them: float32 [tables, 23]."""
+    moved = moved_bytes(tables, batch_size)
+    sizes = [(each.num_embeddings, each.dim, 1 + each.pooling, each.memory_bytes) for each in tables]
+    logs = np.log(np.column_stack([sizes, moved])) / 10
+    return _tensor(np.column_stack([logs, [each.reuse for each in tables], moved]))
 
 
 def _tensor(values: NDArray[Any]) -> torch.Tensor:
@@ -74,14 +80,14 @@ class Net:
     layers: CostLayers
     batch_size: int
     digest: str
-    """Of what it was trained for: see `digest_of`."""
+    """Says what the net was trained for: see `digest_of`."""
     tau: float = math.nan
     additive_tau: float = math.nan
-    """That of the added costs of single tables."""
+    """Rank correlation of the added costs of single tables, with the same."""
 
     @torch.no_grad()
     def __call__(self, sets: Sets, /) -> Seconds:
-        summed = over_sets(sets, lambda tables: self.layers.embed(tables, self.batch_size).numpy())
+        summed = over_sets(sets, lambda tables: self.layers.embed(describe(tables, self.batch_size)).numpy())
         seconds, some = np.zeros(len(sets)), np.array([bool(each) for each in sets], dtype=bool)
         if some.any():
             seconds[some] = self.layers(_tensor(summed[some])).exp().numpy()
@@ -101,28 +107,24 @@ def net_of(arrays: Mapping[str, NDArray[Any]], digest: str) -> Net:
     try:
         batch_size, tau, additive_tau = arrays["about"].tolist()
         layers.load_state_dict({name: torch.tensor(value) for name, value in arrays.items() if name != "about"})
-    except (KeyError, RuntimeError, TypeError, ValueError):
+        if not all(value.isfinite().all() for value in layers.state_dict().values()):
+            raise ValueError
+        return Net(layers=layers, batch_size=int(batch_size), digest=digest, tau=tau, additive_tau=additive_tau)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
         raise ArtifactError("the arrays of a cost net are not those that this version keeps.") from None
-    return Net(layers=layers, batch_size=int(batch_size), digest=digest, tau=tau, additive_tau=additive_tau)
 
 
 def digest_of(
     cost: SetCost, tables: Sequence[Table], batch_size: int, seed: int, num_sets: int, start: "Net | None"
 ) -> str:
     """Return the SHA-256 of what a net is trained for: a net of the same need not be trained again."""
-    began = None if start is None else start.digest
-    return sha256(repr((cost, *tables, batch_size, seed, num_sets, began)).encode()).hexdigest()
+    return sha256(repr((cost, *tables, batch_size, seed, num_sets, start and start.digest)).encode()).hexdigest()
 
 
 def train_net(
-    cost: SetCost,
-    tables: Sequence[Table],
-    batch_size: int,
-    *,
-    seed: int,
-    num_sets: int = 4000,
+    cost: SetCost, tables: Sequence[Table], batch_size: int, *, seed: int, num_sets: int = 4000,
     start: Net | None = None,
-) -> Net:
+) -> Net:  # fmt: skip
     """Train a net on sets of 1 to 15 of the tables, and of their halves, quarters and so on, as `cost` has them.
 
     A fifth of the sets are held out. `start` is a net to begin with: of `Bandwidth`, where these sets are few that
@@ -136,27 +138,22 @@ def train_net(
     members = _tensor(np.stack([np.bincount(each, minlength=len(pool)) for each in picks]))
     logs, byte_logs = np.log(cost(sets)), np.log(over_sets(sets, lambda each: moved_bytes(each, batch_size)))
     held, learnt = np.split(np.arange(num_sets), [num_sets // 5])
+    digest = digest_of(cost, tables, batch_size, seed, num_sets, start)
     with repeatable(seed):
-        layers = CostLayers()
-        if start is not None:
-            layers.load_state_dict(start.layers.state_dict())
+        layers = CostLayers() if start is None else deepcopy(start.layers)
         layers.scale.copy_(_tensor(np.array([(each.mean(), each.std() + 1e-6) for each in (byte_logs, logs)])))
-        _fit(layers, pool, batch_size, members[learnt], _tensor(logs[learnt]))
-        net = Net(
-            layers=layers, batch_size=batch_size, digest=digest_of(cost, tables, batch_size, seed, num_sets, start)
-        )
+        _fit(layers, describe(pool, batch_size), members[learnt], _tensor(logs[learnt]))
+        net = Net(layers=layers, batch_size=batch_size, digest=digest)
         taus = [float(kendalltau(each[held], logs[held]).statistic) for each in (net(sets), Additive(cost)(sets))]
     return replace(net, tau=taus[0], additive_tau=taus[1])
 
 
-def _fit(
-    layers: CostLayers, pool: Sequence[Table], batch_size: int, members: torch.Tensor, logs: torch.Tensor
-) -> None:
+def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, logs: torch.Tensor) -> None:
     optimizer = torch.optim.Adam(layers.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=_NUM_STEPS)
     for _ in range(_NUM_STEPS):
         chosen = torch.randint(len(logs), (_BATCH_SETS,))
-        error = layers(members[chosen] @ layers.embed(pool, batch_size)) - logs[chosen]
+        error = layers(members[chosen] @ layers.embed(described)) - logs[chosen]
         optimizer.zero_grad()
         (error / layers.scale[1, 1]).square().mean().backward()
         optimizer.step()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -26,9 +26,12 @@ NEUROSHARD = Task(name="neuroshard", tables=(), num_devices=4, memory_bytes=4 <<
 """The devices and the batch of NeuroShard's released tasks."""
 _NUM_TABLES = 856
 _MAX_FILE_BYTES = 64 << 20
+_MAX_DIM = 1 << 16
 _MAX_DRAWS = 1000
 _NUM_BLOCKS = 256
-_ENTRIES = dict[str, Annotated[float, msgspec.Meta(ge=0, le=2**40)]]
+_AMOUNT = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
+_NAMES = ("row", "pooling_factor", *(f"bin_{number}" for number in range(NUM_REUSE_BINS)))
+_ENTRY: Any = msgspec.defstruct("Entry", [(name, _AMOUNT) for name in _NAMES])
 
 
 def task_of(
@@ -42,16 +45,15 @@ def task_of(
     if trace is not None and trace.num_rows != tuple(num_embeddings):
         raise ConfigError(f"the trace is of other tables than those of {empty.name}. Trace {empty.name} itself.")
     exponent = float(data.parameters.get("zipf_exponent", ZIPF_EXPONENT))
-    optimizers: dict[str, Optimizer] = {"sgd": "sgd", "adagrad": "adagrad"}
-    tables = []
-    for number, (rows, hot) in enumerate(zip(num_embeddings, data.multi_hot, strict=True)):
-        reuse = (
-            zipf_reuse(rows, exponent, empty.batch_size * hot)
-            if trace is None
-            else traced_reuse(trace, number, empty.batch_size)
+    optimizer: Optimizer = "sgd" if opt_name == "sgd" else "adagrad" if opt_name == "adagrad" else "rowwise_adagrad"
+    tables = [
+        Table(
+            num_embeddings=rows, dim=dim, pooling=hot, optimizer=optimizer,
+            reuse=zipf_reuse(rows, exponent, empty.batch_size * hot) if trace is None
+            else traced_reuse(trace, number, empty.batch_size),
         )
-        optimizer = optimizers.get(opt_name, "rowwise_adagrad")
-        tables.append(Table(num_embeddings=rows, dim=dim, pooling=hot, reuse=reuse, optimizer=optimizer))
+        for number, (rows, hot) in enumerate(zip(num_embeddings, data.multi_hot, strict=True))
+    ]  # fmt: skip
     return check_task(replace(empty, tables=tuple(tables)))
 
 
@@ -112,19 +114,15 @@ def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
     known = _read_tables(tables)
     tasks = []
     for number, line in enumerate(_read(path).decode(errors="replace").splitlines(), 1):
-        place = f"{path}:{number}"
         try:
             ids, dims = ([int(word) for word in part.split(",")] for part in line.split())
             pairs = [*zip(ids, dims, strict=True)]
+            if not all(0 <= each < len(known) and 1 <= dim <= _MAX_DIM for each, dim in pairs):
+                raise ValueError
         except ValueError:
-            raise DatasetError(
-                f"{place}: {line!r:.80}: expected 'ids dims', as many whole numbers of both."
-            ) from None
-        for each, dim in pairs:
-            if not (0 <= each < len(known) and 1 <= dim <= 1 << 16):
-                expected = f"a table from 0 to {len(known) - 1} of {tables.name}, a dim from 1 to 65536"
-                raise DatasetError(f"{place}: table {each}, dim {dim}: expected {expected}.")
-        chosen = tuple(replace(known[each], dim=dim) for each, dim in pairs)
+            expected = f"'ids dims', as many of both, ids below {len(known)}, dims from 1 to {_MAX_DIM}"
+            raise DatasetError(f"{path}:{number}: {line!r:.80}: expected {expected}.") from None
+        chosen = tuple(known[each].with_columns(dim) for each, dim in pairs)
         tasks.append(check_task(replace(empty, name=f"{path.name}:{number}", tables=chosen)))
     if not tasks:
         raise ConfigError(f"{path} has no tasks: expected a line of 'ids dims' for each.")
@@ -144,19 +142,14 @@ def _read(path: Path) -> bytes:
 def _read_tables(path: Path) -> list[Table]:
     """Read NeuroShard's tables, whose bins count rows: each row stands for the lookups of its bin."""
     try:
-        found = msgspec.json.decode(_read(path), type=list[_ENTRIES])
+        found = map(msgspec.structs.astuple, msgspec.json.decode(_read(path), type=list[_ENTRY]))
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}:1: expected a JSON list of tables, as NeuroShard writes it: {error}.") from None
-    tables = []
-    for number, entry in enumerate(found):
-        try:
-            bins = np.array([entry[f"bin_{each}"] for each in range(NUM_REUSE_BINS)])
-            rows, pooling = max(1, int(entry["row"])), entry["pooling_factor"]
-        except KeyError as error:
-            raise DatasetError(f"{path}:1: table {number} has no {error}.") from None
-        reuse = _share(bins * BIN_LOOKUPS)
-        tables.append(Table(num_embeddings=rows, dim=1, pooling=pooling, reuse=reuse, optimizer="sgd"))
-    return tables
+    return [
+        Table(num_embeddings=max(1, int(rows)), dim=1, pooling=pooling, reuse=_share(np.array(bins) * BIN_LOOKUPS),
+              optimizer="sgd")
+        for rows, pooling, *bins in found
+    ]  # fmt: skip
 
 
 def generate_tasks(
@@ -178,18 +171,14 @@ def generate_tasks(
     def draw(size: int) -> tuple[Table, ...]:
         for _ in range(_MAX_DRAWS):
             ids, dims = rng.integers(_NUM_TABLES, size=size).tolist(), (4 << rng.integers(6, size=size)).tolist()
-            num_bytes = 4 * sum(rows[each] * dim for each, dim in zip(ids, dims, strict=True))
-            if num_bytes <= (empty.num_devices - 0.25) * empty.memory_bytes:
-                break
-        else:
-            raise ConfigError(f"no {size} tables of {_MAX_DRAWS} draws fit on the devices. Take larger ones.")
-        reuse = {
-            each: zipf_reuse(rows[each], exponents[each], round(empty.batch_size * pooling[each])) for each in ids
-        }
-        return tuple(
-            Table(num_embeddings=rows[each], dim=dim, pooling=pooling[each], reuse=reuse[each], optimizer="sgd")
-            for each, dim in zip(ids, dims, strict=True)
-        )
+            pairs = [*zip(ids, dims, strict=True)]
+            if 4 * sum(rows[each] * dim for each, dim in pairs) <= (empty.num_devices - 0.25) * empty.memory_bytes:
+                return tuple(make(each, dim) for each, dim in pairs)
+        raise ConfigError(f"no {size} tables of {_MAX_DRAWS} draws fit on the devices. Take larger ones.")
+
+    def make(number: int, dim: int) -> Table:
+        reuse = zipf_reuse(rows[number], exponents[number], round(empty.batch_size * pooling[number]))
+        return Table(num_embeddings=rows[number], dim=dim, pooling=pooling[number], reuse=reuse, optimizer="sgd")
 
     sizes = rng.integers(*num_tables, size=num_tasks).tolist()
     return [replace(empty, name=f"task {number}", tables=draw(size)) for number, size in enumerate(sizes)]
