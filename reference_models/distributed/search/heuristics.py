@@ -2,18 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from reference_models.distributed.search.costs import SetCost
-from reference_models.distributed.search.task import Plan, Shard, Table, Task
+from reference_models.distributed.search.costs import Seconds, SetCost
+from reference_models.distributed.search.task import Plan, Shard, Table, Task, place_whole
 from reference_models.process.errors import ConfigError
 
 Piece = tuple[int, int]
 """A table's number, and how many of its columns."""
-Floats = NDArray[np.float64]
+Filling = tuple[float, tuple[tuple[Piece, ...], ...]]
+"""Seconds of the slowest device, infinite where a piece found none, and what each device was given."""
 
 
 class PieceCosts:
@@ -30,21 +29,13 @@ class PieceCosts:
             self._tables[piece] = self.task.tables[piece[0]].with_columns(piece[1])
         return self._tables[piece]
 
-    def __call__(self, sets: Sequence[tuple[Piece, ...]]) -> Floats:
+    def __call__(self, sets: Sequence[tuple[Piece, ...]]) -> Seconds:
         """Return the seconds of each set; those that were not asked for before are one batch."""
         new = [pieces for pieces in dict.fromkeys(sets) if pieces not in self._known]
         if new:
             costs = self._cost([[self.table(piece) for piece in pieces] for pieces in new])
             self._known.update(zip(new, costs.tolist(), strict=True))
         return np.array([self._known[pieces] for pieces in sets])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Filling:
-    """What each device was given, and the seconds of the slowest; infinite where a piece found no device."""
-
-    held: tuple[tuple[Piece, ...], ...]
-    slowest_s: float
 
 
 def fill_devices(costs: PieceCosts, lists: Sequence[Sequence[Piece]], caps: Sequence[float]) -> list[Filling]:
@@ -71,15 +62,15 @@ def fill_devices(costs: PieceCosts, lists: Sequence[Sequence[Piece]], caps: Sequ
         columns[rows, devices] += widths[alive, 0]
         loads[rows, devices] = costs([held[row][device] for row, device in zip(rows, devices, strict=True)])
     slowest = np.where(alive, loads.max(axis=1), math.inf)
-    return [Filling(held=tuple(sets), slowest_s=cost) for sets, cost in zip(held, slowest.tolist(), strict=True)]
+    return [*zip(slowest.tolist(), map(tuple, held), strict=True)]
 
 
 def plan_of(task: Task, filling: Filling, search: str) -> Plan:
     """Give pieces their columns, in the order of devices. Raises ConfigError where a piece found no device."""
-    if math.isinf(filling.slowest_s):
+    if math.isinf(filling[0]):
         raise no_plan(task, search)
     ends, shards = [0] * len(task.tables), []
-    for device, pieces in enumerate(filling.held):
+    for device, pieces in enumerate(filling[1]):
         for table, num_columns in pieces:
             shards.append(Shard(table=table, first_column=ends[table], num_columns=num_columns, device=device))
             ends[table] += num_columns
@@ -100,15 +91,6 @@ def no_plan(task: Task, search: str) -> ConfigError:
     return ConfigError(f"{search} finds no plan for {task.name}: {why}. Use more or larger devices.")
 
 
-def place_by_weight(task: Task, weight: Callable[[Table], float], search: str) -> Plan:
-    """Place the tables in falling order of a weight, each on the device with the least sum of it so far.
-
-    As "greedy" in the released code of AutoShard and NeuroShard. Raises ConfigError where a table finds no room.
-    """
-    costs = PieceCosts(task, lambda sets: np.array([sum(map(weight, tables)) for tables in sets]))
-    return plan_of(task, fill_devices(costs, [order_pieces(costs, whole_tables(task))], [math.inf])[0], search)
-
-
 def whole_tables(task: Task) -> list[Piece]:
     """Return each table as one piece."""
     return [(number, table.dim) for number, table in enumerate(task.tables)]
@@ -121,38 +103,47 @@ def order_pieces(costs: PieceCosts, pieces: Sequence[Piece]) -> list[Piece]:
     return [pieces[place] for place in np.lexsort((np.negative(sizes), -alone))]
 
 
+def place_in_order(task: Task, cost: SetCost, search: str) -> Plan:
+    """Place the costliest table first, each on the device whose set costs least so far, as AutoShard's released code
+    does. Raises ConfigError where a table finds no room."""
+    costs = PieceCosts(task, cost)
+    return plan_of(task, fill_devices(costs, [order_pieces(costs, whole_tables(task))], [math.inf])[0], search)
+
+
+def _sum_of(weight: Callable[[Table], float]) -> SetCost:
+    return lambda sets: np.array([sum(map(weight, tables)) for tables in sets])
+
+
 def random(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Place each table on any device that has room for it. Raises ConfigError where none has."""
-    generator, free = np.random.default_rng(seed), np.full(task.num_devices, task.memory_bytes)
-    held: list[list[Piece]] = [[] for _ in range(task.num_devices)]
-    for number, table in enumerate(task.tables):
-        roomy = np.flatnonzero(free >= table.memory_bytes)
+    """Place the largest table first, each on any device that has room. Raises ConfigError where none has."""
+    generator, devices = np.random.default_rng(seed), np.zeros(len(task.tables), dtype=np.int64)
+    free = np.full(task.num_devices, task.memory_bytes)
+    sizes = [table.memory_bytes for table in task.tables]
+    for number in np.argsort(sizes)[::-1]:
+        roomy = np.flatnonzero(free >= sizes[number])
         if not roomy.size:
             raise no_plan(task, "random")
-        device = int(generator.choice(roomy))
-        free[device] -= table.memory_bytes
-        held[device].append((number, table.dim))
-    return plan_of(task, Filling(held=tuple(map(tuple, held)), slowest_s=0.0), "random")
+        devices[number] = generator.choice(roomy)
+        free[devices[number]] -= sizes[number]
+    return place_whole(task, devices.tolist())
 
 
 def dim(task: Task, cost: SetCost, seed: int) -> Plan:
     """Balance columns. Raises ConfigError where a table finds no room."""
-    return place_by_weight(task, lambda table: table.dim, "dim")
+    return place_in_order(task, _sum_of(lambda table: table.dim), "dim")
 
 
 def lookup(task: Task, cost: SetCost, seed: int) -> Plan:
     """Balance columns times lookups per sample. Raises ConfigError where a table finds no room."""
-    return place_by_weight(task, lambda table: table.dim * table.pooling, "lookup")
+    return place_in_order(task, _sum_of(lambda table: table.dim * table.pooling), "lookup")
 
 
 def size_lookup(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Balance columns times lookups times log10 of the rows. Raises ConfigError where a table finds no room."""
-    return place_by_weight(
-        task, lambda table: table.dim * table.pooling * math.log10(table.num_embeddings), "size_lookup"
-    )
+    """Balance columns times lookups times log10 of rows. Raises ConfigError where a table finds no room."""
+    weight = _sum_of(lambda table: table.dim * table.pooling * math.log10(table.num_embeddings))
+    return place_in_order(task, weight, "size_lookup")
 
 
 def greedy(task: Task, cost: SetCost, seed: int) -> Plan:
-    """Balance the predicted cost of what each device holds. Raises ConfigError where a table finds no room."""
-    costs = PieceCosts(task, cost)
-    return plan_of(task, fill_devices(costs, [order_pieces(costs, whole_tables(task))], [math.inf])[0], "greedy")
+    """Balance the cost of what each device holds. Raises ConfigError where a table finds no room."""
+    return place_in_order(task, cost, "greedy")

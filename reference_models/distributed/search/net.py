@@ -80,10 +80,10 @@ class Net:
     layers: CostLayers
     batch_size: int
     digest: str
-    """Of what it was trained for: see `digest_of`."""
+    """Says what the net was trained for: see `digest_of`."""
     tau: float = math.nan
     additive_tau: float = math.nan
-    """That of the added costs of single tables."""
+    """Rank correlation of the added costs of single tables, with the same."""
 
     @torch.no_grad()
     def __call__(self, sets: Sets, /) -> Seconds:

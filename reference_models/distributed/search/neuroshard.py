@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 
@@ -31,16 +32,15 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> Plan:
     Raises ConfigError where no list of pieces finds room.
     """
     costs = PieceCosts(task, cost)
-    whole = tuple(whole_tables(task))
-    beam = {whole: _place_in_grid(costs, [whole])[0]}
-    best = beam[whole]
+    beam = [tuple(whole_tables(task))]
+    best = _place_in_grid(costs, beam)[0]
     for _ in range(NUM_CUTS):
         lists = sorted({cut for pieces in beam for cut in _cut_each(costs, pieces)})
         if not lists:
             break
-        placed = sorted(zip(lists, _place_in_grid(costs, lists), strict=True), key=lambda pair: pair[1].slowest_s)
-        beam = dict(placed[:BEAM_WIDTH])
-        best = min(best, placed[0][1], key=lambda filling: filling.slowest_s)
+        placed = sorted(zip(_place_in_grid(costs, lists), lists, strict=True))
+        beam = [pieces for _, pieces in placed[:BEAM_WIDTH]]
+        best = min(best, placed[0][0], key=itemgetter(0))
     return plan_of(task, best, "neuroshard")
 
 
@@ -62,4 +62,4 @@ def _place_in_grid(costs: PieceCosts, lists: Sequence[Sequence[Piece]]) -> list[
     ordered = [order_pieces(costs, pieces) for pieces in lists for _ in CAPS]
     filled = fill_devices(costs, ordered, [cap * mean for _ in lists for cap in CAPS])
     starts = range(0, len(filled), len(CAPS))
-    return [min(filled[start : start + len(CAPS)], key=lambda filling: filling.slowest_s) for start in starts]
+    return [min(filled[start : start + len(CAPS)]) for start in starts]

@@ -1,13 +1,14 @@
 """Which search answers to which name; what it needs is imported when it is asked for."""
 
-from collections.abc import Mapping
-from typing import Protocol, cast
+from collections.abc import Callable, Mapping
 
 from reference_models.data.spec import find
 from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.task import Plan, Task
 from reference_models.process.errors import ConfigError, did_you_mean
 
+Search = Callable[[Task, SetCost, int], Plan]
+"""A way to find a plan that keeps every device's memory, with a seed. Raises ConfigError where it finds none."""
 SEARCHES: Mapping[str, str] = {
     "random": "reference_models.distributed.search.heuristics:random",
     "dim": "reference_models.distributed.search.heuristics:dim",
@@ -15,19 +16,14 @@ SEARCHES: Mapping[str, str] = {
     "size_lookup": "reference_models.distributed.search.heuristics:size_lookup",
     "greedy": "reference_models.distributed.search.heuristics:greedy",
     "neuroshard": "reference_models.distributed.search.neuroshard:neuroshard",
+    "autoshard": "reference_models.distributed.search.autoshard:autoshard",
     "optimal": "reference_models.distributed.search.optimal:optimal",
 }
-
-
-class Search(Protocol):
-    """A way to find a plan of a task."""
-
-    def __call__(self, task: Task, cost: SetCost, seed: int) -> Plan:
-        """Return a plan that keeps every device's memory. Raises ConfigError where it finds none."""
 
 
 def find_search(name: str) -> Search:
     """Find a search. Raises ConfigError, with a suggestion, where there is none of that name."""
     if name not in SEARCHES:
         raise ConfigError(f"--by {name!r}: there is no such search.{did_you_mean(name, [*SEARCHES])}")
-    return cast(Search, find(SEARCHES[name]))
+    search: Search = find(SEARCHES[name])
+    return search

@@ -28,7 +28,7 @@ class Table:
 
     @property
     def state_floats(self) -> int:
-        """Of the optimizer, per row; row-wise Adagrad has one for each part of a table."""
+        """Numbers per row that the optimizer keeps; row-wise Adagrad keeps one for each part of a table."""
         return {"sgd": 0, "adagrad": self.dim, "rowwise_adagrad": 1}[self.optimizer]
 
     @property
@@ -49,7 +49,7 @@ class Task:
     tables: tuple[Table, ...]
     num_devices: int
     memory_bytes: int
-    """Of one device, for weights and optimizer state."""
+    """What one device has, for weights and optimizer state."""
     batch_size: int
     """Samples of all devices together, per step."""
 
