@@ -1,6 +1,7 @@
 """Machines that need not be here, and where TorchRec's planner would have the tables of a model on them."""
 
 from collections.abc import Callable, Collection
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +10,8 @@ from harness.foundation.study import make_check, make_table
 from harness.planning.plan import explain_data, read_sizes
 from reference_models.config.sections import PLAN
 from reference_models.data.registry import locate_dataset
-from reference_models.distributed.placement import Devices, PlannerEstimate
+from reference_models.distributed.placement import Devices, PlannerEstimate, TablePlacement
+from reference_models.distributed.search.task import Plan, Shard
 from reference_models.process.errors import ConfigError, DatasetError
 from reports.text.formatting import duration
 from rules.records.study import Parameter, StudyCheck, StudyTable
@@ -62,6 +64,23 @@ def make_devices_plan(
         devices=devices,
         on_progress=on_progress if devices.num_devices >= _REPORTED_FROM else None,
     )
+
+
+def plan_of_estimate(estimate: PlannerEstimate) -> Plan | None:
+    """Return TorchRec's plan as one of columns on devices; None where it also cuts rows or copies tables."""
+
+    def shards_of(table: TablePlacement) -> list[Shard]:
+        widths = [columns for _, columns in table.shard_shapes]
+        starts = accumulate([0, *widths[:-1]])
+        return [
+            Shard(table=table.table, first_column=first, num_columns=width, device=device)
+            for first, width, device in zip(starts, widths, table.devices, strict=True)
+        ]
+
+    types = ("table_wise", "column_wise", "table_column_wise")
+    if any(table.sharding not in types or table.is_outside_devices for table in estimate.tables):
+        return None
+    return Plan(shards=tuple(sorted(shard for table in estimate.tables for shard in shards_of(table))))
 
 
 def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[StudyTable], list[str], StudyCheck]:

@@ -64,7 +64,10 @@ def _number_anew(sharding: str) -> str:
     """Number devices in the order in which tables are on them: devices are equal."""
     head, _, text = sharding.partition(":")
     words = [part.split("+") for part in text.split(",")]
-    order = {device: str(number) for number, device in enumerate(dict.fromkeys(sum(words, [])))}
+    order = {
+        device: str(number)
+        for number, device in enumerate(dict.fromkeys(device for each in words for device in each))
+    }
     return f"{head}:" + ",".join("+".join(order[device] for device in each) for each in words)
 
 

@@ -18,6 +18,7 @@ from harness.foundation.study import make_study, make_table
 from harness.planning.devices import (
     list_device_parameters,
     make_devices_plan,
+    plan_of_estimate,
     require_sizes,
     source_of,
     torchrec_tables,
@@ -26,11 +27,11 @@ from harness.planning.learnt import Keeper, learn_costs, learn_policy
 from harness.planning.trace import Columns
 from harness.system.resources import read_resources
 from reference_models.data.traces.trace import AccessTrace
-from reference_models.distributed.placement import Devices, PlannerEstimate, TablePlacement
+from reference_models.distributed.placement import Devices, PlannerEstimate
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, SetCost, Sum
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound
 from reference_models.distributed.search.registry import SEARCHES, find_search
-from reference_models.distributed.search.task import Plan, Shard, Table, Task
+from reference_models.distributed.search.task import Plan, Table, Task
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks, read_tasks, task_of
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import find_model
@@ -300,34 +301,15 @@ def _ask_torchrec(
     return found, estimate
 
 
-def plan_of_estimate(estimate: PlannerEstimate) -> Plan | None:
-    """Return TorchRec's plan as one of columns on devices; None where it also cuts rows or copies tables."""
-
-    def shards_of(table: TablePlacement) -> list[Shard]:
-        widths = [columns for _, columns in table.shard_shapes]
-        starts = np.cumsum([0, *widths[:-1]]).tolist()
-        return [
-            Shard(table=table.table, first_column=first, num_columns=width, device=device)
-            for first, width, device in zip(starts, widths, table.devices, strict=True)
-        ]
-
-    types = ("table_wise", "column_wise", "table_column_wise")
-    if any(table.sharding not in types or table.is_outside_devices for table in estimate.tables):
-        return None
-    return Plan(shards=tuple(sorted(shard for table in estimate.tables for shard in shards_of(table))))
-
-
 def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig | None) -> list[Parameter]:
+    batch = source_of(config, "train.global_batch_size") if config else "default"
     rows: list[tuple[str, Scalar, Source]] = [
         ("cost", question.cost, "default" if question.cost == "bandwidth" else "given"),
-        (
-            "global batch size", task.batch_size,
-            source_of(config, "train.global_batch_size") if config else "default",
-        ),
-    ]  # fmt: skip
+        ("global batch size", task.batch_size, batch),
+    ]
     if config is not None and TORCHREC in question.by:
-        key = "runtime.sharding"
-        rows.append(("sharding asked of TorchRec", config.workload.runtime.sharding, source_of(config, key)))
+        sharding = config.workload.runtime.sharding
+        rows.append(("sharding asked of TorchRec", sharding, source_of(config, "runtime.sharding")))
     return [Parameter(name=name, value=value, unit=None, source=source, note=None) for name, value, source in rows]
 
 

@@ -123,6 +123,30 @@ def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         },
         "rowwise plan": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding=PLANS[0]),
         "plan": {"command": ["plan", "dlrm_tiny", "--devices", "4", "--device-memory", "8GB", "--format", "json"]},
+        "place": {
+            "command": [
+                "place",
+                *["dlrm_tiny", "--devices", "4", "--device-memory", "8GB", "--by", "torchrec", "--format", "json"],
+            ]
+        },
+        "place whole": {
+            "command": [
+                "place",
+                *[
+                    "dlrm_tiny",
+                    "--devices",
+                    "2",
+                    "--by",
+                    "torchrec,lookup,optimal",
+                    "--cost",
+                    "torchrec",
+                    "--format",
+                    "json",
+                ],
+                "--set",
+                "runtime.sharding=table_wise",
+            ]
+        },
         "odd evaluation": case("dlrm_tiny", tiny_dir, 1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
     }
     answers = run_cases(list(cases.values()), tmp_path_factory.mktemp("ranks"))
@@ -324,12 +348,9 @@ def test_a_plan_for_devices_lays_out_all_tables_and_is_called_modelled(tiny: dic
     from harness.config.catalog import load_entry
 
     made, workload = tiny["plan"], load_entry("dlrm_tiny").workload
-    assert made["kind"] == "devices" and not any("cut short" in finding for finding in made["findings"])
-    placement, loads = (
-        [dict(zip([column["name"] for column in table["columns"]], row, strict=True)) for row in table["rows"]]
-        for table in made["tables"]
-    )
-    assert {c["origin"] for table in made["tables"] for c in table["columns"]} == {"given", "modelled"}
+    assert made["kind"] == "place" and not any("cut short" in finding for finding in made["findings"])
+    placement, loads = rows_of(made)[1:]
+    assert {c["origin"] for table in made["tables"][1:] for c in table["columns"]} == {"given", "modelled"}
     rows = workload.data.num_embeddings or ()
     assert [(table["Table"], table["Rows"]) for table in placement] == list(enumerate(rows))
     assert all(set(table["Devices"]) <= set(range(4)) for table in placement)
@@ -337,6 +358,36 @@ def test_a_plan_for_devices_lays_out_all_tables_and_is_called_modelled(tiny: dic
     weights = 4 * sum(rows) * workload.model.embedding_dim
     assert sum(load["Memory"] for load in loads) >= 2 * weights  # Adagrad's state is as large
     assert min(load["Embeddings per step"] for load in loads) > 0
+
+
+def rows_of(study: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Each table's rows, their cells by the name of their column."""
+    names = [[column["name"] for column in table["columns"]] for table in study["tables"]]
+    return [
+        [dict(zip(of, row, strict=True)) for row in table["rows"]]
+        for of, table in zip(names, study["tables"], strict=True)
+    ]
+
+
+@needs_torchrec
+def test_place_by_torchrec_is_what_plan_says_of_devices(tiny: dict[str, dict[str, Any]]) -> None:
+    plan, place = tiny["plan"], tiny["place"]
+    for study in (plan, place):
+        for (search,) in rows_of(study)[:1]:
+            assert search["Search"] == "torchrec" and search["Search time"] > 0
+        at = [column["name"] for column in study["tables"][0]["columns"]].index("Search time")
+        study["tables"][0]["rows"][0][at] = None  # measured
+    assert plan == place
+
+
+@needs_torchrec
+def test_a_plan_of_torchrec_is_costed_beside_others_by_its_own_estimator(tiny: dict[str, dict[str, Any]]) -> None:
+    searches, _, loads = rows_of(tiny["place whole"])
+    by_name = {row["Search"]: row for row in searches}
+    assert by_name["torchrec"]["Cost"] == max(load["Embeddings per step"] for load in loads)
+    # Its planner knows what no plan of whole tables can be below, and does not search all of them.
+    assert by_name["optimal"]["Cost"] <= by_name["torchrec"]["Cost"] * (1 + 1e-9)
+    assert by_name["optimal"]["Over the optimum"] == 0 <= by_name["lookup"]["Over the optimum"]
 
 
 @needs_torchrec

@@ -20,6 +20,6 @@ class LearntManifest(Document, frozen=True, kw_only=True):
     """Of all that it was trained for."""
     seed: Count
     accuracy: dict[str, float]
-    """Of a cost net, on sets that it was not trained on: Kendall's rank correlation with their true costs (`tau`), and
-    that of the added costs of single tables (`additive_tau`). Of a policy the mean reward at the end (`reward`)."""
+    """Of a cost net, on sets that it was not trained on: Kendall's rank correlation with their true costs (`tau`),
+    and that of the added costs of single tables (`additive_tau`). Of a policy its mean reward (`reward`)."""
     arrays: Arrays
