@@ -23,6 +23,7 @@ SGD = {"opt_name": "sgd", "opt_base_learning_rate": 0.1, "optimizer": {}}
 ROWWISE = {"opt_name": "rowwise_adagrad"}
 PLANS = ("plan:0,1+0,1,0,1,0+1,0,1", "plan:1,1,1,1,1,1,1,1", "plan:0,1,1,0,0,1,0,1")
 """Of the 8 tables of dlrm_tiny: two with columns on both ranks, all on one rank, all whole."""
+FOUR_DEVICES = ("--devices", "4", "--device-memory", "8GB", "--format", "json")
 COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 
 
@@ -122,29 +123,22 @@ def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
             for plan in PLANS
         },
         "rowwise plan": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding=PLANS[0]),
-        "plan": {"command": ["plan", "dlrm_tiny", "--devices", "4", "--device-memory", "8GB", "--format", "json"]},
-        "place": {
-            "command": [
-                "place",
-                *["dlrm_tiny", "--devices", "4", "--device-memory", "8GB", "--by", "torchrec", "--format", "json"],
-            ]
-        },
+        "plan": {"command": ["plan", "dlrm_tiny", *FOUR_DEVICES]},
+        "place": {"command": ["place", "dlrm_tiny", *FOUR_DEVICES, "--by", "torchrec"]},
         "place whole": {
             "command": [
                 "place",
-                *[
-                    "dlrm_tiny",
-                    "--devices",
-                    "2",
-                    "--by",
-                    "torchrec,lookup,optimal",
-                    "--cost",
-                    "torchrec",
-                    "--format",
-                    "json",
-                ],
+                "dlrm_tiny",
+                "--devices",
+                "2",
+                "--by",
+                "torchrec,lookup,optimal",
+                "--cost",
+                "torchrec",
                 "--set",
                 "runtime.sharding=table_wise",
+                "--format",
+                "json",
             ]
         },
         "odd evaluation": case("dlrm_tiny", tiny_dir, 1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
