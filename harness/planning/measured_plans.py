@@ -10,7 +10,7 @@ from scipy.stats import kendalltau
 from harness.config.placement import write_sharding
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_table
-from harness.planning.placement import Found, Placement, PlacementQuestion, judge_plans, record_found
+from harness.planning.placement import FoundPlan, Placement, PlacementQuestion, judge_plans, record_found
 from reference_models.distributed.search.registry import find_search
 from reference_models.process.errors import ConfigError
 from reports.comparison.sweep import SweepFacts
@@ -37,7 +37,7 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
     plans: dict[str, tuple[PlacementRecord, float]] = {}
     taken: set[str] = set()
 
-    def take(name: str, found: Found) -> None:
+    def take(name: str, found: FoundPlan) -> None:
         if found.plan is None or found.cost_s is None:
             return
         try:
@@ -54,7 +54,7 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
         if len(plans) >= MIN_PLANS:
             break
         plan = draw(task, placement.costs.search, seed)
-        take(name, judge_plans(placement.costs, [task], {name: [Found(search=name, plan=plan)]})[name][0])
+        take(name, judge_plans(placement.costs, [task], {name: [FoundPlan(search=name, plan=plan)]})[name][0])
     if not plans:
         raise HarnessError("TorchRec can run none of these plans: all cut tables unequally.", ExitCode.INCONCLUSIVE)
     return plans
@@ -96,12 +96,9 @@ def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Place
         ),
         rows,
     )  # fmt: skip
-    said = f"{sweep.closing} {_correlate(pairs)}"
-    if not differing:
-        said += " Beside auto: no difference shown."
-    study = change(
-        placement.study, tables=(*placement.study.tables, table), findings=(*placement.study.findings, said)
-    )
+    said = _correlate(pairs) + ("" if differing else " Beside auto: no difference shown.")
+    findings = (*placement.study.findings, sweep.closing, said)
+    study = change(placement.study, tables=(*placement.study.tables, table), findings=findings)
     return replace(placement, study=study, closing=said)
 
 

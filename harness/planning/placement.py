@@ -73,13 +73,13 @@ class Costs:
     modelled: SetCost
     """By the bandwidths, which AutoShard's policy is trained by."""
     origin: Literal["measured", "modelled"] = "modelled"
-    """Of what plans are judged by."""
+    """Origin of what plans are judged by."""
     findings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """What one search found for one task: a plan and what it costs, or why there is none."""
+class FoundPlan:
+    """A plan that one search found for one task, and what it costs; or why there is none."""
 
     search: str
     plan: Plan | None = None
@@ -99,7 +99,7 @@ class Placement:
     """All that was found: by search and task, with the study that says so."""
 
     tasks: tuple[Task, ...]
-    found: dict[str, list[Found]]
+    found: dict[str, list[FoundPlan]]
     costs: Costs
     benchmark: Benchmark | None
     study: StudyRecord
@@ -107,7 +107,7 @@ class Placement:
     """Which search has the cheapest plans, in a sentence."""
 
     @property
-    def best(self) -> Found | None:
+    def best(self) -> FoundPlan | None:
         """Return the cheapest plan of the first task; None where no search has one whose cost is known."""
         known = [each[0] for each in self.found.values() if each[0].plan is not None and each[0].cost_s is not None]
         return min(known, key=lambda each: each.cost_s or 0.0, default=None)
@@ -152,7 +152,7 @@ def record_best(placement: Placement, question: PlacementQuestion) -> PlacementR
 
 
 def record_found(
-    task: Task, found: Found, question: PlacementQuestion, benchmark: Benchmark | None
+    task: Task, found: FoundPlan, question: PlacementQuestion, benchmark: Benchmark | None
 ) -> PlacementRecord:
     """Make the record of a plan that was found."""
     assert found.plan is not None
@@ -171,7 +171,7 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
     if "autoshard" in question.by:
         policy = learn_policy(question.keeper, costs.modelled)
     estimate: PlannerEstimate | None = None
-    found: dict[str, list[Found]] = {}
+    found: dict[str, list[FoundPlan]] = {}
     for name in question.by:
         if name == TORCHREC:
             each, estimate = _ask_torchrec(question, tasks[0], config)
@@ -250,17 +250,17 @@ def _measured(question: PlacementQuestion, batch_size: int) -> SetCost:
     return MeasuredCost(batch_size=batch_size, available_bytes=free, seed=question.keeper.seed)
 
 
-def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, policy: object) -> Found:
+def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, policy: object) -> FoundPlan:
     search, start_s = find_search(name), time.perf_counter()
     more = {} if name != "autoshard" else {"policy": policy}
     try:
         plan = search(task, costs.search, question.keeper.seed, **more)
     except ConfigError as error:
-        return Found(search=name, fault=error)
-    return Found(search=name, plan=plan, took_s=time.perf_counter() - start_s)
+        return FoundPlan(search=name, fault=error)
+    return FoundPlan(search=name, plan=plan, took_s=time.perf_counter() - start_s)
 
 
-def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[Found]]) -> dict[str, list[Found]]:
+def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]) -> dict[str, list[FoundPlan]]:
     """Say what each plan costs. What is measured is measured anew, of all plans in turns."""
     sets = {(name, at): of[at].sets(task) for name, of in found.items() for at, task in enumerate(tasks)}
     sets = {key: each for key, each in sets.items() if each}
@@ -279,7 +279,7 @@ def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[Found
 
 def _ask_torchrec(
     question: PlacementQuestion, task: Task, config: RunConfig | None
-) -> tuple[Found, PlannerEstimate | None]:
+) -> tuple[FoundPlan, PlannerEstimate | None]:
     try:
         if config is None:
             raise ConfigError("TorchRec's planner plans the model of a benchmark, and these tasks are of none.")
@@ -288,8 +288,8 @@ def _ask_torchrec(
         start_s = time.perf_counter()
         estimate = make_devices_plan(config, question.devices, question.keeper.data_root, question.on_progress)
     except ConfigError as error:
-        return Found(search=TORCHREC, fault=error), None
-    found = Found(search=TORCHREC, plan=plan_of_estimate(estimate), took_s=time.perf_counter() - start_s)
+        return FoundPlan(search=TORCHREC, fault=error), None
+    found = FoundPlan(search=TORCHREC, plan=plan_of_estimate(estimate), took_s=time.perf_counter() - start_s)
     if question.cost == TORCHREC:
         found = replace(found, cost_s=estimate.step_s, balance=estimate.balance)
     elif found.plan is None:
@@ -316,7 +316,7 @@ def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig 
 def _compare(
     question: PlacementQuestion,
     costs: Costs,
-    found: dict[str, list[Found]],
+    found: dict[str, list[FoundPlan]],
     bounds: Sequence[float | None],
     *,
     is_small: bool,

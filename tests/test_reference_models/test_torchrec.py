@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from waiting import HANG_S
 
-from reference_models.config.sections import SHARDING_TYPES, parse_comm, parse_grad_comm, parse_sharding
-from reference_models.process.errors import ConfigError
+from reference_models.config.sections import SHARDING_TYPES, parse_sharding
 
 HAS_TORCHREC = all(importlib.util.find_spec(name) for name in ("torchrec", "fbgemm_gpu"))
 needs_torchrec = pytest.mark.skipif(
@@ -398,22 +397,3 @@ def test_the_full_product_follows_the_reference(
     cases += [case(benchmark, data_dir, 5, ROWWISE, sharding=kind) for kind in kinds if kind not in COLUMN_TYPES]
     for result in run_cases(cases, tmp_path_factory.mktemp("ranks"), num_ranks=num_ranks):
         assert largest_difference(result) < 1e-5, result["runtime"]
-
-
-@pytest.mark.parametrize("text", ["", "fp64", "fp16/", "fp16/bf16/fp32", "FP16"])
-def test_unknown_precisions_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"runtime\.comm"):
-        parse_comm(text)
-
-
-@pytest.mark.parametrize("text", ["", "topk", "topk:0", "topk:2", "topk:x", "powersgd", "powersgd:1.5", "dense:1"])
-def test_unknown_gradient_compression_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"runtime\.grad_comm"):
-        parse_grad_comm(text)
-
-
-def test_compression_is_read() -> None:
-    assert parse_comm("fp16") == ("fp16", "fp16")
-    assert parse_comm("fp16/bf16") == ("fp16", "bf16")
-    assert parse_grad_comm("topk:0.01") == ("topk", 0.01)
-    assert parse_grad_comm("powersgd:4") == ("powersgd", 4.0)

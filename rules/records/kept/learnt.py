@@ -17,9 +17,9 @@ class LearntManifest(Document, frozen=True, kw_only=True):
 
     what: Literal["cost_net", "policy"]
     digest: Sha256
-    """Of all that it was trained for."""
+    """Digest of all that it was trained for."""
     seed: Count
     accuracy: dict[str, float]
-    """Of a cost net, on sets that it was not trained on: Kendall's rank correlation with their true costs (`tau`),
-    and that of the added costs of single tables (`additive_tau`). Of a policy its mean reward (`reward`)."""
+    """A cost net has Kendall's rank correlation with the true costs of sets that it was not trained on (`tau`), and
+    that of the added costs of single tables (`additive_tau`); a policy has its mean reward at the end (`reward`)."""
     arrays: Arrays

@@ -47,7 +47,7 @@ class PlacementRecord(Document, frozen=True, kw_only=True):
     """The digest of the five members below."""
     num_devices: PositiveCount
     memory_bytes: PositiveCount
-    """Of one device."""
+    """Memory of one device."""
     batch_size: PositiveCount
     """Samples of all devices together."""
     tables: Annotated[tuple[PlacedTable, ...], _MAX]
