@@ -166,6 +166,8 @@ class ModelSpec:
     """Builds what answers queries; the forward pass of its `TrainingLoop` does where None. Raises ConfigError."""
     plan_devices: Callable[..., PlannerEstimate] | None = None
     """(model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress)"""
+    table_cost: Callable[..., Any] | None = None
+    """(*, batch_size, devices): a cost of sets of tables, by that planner's estimator."""
 
     def __post_init__(self) -> None:
         """Have the costs counted that nobody has said."""

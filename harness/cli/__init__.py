@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "profile": ("harness.cli.profile", "profile", "Say where a step's time goes, and how far from the limit."),
     "trace": ("harness.cli.memory", "trace", "Keep which embedding rows are looked up; what caches miss of it."),
     "tiers": ("harness.cli.memory", "tiers", "Simulate embedding rows in memories slower than DRAM."),
+    "place": ("harness.cli.search", "place", "Search where embedding tables should be, on devices not here."),
     "system": ("harness.cli.inspect", "system", "Describe this system in MLPerf's 33 fields."),
     "doctor": ("harness.cli.inspect", "doctor", "Check what disturbs measurements here; change nothing."),
     "schema": ("harness.cli.schema", "schema", "Print JSON Schemas of files and documents; reference pages."),
@@ -45,7 +46,20 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 SECTIONS = {
     "Run": ("run", "serve", "resume", "sweep", "suite", "plan"),
     "Judge and show": ("check", "score", "package", "compare", "report"),
-    "Look": ("diff", "history", "profile", "trace", "tiers", "list", "show", "init", "system", "doctor", "schema"),
+    "Look": (
+        "diff",
+        "history",
+        "profile",
+        "trace",
+        "tiers",
+        "place",
+        "list",
+        "show",
+        "init",
+        "system",
+        "doctor",
+        "schema",
+    ),
     "Data": ("data", "calibrate"),
 }
 QUICK_START = """\b

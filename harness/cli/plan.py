@@ -88,9 +88,10 @@ def plan(
     modelled, from the rates in its file, each of which has its source. Beside `this`, a few steps are timed.
     """
     from harness.config.run_config import default_division, resolve
-    from harness.planning.devices import devices_study, make_devices_plan
     from harness.planning.hardware.rates import measure_system
     from harness.planning.hardware.system import read_system
+    from harness.planning.learnt import Keeper
+    from harness.planning.placement import PlacementQuestion, search_plans, task_of_benchmark
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks
     from harness.planning.system import THIS, system_study
 
@@ -106,11 +107,14 @@ def plan(
     config.workload.implementation.require_installed()
     if given["num_devices"] is not None:
         devices = Devices(**{name: given[name] for name in Devices.__dataclass_fields__})
-        modelled = make_devices_plan(config, devices, given["data_root"], _show_progress)
-        show_study(devices_study(config, modelled, given_members), form)
+        keeper = Keeper(data_root=given["data_root"], seed=0, retrain=False, say=say)
+        question = PlacementQuestion(
+            by=("torchrec",), devices=devices, given=given_members, keeper=keeper, on_progress=show_progress
+        )
+        show_study(search_plans(question, [task_of_benchmark(config, question, None)], config).study, form)
         return
     if systems:
-        found = {name: measure_system(_say) if name == THIS else read_system(Path(name)) for name in systems}
+        found = {name: measure_system(say) if name == THIS else read_system(Path(name)) for name in systems}
         show_study(system_study(config, found, prices, given["data_root"], measure=measure), form)
         return
     runs = config.benchmark.score.num_runs if num_runs is None else num_runs
@@ -125,11 +129,12 @@ def plan(
     context.exit(int(made.exit_code))
 
 
-def _say(doing: str) -> None:
-    click.echo(f"plan: {doing}", err=True)
+def say(doing: str) -> None:
+    """Say on standard error what is being done."""
+    click.echo(f"{click.get_current_context().info_name}: {doing}", err=True)
 
 
-def _show_progress(num_done: int, num_total: int) -> None:
-    if num_done % 5 and num_done != num_total:
-        return
-    click.echo(f"plan: options of {num_done} of {num_total} tables looked at; Ctrl-C ends it", err=True)
+def show_progress(num_done: int, num_total: int) -> None:
+    """Say on standard error how many tables TorchRec's planner has looked at."""
+    if num_done % 5 == 0 or num_done == num_total:
+        say(f"options of {num_done} of {num_total} tables looked at; Ctrl-C ends it")

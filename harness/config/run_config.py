@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.config import catalog
 from harness.config.catalog import MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
+from harness.config.placement import refuse_other_plan, take_plan
 from harness.config.serving import ServeConfig, parse_serve
 from harness.config.synthetic import use_synthetic_data
 from harness.config.user_conf import take_mlperf_form, take_user_conf
@@ -169,6 +170,7 @@ def resolve(
         before = f"{sources[override.key]}, " if override != given_override and override.key in sources else ""
         sources[override.key] = before + override.source
     _pin_code(original, tables, sources)
+    planned = take_plan(tables["runtime"])
     _leave_gpu_precision(tables["runtime"], sources)
     if has_serve:
         _take_serve(original.model, tables, sources)
@@ -185,6 +187,7 @@ def resolve(
         effective, workload = _parse(tables, original.path, sources)
     elif name is not None:
         label = _label(name)
+    refuse_other_plan(workload, planned)
     return RunConfig(
         benchmark=effective, workload=workload, tables=tables, sources=sources, label=label, submission=submission
     )
@@ -251,9 +254,8 @@ def _derived_head(
     status = "workload" if original.status == "workload" else "own"
     what = f"{DERIVED}{original.name} by changing {', '.join(changed)}"
     note = f"{what}: the target was not calibrated for it." if original.stated_quality else f"{what}."
-    description = f"{original.title}, with another {' and '.join(changed)}."
-    notes = [*head.get("notes", []), note]
-    return {**head, "name": name, "description": description, "status": status, "rounds": [], "notes": notes}
+    more = {"name": name, "status": status, "rounds": [], "notes": [*head.get("notes", []), note]}
+    return {**head, "description": f"{original.title}, with another {' and '.join(changed)}.", **more}
 
 
 def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tuple[Benchmark, WorkloadConfig]:
@@ -332,8 +334,7 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
                 f"environment variable {variable}: unknown. Known: {ENV_PREFIX}DATA, {ENV_PREFIX}OUTPUT, "
                 f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join(_SECTIONS)}."
             )
-        is_text = section == SUBMISSION
-        value = environ[variable] if is_text else parse_value(environ[variable])
+        value = environ[variable] if section == SUBMISSION else parse_value(environ[variable])
         overrides.append(Override(key=f"{section}.{key}", value=value, source=f"environment {variable}"))
     return overrides
 

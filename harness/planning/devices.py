@@ -1,17 +1,20 @@
-"""`plan --devices`: where the tables of a model would be on machines that need not be here."""
+"""Machines that need not be here, and where TorchRec's planner would have the tables of a model on them."""
 
 from collections.abc import Callable, Collection
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
 from harness.config.run_config import RunConfig
-from harness.foundation.study import make_check, make_study, make_table
+from harness.foundation.study import make_check, make_table
 from harness.planning.plan import explain_data, read_sizes
+from reference_models.config.sections import PLAN
 from reference_models.data.registry import locate_dataset
-from reference_models.distributed.placement import Devices, PlannerEstimate
+from reference_models.distributed.placement import Devices, PlannerEstimate, TablePlacement
+from reference_models.distributed.search.task import Plan, Shard
 from reference_models.process.errors import ConfigError, DatasetError
 from reports.text.formatting import duration
-from rules.records.study import Parameter, StudyRecord
+from rules.records.study import Parameter, StudyCheck, StudyTable
 
 _REPORTED_FROM = 128
 """Devices from which a plan takes long enough to say how far it is."""
@@ -48,6 +51,8 @@ def make_devices_plan(
     plan_devices = workload.model_spec.plan_devices
     if plan_devices is None:
         raise ConfigError(f"there is no planner for the model of {config.benchmark.name} ({workload.model_name}).")
+    if workload.runtime.sharding.startswith(PLAN):
+        raise ConfigError("runtime.sharding is a plan, and TorchRec's planner would make one. Give a type, or auto.")
     sizes = require_sizes(config, data_root)
     return plan_devices(
         workload.model,
@@ -61,11 +66,25 @@ def make_devices_plan(
     )
 
 
-def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collection[str]) -> StudyRecord:
-    """Make the estimate a study: where tables would be and what each device would hold; every number is modelled.
+def plan_of_estimate(estimate: PlannerEstimate) -> Plan | None:
+    """Return TorchRec's plan as one of columns on devices; None where it also cuts rows or copies tables."""
 
-    `given` names the members of Devices that the user gave; the others are defaults.
-    """
+    def shards_of(table: TablePlacement) -> list[Shard]:
+        widths = [columns for _, columns in table.shard_shapes]
+        starts = accumulate([0, *widths[:-1]])
+        return [
+            Shard(table=table.table, first_column=first, num_columns=width, device=device)
+            for first, width, device in zip(starts, widths, table.devices, strict=True)
+        ]
+
+    types = ("table_wise", "column_wise", "table_column_wise")
+    if any(table.sharding not in types or table.is_outside_devices for table in estimate.tables):
+        return None
+    return Plan(shards=tuple(sorted(shard for table in estimate.tables for shard in shards_of(table))))
+
+
+def torchrec_tables(config: RunConfig, estimate: PlannerEstimate) -> tuple[list[StudyTable], list[str], StudyCheck]:
+    """Show where tables would be and what each device would hold, what was found, and whether all are placed."""
     devices = estimate.devices
     dimension = config.workload.costs(tuple(table.num_embeddings for table in estimate.tables)).row_width
     placed = sum(rows * columns for table in estimate.tables for rows, columns in table.shard_shapes)
@@ -74,72 +93,60 @@ def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collectio
         for table in estimate.tables
     )
     outside = sum(table.is_outside_devices for table in estimate.tables)
-    kept = (
-        (f"{outside} of {len(estimate.tables)} tables stay outside of the devices' memory; a run refuses that.",)
-        if outside
-        else ()
-    )
-    cut = ("The search for the best plan was cut short; a better one may exist.",) if estimate.is_search_cut else ()
-    return make_study(
-        "devices",
-        f"{config.benchmark.name}: tables over {devices.num_devices} {devices.device_type} devices",
-        config.benchmark,
-        findings=(
-            "All placements and loads are modelled by TorchRec's planner: by bandwidths alone, no latency, no dense "
-            "layers.",
-            f"The slowest device takes {duration(estimate.step_s)} per step, {estimate.balance:.2f} times the mean.",
-            *kept,
-            *cut,
-        ),
-        tables=(
-            make_table(
-                "Where each table would be",
+    findings = [
+        "TorchRec's placements and loads are modelled by its own planner: by bandwidths alone, no latency, no dense "
+        f"layers. Its slowest device takes {duration(estimate.step_s)} per step, {estimate.balance:.2f} times the "
+        "mean.",
+    ]
+    if outside:
+        findings.append(
+            f"{outside} of {len(estimate.tables)} tables stay outside of the devices' memory; a run refuses that."
+        )
+    if estimate.is_search_cut:
+        findings.append("TorchRec's search for the best plan was cut short; a better one may exist.")
+    tables = [
+        make_table(
+            "TorchRec: where each table would be",
+            (
+                ("Table", None, "given"), ("Rows", None, "given"), ("Sharding", None, "modelled"),
+                ("Kernel", None, "modelled"), ("Shards", None, "modelled"), ("Shard rows", None, "modelled"),
+                ("Shard columns", None, "modelled"), ("Devices", None, "modelled"),
+            ),
+            [
                 (
-                    ("Table", None, "given"), ("Rows", None, "given"), ("Sharding", None, "modelled"),
-                    ("Kernel", None, "modelled"), ("Shards", None, "modelled"), ("Shard rows", None, "modelled"),
-                    ("Shard columns", None, "modelled"), ("Devices", None, "modelled"),
-                ),
-                [
-                    (
-                        table.table, table.num_embeddings, table.sharding, table.kernel, len(table.shard_shapes),
-                        *map(max, zip(*table.shard_shapes, strict=True)), table.devices,
-                    )
-                    for table in estimate.tables
-                ],
+                    table.table, table.num_embeddings, table.sharding, table.kernel, len(table.shard_shapes),
+                    *map(max, zip(*table.shard_shapes, strict=True)), table.devices,
+                )
+                for table in estimate.tables
+            ],
+        ),
+        make_table(
+            "TorchRec: what each device would hold, and its lookups per step",
+            (
+                ("Device", None, "given"), ("Memory", "B", "modelled"), ("Of its memory", "share", "modelled"),
+                ("Host memory", "B", "modelled"), ("Embeddings per step", "s", "modelled"),
             ),
-            make_table(
-                "What each device would hold, and its lookups per step",
+            [
                 (
-                    ("Device", None, "given"), ("Memory", "B", "modelled"), ("Of its memory", "share", "modelled"),
-                    ("Host memory", "B", "modelled"), ("Embeddings per step", "s", "modelled"),
-                ),
-                [
-                    (
-                        load.device, load.memory_bytes, load.memory_bytes / devices.memory_bytes,
-                        load.host_memory_bytes, load.step_s,
-                    )
-                    for load in estimate.loads
-                ],
-            ),
-        ),
-        parameters=(
-            *(
-                Parameter(
-                    name=name, value=getattr(devices, member), unit=unit,
-                    source="given" if member in given else "default", note=None,
+                    load.device, load.memory_bytes, load.memory_bytes / devices.memory_bytes,
+                    load.host_memory_bytes, load.step_s,
                 )
-                for member, name, unit in _PARAMETERS
-            ),
-            *(
-                Parameter(name=name, value=value, unit=None, source=source_of(config, key), note=key)
-                for name, value, key in (
-                    ("global batch size", estimate.global_batch_size, "train.global_batch_size"),
-                    ("sharding asked for", estimate.sharding, "runtime.sharding"),
-                )
-            ),
+                for load in estimate.loads
+            ],
         ),
-        checks=(make_check("elements of all tables placed", expected=expected, found=placed),),
-    )  # fmt: skip
+    ]  # fmt: skip
+    return tables, findings, make_check("elements of all tables placed", expected=expected, found=placed)
+
+
+def list_device_parameters(devices: Devices, given: Collection[str]) -> list[Parameter]:
+    """List the numbers of devices that a study rests on; `given` names those that the user gave."""
+    return [
+        Parameter(
+            name=name, value=getattr(devices, member), unit=unit, source="given" if member in given else "default",
+            note=None,
+        )
+        for member, name, unit in _PARAMETERS
+    ]  # fmt: skip
 
 
 def source_of(config: RunConfig, key: str) -> Literal["definition", "default", "given"]:

@@ -1,8 +1,9 @@
 """Torch-free configuration of data, training and runtime, parsed from a definition's opaque sections."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -10,12 +11,18 @@ from reference_models.config.id_map import IdMapConfig
 from reference_models.config.records import Amount, PositiveCount, read_section
 from reference_models.process.errors import ConfigError, did_you_mean
 
-Sharding = Literal[
+SHARDING_TYPES = (
     "auto", "data_parallel", "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise",
     "grid_shard",
-]  # fmt: skip
-SHARDING_TYPES: tuple[str, ...] = get_args(Sharding)
+)  # fmt: skip
 """How embedding tables may be placed over ranks: TorchRec's sharding types, or what its planner chooses."""
+PLAN = "plan:"
+"""How `runtime.sharding` begins that says where each table is."""
+_PLANNED = r"plan:\d{1,4}(\+\d{1,4})*(,\d{1,4}(\+\d{1,4})*)*"
+_SHARDING = {
+    "pattern": f"^({'|'.join(SHARDING_TYPES)}|{_PLANNED})$",
+    "description": ", ".join(f"`{name}`" for name in sorted(SHARDING_TYPES)) + " or a plan",
+}
 COMM_PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "int8")
 """Precisions in which embeddings travel (torchrec's CommType)."""
 _THREADS = {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}
@@ -191,8 +198,9 @@ class RuntimeConfig:
     """The code that trains: `reference`, `optimized` or `torchrec`, or one by entry point."""
     ranks: PositiveCount = 1
     """Processes of one run; more than one with `torchrec`."""
-    sharding: Sharding = "auto"
-    """How tables are placed over ranks; `auto` is TorchRec's planner."""
+    sharding: Annotated[str, Meta(extra_json_schema=_SHARDING)] = "auto"
+    """How tables are placed over ranks; `auto` is TorchRec's planner, `plan:0,1+2` has table 0 on rank 0 and halves
+    of the columns of table 1 on ranks 1 and 2."""
     comm: str = "fp32"
     """Precision in which embeddings travel: `fp32`, `fp16`, `int8`, on GPUs `bf16`, `fp8`; or two, `fp16/bf16`."""
     grad_comm: str = "dense"
@@ -215,9 +223,29 @@ def parse_train(table: Mapping[str, Any]) -> TrainConfig:
 def parse_runtime(table: Mapping[str, Any]) -> RuntimeConfig:
     is_auto = table.get("threads") == "auto"
     runtime = read_section("runtime", {**table, "threads": None} if is_auto else table, RuntimeConfig)
+    parse_sharding(runtime.sharding)
     parse_comm(runtime.comm)
     parse_grad_comm(runtime.grad_comm)
     return runtime
+
+
+def is_written_out(sharding: str) -> bool:
+    """Return whether a plan says the rank of each table, and names no file."""
+    return re.fullmatch(_PLANNED, sharding, re.ASCII) is not None
+
+
+def parse_sharding(text: str) -> tuple[tuple[int, ...], ...] | None:
+    """Read the ranks of each table of a plan, of the equal parts of its columns in their order; None for a type."""
+    if text in SHARDING_TYPES:
+        return None
+    if not text.startswith(PLAN):
+        raise ConfigError(f"runtime.sharding is {text!r}.{did_you_mean(text, [*SHARDING_TYPES])}")
+    if not is_written_out(text):
+        raise ConfigError(
+            f"runtime.sharding is {text!r}, expected a plan's file that 'dlrmbench place -o' wrote, or the rank of "
+            "each table such as plan:0,1,0+1, where a table's columns are shared by the ranks 0 and 1."
+        )
+    return tuple(tuple(map(int, ranks.split("+"))) for ranks in text.removeprefix(PLAN).split(","))
 
 
 def parse_comm(text: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """What several ranks cannot do, known before anything starts; torch-free."""
 
-from reference_models.config.sections import RuntimeConfig, TrainConfig, parse_comm
+from reference_models.config.sections import RuntimeConfig, TrainConfig, parse_comm, parse_sharding
 from reference_models.process.errors import ConfigError
 
 COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
@@ -15,7 +15,14 @@ def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_rank
             f"train.global_batch_size is {train.global_batch_size}, which {num_ranks} ranks cannot share equally. "
             "Choose a multiple of the number of ranks."
         )
-    if train.opt_name == "rowwise_adagrad" and runtime.sharding in COLUMN_TYPES:
+    planned = parse_sharding(runtime.sharding) or ()
+    if planned and (last := max(map(max, planned))) >= num_ranks:
+        raise ConfigError(
+            f"runtime.sharding {runtime.sharding!r} has tables on rank {last}, counted from 0, but there are "
+            f"{num_ranks} ranks. Give --ranks {last + 1}, or a plan for as many devices as there are ranks."
+        )
+    cuts_rows = runtime.sharding in COLUMN_TYPES or any(len(ranks) > 1 for ranks in planned)
+    if train.opt_name == "rowwise_adagrad" and cuts_rows:
         raise ConfigError(
             f"runtime.sharding {runtime.sharding!r} cuts rows, and row-wise Adagrad would keep one state per piece. "
             "Use table_wise or row_wise, or element-wise Adagrad."

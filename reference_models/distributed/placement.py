@@ -1,7 +1,9 @@
 """Devices that need not be here, and where a planner would lay a model's tables on them. Torch-free."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from reference_models.config.sections import PLAN
 
 OnProgress = Callable[[int, int], None]
 """Called with how many of how many tables have been looked at."""
@@ -23,6 +25,17 @@ class Devices:
 def is_outside_devices(kernel: str) -> bool:
     """Return whether a kernel of TorchRec keeps its rows outside of devices: managed memory, SSD, a server."""
     return any(part in kernel for part in ("uvm", "key_value", "ssd", "dram"))
+
+
+def describe_sharding(sharding: str, types: Mapping[str, str]) -> str:
+    """Write what was asked for; of a plan the tables of each type as they were built: "table_wise: table_0, table_2".
+
+    `types` has the type of each table by the table's name.
+    """
+    if not sharding.startswith(PLAN):
+        return sharding
+    kinds = sorted(set(types.values()))
+    return "; ".join(f"{kind}: {', '.join(name for name in types if types[name] == kind)}" for kind in kinds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,17 +5,32 @@ Everything is estimated by TorchRec's planner (its storage and performance estim
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import torch
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
 from torchrec.distributed.planner.enumerators import EmbeddingEnumerator
-from torchrec.distributed.planner.types import PlannerError, ShardingOption
+from torchrec.distributed.planner.types import ParameterConstraints, PlannerError, ShardingOption
+from torchrec.modules.embedding_configs import EmbeddingBagConfig
+from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
 from reference_models.config.sections import TrainConfig
 from reference_models.distributed.placement import DeviceLoad, Devices, OnProgress, PlannerEstimate, TablePlacement
+from reference_models.distributed.search.costs import Seconds, Sets
+from reference_models.distributed.search.task import Table
 from reference_models.distributed.sharded_optimizers import fused_parameters
 from reference_models.dlrm.config import DLRMConfig
-from reference_models.dlrm.sharding import ShardedDLRM, make_constraints, make_sharder, quiet_torchrec, table_index
+from reference_models.dlrm.sharding import (
+    ShardedDLRM,
+    feature_name,
+    make_constraints,
+    make_sharder,
+    quiet_torchrec,
+    table_index,
+    table_name,
+)
 from reference_models.process.errors import ConfigError
 
 SEARCH_S = 60
@@ -41,6 +56,63 @@ class _ReportingEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
         self.ended_s = time.monotonic()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EstimatedCost:
+    """What TorchRec's estimator says of tables that are whole on one device: additive, with its exchange."""
+
+    batch_size: int
+    """Samples of all devices together."""
+    devices: Devices
+    known: dict[Table, float] = field(default_factory=dict, repr=False, compare=False)
+
+    def __call__(self, sets: Sets, /) -> Seconds:
+        if new := [*dict.fromkeys(table for each in sets for table in each if table not in self.known)]:
+            self.known.update(zip(new, self._estimate(new), strict=True))
+        return np.array([sum(self.known[table] for table in each) for each in sets], np.float64)
+
+    def _estimate(self, tables: Sequence[Table]) -> list[float]:
+        configs = [
+            EmbeddingBagConfig(
+                name=table_name(number), embedding_dim=table.dim, num_embeddings=table.num_embeddings,
+                feature_names=[feature_name(number)],
+            )
+            for number, table in enumerate(tables)
+        ]  # fmt: skip
+        constraints = {
+            table_name(number): ParameterConstraints(
+                sharding_types=["table_wise"], compute_kernels=["fused"], pooling_factors=[table.pooling]
+            )
+            for number, table in enumerate(tables)
+        }
+        with quiet_torchrec():
+            module = EmbeddingBagCollection(tables=configs, device=torch.device("meta"))
+            enumerator = EmbeddingEnumerator(
+                topology=_describe_devices(self.devices),
+                batch_size=max(1, self.batch_size // self.devices.num_devices),
+                constraints=constraints,
+            )
+            options = enumerator.enumerate(module, [make_sharder("table_wise", {}, None)])
+        found = {
+            table_index(option.name): 1e-3 * sum(each.perf.total for each in option.shards) for option in options
+        }
+        return [found[number] for number in range(len(tables))]
+
+
+def _describe_devices(devices: Devices) -> Topology:
+    per_ms = 1e-3
+    with quiet_torchrec():
+        return Topology(
+            world_size=devices.num_devices,
+            compute_device=devices.device_type,
+            hbm_cap=devices.memory_bytes if devices.device_type == "cuda" else None,
+            ddr_cap=devices.memory_bytes if devices.device_type == "cpu" else None,
+            hbm_mem_bw=devices.memory_bandwidth * per_ms,
+            local_world_size=min(devices.devices_per_host, devices.num_devices),
+            intra_host_bw=devices.intra_host_bandwidth * per_ms,
+            inter_host_bw=devices.inter_host_bandwidth * per_ms,
+        )
+
+
 def plan_for_devices(
     model: DLRMConfig,
     train: TrainConfig,
@@ -53,18 +125,7 @@ def plan_for_devices(
     on_progress: OnProgress | None = None,
 ) -> PlannerEstimate:
     """Plan the model over `devices`. Raises ConfigError when the tables do not fit."""
-    per_ms = 1e-3
-    with quiet_torchrec():
-        topology = Topology(
-            world_size=devices.num_devices,
-            compute_device=devices.device_type,
-            hbm_cap=devices.memory_bytes if devices.device_type == "cuda" else None,
-            ddr_cap=devices.memory_bytes if devices.device_type == "cpu" else None,
-            hbm_mem_bw=devices.memory_bandwidth * per_ms,
-            local_world_size=min(devices.devices_per_host, devices.num_devices),
-            intra_host_bw=devices.intra_host_bandwidth * per_ms,
-            inter_host_bw=devices.inter_host_bandwidth * per_ms,
-        )
+    topology = _describe_devices(devices)
     local_batch_size = max(1, train.global_batch_size // devices.num_devices)
     constraints = make_constraints(sharding, model.embedding_dim, devices.num_devices, multi_hot)
     enumerator = _ReportingEnumerator(topology, local_batch_size, constraints, on_progress)

@@ -17,17 +17,19 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from torch.nn.functional import pad
+from torchrec.distributed.embedding_types import EmbeddingComputeKernel
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
+from torchrec.distributed.sharding_plan import column_wise, construct_module_sharding_plan, table_wise
 from torchrec.distributed.types import ParameterSharding, ShardingPlan, ShardingType
 from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from reference_models.config.sections import SHARDING_TYPES, parse_comm
+from reference_models.config.sections import SHARDING_TYPES, parse_comm, parse_sharding
 from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.distributed.input_ahead import SentIds
 from reference_models.distributed.limits import COLUMN_TYPES
@@ -256,7 +258,7 @@ def topology_here(device: torch.device, num_ranks: int, local_ranks: int) -> Top
 
 
 def make_plan(
-    module: torch.nn.Module,
+    module: ShardedDLRM,
     sharder: EmbeddingBagCollectionSharder,
     topology: Topology,
     *,
@@ -265,10 +267,21 @@ def make_plan(
     multi_hot: Sequence[int],
     local_batch_size: int,
 ) -> ShardingPlan:
-    """Plan under one sharding type, or by the planner's own choice. Every rank gets rank 0's plan.
+    """Plan under one sharding type, or by the planner's own choice, of which every rank gets rank 0's; or as given.
 
     Raises ConfigError when the tables cannot be laid out so.
     """
+    if (given := parse_sharding(sharding)) is not None:
+        fused = EmbeddingComputeKernel.FUSED.value
+        placed = {
+            table_name(table): table_wise(ranks[0], compute_kernel=fused)
+            if len(ranks) == 1
+            else column_wise(list(ranks), compute_kernel=fused)
+            for table, ranks in enumerate(given)
+        }
+        size, local_size = topology.world_size, topology.local_world_size
+        of = construct_module_sharding_plan(module.tables, placed, sharder, local_size, size, topology.compute_device)
+        return ShardingPlan({"tables": of})
     planner = EmbeddingShardingPlanner(
         topology=topology,
         batch_size=local_batch_size,

@@ -98,4 +98,5 @@ SPEC = ModelSpec(
     weights=initialized_tensors,
     serve=lambda spec, weights: import_module("reference_models.dlrm.servable").ServedDLRM(spec, weights),
     plan_devices=lambda *args, **options: _import_with_torchrec("planner").plan_for_devices(*args, **options),
+    table_cost=lambda **given: _import_with_torchrec("planner").EstimatedCost(**given),
 )

@@ -21,6 +21,7 @@ from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.distributed.gradient_compression import register_gradient_compression
 from reference_models.distributed.input_ahead import InputAhead, Turn, with_following
 from reference_models.distributed.limits import refuse_impossible_ranks
+from reference_models.distributed.placement import describe_sharding
 from reference_models.distributed.sharded_optimizers import (
     FusedTablesOptimizer,
     build_replicated_optimizer,
@@ -177,7 +178,7 @@ class TorchRecWorkload(TrainingLoop):
         return {
             **super().hyperparameters(),
             "local_batch_size": self.local_batch_size,
-            "sharding": runtime.sharding,
+            "sharding": describe_sharding(runtime.sharding, self.sharding_types),
             "comm": runtime.comm,
             "grad_comm": runtime.grad_comm,
         }

@@ -1,4 +1,4 @@
-"""A study says of every column where its numbers come from; `plan --devices` is the first."""
+"""A study says of every column where its numbers come from, such as that of TorchRec's plan."""
 
 import json
 from dataclasses import replace
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.config.run_config import resolve
-from harness.foundation.study import make_check, make_table
-from harness.planning.devices import devices_study
+from harness.foundation.study import make_check, make_study, make_table
+from harness.planning.devices import list_device_parameters, torchrec_tables
 from reference_models.distributed.placement import DeviceLoad, Devices, PlannerEstimate, TablePlacement
 from reports.parts.study import study_blocks
 from reports.render.markdown import render_markdown
@@ -53,9 +53,18 @@ ESTIMATE = PlannerEstimate(
 )  # fmt: skip
 
 
+def study_of(estimate: PlannerEstimate) -> StudyRecord:
+    config = resolve("dlrm_tiny", [], None)
+    tables, findings, check = torchrec_tables(config, estimate)
+    return make_study(
+        "place", "dlrm_tiny: tables over 4 cuda devices", config.benchmark, tables=tables, findings=findings,
+        parameters=list_device_parameters(DEVICES, {"num_devices", "memory_bytes"}), checks=[check],
+    )  # fmt: skip
+
+
 @pytest.fixture
 def study() -> StudyRecord:
-    return devices_study(resolve("dlrm_tiny", [], None), ESTIMATE, {"num_devices", "memory_bytes"})
+    return study_of(ESTIMATE)
 
 
 def test_a_study_is_read_as_it_was_written(study: StudyRecord, tmp_path: Path) -> None:
@@ -72,7 +81,6 @@ def test_every_column_names_its_origin_and_every_parameter_its_source(study: Stu
     sources = {parameter.name: parameter.source for parameter in study.parameters}
     assert sources["memory of one device"] == sources["devices"] == "given"
     assert sources["bandwidth within a host"] == "default"
-    assert sources["global batch size"] == "definition"
 
 
 def test_the_tables_say_what_the_planner_said(study: StudyRecord) -> None:
@@ -88,7 +96,7 @@ def test_elements_that_are_placed_nowhere_fail_the_check(study: StudyRecord) -> 
     assert [check.is_passed for check in study.checks] == [True]
     lost = replace(ESTIMATE.tables[0], shard_shapes=((250, 16),) * 3)
     estimate = replace(ESTIMATE, tables=(lost, *ESTIMATE.tables[1:]))
-    (check,) = devices_study(resolve("dlrm_tiny", [], None), estimate, set()).checks
+    (check,) = study_of(estimate).checks
     assert not check.is_passed and check.found == check.expected - 250 * 16
     assert "FAILED" in render_terminal(study_blocks(replace_checks(study, check)), width=100, style=plain)
 

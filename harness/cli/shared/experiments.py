@@ -59,6 +59,21 @@ def start_and_show(request: "Request", *, form: str) -> None:
     )
 
 
+def make_group(request: "Request") -> Path:
+    """Make a new experiment and complete it, saying whose run is next; return its folder, which has its page."""
+    from harness.experiment.create import create
+    from harness.experiment.expand import expand
+    from harness.experiment.finish import write_folder_page
+    from harness.experiment.loop import Watcher, complete
+    from harness.experiment.prepare import prepare
+
+    with usage_errors():
+        folder = create(prepare(expand(request)))
+    complete(folder, watcher=Watcher(on_step=_say_step))
+    write_folder_page(folder)
+    return folder
+
+
 def _announce(experiment: "Experiment", folder: Path) -> None:
     """Say on standard error what is about to be made, and what disturbs it."""
     from harness.experiment.store import parts_of

@@ -147,7 +147,8 @@ _CONFIGURATION = (
     click.option(
         "--sharding",
         shell_complete=completing(lambda: SHARDING_TYPES),
-        help=f"How torchrec shards tables over ranks: {', '.join(SHARDING_TYPES)}.  [default: auto]",
+        help=f"How torchrec shards tables over ranks: {', '.join(SHARDING_TYPES)}, or plan:FILE of 'place'.  "
+        "[default: auto]",
     ),
     click.option(
         "--comm",

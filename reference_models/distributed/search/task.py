@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import Literal
 
 NUM_REUSE_BINS = 17
-"""Bin 0 counts lookups of rows that are looked up once in a batch, bin k rows of 2^(k-1) < lookups <= 2^k; as
-NeuroShard's tables have them."""
+"""Bin 0 counts lookups of rows that are looked up once in a batch, bin k rows of 2^(k-1) < lookups <= 2^k: the
+bins of NeuroShard's tables, which count rows in them."""
 FLOAT_BYTES = 4
 
 Optimizer = Literal["sgd", "adagrad", "rowwise_adagrad"]
@@ -27,10 +27,14 @@ class Table:
     optimizer: Optimizer = "rowwise_adagrad"
 
     @property
+    def state_floats(self) -> int:
+        """Numbers per row that the optimizer keeps; row-wise Adagrad keeps one for each part of a table."""
+        return {"sgd": 0, "adagrad": self.dim, "rowwise_adagrad": 1}[self.optimizer]
+
+    @property
     def memory_bytes(self) -> int:
-        """Weights and optimizer state in fp32; row-wise Adagrad has one state per row of each part of a table."""
-        state = {"sgd": 0, "adagrad": self.dim, "rowwise_adagrad": 1}[self.optimizer]
-        return self.num_embeddings * (self.dim + state) * FLOAT_BYTES
+        """Weights and optimizer state in fp32."""
+        return self.num_embeddings * (self.dim + self.state_floats) * FLOAT_BYTES
 
     def with_columns(self, num_columns: int) -> "Table":
         """Return so many columns of the table as a table of their own."""
@@ -45,7 +49,7 @@ class Task:
     tables: tuple[Table, ...]
     num_devices: int
     memory_bytes: int
-    """Of one device, for weights and optimizer state."""
+    """What one device has, for weights and optimizer state."""
     batch_size: int
     """Samples of all devices together, per step."""
 

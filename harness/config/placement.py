@@ -1,0 +1,99 @@
+"""Plans of where tables are: as records in files, and as values of `runtime.sharding`, which need no file."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from msgspec import to_builtins
+
+from harness.config.catalog import WorkloadConfig
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import read_record
+from reference_models.config.sections import PLAN, is_written_out, parse_sharding
+from reference_models.distributed.search.task import Plan, Shard, Table, Task, find_fault
+from reference_models.process.errors import ConfigError
+from rules.records.codec import VERSION, convert
+from rules.records.kept.placement import PlacementRecord
+
+
+def record_plan(task: Task, plan: Plan, **found: Any) -> PlacementRecord:
+    """Make the record of a plan; `found` are the members that say how it was found, and of which benchmark."""
+    content = {**asdict(task), **asdict(plan), "task": task.name, "task_sha256": task.digest, **found}
+    del content["name"]
+    return convert({"schema_version": VERSION, **content}, PlacementRecord)
+
+
+def read_plan(path: Path) -> tuple[Task, Plan]:
+    """Read a plan and its task. Raises HarnessError (exit 8) where the file is none, or its plan is no plan of it."""
+    record = read_record(path, PlacementRecord)
+    task = Task(
+        name=record.task,
+        tables=tuple(Table(**to_builtins(table)) for table in record.tables),
+        num_devices=record.num_devices,
+        memory_bytes=record.memory_bytes,
+        batch_size=record.batch_size,
+    )
+    plan = Plan(shards=tuple(Shard(**to_builtins(shard)) for shard in record.shards))
+    fault = find_fault(task, plan)
+    if task.digest != record.task_sha256:
+        fault = f"task_sha256 is of another task, expected {task.digest}"
+    if fault is not None:
+        raise HarnessError(f"{path}: {fault}. Make the plan again with 'dlrmbench place'.", ExitCode.INPUT)
+    return task, plan
+
+
+def write_sharding(task: Task, plan: Plan) -> str:
+    """Write a plan as a value of `runtime.sharding`. Raises ConfigError for parts of a table that differ in width."""
+    parts: list[list[Shard]] = [[] for _ in task.tables]
+    for shard in sorted(plan.shards):
+        parts[shard.table].append(shard)
+    for number, shards in enumerate(parts):
+        if len(widths := {shard.num_columns for shard in shards}) > 1:
+            raise ConfigError(
+                f"table {number} is cut into parts of {', '.join(map(str, sorted(widths)))} columns; TorchRec's "
+                "column_wise cuts a table into equal parts. Take a plan of another search."
+            )
+    return PLAN + ",".join("+".join(str(shard.device) for shard in shards) for shards in parts)
+
+
+def take_plan(runtime: dict[str, Any]) -> Task | None:
+    """Put the plan in the place of its file in a [runtime] table; return its task, None where it names no file.
+
+    Raises HarnessError or ConfigError for a plan that is damaged, or cannot be run.
+    """
+    given = runtime.get("sharding")
+    if not isinstance(given, str) or not given.startswith(PLAN) or is_written_out(given):
+        return None
+    task, plan = read_plan(Path(given.removeprefix(PLAN)))
+    runtime["sharding"] = write_sharding(task, plan)
+    return task
+
+
+def refuse_other_plan(workload: WorkloadConfig, task: Task | None) -> None:
+    """Raise ConfigError for a plan, and its `task` where a file has it, of other tables or of more or fewer ranks."""
+    ranks = parse_sharding(workload.runtime.sharding)
+    if ranks is None:
+        return
+    data, num_ranks = workload.data.mapped, workload.runtime.ranks
+    dim = workload.costs([1] * data.num_sparse).row_width
+    rows = data.num_embeddings
+    if task is not None and task.num_devices != num_ranks:
+        raise ConfigError(
+            f"runtime.sharding: the plan is of {task.num_devices} devices, and the run has {num_ranks} ranks. Give "
+            f"--ranks {task.num_devices}, or make a plan for --devices {num_ranks}."
+        )
+    is_other = task is not None and (
+        {table.dim for table in task.tables} != {dim}
+        or (rows is not None and tuple(table.num_embeddings for table in task.tables) != rows)
+    )
+    if is_other or len(ranks) != data.num_sparse:
+        raise ConfigError(
+            f"runtime.sharding: the plan is of {len(ranks)} tables that are not this model's, which has "
+            f"{data.num_sparse} of {dim} columns. Make its own plan with 'dlrmbench place'."
+        )
+    for number, each in enumerate(ranks):
+        if dim % (4 * len(each)) and len(each) > 1:
+            raise ConfigError(
+                f"runtime.sharding: {dim} columns of table {number} cannot be cut into {len(each)} parts of a "
+                "multiple of 4 columns, as FBGEMM has them."
+            )

@@ -1,0 +1,120 @@
+"""What tables on one device cost it per step, in seconds: lookups and updates, and the exchange of pooled rows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from reference_models.distributed.placement import Devices
+from reference_models.distributed.search.task import FLOAT_BYTES, NUM_REUSE_BINS, Table
+
+ID_BYTES = 8
+LINE_BYTES = 64
+"""What a memory moves at least when one row is accessed: a cache line, or a burst of HBM."""
+TABLE_S = 2e-6
+"""Fixed time of a table; assumed, not measured."""
+DEVICE_S = 50e-6
+"""Fixed time of a device that holds tables: some ten launches of kernels of 5 us; assumed, not measured."""
+BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))])
+"""Lookups that a row of each reuse bin is taken to have: 1, 2, then the middle of 2^(k-1) to 2^k."""
+
+Seconds = NDArray[np.float64]
+Sets = Sequence[Sequence[Table]]
+
+
+class SetCost(Protocol):
+    """What each of several sets of tables costs a device per step; a plan costs its slowest device."""
+
+    def __call__(self, sets: Sets, /) -> Seconds:
+        """Return seconds, float64 [sets]; 0 for a set without tables."""
+
+
+def over_sets(sets: Sets, values_of: Callable[[Sequence[Table]], NDArray[Any]]) -> Seconds:
+    """Add up, over each set, what `values_of` says of each table: [tables, ...] to [sets, ...]. It is asked once."""
+    tables = {id(table): table for each in sets for table in each}
+    if not tables:
+        return np.zeros(len(sets))
+    places = {key: place for place, key in enumerate(tables)}
+    numbers = [places[id(table)] for each in sets for table in each]
+    ends = np.cumsum([0, *map(len, sets)])
+    members = csr_array((np.ones(len(numbers)), numbers, ends), (len(sets), len(tables)))
+    return np.asarray(members @ values_of([*tables.values()]))
+
+
+def moved_bytes(tables: Sequence[Table], batch_size: int) -> NDArray[np.float64]:
+    """Return the bytes that a step moves of each table: [tables].
+
+    Forward: ids, each different row once, a sum per sample. Backward and update: a gradient per sample, ids, each
+    different row and its optimizer state read and written. A row moves whole lines of memory; looked up again in the
+    batch, it is in a cache.
+    """
+    rows, pooling = np.array([(table.num_embeddings, table.pooling) for table in tables]).T
+    lookups_per_row = 1 / (np.array([table.reuse for table in tables]) @ (1 / BIN_LOOKUPS))
+    distinct = np.minimum(batch_size * pooling / lookups_per_row, rows)
+    kept_bytes = FLOAT_BYTES * np.array([(table.dim, table.state_floats) for table in tables])
+    in_lines = -(-kept_bytes // LINE_BYTES) * LINE_BYTES
+    return np.asarray(distinct * (in_lines @ [3, 2]) + 2 * batch_size * (kept_bytes[:, 0] + ID_BYTES * pooling))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bandwidth:
+    """Modelled: `moved_bytes` over the rate of a device's memory, plus a fixed time per table and one per device.
+
+    Affine: the costs of n single tables add up to (n - 1) `device_s` more than the cost of their set.
+    """
+
+    batch_size: int
+    """Samples of all devices together: a device looks its tables up for all of them."""
+    memory_bandwidth: float
+    """Bytes/s."""
+    table_s: float = TABLE_S
+    device_s: float = DEVICE_S
+
+    def __call__(self, sets: Sets, /) -> Seconds:
+        moved = over_sets(sets, lambda tables: moved_bytes(tables, self.batch_size))
+        fixed_s = [bool(each) * self.device_s + len(each) * self.table_s for each in sets]
+        return np.asarray(moved / self.memory_bandwidth + fixed_s)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """Modelled: the all-to-all of pooled rows, and of their gradients; additive, by a device's columns.
+
+    A device sends the sums of its own tables to those whose samples they are, and gets as many bytes of gradients.
+    What it gets of other tables goes the other way over the same links at the same time. Links within a host and
+    between hosts work side by side: the slower one counts.
+    """
+
+    batch_size: int
+    """Samples of all devices together."""
+    devices: Devices
+
+    def __call__(self, sets: Sets, /) -> Seconds:
+        of = self.devices
+        peers = min(of.devices_per_host, of.num_devices) - 1
+        s_per_byte = max(peers / of.intra_host_bandwidth, (of.num_devices - 1 - peers) / of.inter_host_bandwidth)
+        columns = np.array([sum(table.dim for table in each) for each in sets], np.float64)
+        return np.asarray(2 * FLOAT_BYTES * columns * (self.batch_size / of.num_devices * s_per_byte))
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Costs that a device has one after the other: compute, then exchange."""
+
+    parts: tuple[SetCost, ...]
+
+    def __call__(self, sets: Sets, /) -> Seconds:
+        return np.asarray(np.sum([part(sets) for part in self.parts], axis=0))
+
+
+@dataclass(frozen=True, slots=True)
+class Additive:
+    """The costs of single tables added up, whatever `cost` says of sets."""
+
+    cost: SetCost
+
+    def __call__(self, sets: Sets, /) -> Seconds:
+        return over_sets(sets, lambda tables: self.cost([[table] for table in tables]))

@@ -1,0 +1,98 @@
+"""What sets of tables cost on the CPU at hand: measured, with one thread."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from reference_models.distributed.search.costs import BIN_LOOKUPS, Seconds, Sets
+from reference_models.distributed.search.net import repeatable
+from reference_models.distributed.search.task import FLOAT_BYTES, Table
+from reference_models.process.errors import ConfigError
+from reference_models.training.eager import SGD
+from reference_models.training.optimizers import SparseAdagrad
+
+_NUM_ROUNDS = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCost:
+    """Lookup, backward and update of a set here: torch's EmbeddingBag, and the optimizers of `reference`.
+
+    The median of rounds in which all sets that are asked for take turns, after one to warm up; a set is measured
+    once. Rows are drawn, with the reuse that a table's bins have. Tables stay in memory while others have room.
+    """
+
+    batch_size: int
+    available_bytes: int
+    seed: int = 0
+    known: dict[frozenset[tuple[Table, int]], float] = field(default_factory=dict, repr=False, compare=False)
+    lookups: "dict[Table, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
+
+    def __call__(self, sets: Sets, /) -> Seconds:
+        """Raises ConfigError where the tables of the sets, each once, take more than `available_bytes`."""
+        keys = [frozenset(Counter(each).items()) for each in sets]
+        new = {key: each for key, each in zip(keys, sets, strict=True) if each and key not in self.known}
+        with repeatable(self.seed):
+            self._take({table for each in new.values() for table in each})
+            held = [[self.lookups[table] for table in each] for each in new.values()]
+            taken = [[_time_step(each) for each in held] for _ in range(1 + _NUM_ROUNDS)]
+        self.known.update(zip(new, np.median(taken[1:], axis=0).tolist(), strict=True))
+        return np.array([self.known[key] if key else 0.0 for key in keys])
+
+    def _take(self, tables: set[Table]) -> None:
+        if sum(map(self._count_bytes, tables.union(self.lookups))) > self.available_bytes:
+            self.lookups.clear()
+        if (need := sum(map(self._count_bytes, tables))) > self.available_bytes:
+            raise ConfigError(
+                f"measuring {len(tables)} tables takes {need:,} bytes, {self.available_bytes:,} bytes of memory are "
+                "free. Take another cost, or a smaller batch."
+            )
+        for table in tables.difference(self.lookups):
+            self.lookups[table] = _Lookup(table, self.batch_size, np.random.default_rng(self.seed))
+
+    def _count_bytes(self, table: Table) -> int:
+        """Count weights, state, sums and their gradients; of each lookup its id, its gradient and a sorted copy."""
+        floats = self.batch_size * (2 * table.dim + table.pooling * (2 * table.dim + 4))
+        return table.memory_bytes + FLOAT_BYTES * int(floats)
+
+
+class _Lookup:
+    """A table with its optimizer, and the rows that one batch looks up."""
+
+    def __init__(self, table: Table, batch_size: int, rng: np.random.Generator) -> None:
+        weight = torch.full((table.num_embeddings, table.dim), 0.01)
+        self.bag = nn.EmbeddingBag.from_pretrained(weight, freeze=False, mode="sum", sparse=True)
+        self.rows = torch.from_numpy(draw_rows(table, batch_size, rng))
+        self.starts = torch.arange(batch_size) * len(self.rows) // batch_size
+        self.gradient = torch.ones(batch_size, table.dim)
+        self.optimizer: torch.optim.Optimizer = SGD(self.bag.parameters(), lr=0.01)
+        if table.optimizer != "sgd":
+            is_rowwise = table.optimizer == "rowwise_adagrad"
+            self.optimizer = SparseAdagrad(
+                self.bag.parameters(), lr=0.01, lr_decay=0, initial_accumulator_value=0, eps=1e-8, rowwise=is_rowwise
+            )
+
+
+def draw_rows(table: Table, batch_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw the rows that a batch looks up, int64 [lookups]: of each reuse bin as many as it has, in any order."""
+    lookups = np.round(batch_size * table.pooling * np.array(table.reuse))
+    rows = np.maximum(np.round(lookups / BIN_LOOKUPS), lookups > 0).astype(np.int64)
+    counts = np.repeat(lookups / np.maximum(rows, 1), rows).round().astype(np.int64)
+    each = rng.choice(table.num_embeddings, size=len(counts), replace=len(counts) > table.num_embeddings)
+    return rng.permutation(np.resize(np.repeat(each, counts), round(batch_size * table.pooling)))
+
+
+def _time_step(lookups: Sequence[_Lookup]) -> float:
+    start_s = time.perf_counter()
+    sums = [each.bag(each.rows, each.starts) for each in lookups]
+    torch.autograd.backward(sums, [each.gradient for each in lookups])
+    for each in lookups:
+        each.optimizer.step()
+        each.optimizer.zero_grad()
+    return time.perf_counter() - start_s

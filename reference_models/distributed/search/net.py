@@ -1,0 +1,165 @@
+"""NeuroShard's cost net (MLSys'23), trained here on sets of tables and what they cost."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+from torch import nn
+
+from reference_models.distributed.search.costs import Additive, Seconds, SetCost, Sets, moved_bytes, over_sets
+from reference_models.distributed.search.task import NUM_REUSE_BINS, Table
+from reference_models.process.errors import ArtifactError
+
+MIN_DIM = 4
+"""Columns of the narrowest part of a table that the net learns; cuts are halves."""
+_MAX_TABLES = 15
+_NUM_STEPS, _BATCH_SETS, _LEARNING_RATE = 800, 256, 3e-3
+
+
+@contextmanager
+def repeatable(seed: int) -> Iterator[None]:
+    """Compute with one thread and torch's generator seeded; both are as before at the end."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield
+    finally:
+        torch.set_num_threads(num_threads)
+
+
+class CostLayers(nn.Module):
+    """An MLP 128-32 of each table, the sum over a set, and a head 64-1 of that sum and the logarithm of its bytes."""
+
+    scale: torch.Tensor
+    """Mean and deviation of the logarithm of a set's bytes, then of its seconds: [2, 2]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Sequential(nn.Linear(NUM_REUSE_BINS + 5, 128), nn.ReLU(), nn.Linear(128, 32), nn.ReLU())
+        self.head = nn.Sequential(nn.Linear(33, 64), nn.ReLU(), nn.Linear(64, 1))
+        self.register_buffer("scale", torch.zeros(2, 2))
+
+    def embed(self, described: torch.Tensor) -> torch.Tensor:
+        """Return what is added up over a set, [tables, 33] with bytes last, of what `describe` returns."""
+        return torch.cat([self.table(described[:, :-1]), described[:, -1:]], dim=1)
+
+    def forward(self, summed: torch.Tensor) -> torch.Tensor:
+        """Return the logarithm of seconds [sets], of sums [sets, 33] over sets that are not empty."""
+        (mean, deviation), (cost_mean, cost_deviation) = self.scale
+        logs = (summed[:, -1:].log() - mean) / deviation
+        scaled = self.head(torch.cat([summed[:, :-1], logs], dim=1)).squeeze(1)
+        return torch.addcmul(cost_mean, scaled, cost_deviation)
+
+
+def describe(tables: Sequence[Table], batch_size: int) -> torch.Tensor:
+    """Return the features of tables, and the bytes that a step moves of them: float32 [tables, 23]."""
+    moved = moved_bytes(tables, batch_size)
+    sizes = [(each.num_embeddings, each.dim, 1 + each.pooling, each.memory_bytes) for each in tables]
+    logs = np.log(np.column_stack([sizes, moved])) / 10
+    return _tensor(np.column_stack([logs, [each.reuse for each in tables], moved]))
+
+
+def _tensor(values: NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(values.astype(np.float32))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Net:
+    """A trained cost net, and Kendall's rank correlation with the true costs of sets that it was not trained on."""
+
+    layers: CostLayers
+    batch_size: int
+    digest: str
+    """Says what the net was trained for: see `digest_of`."""
+    tau: float = math.nan
+    additive_tau: float = math.nan
+    """Rank correlation of the added costs of single tables, with the same."""
+
+    @torch.no_grad()
+    def __call__(self, sets: Sets, /) -> Seconds:
+        summed = over_sets(sets, lambda tables: self.layers.embed(describe(tables, self.batch_size)).numpy())
+        seconds, some = np.zeros(len(sets)), np.array([bool(each) for each in sets], dtype=bool)
+        if some.any():
+            seconds[some] = self.layers(_tensor(summed[some])).exp().numpy()
+        return seconds
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all that `net_of` needs but the digest, by name."""
+        return {
+            **{name: value.numpy() for name, value in self.layers.state_dict().items()},
+            "about": np.array([self.batch_size, self.tau, self.additive_tau]),
+        }
+
+
+def net_of(arrays: Mapping[str, NDArray[Any]], digest: str) -> Net:
+    """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
+    layers = CostLayers()
+    try:
+        batch_size, tau, additive_tau = arrays["about"].tolist()
+        layers.load_state_dict({name: torch.tensor(value) for name, value in arrays.items() if name != "about"})
+        if not all(value.isfinite().all() for value in layers.state_dict().values()):
+            raise ValueError
+        return Net(layers=layers, batch_size=int(batch_size), digest=digest, tau=tau, additive_tau=additive_tau)
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        raise ArtifactError("the arrays of a cost net are not those that this version keeps.") from None
+
+
+def digest_of(
+    cost: SetCost, tables: Sequence[Table], batch_size: int, seed: int, num_sets: int, start: "Net | None"
+) -> str:
+    """Return the SHA-256 of what a net is trained for: a net of the same need not be trained again."""
+    return sha256(repr((cost, *tables, batch_size, seed, num_sets, start and start.digest)).encode()).hexdigest()
+
+
+def train_net(
+    cost: SetCost, tables: Sequence[Table], batch_size: int, *, seed: int, num_sets: int = 4000,
+    start: Net | None = None,
+) -> Net:  # fmt: skip
+    """Train a net on sets of 1 to 15 of the tables, and of their halves, quarters and so on, as `cost` has them.
+
+    A fifth of the sets are held out. `start` is a net to begin with: of `Bandwidth`, where these sets are few that
+    were measured.
+    """
+    rng = np.random.default_rng(seed)
+    cuts = ((each, each.dim >> cut) for cut in range(8) for each in tables)
+    pool = [*dict.fromkeys(each.with_columns(dim) for each, dim in cuts if dim >= min(MIN_DIM, each.dim))]
+    picks = [rng.integers(len(pool), size=rng.integers(1, _MAX_TABLES + 1)) for _ in range(num_sets)]
+    sets = [[pool[pick] for pick in each] for each in picks]
+    members = _tensor(np.stack([np.bincount(each, minlength=len(pool)) for each in picks]))
+    logs, byte_logs = np.log(cost(sets)), np.log(over_sets(sets, lambda each: moved_bytes(each, batch_size)))
+    held, learnt = np.split(np.arange(num_sets), [num_sets // 5])
+    digest = digest_of(cost, tables, batch_size, seed, num_sets, start)
+    with repeatable(seed):
+        layers = CostLayers() if start is None else deepcopy(start.layers)
+        layers.scale.copy_(_tensor(np.array([(each.mean(), each.std() + 1e-6) for each in (byte_logs, logs)])))
+        _fit(layers, describe(pool, batch_size), members[learnt], _tensor(logs[learnt]))
+        net = Net(layers=layers, batch_size=batch_size, digest=digest)
+        taus = [float(kendalltau(each[held], logs[held]).statistic) for each in (net(sets), Additive(cost)(sets))]
+    return replace(net, tau=taus[0], additive_tau=taus[1])
+
+
+def _fit(layers: CostLayers, described: torch.Tensor, members: torch.Tensor, logs: torch.Tensor) -> None:
+    optimizer = torch.optim.Adam(layers.parameters())
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=_NUM_STEPS)
+    for _ in range(_NUM_STEPS):
+        chosen = torch.randint(len(logs), (_BATCH_SETS,))
+        error = layers(members[chosen] @ layers.embed(described)) - logs[chosen]
+        optimizer.zero_grad()
+        (error / layers.scale[1, 1]).square().mean().backward()
+        optimizer.step()
+        schedule.step()
+
+
+def choose(net: Net, cost: SetCost) -> SetCost:
+    """Return the net where it ranks held-out sets better than the added costs of single tables, else those."""
+    return net if net.tau > net.additive_tau else Additive(cost)

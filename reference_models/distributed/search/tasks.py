@@ -1,0 +1,184 @@
+"""Placement tasks: of a benchmark, from NeuroShard's files, or drawn as its released generator draws them.
+
+Each takes an `empty` task, which has the devices and the batch size.
+"""
+
+import stat
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtr
+
+from reference_models.config.sections import DataConfig
+from reference_models.data.synthetic.config import ZIPF_EXPONENT
+from reference_models.data.traces.trace import AccessTrace
+from reference_models.distributed.search.costs import BIN_LOOKUPS
+from reference_models.distributed.search.task import NUM_REUSE_BINS, Optimizer, Table, Task
+from reference_models.process.errors import ConfigError, DatasetError
+
+NEUROSHARD = Task(name="neuroshard", tables=(), num_devices=4, memory_bytes=4 << 30, batch_size=65536)
+"""The devices and the batch of NeuroShard's released tasks."""
+_NUM_TABLES = 856
+_MAX_FILE_BYTES = 64 << 20
+_MAX_DIM = 1 << 16
+_MAX_DRAWS = 1000
+_NUM_BLOCKS = 256
+_AMOUNT = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
+_NAMES = ("row", "pooling_factor", *(f"bin_{number}" for number in range(NUM_REUSE_BINS)))
+_ENTRY: Any = msgspec.defstruct("Entry", [(name, _AMOUNT) for name in _NAMES])
+
+
+def task_of(
+    empty: Task, data: DataConfig, num_embeddings: Sequence[int], dim: int, opt_name: str, trace: AccessTrace | None
+) -> Task:
+    """Return the task of a benchmark: `data` and `num_embeddings` as its model meets them, after an id map.
+
+    Reuse is counted in the trace; without one it is of Zipf's law with the data's own exponent, else with that of
+    synthetic data. Raises ConfigError for a trace of other tables, and as `check_task` does.
+    """
+    if trace is not None and trace.num_rows != tuple(num_embeddings):
+        raise ConfigError(f"the trace is of other tables than those of {empty.name}. Trace {empty.name} itself.")
+    exponent = float(data.parameters.get("zipf_exponent", ZIPF_EXPONENT))
+    optimizer: Optimizer = "sgd" if opt_name == "sgd" else "adagrad" if opt_name == "adagrad" else "rowwise_adagrad"
+    tables = [
+        Table(
+            num_embeddings=rows, dim=dim, pooling=float(hot), optimizer=optimizer,
+            reuse=zipf_reuse(rows, exponent, empty.batch_size * hot) if trace is None
+            else traced_reuse(trace, number, empty.batch_size),
+        )
+        for number, (rows, hot) in enumerate(zip(num_embeddings, data.multi_hot, strict=True))
+    ]  # fmt: skip
+    return check_task(replace(empty, tables=tuple(tables)))
+
+
+def check_task(task: Task) -> Task:
+    """Return a task that has tables, no larger than all devices together; else raise ConfigError."""
+    if not task.tables:
+        raise ConfigError(f"{task.name} has no embedding tables: there is nothing to place.")
+    need, memory = sum(table.memory_bytes for table in task.tables), task.num_devices * task.memory_bytes
+    if need > memory:
+        raise ConfigError(
+            f"{task.name}: its tables need {need:,} bytes with their optimizer's state, {task.num_devices} devices "
+            f"have {memory:,}: {need - memory:,} bytes too few. Take more or larger devices."
+        )
+    return task
+
+
+def zipf_reuse(num_rows: int, exponent: float, num_lookups: int) -> tuple[float, ...]:
+    """Return the reuse bins that a batch of n independent lookups has on average.
+
+    Row r has the chance p_r, the integral of x^-exponent from r to r + 1, as synthetic data draws it; its lookups are
+    binomial (n, p_r), so the share of lookups in the bin low < c <= high is the sum over rows of
+    p_r (F(high - 1) - F(low - 1)), with F of the binomial (n - 1, p_r). Rows are taken in blocks of nearly equal p.
+    """
+    edges = np.unique(np.geomspace(1, num_rows + 1, _NUM_BLOCKS).round())
+    law = np.log(edges) if exponent == 1 else edges ** (1 - exponent)
+    chances = np.diff(law) / (law[-1] - law[0])
+    of_row, others = np.minimum(chances / np.diff(edges), 1), num_lookups - 1
+    highs = 2.0 ** np.arange(NUM_REUSE_BINS - 1) - 1
+    below = [bdtr(high, others, of_row) if high < others else np.ones_like(of_row) for high in highs]
+    shares = np.diff([np.zeros_like(of_row), *below, np.ones_like(of_row)], axis=0) @ chances
+    return _share(shares)
+
+
+def traced_reuse(trace: AccessTrace, table: int, batch_size: int) -> tuple[float, ...]:
+    """Return the reuse bins of a table, counted in each whole batch of a trace, or in all of a shorter trace."""
+    first, bags = table * trace.num_bags, trace.num_bags
+    lookups = np.zeros(NUM_REUSE_BINS)
+    for start, stop in pairwise(trace.offsets[first : first + bags + 1 : min(batch_size, bags)].tolist()):
+        counts = np.unique(trace.indices[start:stop], return_counts=True)[1]
+        bins = np.minimum(np.ceil(np.log2(counts)).astype(np.int64), NUM_REUSE_BINS - 1)
+        lookups += np.bincount(bins, counts, NUM_REUSE_BINS)
+    return _share(lookups)
+
+
+def _share(weights: NDArray[np.float64]) -> tuple[float, ...]:
+    """Divide weights by their sum; a table that is never looked up is all in the first bin."""
+    if not weights.any():
+        weights = np.eye(1, NUM_REUSE_BINS)[0]
+    return tuple((weights / weights.sum()).tolist())
+
+
+def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
+    """Read tasks of NeuroShard, a line `ids dims` each, whose ids count the tables of its table_configs.json.
+
+    Its tables have no optimizer state. Raises DatasetError naming file and line for what is no such file, ConfigError
+    as `check_task` does.
+    """
+    known = _read_tables(tables)
+    tasks = []
+    for number, line in enumerate(_read(path).decode(errors="replace").splitlines(), 1):
+        try:
+            ids, dims = ([int(word) for word in part.split(",")] for part in line.split())
+            pairs = [*zip(ids, dims, strict=True)]
+            if not all(0 <= each < len(known) and 1 <= dim <= _MAX_DIM for each, dim in pairs):
+                raise ValueError
+        except ValueError:
+            expected = f"'ids dims', as many of both, ids below {len(known)}, dims from 1 to {_MAX_DIM}"
+            raise DatasetError(f"{path}:{number}: {line!r:.80}: expected {expected}.") from None
+        chosen = tuple(known[each].with_columns(dim) for each, dim in pairs)
+        tasks.append(check_task(replace(empty, name=f"{path.name}:{number}", tables=chosen)))
+    if not tasks:
+        raise ConfigError(f"{path} has no tasks: expected a line of 'ids dims' for each.")
+    return tasks
+
+
+def _read(path: Path) -> bytes:
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _MAX_FILE_BYTES:
+            raise DatasetError(f"{path}: expected a regular file of at most {_MAX_FILE_BYTES:,} bytes.")
+        return path.read_bytes()
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
+
+
+def _read_tables(path: Path) -> list[Table]:
+    """Read NeuroShard's tables, whose bins count rows: each row stands for the lookups of its bin."""
+    try:
+        found = map(msgspec.structs.astuple, msgspec.json.decode(_read(path), type=list[_ENTRY]))
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}:1: expected a JSON list of tables, as NeuroShard writes it: {error}.") from None
+    return [
+        Table(num_embeddings=max(1, int(rows)), dim=1, pooling=pooling, reuse=_share(np.array(bins) * BIN_LOOKUPS),
+              optimizer="sgd")
+        for rows, pooling, *bins in found
+    ]  # fmt: skip
+
+
+def generate_tasks(
+    num_tasks: int, seed: int, empty: Task = NEUROSHARD, num_tables: tuple[int, int] = (10, 60)
+) -> list[Task]:
+    """Draw tasks as NeuroShard's released generator does, of tables that we draw: its own are in Git LFS.
+
+    As released: so many tables, `num_tables`' end excluded, each any of 856, each dim one of 128 to 4; drawn again
+    until weights take at most the devices' memory but for a quarter of one (15 of 4 x 4 GiB). The 856 tables: rows
+    log-uniform from 1,000 to 8,000,000, so that each fits on a device of 4 GiB; lookups per sample log-uniform from 1
+    to 67 (mean 15.7; published 15.8); Zipf exponent uniform from .55 to 1.1, with which a row of a batch is looked up
+    some 7 times (published 6.9). Raises ConfigError where none fits.
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.exp(rng.uniform(np.log(1e3), np.log(8e6), _NUM_TABLES)).astype(np.int64).tolist()
+    pooling = np.exp(rng.uniform(0, np.log(67), _NUM_TABLES)).tolist()
+    exponents = rng.uniform(0.55, 1.1, _NUM_TABLES).tolist()
+
+    def draw(size: int) -> tuple[Table, ...]:
+        for _ in range(_MAX_DRAWS):
+            ids, dims = rng.integers(_NUM_TABLES, size=size).tolist(), (4 << rng.integers(6, size=size)).tolist()
+            pairs = [*zip(ids, dims, strict=True)]
+            if 4 * sum(rows[each] * dim for each, dim in pairs) <= (empty.num_devices - 0.25) * empty.memory_bytes:
+                return tuple(make(each, dim) for each, dim in pairs)
+        raise ConfigError(f"no {size} tables of {_MAX_DRAWS} draws fit on the devices. Take larger ones.")
+
+    def make(number: int, dim: int) -> Table:
+        reuse = zipf_reuse(rows[number], exponents[number], round(empty.batch_size * pooling[number]))
+        return Table(num_embeddings=rows[number], dim=dim, pooling=pooling[number], reuse=reuse, optimizer="sgd")
+
+    sizes = rng.integers(*num_tables, size=num_tasks).tolist()
+    return [replace(empty, name=f"task {number}", tables=draw(size)) for number, size in enumerate(sizes)]

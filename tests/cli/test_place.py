@@ -1,0 +1,60 @@
+"""`place`: searches beside one another, a plan in a file; what cannot be asked is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import Command
+
+TABLES = [
+    {"row": rows, "pooling_factor": 2.0, **{f"bin_{number}": float(number == 0) for number in range(17)}}
+    for rows in (1000, 2000, 500)
+]
+
+
+def test_searches_of_a_benchmark_end_with_one_sentence_and_keep_the_cheapest_plan(
+    inside: Command, tmp_path: Path
+) -> None:
+    done = inside("place", "dlrm_tiny", "--devices", 2, "--by", "dim,lookup,optimal", "-o", "plan.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("Cheapest by ")
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert (plan["benchmark"], plan["num_devices"], len(plan["shards"])) == ("dlrm_tiny", 2, 8)
+    refused = inside("run", "dlrm_tiny", "--implementation", "torchrec", "--ranks", 3, "--sharding", "plan:plan.json")
+    assert refused.returncode == 2 and "the run has 3 ranks" in refused.stderr
+    (tmp_path / "plan.json").write_text('{\n"schema_version": 3,\n]')
+    damaged = inside("run", "dlrm_tiny", "--implementation", "torchrec", "--ranks", 2, "--sharding", "plan:plan.json")
+    assert damaged.returncode == 8 and "plan.json" in damaged.stderr and "line 3" in damaged.stderr
+
+
+def test_tasks_are_generated_or_read(inside: Command, tmp_path: Path) -> None:
+    words = ("--devices", 2, "--by", "lookup,greedy", "--format", "json")
+    done = inside("place", "--tasks", 2, *words)
+    assert done.returncode == 0 and json.loads(done.stdout)["tables"][0]["rows"][0][:2] == ["lookup", 2]
+    (tmp_path / "tables.json").write_text(json.dumps(TABLES))
+    (tmp_path / "tasks.txt").write_text("0,1,2 16,32,64\n0,0,0,1 4,4,8,8\n")
+    read = ("place", "--task-file", "tasks.txt", "--tables", "tables.json", *words)
+    done = inside(*read)
+    assert done.returncode == 0 and json.loads(done.stdout)["tables"][0]["rows"][1][:2] == ["greedy", 2]
+    (tmp_path / "tasks.txt").write_text("0,1,2 16,32,64\n0,3 4,4\n")
+    assert (done := inside(*read)).returncode == 8 and "tasks.txt:2: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["dlrm_tiny"], "--devices N says over how many devices"),
+        (["--devices", 2], "give BENCHMARK, --tasks or --task-file"),
+        (["dlrm_tiny", "--tasks", 2, "--devices", 2], "one of them"),
+        (["--task-file", "x", "--devices", 2], "given together"),
+        (["--tasks", 2, "--devices", 2, "-o", "x.json"], "of the tables of a BENCHMARK"),
+        (["dlrm_tiny", "--devices", 2, "--measure", 9], "--measure is of --cost net"),
+        (["dlrm_tiny", "--devices", 2, "--by", "lookups"], "Did you mean 'lookup'?"),
+        (["dlrm_tiny", "--devices", 2, "--device-memory", "100KB"], "bytes too few"),
+        (["dlrm_dcnv2", "--devices", 2, "--device-memory", "80GB"], "bytes too few"),
+        (["dlrmv4_small", "--devices", 2], "models that pool bags"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(inside: Command, words: list[object], message: str) -> None:
+    done = inside("place", *words)
+    assert done.returncode == 2 and message in " ".join(done.stderr.split()), done.stderr

@@ -1,0 +1,268 @@
+"""Plans of tables: as files, as what a run is asked, and as studies that compare searches."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.config.placement import read_plan, record_plan, write_sharding
+from harness.config.run_config import Override, resolve
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import write_record
+from harness.planning.learnt import Keeper
+from harness.planning.measured_plans import MIN_PLANS, add_measured, list_plans
+from harness.planning.placement import (
+    Placement,
+    PlacementQuestion,
+    make_tasks,
+    record_best,
+    search_plans,
+    task_of_benchmark,
+)
+from reference_models.config.sections import parse_sharding
+from reference_models.distributed.placement import Devices
+from reference_models.distributed.search.task import Plan, Shard, Task, place_whole
+from reference_models.distributed.search.tasks import generate_tasks
+from reference_models.process.errors import ConfigError
+from reports.statistics.intervals import log_summary
+from rules.records.codec import decode, encode
+from rules.records.kept.placement import PlacementRecord
+
+DEVICES = Devices(
+    num_devices=2, device_type="cuda", memory_bytes=10**9, memory_bandwidth=2e12, devices_per_host=8,
+    intra_host_bandwidth=450e9, inter_host_bandwidth=50e9,
+)  # fmt: skip
+FOUND = {"benchmark": None, "definition_sha256": None, "search": "dim", "cost": "bandwidth", "seed": 3}
+EQUAL = "0,1,0,1,0,1,0,1"
+
+
+def question(data: Path, *by: str, **given: Any) -> PlacementQuestion:
+    keeper = Keeper(data_root=data, seed=0, retrain=False, say=lambda text: None)
+    return PlacementQuestion(by=by, devices=DEVICES, given=(), keeper=keeper, **given)
+
+
+def search_tiny(data: Path, *by: str) -> tuple[PlacementQuestion, Placement]:
+    config, asked = resolve("dlrm_tiny", [], None), question(data, *by)
+    return asked, search_plans(asked, [task_of_benchmark(config, asked, None)], config)
+
+
+def rows_of(placement: Placement) -> dict[Any, dict[str, Any]]:
+    table = placement.study.tables[0]
+    names = [column.name for column in table.columns]
+    return {row[0]: dict(zip(names, row, strict=True)) for row in table.rows}
+
+
+@pytest.fixture
+def tiny_plan(tmp_path: Path) -> tuple[Path, Task]:
+    config, asked = resolve("dlrm_tiny", [], None), question(tmp_path)
+    task = task_of_benchmark(config, asked, None)
+    write_record(tmp_path / "plan.json", record_plan(task, place_whole(task, [0, 1] * 4), **FOUND))
+    return tmp_path / "plan.json", task
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 3))
+def test_a_plan_is_read_as_it_was_written(tmp_path_factory: Any, seed: int, num_cuts: int) -> None:
+    (task,) = generate_tasks(1, seed)
+    rng, path = np.random.default_rng(seed), tmp_path_factory.mktemp("plan") / "plan.json"
+    task, shards = replace(task, memory_bytes=2**40), []
+    for number, table in enumerate(task.tables):
+        parts = 1 << int(rng.integers(num_cuts + 1)) if table.dim >= 8 else 1
+        width = table.dim // parts
+        shards += [
+            Shard(table=number, first_column=part * width, num_columns=width, device=int(rng.integers(4)))
+            for part in range(parts)
+        ]
+    plan = Plan(shards=tuple(shards))
+    write_record(path, record_plan(task, plan, **FOUND))
+    assert read_plan(path) == (task, plan)
+    ranks = parse_sharding(write_sharding(task, plan)) or ()
+    assert [device for of in ranks for device in of] == [shard.device for shard in plan.shards]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content.update(memory_bytes=7), "holds? .* bytes|another task|would hold"),
+        (lambda content: content["tables"][3].update(pooling=2.5), "another task"),
+        (lambda content: content["shards"].pop(), "0 of its 16 columns are placed"),
+        (lambda content: content["shards"][2].update(device=2), "is on device 2"),
+        (lambda content: content["shards"][2].update(device="x"), r"shards\[2\].device: found \"x\""),
+        (lambda content: content["tables"][0]["reuse"].pop(), r"tables\[0\].reuse"),
+    ],
+)
+def test_a_plan_that_is_none_of_its_task_is_damaged(
+    tiny_plan: tuple[Path, Task], change: Callable[[Any], object], message: str
+) -> None:
+    path, _ = tiny_plan
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(HarnessError, match=message) as refused:
+        read_plan(path)
+    assert refused.value.exit_code == ExitCode.INPUT
+
+
+def test_the_line_of_damage_is_named(tiny_plan: tuple[Path, Task]) -> None:
+    path, _ = tiny_plan
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:4], "]", *lines[5:]]))
+    with pytest.raises(HarnessError, match=r"plan\.json: .*line 5") as refused:
+        read_plan(path)
+    assert refused.value.exit_code == ExitCode.INPUT
+
+
+def asked(path: Path | str, num_ranks: int, **more: Any) -> list[Override]:
+    values = {"runtime.sharding": f"plan:{path}", "runtime.ranks": num_ranks, **more}
+    return [Override(key=key, value=value, source="a test") for key, value in values.items()]
+
+
+def test_a_run_keeps_the_plan_and_not_its_file(tiny_plan: tuple[Path, Task]) -> None:
+    path, _ = tiny_plan
+    config = resolve("dlrm_tiny", asked(path, 2), None)
+    path.unlink()
+    assert config.workload.runtime.sharding == config.tables["runtime"]["sharding"] == f"plan:{EQUAL}"
+    again = resolve("dlrm_tiny", asked(EQUAL, 2), None)
+    assert again.values()["runtime.sharding"]["value"] == f"plan:{EQUAL}"
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "num_ranks", "more", "message"),
+    [
+        ("dlrm_tiny", 1, {}, "plan is of 2 devices, and the run has 1 ranks"),
+        ("dlrm_tiny", 4, {}, "plan is of 2 devices, and the run has 4 ranks"),
+        ("dlrm_small", 2, {}, "plan is of 8 tables that are not this model's, which has 26"),
+        ("dlrm_tiny", 2, {"data.num_embeddings": [1000, 500, 200, 100, 1000, 3, 50, 21]}, "not this model's"),
+        ("dlrm_tiny", 2, {"model.embedding_dim": 32}, "not this model's"),
+    ],
+)
+def test_a_plan_of_another_task_is_refused(
+    tiny_plan: tuple[Path, Task], benchmark: str, num_ranks: int, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve(benchmark, asked(tiny_plan[0], num_ranks, **more), None, derived_suffix="_x")
+
+
+def test_cuts_that_torchrec_cannot_express_are_refused(tiny_plan: tuple[Path, Task]) -> None:
+    path, task = tiny_plan
+    whole = place_whole(task, [0] * 8).shards[1:]
+    parts = (Shard(table=0, first_column=0, num_columns=4, device=0),)
+    parts += (Shard(table=0, first_column=4, num_columns=12, device=1),)
+    write_record(path, record_plan(task, Plan(shards=parts + whole), **FOUND))
+    with pytest.raises(ConfigError, match="parts of 4, 12 columns"):
+        resolve("dlrm_tiny", asked(path, 2), None)
+    with pytest.raises(ConfigError, match="16 columns of table 0 cannot be cut into 8 parts"):
+        resolve("dlrm_tiny", asked("0+1+0+1+0+1+0+1,0,0,0,0,0,0,0", 2), None)
+
+
+def test_searches_are_compared_with_the_optimum(tmp_path: Path) -> None:
+    asked, placement = search_tiny(tmp_path, "random", "dim", "lookup", "greedy", "optimal")
+    rows = rows_of(placement)
+    assert rows["optimal"]["Over the optimum"] == 0
+    assert all(
+        row["Over the optimum"] >= 0 and row["Balance"] >= 1 and not row["Cuts tables"] for row in rows.values()
+    )
+    cheapest = min(row["Cost"] for row in rows.values())
+    assert placement.best is not None and placement.best.cost_s == cheapest == rows["optimal"]["Cost"]
+    origins = {column.name: column.origin for column in placement.study.tables[0].columns}
+    assert (origins["Cost"], origins["Search time"]) == ("modelled", "measured")
+    record = record_best(placement, asked)
+    assert (record.benchmark, record.search, record.cost) == ("dlrm_tiny", placement.best.search, "bandwidth")
+
+
+def test_tasks_have_an_interval_of_the_improvement(tmp_path: Path) -> None:
+    asked = question(tmp_path, "random", "lookup", "greedy")
+    tasks = make_tasks(replace(asked, devices=replace(DEVICES, num_devices=4, memory_bytes=4 << 30)), 6, None, None)
+    placement = search_plans(asked, tasks, None)
+    rows = rows_of(placement)
+    base = min(rows, key=lambda name: rows[name]["Cost"])
+    assert [name for name, row in rows.items() if row["From"] is None] == [base]
+    for name in set(rows) - {base}:
+        assert rows[name]["From"] <= rows[name][f"Faster than {base}"] <= rows[name]["To"]
+    assert placement.closing in placement.study.findings and base in placement.closing
+    assert search_plans(asked, tasks, None).study.tables[0].rows[0][2] == rows["random"]["Cost"]
+
+
+def test_a_search_without_a_plan_says_why_beside_the_others_and_ends_it_alone(tmp_path: Path) -> None:
+    rows = rows_of(search_plans(question(tmp_path, "dim", "torchrec"), generate_tasks(2, 0), None))
+    assert "of none" in rows["torchrec"]["Why it has none"] and rows["dim"]["Tasks"] == 2
+    with pytest.raises(ConfigError, match="of none"):
+        search_plans(question(tmp_path, "torchrec"), generate_tasks(2, 0), None)
+
+
+def test_torchrec_that_is_missing_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reference_models.spec.find_spec", lambda name: None)
+    rows = rows_of(search_tiny(tmp_path, "dim", "torchrec")[1])
+    assert "pip install" in rows["torchrec"]["Why it has none"] and rows["dim"]["Cost"] > 0
+    with pytest.raises(ConfigError, match="pip install"):
+        search_tiny(tmp_path, "torchrec")
+
+
+def test_what_is_learnt_is_kept_and_learnt_anew_when_asked(tmp_path: Path) -> None:
+    done: list[int] = []
+
+    def train() -> tuple[dict[str, Any], dict[str, float]]:
+        done.append(1)
+        return {"a": np.array([1.0, len(done)])}, {"tau": 0.9, "additive_tau": float("nan")}
+
+    keeper, digest = question(tmp_path).keeper, "ab" * 32
+    first = keeper.keep("cost_net", digest, train)
+    assert np.array_equal(keeper.keep("cost_net", digest, train)["a"], first["a"]) and len(done) == 1
+    (folder,) = (tmp_path / "place").iterdir()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["digest"], manifest["seed"], manifest["accuracy"]) == (digest, 0, {"tau": 0.9})
+    keeper.keep("cost_net", "cd" * 32, train)
+    assert replace(keeper, retrain=True).keep("cost_net", digest, train)["a"].tolist() == [1.0, 3.0]
+    (folder / "a.npy").write_bytes(b"x")
+    with pytest.raises(HarnessError, match="--retrain") as refused:
+        keeper.keep("cost_net", digest, train)
+    assert refused.value.exit_code == ExitCode.INPUT
+
+
+def test_plans_to_run_are_distinct_and_filled_up(tmp_path: Path) -> None:
+    asked, placement = search_tiny(tmp_path, "random", "dim", "lookup", "optimal")
+    plans = list_plans(placement, asked)
+    texts = {
+        write_sharding(placement.tasks[0], Plan(shards=tuple(map(as_shard, of.shards)))) for of, _ in plans.values()
+    }
+    assert len(plans) == len(texts) == MIN_PLANS and {"random", "dim"} <= plans.keys()
+    assert all(decode(write(tmp_path, of), PlacementRecord) == of for of, _ in plans.values())
+
+
+def as_shard(shard: Any) -> Shard:
+    return Shard(**{name: getattr(shard, name) for name in Shard.__dataclass_fields__})
+
+
+def write(folder: Path, record: PlacementRecord) -> Path:
+    (folder / "one.json").write_text(encode(record))
+    return folder / "one.json"
+
+
+@pytest.mark.parametrize("is_predicted", [True, False])
+def test_measured_steps_are_beside_the_predicted_ones(tmp_path: Path, is_predicted: bool) -> None:
+    asked, placement = search_tiny(tmp_path, "random", "dim", "lookup", "optimal")
+    plans, rng = list_plans(placement, asked), np.random.default_rng(0)
+    costs = [cost for _, cost in plans.values()]
+    steps = costs if is_predicted else rng.permutation(costs).tolist()
+    rows = [
+        SimpleNamespace(
+            throughput=log_summary([512 / step] * 5), comparison=SimpleNamespace(verdict="no difference shown"),
+            failure=None,
+        )
+        for step in [1.0, *steps]
+    ]  # fmt: skip
+    rows[3].throughput = None
+    rows[3].failure = "lost"
+    rows[3].comparison = None
+    sweep: Any = SimpleNamespace(rows=rows, closing="Fastest: auto.")
+    table = (measured := add_measured(placement, plans, sweep)).study.tables[-1]
+    assert [row[0] for row in table.rows] == ["auto", *plans] and "one thread each" in table.title
+    assert table.rows[1][2] == pytest.approx(steps[0]) and table.rows[3][2:] == (None, None, None, "lost")
+    assert "9 plans" in measured.closing and "no difference shown" in measured.closing
+    assert ("No correlation is shown" in measured.closing) is not is_predicted

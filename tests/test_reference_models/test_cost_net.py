@@ -1,0 +1,134 @@
+"""The cost net: how well it ranks sets that it never saw, when it is used, and what is kept of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kendalltau
+
+from reference_models.distributed.search import net as net_module
+from reference_models.distributed.search.costs import Additive, Bandwidth, Seconds, Sets, over_sets
+from reference_models.distributed.search.net import Net, choose, digest_of, net_of, repeatable, train_net
+from reference_models.distributed.search.task import Table
+from reference_models.distributed.search.tasks import generate_tasks
+from reference_models.process.errors import ArtifactError
+
+(TASK,) = generate_tasks(1, 3, num_tables=(24, 25))
+BANDWIDTH = Bandwidth(batch_size=TASK.batch_size, memory_bandwidth=2e12)
+
+
+@pytest.fixture(scope="module")
+def net() -> Net:
+    return train_net(BANDWIDTH, TASK.tables, TASK.batch_size, seed=1)
+
+
+def unseen(seed: int) -> list[list[Table]]:
+    """Sets of the task's tables, whole and cut, from draws of our own."""
+    rng = np.random.default_rng(seed)
+    tables = [table.with_columns(max(4, table.dim >> int(rng.integers(3)))) for table in TASK.tables]
+    return [
+        [*rng.choice(np.array(tables, dtype=object), size=rng.integers(1, 13), replace=False)] for _ in range(200)
+    ]
+
+
+def test_a_net_ranks_sets_that_it_never_saw(net: Net) -> None:
+    assert net.tau >= 0.88
+    sets = unseen(5)
+    assert kendalltau(net(sets), BANDWIDTH(sets)).statistic >= 0.88
+    assert np.abs(np.log(net(sets) / BANDWIDTH(sets))).mean() < 0.1
+    assert net.additive_tau == pytest.approx(
+        kendalltau(Additive(BANDWIDTH)(sets), BANDWIDTH(sets)).statistic, abs=0.1
+    )
+    assert choose(net, BANDWIDTH) is net
+
+
+@dataclass(frozen=True)
+class OfEachTable:
+    """Costs that no feature of a table tells: drawn for each, added up over sets, with a little noise of each set."""
+
+    seed: int
+
+    def __call__(self, sets: Sets, /) -> Seconds:
+        drawn = over_sets(sets, lambda tables: np.array([self._of(table) for table in tables]))
+        return drawn * np.exp(np.random.default_rng(self.seed).normal(0, 0.02, len(sets)))
+
+    def _of(self, table: Table) -> float:
+        draws = np.random.default_rng([self.seed, table.num_embeddings, table.dim])
+        return float(1e-4 * np.exp(draws.normal(0, 2)))
+
+
+def test_a_net_that_loses_to_single_tables_is_not_used() -> None:
+    cost = OfEachTable(1)
+    loser = train_net(cost, TASK.tables, TASK.batch_size, seed=1, num_sets=300)
+    assert loser.tau < loser.additive_tau
+    assert choose(loser, cost) == Additive(cost)
+
+
+def test_the_rule_asks_for_more_than_as_good(net: Net) -> None:
+    for tau, additive_tau in ((0.9, 0.9), (float("nan"), 0.1), (0.9, float("nan"))):
+        assert choose(replace(net, tau=tau, additive_tau=additive_tau), BANDWIDTH) == Additive(BANDWIDTH)
+    assert choose(worse := replace(net, tau=0.3, additive_tau=0.2), BANDWIDTH) is worse
+
+
+def test_a_net_begins_with_another(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few sets of another rate are learnt better from a net of many than from none."""
+    monkeypatch.setattr(net_module, "_NUM_STEPS", 200)
+    slower = replace(BANDWIDTH, memory_bandwidth=1e11, device_s=2e-3)
+    begun, alone = (
+        train_net(slower, TASK.tables, TASK.batch_size, seed=2, num_sets=60, start=start) for start in (net, None)
+    )
+    sets = unseen(6)
+    taus = [kendalltau(each(sets), slower(sets)).statistic for each in (begun, alone)]
+    assert taus[0] > taus[1] and taus[0] > 0.8
+    assert len({begun.digest, alone.digest, net.digest}) == 3
+
+
+def test_a_batch_of_sets_costs_what_each_does(net: Net) -> None:
+    sets = [[], *unseen(7)[:20], []]
+    assert net(sets).tolist() == pytest.approx([float(net([each])[0]) for each in sets], rel=1e-4)
+    assert net(sets)[[0, -1]].tolist() == [0, 0] and net([]).shape == (0,) and net([[]]).tolist() == [0]
+    assert net([sets[1][::-1]])[0] == pytest.approx(net([sets[1]])[0], rel=1e-4)
+
+
+def test_a_kept_net_is_the_same(net: Net) -> None:
+    again = net_of(net.arrays(), net.digest)
+    sets = unseen(8)
+    assert np.array_equal(again(sets), net(sets))
+    assert (again.tau, again.additive_tau, again.digest) == (net.tau, net.additive_tau, net.digest)
+    for name, array in net.arrays().items():
+        for damaged in ({}, {name: np.zeros(5)}, {name: np.full(array.shape, np.nan)}):
+            rest = {other: value for other, value in net.arrays().items() if other != name}
+            with pytest.raises(ArtifactError, match="cost net"):
+                net_of(rest | damaged, net.digest)
+    with pytest.raises(ArtifactError, match="cost net"):
+        net_of({**net.arrays(), "more": np.zeros(1)}, net.digest)
+
+
+def test_the_same_training_gives_the_same_net(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(net_module, "_NUM_STEPS", 20)
+    nets = [train_net(BANDWIDTH, TASK.tables[:5], 64, seed=seed, num_sets=50) for seed in (1, 1, 2)]
+    first, same, other = ({name: array.tolist() for name, array in net.arrays().items()} for net in nets)
+    assert first == same != other
+    assert nets[0].digest == nets[1].digest == digest_of(BANDWIDTH, TASK.tables[:5], 64, 1, 50, None)
+    assert nets[0].digest != nets[2].digest
+    assert digest_of(replace(BANDWIDTH, table_s=1.0), TASK.tables[:5], 64, 1, 50, None) != nets[0].digest
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_and_generator_are_as_before() -> None:
+    state = torch.get_rng_state()
+    with pytest.raises(ZeroDivisionError), repeatable(3):
+        assert torch.get_num_threads() == 1
+        torch.rand(3)
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 2 and torch.equal(torch.get_rng_state(), state)
