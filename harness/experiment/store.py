@@ -92,7 +92,9 @@ class Store:
                     keeper.recover(index)
 
     def forget_failures(self) -> None:
-        """Try again what has failed before, unless it has no set."""
+        """Try again what has failed before, unless it has no set, or is a trial, whose failure is what it found."""
+        if self.record.relation == "search":
+            return
         self._change(
             [
                 each if each.folder is None else replace(each, failure=None, notes={})
@@ -138,6 +140,15 @@ class Store:
         stop = None if is_asked else self.record.stop
         self.record = replace(self.record, stages=(replace(first, repetitions=num_runs), *others), stop=stop)
         self.save()
+
+    def add(self, member: MemberRecord) -> int:
+        """Have one more configuration, whose set is there; returns its place."""
+        place = len(self.record.configurations)
+        if member.folder is not None:
+            self.sets[place] = open_run_set(self.folder / member.folder)
+        self._change([*self.record.configurations, member])
+        self.save()
+        return place
 
     def gather(self) -> None:
         """Bring together what the repetitions of the first stage left, and write what has failed."""
@@ -241,6 +252,7 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
     is_shaped = {
         "sides": num_folders == len(group.configurations) == 2,
         "matrix": bool(group.axes),
+        "search": bool(group.axes) and group.stop is not None and group.stop.search is not None,
         "suite": [each.values.get(SIDE_AXIS) for each in group.configurations]
         == [BASE, NEW] * (len(group.configurations) // 2),
     }
@@ -257,7 +269,9 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
         wrong = "a later stage has options that its kind has not"
     else:
         return
-    raise HarnessError(f"{path}: {wrong}, expected what 'sweep', 'suite' or 'run --beside' writes.", ExitCode.INPUT)
+    raise HarnessError(
+        f"{path}: {wrong}, expected what 'sweep', 'suite', 'tune' or 'run --beside' writes.", ExitCode.INPUT
+    )
 
 
 def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: ExperimentRecord) -> None:

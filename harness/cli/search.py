@@ -1,0 +1,82 @@
+"""`tune`: settings under constraints, each proposed by what those before it measured."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.shared.experiments import start_and_show
+from harness.cli.shared.options import BENCHMARK, QUIET, SizeParam, configuration
+from harness.cli.shared.output import form_option
+from harness.cli.shared.requests import KINDS, read_request, request_options
+from reports.render.forms import FORMS
+
+if TYPE_CHECKING:
+    from rules.records.experiment import ConstraintRecord
+
+_NUMBERS = {"training": None, "throughput": 50, "quality": 65_536, "serve": None}
+"""What each kind is asked where nothing else is said: steps, samples."""
+
+
+def read_constraint(text: str) -> "ConstraintRecord":
+    """Read 'memory<=1GB' or 'auc>=0.8'. Raises BadParameter."""
+    from rules.records.experiment import ConstraintRecord
+
+    match = re.fullmatch(r"\s*(\w+)\s*(<=|>=)\s*(\S.*?)\s*", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r}: expected COLUMN<=VALUE or COLUMN>=VALUE, such as memory<=1GB.")
+    column, sign, value = match.groups()
+    try:
+        number = float(SizeParam(takes_bytes=True).convert(value, None, None)) if value[-1] in "bB" else float(value)
+    except ValueError:
+        number = float("nan")
+    if not abs(number) < float("inf"):
+        raise click.BadParameter(f"{text!r}: {value!r} is no number, nor a size such as 1GB.")
+    return ConstraintRecord(column=column, sign=sign, value=number)  # type: ignore[arg-type]
+
+
+@click.command()
+@BENCHMARK
+@configuration
+@request_options("tune", "axes")
+@click.option("--minimize", metavar="COLUMN", help="What to make small, such as time_to_train_s or latency_s.")
+@click.option("--maximize", metavar="COLUMN", help="What to make large, such as samples_per_s, auc, queries_per_s.")
+@click.option("--constraint", "constraints", type=read_constraint, multiple=True, metavar="'COLUMN<=VALUE'",
+              help="What a trial must keep, or be infeasible; repeatable, also with >=.")  # fmt: skip
+@click.option("--trials", type=click.IntRange(min=2), default=20, show_default=True, help="With the default.")
+@click.option("--sampler", type=click.Choice(["auto", "random"]), default="auto", show_default=True,
+              help="auto learns from trials: a Gaussian process where one takes over 3 s, else TPE.")  # fmt: skip
+@request_options(
+    "tune", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command",
+    "log_to",
+)  # fmt: skip
+@form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
+@QUIET
+def tune(
+    benchmark: str, minimize: str | None, maximize: str | None, constraints: "tuple[ConstraintRecord, ...]",
+    trials: int, sampler: Any, form: str, **given: Any,
+) -> None:  # fmt: skip
+    """Search settings of BENCHMARK under constraints; then measure the best trial beside the default, in turns.
+
+    The first trial is the default. Each other one is proposed by optuna after all before it were measured, one
+    process each, with equal seeds. What fails, or misses a constraint, is an infeasible trial. In the end the best
+    feasible one and the default are measured in 5 pairs of seeds that no trial had, and compared: nothing is best
+    before that. Columns are those of the table of what is measured, memory, energy_delay, and of runs
+    time_to_train_s; where no kind is asked for, the columns decide it. 'dlrmbench resume' completes an interrupted
+    search, with the trials that it would have made.
+    """
+    from harness.experiment.search.sampler import require_optuna
+    from harness.experiment.search.trials import kind_with
+    from rules.records.experiment import SearchRecord, StopRecord
+
+    objective = minimize or maximize
+    if objective is None or (minimize and maximize):
+        raise click.UsageError("give one of --minimize COLUMN and --maximize COLUMN.")
+    require_optuna()
+    direction: Any = "minimize" if minimize else "maximize"
+    search = SearchRecord(objective=objective, direction=direction, constraints=constraints, sampler=sampler)
+    stop = StopRecord(rule="search", values={"trials": float(trials)}, search=search)
+    request = read_request("tune", benchmark, given, stop=stop)
+    if not request.kinds and (kind := kind_with(search, None)) != "training":
+        request = read_request("tune", benchmark, {**given, f"kind_{kind}": _NUMBERS[kind] or True}, stop=stop)
+    start_and_show(request, form=form)
