@@ -186,7 +186,7 @@ def _say_gain(mode: Mode, trials: Sequence[Trial], best: Mapping[str, Sequence[T
     gain = f", {separate_s / found_s:.3f} times as fast as separate (published: {PUBLISHED_GAIN})"
     return (
         f"{mode}, modelled: a step takes {duration(found_s)} at best{gain * (mode == 'joint')}, energy-delay is "
-        f"{saving:+.0%} against the design by hand (published: {PUBLISHED_SAVING}); {len(trials)} trials, "
+        f"{saving * 100:+.0f} % against the design by hand (published: {PUBLISHED_SAVING}); {len(trials)} trials, "
         f"{percent(sum(later) / len(later))} of those after the first {POPULATION} invalid."
     )
 
