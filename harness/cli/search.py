@@ -80,7 +80,8 @@ def tune(
 
     With --space nothing is run. Latency and energy of a training step's products and lookups on an array of PEs are
     modelled, by the numbers of the space's file, which are printed with their sources. Its first values are a design
-    by hand, from which the search starts; what takes more area, or tiles that do not fit, is an invalid trial.
+    by hand, from which the search starts; what takes more area, or tiles that do not fit, is an invalid trial. The
+    seed is 0 unless it is given.
     """
     context = click.get_current_context()
     typed = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
