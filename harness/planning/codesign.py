@@ -28,11 +28,12 @@ PUBLISHED_GAIN, PUBLISHED_SAVING = "1.25x-1.44x, other kernels", "-18 %, -40 %, 
 """Abstracts: HASCO (ISCA 2021), joint over separate design; Shi et al. (2020), energy-delay against by hand."""
 TOLERANCE = 1e-5
 _MAX_MACS, _MAX_BLOCKS = 1 << 31, 1 << 15
-"""Of a product that is executed."""
+"""Multiply-adds and blocks of the largest product that is executed."""
 _REMARK = (
     "Modelled: a training step's products and its forward pass's lookups, one after another, each in the best of its "
     "own tilings and loop orders within the largest tile; no other work, no leakage. separate chooses hardware for "
-    "the tile by hand and then the tile; joint begins with what that found. Few points are tried whole."
+    "the tile by hand and then the tile; joint begins with what that found. Up to "
+    f"{MAX_LISTED:,} points are all tried, of more a part by NSGA-II."
 )
 _DESIGNS: Columns = (
     ("Mode", None, "given"), ("PEs", None, "computed"), ("Scratchpad", "B", "computed"),
@@ -79,12 +80,12 @@ def evaluate(nests: Sequence[Nest], point: Point, array: PEArray, objectives: Se
 
 
 def search(
-    choices: Mapping[str, Sequence[int]], evaluate: Callable[[Point], Trial], start: Sequence[Point],
+    choices: Mapping[str, Sequence[int]], try_point: Callable[[Point], Trial], start: Sequence[Point],
     objectives: Sequence[Objective], num_trials: int, seed: int,
 ) -> list[Trial]:  # fmt: skip
     """Try all points where they are few, else up to `num_trials` of NSGA-II, those of `start` first, none twice."""
     if prod(map(len, choices.values())) <= MAX_LISTED:
-        return [evaluate(dict(zip(choices, each, strict=True))) for each in product(*choices.values())]
+        return [try_point(dict(zip(choices, each, strict=True))) for each in product(*choices.values())]
     try:
         import optuna
     except ImportError:
@@ -100,11 +101,11 @@ def search(
     found = dict[tuple[int, ...], Trial]()
     for _ in range(4 * num_trials):
         asked = study.ask(dict(values))
-        trial = evaluate(asked.params)
+        trial = try_point({name: asked.params[name] for name in choices})
         for name, violation in zip(("area", "scratchpad", "shape"), trial.violations, strict=True):
             asked.set_constraint(name, violation)
         study.tell(asked, trial.values(objectives))
-        found[tuple(asked.params.values())] = trial
+        found[tuple(trial.point.values())] = trial
         if len(found) == num_trials:
             break
     return [*found.values()]
@@ -148,14 +149,14 @@ def space_study(
     if not (nests := list_nests(step, [max(space[f"tile_{loop}"]) for loop in "mkn"])):
         raise ConfigError(f"{config.benchmark.name}: has neither matrix products nor lookups for a PE array.")
 
+    def try_point(point: Point) -> Trial:
+        return evaluate(nests, point, array, objectives)
+
     def run(fixed: Mapping[str, int], start: Sequence[Trial]) -> list[Trial]:
         choices = {name: (fixed[name],) if name in fixed else values for name, values in space.items()}
-        points = [trial.point for trial in start]
-        return search(
-            choices, lambda at: evaluate(nests, at, array, objectives), points, objectives, num_trials, seed
-        )
+        return search(choices, try_point, [trial.point for trial in start], objectives, num_trials, seed)
 
-    by_hand = evaluate(nests, {name: values[0] for name, values in space.items()}, array, objectives)
+    by_hand = try_point({name: values[0] for name, values in space.items()})
     hardware = run({name: by_hand.point[name] for name in ("tile_m", "tile_k", "tile_n")}, [by_hand])
     chosen = min([by_hand, *hardware], key=lambda trial: prod(trial.values(objectives)))
     tiles = run({name: chosen.point[name] for name in ("rows", "columns", "scratchpad_bytes")}, [chosen])

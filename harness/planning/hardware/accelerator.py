@@ -61,11 +61,9 @@ class PEArray(System, frozen=True, kw_only=True, forbid_unknown_fields=True):
         the array's do not divide; all 0 for a valid point."""
         size, (m, k, n) = point["scratchpad_bytes"], (point[f"tile_{loop}"] for loop in "mkn")
         area = point["rows"] * point["columns"] * self.find("pe_mm2") + size * self.find("scratchpad_mm2_per_byte")
-        held, num_odd = (
-            2 * FLOAT_BYTES * (m * k + k * n + m * n),
-            (m % point["rows"] > 0) + (n % point["columns"] > 0),
-        )
-        return max(0.0, area / self.find("area_mm2") - 1), max(0.0, held / size - 1), float(num_odd)
+        num_odd = (m % point["rows"] > 0) + (n % point["columns"] > 0)
+        excess = (area / self.find("area_mm2") - 1, 2 * FLOAT_BYTES * (m * k + k * n + m * n) / size - 1)
+        return max(0.0, excess[0]), max(0.0, excess[1]), float(num_odd)
 
 
 def find_space(name: str) -> PEArray:
