@@ -64,7 +64,7 @@ def create(experiment: Experiment) -> Path:
     The file that says what it is comes last, so that a folder with it is whole. Raises HarnessError (exit 9) where
     kept weights would not fit on the disk.
     """
-    folder = _create_alone(experiment) if experiment.relation == "one" else _create_group(experiment)
+    folder = _create_alone(experiment) if experiment.relation == "one" else create_group(experiment)
     if experiment.kind.max_repetitions is None:  # one of which nothing is compared is not looked for
         link_latest(folder)
     return folder
@@ -79,7 +79,8 @@ def _create_alone(experiment: Experiment) -> Path:
     return create_set(experiment, configuration, experiment.request.output, name, created).folder
 
 
-def _create_group(experiment: Experiment) -> Path:
+def create_group(experiment: Experiment) -> Path:
+    """Make the folder of several configurations, as `create` does, to which no link leads."""
     request, first = experiment.request, experiment.configurations[0].config
     refuse_small_disk(experiment)
     created = datetime.now(UTC)
