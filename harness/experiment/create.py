@@ -19,7 +19,7 @@ from harness.config.run_config import default_division
 from harness.experiment.expand import Configuration, Experiment
 from harness.experiment.prepare import prepare
 from harness.experiment.request import Request
-from harness.experiment.search.space import make_point
+from harness.experiment.search.space import make_point, refuse_code
 from harness.experiment.sides import Source, read_source, resolve_beside
 from harness.experiment.store import parts_of
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, first_line
@@ -179,6 +179,8 @@ def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str
         verb="tune", beside=default.folder, overrides=overrides_of(point), output=default.folder.parent, quiet=True,
         typed=shlex.split(record.command), **hooks,
     )  # fmt: skip
+    for key, text in values.items():
+        refuse_code(key, [text], default.config.workload.model_spec.implementations)
     config = resolve_beside(request, default)
     default.kind.check(config.workload)
     refuse_id_map(config.workload.data, default.kind.takes_id_maps)

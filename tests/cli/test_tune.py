@@ -45,6 +45,16 @@ class PlantedWorkers(ScriptedWorkers):
         path.write_text(json.dumps(content), encoding="utf-8")
 
 
+class StarvedWorkers(PlantedWorkers):
+    """Processes that run out of memory at a batch of 2048."""
+
+    def __call__(self, spec_path: Path, **options: Any) -> Any:
+        spec = json.loads(spec_path.read_text(encoding="utf-8"))
+        is_large = spec["kind"] == "throughput" and spec["tables"]["train"]["global_batch_size"] == 2048
+        self.endings = {len(self.launches): Ending(words="out of memory.")} if is_large else {}
+        return super().__call__(spec_path, **options)
+
+
 class EvenWorkers(PlantedWorkers):
     """Processes that all take alike."""
 
@@ -121,12 +131,11 @@ def test_a_page_shows_the_search_and_the_pair_and_not_each_trial_as_a_result(pla
 
 
 def test_what_fails_is_an_infeasible_trial_with_its_reason_and_is_not_tried_again(place: Path) -> None:
-    workers = PlantedWorkers(Moment(), {2: Ending(words="out of memory.")})
-    ended = tune(place, f"{FASTEST} --threads 1 --trials 5", workers)
+    ended = tune(place, f"{FASTEST} --trials 12", StarvedWorkers(Moment()))
     assert ended.code == 0, ended.err
     folder, study = found_in(place)
     reasons = [row["Infeasible because"] for row in rows_of(study)]
-    assert [reason for reason in reasons if reason] == ["process 1 measured nothing: out of memory."]
+    assert [reason for reason in reasons if reason] == ["process 1 measured nothing: out of memory."] * 2
     again = PlantedWorkers(Moment())
     assert run_scripted_command(["resume", str(folder), "-q"], place, again).code == 0
     assert again.launches == []
@@ -192,6 +201,7 @@ def without_counter(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"{FASTEST} --axis runtime.implementation=reference", "is given twice", None),
         (f"{FASTEST} --axis runtime.implementatio=a", "Did you mean 'implementation'", None),
         (f"{FASTEST} --axis model.interaction=dots", "dots", None),
+        ("--maximize samples_per_s --axis runtime.precision=fp64", "fp64", None),
         ("--minimize energy_delay --throughput 5", "nothing counts energy here", without_counter),
         (FASTEST, "pip install 'optuna>=5,<6'", without_optuna),
     ],
@@ -218,3 +228,43 @@ def test_a_search_does_not_grow_by_runs(place: Path) -> None:
     folder, _ = found_in(place)
     ended = run_scripted_command(["resume", str(folder), "--runs", "3"], place, PlantedWorkers(Moment()))
     assert ended.code == 2 and "one process a trial" in ended.err
+
+
+def test_a_search_of_a_stranger_names_no_code_to_run(place: Path) -> None:
+    tune(place, f"{FASTEST} --trials 2")
+    folder, _ = found_in(place)
+    path, code = folder / "experiment.json", place / "code.py"
+    code.write_text("import pathlib; pathlib.Path('ran').touch()")
+    content = json.loads(path.read_text())
+    content["axes"][0]["values"] = [f"{code}:X"]
+    content["stop"]["values"]["trials"] = 4
+    path.write_text(json.dumps(content))
+    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
+    reasons = [each.failure.reason for each in read(folder).configurations if each.failure is not None]
+    assert len(reasons) == 2 and all("is none of the implementations" in reason for reason in reasons), ended.err
+    assert not (place / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"relation": "matrix"}, {"axes": []}, {"stop": None}, {"stop": {"rule": "search", "values": {"trials": 3.0}}},
+        {"stop": {"rule": "until", "values": {}}},
+    ],
+)  # fmt: skip
+def test_a_damaged_search_is_refused(change: dict[str, Any], place: Path) -> None:
+    tune(place, f"{FASTEST} --trials 2")
+    folder, _ = found_in(place)
+    path = folder / "experiment.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
+    assert ended.code == 8 and "experiment.json" in ended.err, ended.err
+
+
+def test_a_search_with_an_unknown_column_is_refused(place: Path) -> None:
+    tune(place, f"{FASTEST} --trials 2")
+    folder, _ = found_in(place)
+    path = folder / "experiment.json"
+    path.write_text(path.read_text().replace('"samples_per_s"', '"nothing"'))
+    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
+    assert ended.code == 8, ended.err
