@@ -19,7 +19,7 @@ from harness.config.run_config import default_division
 from harness.experiment.expand import Configuration, Experiment
 from harness.experiment.prepare import prepare
 from harness.experiment.request import Request
-from harness.experiment.search.space import make_point
+from harness.experiment.search.space import make_point, refuse_code
 from harness.experiment.sides import Source, read_source, resolve_beside
 from harness.experiment.store import parts_of
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, first_line
@@ -64,7 +64,7 @@ def create(experiment: Experiment) -> Path:
     The file that says what it is comes last, so that a folder with it is whole. Raises HarnessError (exit 9) where
     kept weights would not fit on the disk.
     """
-    folder = _create_alone(experiment) if experiment.relation == "one" else _create_group(experiment)
+    folder = _create_alone(experiment) if experiment.relation == "one" else create_group(experiment)
     if experiment.kind.max_repetitions is None:  # one of which nothing is compared is not looked for
         link_latest(folder)
     return folder
@@ -79,7 +79,8 @@ def _create_alone(experiment: Experiment) -> Path:
     return create_set(experiment, configuration, experiment.request.output, name, created).folder
 
 
-def _create_group(experiment: Experiment) -> Path:
+def create_group(experiment: Experiment) -> Path:
+    """Make the folder of several configurations, as `create` does, to which no link leads."""
     request, first = experiment.request, experiment.configurations[0].config
     refuse_small_disk(experiment)
     created = datetime.now(UTC)
@@ -178,6 +179,8 @@ def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str
         verb="tune", beside=default.folder, overrides=overrides_of(point), output=default.folder.parent, quiet=True,
         typed=shlex.split(record.command), **hooks,
     )  # fmt: skip
+    for key, text in values.items():
+        refuse_code(key, [text], default.config.workload.model_spec.implementations)
     config = resolve_beside(request, default)
     default.kind.check(config.workload)
     refuse_id_map(config.workload.data, default.kind.takes_id_maps)

@@ -14,7 +14,7 @@ from harness.config.run_config import WORLD_SOURCE, Override, RunConfig
 from harness.config.suite import Suite
 from harness.experiment.orders import find_order
 from harness.experiment.request import Request, RequestError, as_text
-from harness.experiment.search.space import Range, read_space
+from harness.experiment.search.space import Range, read_space, refuse_code
 from harness.experiment.search.trials import columns_asked, kind_with
 from harness.experiment.sides import Source, open_source, resolve_beside
 from harness.experiment.stopping import find_stop_rule, make_until
@@ -26,7 +26,6 @@ from harness.run_sets.installation import Installation
 from harness.run_sets.names import find_weights, name_given
 from harness.system.energy import EnergyMeter
 from harness.system.launcher_env import launcher_of_many, world_size
-from reference_models.registry import parse_place
 from rules.benchmarks.loader import load_benchmark
 from rules.records.columns import ENERGY_DELAY
 from rules.records.experiment import BENCHMARK_AXIS, SIDE_AXIS, Relation
@@ -310,9 +309,8 @@ def _expand_search(request: Request, kind: Kind, options: Mapping[str, int]) -> 
     for axis in axes:
         if isinstance(axis, Range) and axis.key == BATCH_SIZE and "num_samples" in options:
             raise RequestError(f"--axis {axis.key}: samples are whole batches of all trials. Give sizes: KEY=V1,V2.")
+        refuse_code(axis.key, axis.texts, base.workload.model_spec.implementations)
         for value in axis.values:
-            if axis.key.startswith("runtime.") and parse_place(str(value)) is not None:
-                raise RequestError(f"--axis {axis.key}: code of your own is not varied by 'tune', but by 'sweep'.")
             changed = Override(key=axis.key, value=value, source=f"--axis {axis.key}")
             kind.resolve(benchmark, [*request.overrides, changed], request.name)
     kind.check(base.workload)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.config.axes import overrides_of
 from harness.config.run_config import Override
-from harness.experiment.create import create
+from harness.experiment.create import create_group
 from harness.experiment.expand import expand
 from harness.experiment.loop import Watcher, complete
 from harness.experiment.prepare import prepare
@@ -25,6 +25,7 @@ from harness.foundation.study import make_study
 from harness.measure.kinds import find_kind
 from harness.run_sets.hooks import NO_HOOKS, Hooks
 from harness.run_sets.outside_code import find_outside_code
+from reference_models.process.atomic_write import remove
 from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import SweepFacts
@@ -162,6 +163,8 @@ def measure_again(
     if best is None or trials[0].objective is None:
         return
     if pair is None:
+        for begun in folder.glob("beside-*"):
+            remove(begun)  # what was not whole before a crash
         source = read_source(default)
         used, reserved = set(source.record.seeds), reserved_seeds(source.config.benchmark.name)
         seed = next(
@@ -177,7 +180,7 @@ def measure_again(
             overrides=[*granted, *overrides_of(point)], typed=shlex.split(record.command),
             prepare=hooks.prepare, cleanup=hooks.cleanup, power_command=hooks.power_command,
         )  # fmt: skip
-        pair = create(prepare(expand(request)))
+        pair = create_group(prepare(expand(request)))
     complete(pair, watcher=watcher, hooks=hooks, log_to=log_to)
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from msgspec.structs import asdict, replace
 
 from harness.experiment.orders import Step, find_order
+from harness.experiment.search.trials import columns_asked
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import find_kind
 from harness.run_sets.folder import LOCK_FILE, RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.keepers import Keeper, find_keeper
 from rules.benchmarks.seeds import derive_seeds, reserved_seeds
+from rules.records.columns import columns_of
 from rules.records.experiment import (
     EXPERIMENT_FILE,
     PAIR_FILE,
@@ -249,10 +251,15 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
     """Raise HarnessError (exit 8) for a group that no command makes: its file may be anyone's."""
     num_folders = sum(each.folder is not None for each in group.configurations)
     num_names = len({each.folder for each in group.configurations if each.folder is not None})
+    stop = group.stop
+    is_search = (
+        stop is not None and stop.rule == "search" and stop.search is not None
+        and {*columns_asked(stop.search)} <= columns_of(find_kind(group.kind).name).keys()
+    )  # fmt: skip
     is_shaped = {
         "sides": num_folders == len(group.configurations) == 2,
         "matrix": bool(group.axes),
-        "search": bool(group.axes) and group.stop is not None and group.stop.search is not None,
+        "search": is_search and bool(group.axes) and group.configurations[0].folder is not None,
         "suite": [each.values.get(SIDE_AXIS) for each in group.configurations]
         == [BASE, NEW] * (len(group.configurations) // 2),
     }
@@ -261,6 +268,8 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
         wrong = (
             f"relation is {group.relation!r} of {len(group.configurations)} configurations, {num_folders} with sets"
         )
+    elif group.relation != "search" and stop is not None and stop.rule == "search":
+        wrong = f"stop is a search, and relation {group.relation!r}"
     elif num_names < num_folders:
         wrong = "two configurations have one folder"
     elif any(stage.repetitions > (find_kind(stage.kind).max_repetitions or first.repetitions) for stage in later):

@@ -40,6 +40,7 @@ def propose(
 
     The same trials and seed give the same point. A point is tried once: its process would have the same seed.
     """
+    require_optuna()
     import optuna
 
     tried = [{axis.key: trial.values.get(axis.key) for axis in axes} for trial in trials]

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from math import isfinite
 
 from harness.config.axes import Axis, AxisPoint, read_axis
+from harness.config.catalog import MODEL_KEY
 from harness.config.run_config import parse_value
-from reference_models.process.errors import ConfigError
+from reference_models.process.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,3 +56,12 @@ def make_point(texts: Mapping[str, str], width_keys: Collection[str] = ()) -> Ax
     """Return the point that these texts mean, by key."""
     axes = [read_search_axis(f"{key}={text}", width_keys) for key, text in texts.items()]
     return AxisPoint(values={axis.key: axis.values[0] for axis in axes}, texts=dict(texts))
+
+
+def refuse_code(key: str, texts: Iterable[str], implementations: Collection[str]) -> None:
+    """Raise ConfigError for code that is not the model's own: a search may be anyone's, and names no code to run."""
+    own = {"runtime.implementation": implementations, f"runtime.{MODEL_KEY}": ()}.get(key)
+    wrong = next((text for text in texts if own is not None and text not in own), None)
+    if wrong is not None:
+        known = f"implementations of the model's own: {', '.join(implementations)}"
+        raise ConfigError(f"--axis {key}: {wrong!r} is none of the {known}.{did_you_mean(wrong, [*implementations])}")

@@ -46,9 +46,7 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], comparison: Compari
         measured = [each for each in trials if each.objective is not None and each.excess]
         closest = min(measured, key=lambda each: max(each.excess.values()), default=trials[-1])
         if best_of(search, trials) is None:
-            return (
-                f"None of {len(trials)} trials is feasible; the closest, {_name(trials, closest)}: {closest.reason}."
-            )
+            return f"None of {len(trials)} trials is feasible. Closest: {_name(trials, closest)}, {closest.reason}."
         return f"Nothing was measured beside the default: {trials[0].reason or 'no other trial is feasible'}."
     missed = f" Missed a constraint in {num_missed} of {comparison.num_new}: not feasible." if num_missed else ""
     return (
