@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs, a sweep or a pair."),
     "sweep": ("harness.cli.sweep", "sweep", "Run a matrix of configurations, interleaved; to target or throughput."),
     "suite": ("harness.cli.sweep", "suite", "Measure several benchmarks in two settings; verdicts, and one mean."),
+    "tune": ("harness.cli.search", "tune", "Search settings under constraints; measure the best beside the default."),
     "check": ("harness.cli.check", "check", "Judge logs and result directories against the rules."),
     "score": ("harness.cli.check", "score", "Score result directories: Olympic mean and its factors."),
     "package": ("harness.cli.package", "package", "Build a submission tree from results, and judge it."),
@@ -44,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "calibrate": ("harness.cli.calibrate", "calibrate", "Measure where a benchmark's target should lie."),
 }
 SECTIONS = {
-    "Run": ("run", "serve", "resume", "sweep", "suite", "plan"),
+    "Run": ("run", "serve", "resume", "sweep", "suite", "tune", "plan"),
     "Judge and show": ("check", "score", "package", "compare", "report"),
     "Look": (
         "diff",

@@ -1,22 +1,37 @@
-"""`place`: where embedding tables should be, found by searches."""
+"""`place`: where embedding tables should be, found by searches; `tune`: settings under constraints, each proposed by
+what those before it measured, or an accelerator, modelled."""
 
 import os
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from harness.cli.memory import several
 from harness.cli.plan import device_options, given_devices, say, show_progress
-from harness.cli.shared.options import collect_overrides, completing, defining, trainable
+from harness.cli.shared.experiments import start_and_show
+from harness.cli.shared.options import (
+    BENCHMARK,
+    QUIET,
+    SizeParam,
+    collect_overrides,
+    completing,
+    configuration,
+    defining,
+    trainable,
+)
 from harness.cli.shared.output import form_option
+from harness.cli.shared.requests import KINDS, read_request, request_options
 from reference_models.distributed.placement import Devices
 from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
     from harness.planning.placement import Placement, PlacementQuestion
+    from rules.records.experiment import ConstraintRecord
 
 _COUNT = click.IntRange(min=1)
 
@@ -153,3 +168,117 @@ def _read_question(benchmark: str | None, given: dict[str, Any], *, is_kept: boo
     if given["num_measured"] is not None and given["cost"] != "net":
         raise click.UsageError("--measure is of --cost net.")
     return given_devices(click.get_current_context())
+
+
+_NUMBERS = {"training": None, "throughput": 50, "quality": 65_536, "serve": None}
+"""What each kind is asked where nothing else is said: steps, samples."""
+_OF_RUNS = {
+    "axes", "minimize", "maximize", "constraints", "sampler", "timeout_s", "strict_env", "prepare", "cleanup",
+    "power_command", "log_to", *(f"kind_{kind}" for kind in _NUMBERS),
+}  # fmt: skip
+"""What is asked of trials that are run."""
+
+
+def read_constraint(text: str) -> "ConstraintRecord":
+    """Read 'memory<=1GB' or 'auc>=0.8'. Raises BadParameter."""
+    from rules.records.experiment import ConstraintRecord
+
+    match = re.fullmatch(r"\s*(\w+)\s*(<=|>=)\s*(\S.*?)\s*", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r}: expected COLUMN<=VALUE or COLUMN>=VALUE, such as memory<=1GB.")
+    column, sign, value = match.groups()
+    try:
+        number = float(SizeParam(takes_bytes=True).convert(value, None, None)) if value[-1] in "bB" else float(value)
+    except ValueError:
+        number = float("nan")
+    if not abs(number) < float("inf"):
+        raise click.BadParameter(f"{text!r}: {value!r} is no number, nor a size such as 1GB.")
+    return ConstraintRecord(column=column, sign=sign, value=number)  # type: ignore[arg-type]
+
+
+@click.command()
+@BENCHMARK
+@configuration
+@request_options("tune", "axes")
+@click.option("--minimize", metavar="COLUMN", help="What to make small, such as time_to_train_s or latency_s.")
+@click.option("--maximize", metavar="COLUMN", help="What to make large, such as samples_per_s, auc, queries_per_s.")
+@click.option("--constraint", "constraints", type=read_constraint, multiple=True, metavar="'COLUMN<=VALUE'",
+              help="What a trial must keep, or be infeasible; repeatable, also with >=.")  # fmt: skip
+@click.option("--trials", type=click.IntRange(min=2), default=20, show_default=True, help="With the default.")
+@click.option("--sampler", type=click.Choice(["auto", "random"]), default="auto", show_default=True,
+              help="auto learns from trials: a Gaussian process where one takes over 3 s, else TPE.")  # fmt: skip
+@click.option("--space", metavar="NAME|FILE.toml",
+              help="Search an accelerator and tilings on it instead: pe_array, or a file in its form.")  # fmt: skip
+@click.option("--mode", "modes", type=several(click.Choice(["separate", "joint"])), metavar="MODE,…",
+              help="With --space: hardware before tiles, or both at once.  [default: separate,joint]")  # fmt: skip
+@click.option("--pareto", type=several(click.Choice(["latency", "energy"])), metavar="OBJECTIVE,…",
+              help="With --space: what to make small.  [default: latency,energy]")  # fmt: skip
+@request_options(
+    "tune", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command",
+    "log_to",
+)  # fmt: skip
+@form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
+@QUIET
+def tune(
+    benchmark: str, minimize: str | None, maximize: str | None, constraints: "tuple[ConstraintRecord, ...]",
+    trials: int, sampler: Any, space: str | None, modes: Any, pareto: Any, form: str, **given: Any,
+) -> None:  # fmt: skip
+    """Search settings of BENCHMARK under constraints; then measure the best trial beside the default, in turns.
+
+    The first trial is the default. Each other one is proposed by optuna after all before it were measured, one
+    process each, with equal seeds. What fails, or misses a constraint, is an infeasible trial. In the end the best
+    feasible one and the default are measured in 5 pairs of seeds that no trial had, and compared: nothing is best
+    before that. Columns are those of the table of what is measured, memory, energy_delay, and of runs
+    time_to_train_s; where no kind is asked for, the columns decide it. 'dlrmbench resume' completes an interrupted
+    search, with the trials that it would have made.
+
+    With --space nothing is run. Latency and energy of a training step's products and lookups on an array of PEs are
+    modelled, by the numbers of the space's file, which are printed with their sources. Its first values are a design
+    by hand, from which the search starts; what takes more area, or tiles that do not fit, is an invalid trial. The
+    seed is 0 unless it is given.
+    """
+    context = click.get_current_context()
+    typed = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if space is not None:
+        if odd := sorted(typed & _OF_RUNS):
+            flags = next(each.opts for each in context.command.params if each.name == odd[0])
+            raise click.UsageError(
+                f"{flags[-1]} is of trials that are run; with --space they are modelled. Leave it out."
+            )
+        asked = [mode for mode in ("separate", "joint") if not modes or mode in modes]
+        _search_space(benchmark, space, asked, pareto or ("latency", "energy"), trials, form, given)
+        return
+    if modes or pareto or not given["axes"]:
+        raise click.UsageError("give --axis SECTION.KEY=V1,V2, or --space, of which --mode and --pareto are options.")
+    from harness.experiment.search.sampler import require_optuna
+    from harness.experiment.search.trials import kind_with
+    from rules.records.experiment import SearchRecord, StopRecord
+
+    objective = minimize or maximize
+    if objective is None or (minimize and maximize):
+        raise click.UsageError("give one of --minimize COLUMN and --maximize COLUMN.")
+    require_optuna()
+    direction: Any = "minimize" if minimize else "maximize"
+    search = SearchRecord(objective=objective, direction=direction, constraints=constraints, sampler=sampler)
+    stop = StopRecord(rule="search", values={"trials": float(trials)}, search=search)
+    request = read_request("tune", benchmark, given, stop=stop)
+    if not request.kinds and (kind := kind_with(search, None)) != "training":
+        request = read_request("tune", benchmark, {**given, f"kind_{kind}": _NUMBERS[kind] or True}, stop=stop)
+    start_and_show(request, form=form)
+
+
+def _search_space(
+    benchmark: str, space: str, modes: Any, pareto: "tuple[str, ...]", trials: int, form: str, given: dict[str, Any]
+) -> None:
+    """Keep and print the study of an accelerator; its last finding ends a table."""
+    from harness.cli.shared.studies import keep_study
+    from harness.config.run_config import resolve
+    from harness.planning.codesign import Objective, space_study
+    from harness.planning.hardware.accelerator import find_space
+
+    array, config = find_space(space), resolve(benchmark, collect_overrides(given), given["name"])
+    units: dict[str, Objective] = {"latency": "latency_s", "energy": "energy_j"}
+    study = space_study(config, array, modes, [units[name] for name in pareto], trials, given["seed"] or 0)
+    keep_study(study, given["output"], f"tune-{config.benchmark.name}", form)
+    if form == "table":
+        click.echo(f"\n{study.findings[-1]}")

@@ -13,7 +13,9 @@ from harness.config.matmul import GivenMatmul, give_matmul
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig
 from harness.config.suite import Suite
 from harness.experiment.orders import find_order
-from harness.experiment.request import Request, RequestError
+from harness.experiment.request import Request, RequestError, as_text
+from harness.experiment.search.space import Range, read_space, refuse_code
+from harness.experiment.search.trials import columns_asked, kind_with
 from harness.experiment.sides import Source, open_source, resolve_beside
 from harness.experiment.stopping import find_stop_rule, make_until
 from harness.foundation.errors import HarnessError
@@ -22,12 +24,16 @@ from harness.measure.refusals import refuse_id_map, refuse_unfittable, refuse_un
 from harness.run_sets.hooks import Hooks
 from harness.run_sets.installation import Installation
 from harness.run_sets.names import find_weights, name_given
+from harness.system.energy import EnergyMeter
 from harness.system.launcher_env import launcher_of_many, world_size
 from rules.benchmarks.loader import load_benchmark
+from rules.records.columns import ENERGY_DELAY
 from rules.records.experiment import BENCHMARK_AXIS, SIDE_AXIS, Relation
 from rules.records.pair import BASE, NEW
 from rules.records.run_set import UntilRecord
 from rules.records.sweep import FailureRecord
+
+BATCH_SIZE = "train.global_batch_size"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +95,8 @@ def expand(request: Request) -> Experiment:
         experiment = _expand_sides(request, kind, options)
     elif request.suite is not None:
         experiment = _expand_suite(request, request.suite, kind, options)
+    elif request.verb == "tune":
+        experiment = _expand_search(request, kind, options)
     elif request.verb == "sweep":
         experiment = _expand_matrix(request, kind, options)
     else:
@@ -283,6 +291,43 @@ def _expand_matrix(request: Request, kind: Kind, options: Mapping[str, int]) -> 
         division=request.division,
         timeout_s=request.timeout_s,
         matmul=give_matmul(request.matmul, [config.workload for config in configs]),
+    )
+
+
+def _expand_search(request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
+    """Resolve the default, which is the first trial.
+
+    Raises ConfigError for a value, or an end of a range, that is not possible beside it; HarnessError for what it
+    looks for and the kind does not measure here.
+    """
+    benchmark, search = _benchmark_of(request), None if request.stop is None else request.stop.search
+    assert search is not None
+    base = kind.resolve(benchmark, request.overrides, request.name)
+    axes = read_space(request.axes, base.workload.model_spec.width_keys)
+    kind_with(search, kind.name)
+    kind.check_axes(axes, base.benchmark)
+    for axis in axes:
+        if isinstance(axis, Range) and axis.key == BATCH_SIZE and "num_samples" in options:
+            raise RequestError(f"--axis {axis.key}: samples are whole batches of all trials. Give sizes: KEY=V1,V2.")
+        refuse_code(axis.key, axis.texts, base.workload.model_spec.implementations)
+        for value in axis.values:
+            changed = Override(key=axis.key, value=value, source=f"--axis {axis.key}")
+            kind.resolve(benchmark, [*request.overrides, changed], request.name)
+    kind.check(base.workload)
+    if ENERGY_DELAY.member in columns_asked(search) and request.power_command is None:
+        EnergyMeter(base.workload.runtime.device).require_counter()
+    known = base.values()
+    default = {axis.key: as_text(known[axis.key]["value"]) if axis.key in known else "" for axis in axes}
+    return Experiment(
+        request=request,
+        kind=kind,
+        options=options,
+        relation="search",
+        configurations=(Configuration(label="default", config=base, folder="01-default", values=default),),
+        repetitions=1,
+        axes=axes,
+        division=request.division,
+        timeout_s=request.timeout_s,
     )
 
 

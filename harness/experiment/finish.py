@@ -1,14 +1,31 @@
 """After the last repetition: judge and score what has logs, compare sides, write the pages; and the exit code."""
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
+from harness.config.axes import overrides_of
+from harness.config.run_config import Override
+from harness.experiment.create import create_group
+from harness.experiment.expand import expand
+from harness.experiment.loop import Watcher, complete
+from harness.experiment.prepare import prepare
+from harness.experiment.request import Request
+from harness.experiment.search.sampler import choose_sampler
+from harness.experiment.search.space import make_point
+from harness.experiment.search.study import make_search_study
+from harness.experiment.search.trials import best_of, excess_of, measured_columns, read_trials
+from harness.experiment.sides import read_source
 from harness.experiment.store import parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study
 from harness.measure.kinds import find_kind
+from harness.run_sets.hooks import NO_HOOKS, Hooks
+from harness.run_sets.outside_code import find_outside_code
+from reference_models.process.atomic_write import remove
 from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import SweepFacts
@@ -16,9 +33,12 @@ from reports.page.content import ReportContent, gather_everything
 from reports.page.report import write_page
 from reports.results.measured import read_measured
 from reports.results.result import Result
+from reports.statistics.intervals import MIN_RUNS
 from reports.views.suite import SuiteFacts, read_suite_facts
+from rules.benchmarks.seeds import derive_seeds, reserved_seeds
 from rules.logs.text import printable
-from rules.records.experiment import ExperimentRecord
+from rules.records.columns import TIME_TO_TRAIN, column_value
+from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord
 from rules.records.study import STUDY_FILE, SUITE, Parameter, StudyRecord
 
 _WORST_FIRST = (
@@ -44,6 +64,15 @@ class FinishedSuite:
     facts: SuiteFacts
     study: StudyRecord
     page: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FinishedSearch:
+    """A search that was just completed: its study, as it is kept and shown."""
+
+    study: StudyRecord
+    page: Path
+    code: ExitCode
 
 
 def finish_set(folder: Path) -> tuple[Result, Path]:
@@ -122,6 +151,76 @@ def finish_suite(folder: Path) -> FinishedSuite:
     return FinishedSuite(facts=facts, study=study, page=write_page(replace(gathered, studies=(study,)), folder))
 
 
+def measure_again(
+    folder: Path, *, watcher: Watcher | None = None, hooks: Hooks = NO_HOOKS, log_to: Path | None = None
+) -> None:
+    """Measure the default of a complete search and its best feasible trial again, as a pair in its folder, with seeds
+    that no trial had. Does nothing where one of the two measured nothing; goes on with a pair that is there."""
+    record, default = read(folder), parts_of(folder)[0]
+    assert record.stop is not None and record.stop.search is not None
+    trials = read_trials(folder, record)
+    best, pair = best_of(record.stop.search, trials[1:]), find_pair(folder)
+    if best is None or trials[0].objective is None:
+        return
+    if pair is None:
+        for begun in folder.glob("beside-*"):
+            remove(begun)  # what was not whole before a crash
+        source = read_source(default)
+        used, reserved = set(source.record.seeds), reserved_seeds(source.config.benchmark.name)
+        seed = next(
+            seed for seed in count(record.base_seed + 1)
+            if used.isdisjoint(derive_seeds(seed, MIN_RUNS, reserved))
+        )  # fmt: skip
+        point = make_point(best.values, source.config.workload.model_spec.width_keys)
+        granted = [
+            Override(key=f"runtime.{what}", value=name, source="search") for what, name in find_outside_code(default)
+        ]
+        request = Request(
+            beside=default, runs=MIN_RUNS, seed=seed, output=folder, quiet=watcher is None or watcher.quiet,
+            overrides=[*granted, *overrides_of(point)], typed=shlex.split(record.command),
+            prepare=hooks.prepare, cleanup=hooks.cleanup, power_command=hooks.power_command,
+        )  # fmt: skip
+        pair = create_group(prepare(expand(request)))
+    complete(pair, watcher=watcher, hooks=hooks, log_to=log_to)
+
+
+def find_pair(folder: Path) -> Path | None:
+    """Return the pair in the folder of a search; None where there is none yet."""
+    return next((path.parent for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}"))), None)
+
+
+def finish_search(folder: Path) -> FinishedSearch:
+    """Compare the best trial with the default where both were measured again, write the study and its page."""
+    record, pair = read(folder), find_pair(folder)
+    assert record.stop is not None and record.stop.search is not None
+    search, comparison, num_missed = record.stop.search, None, 0
+    trials, source = read_trials(folder, record), read_source(parts_of(folder)[0])
+    if pair is not None:
+        done = finish_sides(pair)
+        base, new = (_by_column(side, search.objective) for side in (done.sets or done.measured))
+        (comparison,) = compare_results(base, [new])
+        found = [excess_of(search, measured_columns(each, search)) for each in new.repetitions]
+        num_missed = sum(any(over > 0 for over in excess.values()) for excess in found)
+    sampler = choose_sampler(search.sampler, trials)
+    study = make_search_study(record, trials, source.config.benchmark, sampler, comparison, num_missed)
+    write_record(folder / STUDY_FILE, study)
+    page = write_page(gather_everything([folder]), folder)
+    is_feasible = best_of(search, trials) is not None
+    return FinishedSearch(study=study, page=page, code=ExitCode.DONE if is_feasible else ExitCode.INCONCLUSIVE)
+
+
+def _by_column(result: Result, column: str) -> Result:
+    """Return a result by which a column is compared, where that is not what its kind compares."""
+    if column == (TIME_TO_TRAIN.member if result.is_logged else result.measure.value):
+        return result
+    name = f"{result.kind}.{column}"
+    repetitions = tuple(
+        replace(each, values={} if (value := column_value(each.record, column)) is None else {name: value}, steps={})
+        for each in result.repetitions
+    )
+    return replace(result, quantities=(name,), repetitions=repetitions)
+
+
 def exit_code_of_suite(facts: SuiteFacts) -> ExitCode:
     """Return NOT_CONVERGED where a benchmark failed, for whatever reason, and is not in the mean."""
     return ExitCode.NOT_CONVERGED if facts.failed else ExitCode.DONE
@@ -139,6 +238,9 @@ def write_pages(folder: Path) -> None:
         finish_sides(folder)
     elif record.relation == "suite":
         finish_suite(folder)
+    elif record.relation == "search":
+        measure_again(folder)
+        finish_search(folder)
     elif record.relation == "matrix":
         write_folder_page(folder)
     elif find_kind(record.kind).keeper == "logs":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.run_config import WORLD_SOURCE
+from harness.experiment.create import create_trial
 from harness.experiment.executors import Repetition, WorkerExecutor, find_executors, refuse_changed
 from harness.experiment.orders import Step
 from harness.experiment.request import RequestError
@@ -121,6 +122,8 @@ def complete(
         _refuse_single(store)
         executors = find_executors(store, python)
         refuse_changed(store, executors)
+        if num_runs is not None and store.record.relation == "search":
+            raise RequestError(f"{folder}: a search has one process a trial. Leave --runs out.")
         if num_runs is not None:
             store.grow(num_runs, is_asked=True)
         rule = find_stop_rule(store.record.stop)
@@ -133,11 +136,14 @@ def complete(
         while True:
             for stage in store.record.stages:
                 _complete_stage(store, stage, executors, watcher, around)
-            num_grown = None if rule is None else rule.extend(_state_of(store))
-            if num_grown is None:
+            more = None if rule is None else rule.extend(_state_of(store))
+            if more is None:
                 break
-            watcher.on_growth(num_grown)
-            store.grow(num_grown, is_asked=False)
+            if isinstance(more, int):
+                watcher.on_growth(more)
+                store.grow(more, is_asked=False)
+            else:
+                executors[store.add(create_trial(folder, store.record, more))] = WorkerExecutor()
         store.gather()
         events.write("experiment_end", {"failed": [each.label for each in _failed(store)]})
         return store.record
@@ -172,6 +178,8 @@ def _complete_stage(
 ) -> None:
     steps, took_s = store.steps(stage), dict[int, list[float]]()
     total = stage.repetitions * sum(each.failure is None for each in _members(store))
+    if store.record.relation == "search" and store.record.stop is not None:
+        total = int(store.record.stop.values["trials"])
     for position, (number, step) in enumerate(steps):
         if store.is_left_out(step):
             continue

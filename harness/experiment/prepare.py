@@ -16,7 +16,7 @@ from harness.autotune.tuning import Preparation, autotune
 from harness.config.matmul import GivenMatmul, as_choice
 from harness.config.run_config import RunConfig, command_name
 from harness.config.synthetic import hold_in_memory
-from harness.experiment.expand import Configuration, Experiment
+from harness.experiment.expand import BATCH_SIZE, Configuration, Experiment
 from harness.experiment.sides import Source
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.status_line import StatusLine
@@ -48,6 +48,9 @@ def prepare(experiment: Experiment) -> Experiment:
     else:
         configurations = _prepare_alike(experiment)
     sizes = [each.prepared.size for each in configurations if each.prepared is not None]
+    if experiment.relation == "search":
+        batches = {size for axis in experiment.axes if axis.key == BATCH_SIZE for size in axis.values}
+        sizes += [(size, num_samples) for _, num_samples in sizes for size in batches]
     return replace(experiment, configurations=configurations, options=experiment.kind.fit(experiment.options, sizes))
 
 

@@ -101,9 +101,12 @@ class Request:
 
 OPTIONS: Mapping[str, RequestOption] = {
     "axes": RequestOption(
-        help="What to vary; repeatable: all combinations are run.",
+        help={
+            "sweep": "What to vary; repeatable: all combinations are run.",
+            "tune": "What to vary; repeatable: values, or a range LOW..HIGH, with :log of its logarithm.",
+        },
         type="texts",
-        flags={"sweep": ("--axis",)},
+        flags={"sweep": ("--axis",), "tune": ("--axis",)},
         unit="SECTION.KEY=V1,V2",
     ),
     "beside": RequestOption(
@@ -168,6 +171,7 @@ OPTIONS: Mapping[str, RequestOption] = {
             "run": "Base seed, to reproduce a set.  [default: drawn, logged]",
             "sweep": "Base seed that all configurations share.  [default: drawn]",
             "suite": "Base seed that all benchmarks and sides share.  [default: drawn]",
+            "tune": "Base seed of all trials and of what they propose.  [default: drawn]",
             "serve": "Base seed of arrivals and weights.  [default: drawn]",
         },
         type="index",
@@ -181,18 +185,19 @@ OPTIONS: Mapping[str, RequestOption] = {
     "timeout_s": RequestOption(
         help="Seconds a run may take.",
         type="seconds",
-        flags=dict.fromkeys(("run", "sweep", "suite"), ("--timeout",)),
+        flags=dict.fromkeys(("run", "sweep", "suite", "tune"), ("--timeout",)),
     ),
     "output": RequestOption(
         help={
             "run": "Folder in which the set's own folder is made.",
             "sweep": "Folder in which the sweep's folder is made.",
             "suite": "Folder in which the suite's folder is made.",
+            "tune": "Folder in which the search's folder is made.",
             "serve": "Folder in which the measurement's own folder is made.",
             "profile": "Folder in which the profile's own folder is made, or a run set of the same configuration.",
         },
         type="path",
-        flags=dict.fromkeys(("run", "sweep", "suite", "serve", "profile"), ("-o", "--output")),
+        flags=dict.fromkeys(("run", "sweep", "suite", "tune", "serve", "profile"), ("-o", "--output")),
     ),
     "prepare": RequestOption(
         help="Run CMD by the shell before each run, off its clock; where it fails, nothing more is run (exit 2).",

@@ -63,14 +63,26 @@ def open_source(request: Request, asked: Kind | None) -> Source:
         raise HarnessError(
             f"--beside {folder}: its ranks are started by torchrun or srun, which cannot take turns here."
         )
-    tables = read_toml(run_set.definition)
-    benchmark = parse_benchmark(tables, run_set.definition)
-    _refuse_other_definition(run_set, record, benchmark)
+    source = read_source(folder)
+    _refuse_other_definition(run_set, record, source.config.benchmark)
     refuse_outside_code(folder, given_code(request), _again)
     if record.hooks:
         again = " ".join(f"--{name} {shlex.quote(command)}" for name, command in record.hooks.items())
         hooks = Hooks.asked_by(request)
         hooks.refuse_other(folder, record.hooks, f"{again}, which then run around both sides' runs")
+    if request.division not in (None, record.division):
+        raise HarnessError(
+            f"--division is {request.division}, and {folder} is of the {record.division} division: results of two "
+            "divisions are not compared. Leave --division out."
+        )
+    return source
+
+
+def read_source(folder: Path) -> Source:
+    """Read a set with its configuration, as it was resolved. Raises HarnessError or DefinitionError."""
+    run_set, record = open_run_set(folder)
+    tables = read_toml(run_set.definition)
+    benchmark = parse_benchmark(tables, run_set.definition)
     config = RunConfig(
         benchmark=benchmark,
         workload=parse_recorded(benchmark),
@@ -79,12 +91,7 @@ def open_source(request: Request, asked: Kind | None) -> Source:
         label="",
         submission={name: entry for name, entry in given_fields(record).items() if name != "division"},
     )
-    if request.division not in (None, record.division):
-        raise HarnessError(
-            f"--division is {request.division}, and {folder} is of the {record.division} division: results of two "
-            "divisions are not compared. Leave --division out."
-        )
-    return Source(folder=folder, record=record, kind=kind, config=config)
+    return Source(folder=folder, record=record, kind=find_kind(record.kind), config=config)
 
 
 def _refuse_other_kind(folder: Path, request: Request, asked: Kind | None, kind: Kind) -> None:

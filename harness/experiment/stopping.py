@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from harness.experiment.search.space import read_space
+from harness.experiment.search.trials import Trial, read_trials
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import RunSet
 from reports.results.resolution import time_step
@@ -35,11 +37,35 @@ class StopRule(Protocol):
 
     def __init__(self, values: Mapping[str, float]) -> None: ...
 
-    def extend(self, state: State) -> int | None:
-        """Return how many repetitions each configuration then has in all, or None at the end.
+    def extend(self, state: State) -> int | Mapping[str, str] | None:
+        """Return how many repetitions each configuration then has in all, or the values of one more configuration, by
+        key as they are written; None at the end.
 
         They are on disk before they are made.
         """
+
+
+class Search:
+    """Add the configuration that a sampler proposes after all that was measured, until there are so many trials."""
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._num_trials, self._known = values["trials"], dict[int, Trial]()
+
+    def extend(self, state: State) -> Mapping[str, str] | None:
+        record = state.record
+        assert record.stop is not None and record.stop.search is not None
+        if len(record.configurations) >= self._num_trials:
+            return None
+        from harness.experiment.search.sampler import choose_sampler, propose
+
+        search, trials = record.stop.search, read_trials(state.folder, record, self._known)
+        return propose(
+            read_space(f"{axis.key}={','.join(axis.values)}" for axis in record.axes),
+            trials,
+            sampler=choose_sampler(search.sampler, trials),
+            is_maximized=search.direction == "maximize",
+            seed=record.base_seed,
+        )
 
 
 class Until:
@@ -67,6 +93,7 @@ class Until:
 
 
 STOP_RULES: Mapping[str, type[StopRule]] = {
+    "search": Search,
     "until": Until,
 }
 """By the name that a record says."""

@@ -8,12 +8,14 @@ from pathlib import Path
 from msgspec.structs import asdict, replace
 
 from harness.experiment.orders import Step, find_order
+from harness.experiment.search.trials import columns_asked
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import find_kind
 from harness.run_sets.folder import LOCK_FILE, RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.keepers import Keeper, find_keeper
 from rules.benchmarks.seeds import derive_seeds, reserved_seeds
+from rules.records.columns import columns_of
 from rules.records.experiment import (
     EXPERIMENT_FILE,
     PAIR_FILE,
@@ -92,7 +94,9 @@ class Store:
                     keeper.recover(index)
 
     def forget_failures(self) -> None:
-        """Try again what has failed before, unless it has no set."""
+        """Try again what has failed before, unless it has no set, or is a trial, whose failure is what it found."""
+        if self.record.relation == "search":
+            return
         self._change(
             [
                 each if each.folder is None else replace(each, failure=None, notes={})
@@ -138,6 +142,15 @@ class Store:
         stop = None if is_asked else self.record.stop
         self.record = replace(self.record, stages=(replace(first, repetitions=num_runs), *others), stop=stop)
         self.save()
+
+    def add(self, member: MemberRecord) -> int:
+        """Have one more configuration, whose set is there; returns its place."""
+        place = len(self.record.configurations)
+        if member.folder is not None:
+            self.sets[place] = open_run_set(self.folder / member.folder)
+        self._change([*self.record.configurations, member])
+        self.save()
+        return place
 
     def gather(self) -> None:
         """Bring together what the repetitions of the first stage left, and write what has failed."""
@@ -238,9 +251,15 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
     """Raise HarnessError (exit 8) for a group that no command makes: its file may be anyone's."""
     num_folders = sum(each.folder is not None for each in group.configurations)
     num_names = len({each.folder for each in group.configurations if each.folder is not None})
+    stop = group.stop
+    is_search = (
+        stop is not None and stop.rule == "search" and stop.search is not None
+        and {*columns_asked(stop.search)} <= columns_of(find_kind(group.kind).name).keys()
+    )  # fmt: skip
     is_shaped = {
         "sides": num_folders == len(group.configurations) == 2,
         "matrix": bool(group.axes),
+        "search": is_search and bool(group.axes) and group.configurations[0].folder is not None,
         "suite": [each.values.get(SIDE_AXIS) for each in group.configurations]
         == [BASE, NEW] * (len(group.configurations) // 2),
     }
@@ -249,6 +268,8 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
         wrong = (
             f"relation is {group.relation!r} of {len(group.configurations)} configurations, {num_folders} with sets"
         )
+    elif group.relation != "search" and stop is not None and stop.rule == "search":
+        wrong = f"stop is a search, and relation {group.relation!r}"
     elif num_names < num_folders:
         wrong = "two configurations have one folder"
     elif any(stage.repetitions > (find_kind(stage.kind).max_repetitions or first.repetitions) for stage in later):
@@ -257,7 +278,9 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
         wrong = "a later stage has options that its kind has not"
     else:
         return
-    raise HarnessError(f"{path}: {wrong}, expected what 'sweep', 'suite' or 'run --beside' writes.", ExitCode.INPUT)
+    raise HarnessError(
+        f"{path}: {wrong}, expected what 'sweep', 'suite', 'tune' or 'run --beside' writes.", ExitCode.INPUT
+    )
 
 
 def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: ExperimentRecord) -> None:

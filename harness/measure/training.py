@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import resource
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +24,7 @@ from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, log
 from harness.measure.weights import keep_weights, refuse_without_weights
 from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
+from harness.system.resources import peak_rss_bytes
 from harness.system.submission import LOGGED_STATUS, UNSPECIFIED
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import NotFiniteError
@@ -283,7 +283,7 @@ def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
     return {
         "rank": world.rank,
         "host": socket.gethostname(),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": peak_rss_bytes(),
         "peak_device_bytes": workload.peak_device_bytes(),
         "peak_reserved_bytes": peak_reserved_bytes(workload),
     }

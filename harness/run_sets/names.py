@@ -109,8 +109,8 @@ def name_given(folder: Path) -> str | None:
 def names_of(folder: Path) -> tuple[str, ...]:
     """What --name gave, to the set or to the benchmark that --set made; a digest stands where no label was given.
 
-    A set's label is its folder's name without its benchmark and moment; that of a sweep or a pair is without what its
-    maker added.
+    A set's label is its folder's name without its benchmark and moment; that of a group is without what its maker
+    added.
     """
     if (match := _MOMENT.search(folder.name)) is None:
         return ()
@@ -118,7 +118,7 @@ def names_of(folder: Path) -> tuple[str, ...]:
     if isinstance(record, Damage):
         group = read_experiment(folder)
         relation = group.relation if isinstance(group, ExperimentRecord) else "matrix"
-        added = {"sides": "beside-", "suite": "suite-"}.get(relation, "sweep-")
+        added = {"sides": "beside-", "suite": "suite-", "search": "tune-"}.get(relation, "sweep-")
         return (folder.name[: match.start()].removeprefix(added),)
     benchmark = record.benchmark.name
     label = folder.name[: match.start()].removeprefix(f"{benchmark}-")

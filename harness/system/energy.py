@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
+from harness.foundation.errors import HarnessError
 from harness.system.gpu_state import GpuState
 from harness.system.power_command import NAME, SOURCE, PowerCommand
 from harness.system.resources import ROOT
@@ -179,6 +180,12 @@ class EnergyMeter:
         self._started_s: float | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+
+    def require_counter(self) -> None:
+        """Raise HarnessError (exit 2) where nothing counts energy here."""
+        if not self._counters:
+            why = " ".join(f"{gap.what}: {gap.reason}" for gap in self._not_measured)
+            raise HarnessError(f"nothing counts energy here. {why} Give --power-command CMD, which prints watts.")
 
     def start(self) -> None:
         self._update()

@@ -6,6 +6,7 @@ The host's core count is not it: inside a container 64 cores may be seen and 2 b
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -43,6 +44,18 @@ class Resources:
         if self.memory_limit_bytes is None:
             return self.physical_memory_bytes
         return min(self.physical_memory_bytes, self.memory_limit_bytes)
+
+
+def peak_rss_bytes() -> int:
+    """Return the most resident memory that this process has taken: VmHWM of proc(5).
+
+    Where there is no /proc it is ru_maxrss, which is at least what the process that started this one held then.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def read_resources(root: Path = ROOT) -> Resources:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reports.statistics.ratios import Verdict
 from reports.text.formatting import duration, percent, si, with_unit
+from rules.records.columns import column_measure
 from rules.records.kinds import KINDS
 
 
@@ -58,12 +59,14 @@ FACTORS: Mapping[str, Factor] = {
 def factor_of(name: str) -> Factor:
     """The factor of that name, or the quantity that the kind of measurement of that name compares.
 
-    'quality.accuracy' is what some files of a kind compare instead.
+    'quality.accuracy' is what some files of a kind compare instead, 'quality.train_s' another column of its table.
     """
     if name in FACTORS:
         return FACTORS[name]
     kind, _, member = name.partition(".")
-    measure = KINDS[kind].OTHER_MEASURES[member] if member else KINDS[kind].MEASURE
+    measure = (
+        KINDS[kind].OTHER_MEASURES.get(member) or column_measure(kind, member) if member else KINDS[kind].MEASURE
+    )
     is_ratio, is_more_better = measure.scale == "ratio", measure.direction == "higher"
     return Factor(
         unit=measure.unit,

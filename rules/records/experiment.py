@@ -21,10 +21,10 @@ SWEEP_FILE: Final = "sweep.json"
 PAIR_FILE: Final = "pair.json"
 GROUP_FILES: Final = (EXPERIMENT_FILE, SWEEP_FILE, PAIR_FILE)
 
-Relation = Literal["one", "sides", "matrix", "suite"]
+Relation = Literal["one", "sides", "matrix", "suite", "search"]
 """What configurations are to each other: alone, which no file says; two sides, the second compared with the first;
 the points of a matrix, compared with the first and with the best; pairs of sides of several benchmarks, in each of
-which the second is compared with the first."""
+which the second is compared with the first; the default and the trials of a search, each proposed by those before."""
 BENCHMARK_AXIS: Final = "benchmark"
 SIDE_AXIS: Final = "side"
 """What the configurations of a suite differ in, beside the settings of their sides."""
@@ -59,11 +59,31 @@ class MemberRecord(Record, frozen=True, kw_only=True):
     """Why a stage whose failures are written down left nothing, by its kind."""
 
 
+class ConstraintRecord(Record, frozen=True, kw_only=True):
+    """A bound on a column of what each trial measures."""
+
+    column: str
+    sign: Literal["<=", ">="]
+    value: float
+
+
+class SearchRecord(Record, frozen=True, kw_only=True):
+    """What a search looks for, by columns of what each trial measures."""
+
+    objective: str
+    direction: Literal["minimize", "maximize"]
+    constraints: tuple[ConstraintRecord, ...]
+    sampler: Literal["auto", "random"]
+    """"auto": a Gaussian process where the first trial took over 3 s, else tree-structured Parzen estimators."""
+
+
 class StopRecord(Record, frozen=True, kw_only=True):
     """The rule by which a group is extended by what was measured, once all that was planned is there."""
 
     rule: Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
     values: dict[str, float]
+    search: SearchRecord | None = None
+    """None of a rule that adds repetitions."""
 
 
 class ExperimentRecord(Document, frozen=True, kw_only=True):
@@ -172,6 +192,14 @@ def is_matrix(folder: Path) -> bool:
         return path is not None and _RELATIONS[path.name] == "matrix"
     record = decode(path, ExperimentRecord)
     return isinstance(record, Damage) or record.relation == "matrix"
+
+
+def trials_of(folder: Path) -> frozenset[str]:
+    """Return the names of the folders of a search's trials: one process each, no results by themselves."""
+    path = folder / EXPERIMENT_FILE
+    record = decode(path, ExperimentRecord) if path.is_file() else None
+    is_search = isinstance(record, ExperimentRecord) and record.relation == "search"
+    return frozenset(filter(None, record.folders)) if is_search else frozenset()  # type: ignore[union-attr]
 
 
 _RELATIONS: Final[Mapping[str, Relation]] = {SWEEP_FILE: "matrix", PAIR_FILE: "sides"}

@@ -3,7 +3,8 @@
 Every verb that reads results starts here. Links to directories are never followed; directories that hold neither
 results nor measurements (NOT_RESULTS, and hidden ones) are not entered. No file is opened, but for the first bytes of
 those that `find_skipped` looks at, for logs in directories of no benchmark of ours, up to the benchmark's name, and
-for a group's record, where the name of its file does not tell a sweep from a pair.
+for a group's record, where the name of its file does not tell a sweep from a pair or a search, whose trials are not
+entered: study.json says what they measured.
 """
 
 import os
@@ -16,7 +17,7 @@ from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError, NothingToJudgeError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
-from rules.records.experiment import GROUP_FILES, is_matrix
+from rules.records.experiment import EXPERIMENT_FILE, GROUP_FILES, is_matrix, trials_of
 from rules.records.kinds import EXTRA_KINDS, is_in_processes, is_logged
 from rules.records.run_set import RunSetRecord
 from rules.records.study import STUDY_FILE
@@ -177,7 +178,8 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
             sweeps.append(folder)
         if STUDY_FILE in files and _is_file(folder / STUDY_FILE):
             found[STUDY_FILE].append(folder / STUDY_FILE)
-        below = [name for name in subfolders[folder] if name not in NOT_RESULTS]
+        trials = trials_of(folder) if EXPERIMENT_FILE in files else frozenset[str]()
+        below = [name for name in subfolders[folder] if name not in NOT_RESULTS and name not in trials]
         if holds_results:
             below = [name for name in below if name != POWER_FOLDER and not RESULT_FILE.match(name)]
         else:

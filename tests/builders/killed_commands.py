@@ -88,7 +88,7 @@ def state(folder: Path, place: Path) -> dict[str, str]:
         name = path.relative_to(folder).as_posix()
         if path.name == "lock" or path.name.endswith(".partial") or _has_later(path):
             continue
-        name = re.sub(r"attempt_\d+", "attempt", name)
+        name = _TIMES[0][0].sub("MOMENT", re.sub(r"attempt_\d+", "attempt", name))
         text = "" if path.suffix == ".html" else path.read_text(encoding="utf-8", errors="replace")
         text = text.replace(str(place.resolve()), "PLACE")
         for pattern, word in _TIMES:

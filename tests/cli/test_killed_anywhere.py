@@ -21,6 +21,11 @@ SHAPES: dict[str, tuple[tuple[str, ...], str]] = {
     "serve": ((), "serve dlrm_tiny -n 2 -q --seed 5"),
     "pair": (SET, "run --beside old --threads 1 -n 2 -q --seed 9"),
     "sweep": ((), f"sweep dlrm_tiny --threads 1 -n 2 -q --seed 5 {AXIS}"),
+    "search": (
+        (),
+        "tune dlrm_tiny --axis runtime.threads=1,2 --axis train.global_batch_size=256..2048:log --trials 5 -q "
+        "--seed 5 --maximize samples_per_s --constraint memory<=1GB --throughput 10",
+    ),
     "sweep_profile": ((), f"sweep dlrm_tiny --threads 1 -n 1 -q --seed 5 --profile {AXIS}"),
 }
 """Commands that are killed, after what was there before."""
@@ -37,7 +42,7 @@ def newest(place: Path, shape: str) -> Path | None:
     """The folder that the command makes, if it is whole enough to be resumed."""
     made = made_in(place / "results") if (place / "results").exists() else []
     made = [path for path in made if "-old-" not in path.name and not path.name.startswith(".")]
-    names = dict.fromkeys(("pair", "sweep", "sweep_profile"), "experiment.json")
+    names = dict.fromkeys(("pair", "sweep", "search", "sweep_profile"), "experiment.json")
     whole = [path for path in made if (path / names.get(shape, "extra/run_set.json")).exists()]
     return whole[-1] if whole else None
 

@@ -1,6 +1,8 @@
 """What a process may use, read from made-up /proc and /sys trees and from this system."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -137,3 +139,10 @@ def test_the_deepest_mount_names_the_file_system(tmp_path: Path) -> None:
     assert filesystem_type(deep / "file", root) == "tmpfs"
     assert filesystem_type(tmp_path, root) == "ext4"
     assert filesystem_type(tmp_path, tmp_path / "no such tree") is None
+
+
+def test_the_memory_of_a_process_is_its_own_and_not_that_of_whoever_started_it() -> None:
+    child = "from harness.system.resources import peak_rss_bytes; print(peak_rss_bytes())"
+    parent = f"import subprocess, sys; held = b'1' * (1 << 28); subprocess.run([sys.executable, '-c', {child!r}])"
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+    assert 1 << 20 < int(done.stdout) < 1 << 28

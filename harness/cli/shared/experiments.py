@@ -143,6 +143,7 @@ def complete_and_show(
     quiet: bool,
 ) -> None:
     """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code."""
+    from harness.experiment.finish import measure_again
     from harness.experiment.loop import Watcher, complete
     from harness.experiment.store import read
     from harness.measure.kinds import find_kind
@@ -157,6 +158,8 @@ def complete_and_show(
             watcher = replace(watcher, on_begin=_say_kept)
     try:
         record = complete(folder, python=python, num_runs=num_runs, watcher=watcher, hooks=hooks, log_to=log_to)
+        if record.relation == "search":
+            measure_again(folder, watcher=watcher, hooks=hooks, log_to=log_to)
     except BaseException as error:
         if not isinstance(error, HarnessError):
             view = _find_view(record)
@@ -297,6 +300,19 @@ def _show_suite(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode
     return exit_code_of_suite(done.facts)
 
 
+def _show_search(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
+    """Show every trial of a search, and in one sentence at the end what the best is beside the default."""
+    from harness.cli.shared.studies import show_study
+    from harness.experiment.finish import finish_search
+    from reports.text.formatting import printable
+
+    done = finish_search(folder)
+    show_study(done.study, form)
+    if form == "table":
+        click.echo(f"results  {folder}\nreport   {done.page}\n{printable(done.study.findings[0])}")
+    return done.code
+
+
 class _View(NamedTuple):
     """How a complete experiment is shown, and what its repetitions and the whole are called."""
 
@@ -311,6 +327,7 @@ _VIEWS: Mapping[str, _View] = {
     "sides": _View(_show_sides, "runs", "pair"),
     "matrix": _View(_show_matrix, "runs", "sweep"),
     "suite": _View(_show_suite, "runs", "suite"),
+    "search": _View(_show_search, "trials", "search"),
 }
 """By how configurations belong together, and of one alone by how its repetitions are kept."""
 

@@ -34,7 +34,7 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
     "program": {"type": ProgramPath()},
     "set": {"type": ResultPath()},
     "text": {},
-    "texts": {"multiple": True, "required": True},
+    "texts": {"multiple": True},
     "flag": {"is_flag": True},
 }
 
@@ -61,6 +61,7 @@ def _options(verb: str, member: str) -> list[Callable[[F], F]]:
     if member == "output":
         return [output_option(text)]
     more: dict[str, Any] = {} if option.unit is None else {"metavar": option.unit}
+    more |= {"required": True} if (verb, member) == ("sweep", "axes") else {}
     return [click.option(*flags_of(verb, member), member, help=text, **_TYPES[option.type], **more)]
 
 

@@ -4,7 +4,6 @@ Rank 0 measures alone first where there are several; then all of them, each with
 measured, the virtual clock says near which rate the limit is met, and LoadGen judges real rates around it.
 """
 
-import resource
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.bench import Bench, ProcessMeasurements
 from harness.measure.serving.loadgen import require_loadgen, seeds_of_process
 from harness.measure.serving.study import make_queue_study
-from harness.system.resources import read_resources
+from harness.system.resources import peak_rss_bytes, read_resources
 from reference_models.config.sections import RuntimeConfig
 from reference_models.data.synthetic.config import bytes_per_sample
 from reference_models.process.errors import ConfigError
@@ -100,7 +99,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         ),
         runs=found.runs,
         quality=quality,
-        peak_rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        peak_rss_bytes=peak_rss_bytes(),
         started_utc=started.isoformat(timespec="milliseconds"),
         ended_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
@@ -216,7 +215,7 @@ KIND = ServeKind(
     takes=frozenset({"weights"}),
     takes_id_maps="made",
     option=Option(
-        verbs=("sweep", "suite"),
+        verbs=("sweep", "suite", "tune"),
         help="Find the queries/s within the latency limit in 5 processes instead, as 'serve' does; any key may vary.",
     ),
 )

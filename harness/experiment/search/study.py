@@ -1,0 +1,97 @@
+"""The study of a search: every trial, the best so far, and what the best was beside the default."""
+
+from collections.abc import Sequence
+
+from harness.experiment.search.trials import Trial, best_of, columns_asked, constraint_text
+from harness.foundation.study import make_study, make_table
+from reports.comparison.records import Comparison
+from reports.comparison.wording import sentence
+from reports.text.formatting import capital
+from rules.benchmarks.loader import Benchmark
+from rules.records.columns import columns_of
+from rules.records.experiment import ExperimentRecord, SearchRecord
+from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
+
+
+def make_search_study(
+    record: ExperimentRecord, trials: Sequence[Trial], benchmark: Benchmark, sampler: str,
+    comparison: Comparison | None, num_missed: int,
+) -> StudyRecord:  # fmt: skip
+    """Make the study; `num_missed` of the processes that were measured again missed a constraint."""
+    assert record.stop is not None and record.stop.search is not None
+    search = record.stop.search
+    given: list[tuple[str, Cell]] = [
+        (search.direction, search.objective), *(("constraint", constraint_text(each)) for each in search.constraints),
+        ("trials", int(record.stop.values["trials"])), ("sampler", sampler), ("kind", record.kind),
+        ("processes of a trial", 1),
+    ]  # fmt: skip
+    return make_study(
+        "tune",
+        f"{benchmark.name}: {search.direction} {search.objective}, {len(trials)} trials",
+        benchmark,
+        tables=[_list_trials(record, search, trials), *(() if comparison is None else (_list_sides(comparison),))],
+        parameters=[
+            Parameter(name=name, value=value, unit=None, source="given", note=None)  # type: ignore[arg-type]
+            for name, value in given
+        ],
+        findings=[say_found(search, trials, comparison, num_missed)],
+        seed=record.base_seed,
+    )
+
+
+def say_found(search: SearchRecord, trials: Sequence[Trial], comparison: Comparison | None, num_missed: int) -> str:
+    """Say in one sentence what the best trial is beside the default; nothing is best before that is measured."""
+    best = best_of(search, trials[1:])
+    if comparison is None or best is None:
+        measured = [each for each in trials if each.objective is not None and each.excess]
+        closest = min(measured, key=lambda each: max(each.excess.values()), default=trials[-1])
+        if best_of(search, trials) is None:
+            return f"None of {len(trials)} trials is feasible. Closest: {_name(trials, closest)}, {closest.reason}."
+        return f"Nothing was measured beside the default: {trials[0].reason or 'no other trial is feasible'}."
+    missed = f" Missed a constraint in {num_missed} of {comparison.num_new}: not feasible." if num_missed else ""
+    return (
+        f"{capital(_name(trials, best))} beside the default, in {comparison.num_shared_seeds} pairs of seeds that no "
+        f"trial had: {sentence(comparison)}{missed}"
+    )
+
+
+def _name(trials: Sequence[Trial], trial: Trial) -> str:
+    values = " ".join(f"{key.partition('.')[2]}={text}" for key, text in trial.values.items())
+    return f"trial {trials.index(trial) + 1} ({values})"
+
+
+def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequence[Trial]) -> StudyTable:
+    """List every trial; regret is how far the best so far is from the best of all trials, as a share of that."""
+    names, units = columns_asked(search), columns_of(record.kind)
+    last, rows = best_of(search, trials), list[tuple[Cell, ...]]()
+    for number, trial in enumerate(trials, start=1):
+        best = best_of(search, trials[:number])
+        known = best is not None and last is not None and best.objective is not None and last.objective
+        regret = abs(best.objective / last.objective - 1) if known else None  # type: ignore[union-attr,operator]
+        values = [trial.values.get(axis.key) for axis in record.axes]
+        measured = [trial.columns.get(name) for name in names]
+        rows.append((number, *values, *measured, None if best is None else best.objective, regret, trial.reason))
+    columns: list[tuple[str, str | None, Origin]] = [
+        ("Trial", None, "given"), *((axis.key, None, "given") for axis in record.axes),  
+        *((name, units[name].unit, "measured") for name in names),  
+        ("Best so far", units[search.objective].unit, "computed"), ("Regret", "share", "computed"),
+        ("Infeasible because", None, "measured"),
+    ]  # fmt: skip
+    return make_table("Trials in their order, one process each, equal seeds; the first is the default", columns, rows)
+
+
+def _list_sides(comparison: Comparison) -> StudyTable:
+    whole = comparison.whole
+    columns: list[tuple[str, str | None, Origin]] = [
+        ("Default", None if whole is None else whole.unit, "measured"),
+        ("Best trial", None if whole is None else whole.unit, "measured"), ("Best / default", None, "computed"),
+        ("Difference", None, "computed"), ("From", None, "computed"), ("To", None, "computed"),
+        ("Pairs", None, "measured"), ("Verdict", None, "computed"),
+    ]  # fmt: skip
+    row: list[Cell] = [None] * 6
+    if whole is not None:
+        ends = whole.shown_interval
+        values = (whole.base_value, whole.new_value, whole.ratio, whole.difference)
+        row = [*values, *((None, None) if ends is None else (ends.low, ends.high))]
+    title = "The best trial and the default, measured again in turns, with seeds that no trial had"
+    return make_table(title, columns, [(*row, comparison.num_shared_seeds, comparison.verdict)])

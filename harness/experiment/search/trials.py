@@ -1,0 +1,131 @@
+"""What the trials of a search found: the objective, by how much each bound is missed, or why it is infeasible."""
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.foundation.errors import HarnessError
+from reports.results.logs import gather
+from reports.results.measured import find_measured
+from reports.results.result import Repetition, Run
+from reports.text.formatting import num_bytes
+from rules.errors import InputError, did_you_mean
+from rules.records.columns import MEMORY, TIME_TO_TRAIN, column_measure, column_value, columns_of
+from rules.records.experiment import ConstraintRecord, ExperimentRecord, SearchRecord
+from rules.records.kinds import is_logged
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """One configuration that was tried; the first is the default."""
+
+    values: Mapping[str, str]
+    objective: float | None
+    """None where it was not measured."""
+    excess: Mapping[str, float]
+    """By constraint how far the value is beyond the bound, as a share of that; at most 0 within it."""
+    reason: str | None
+    """Why it is infeasible; None where it is feasible."""
+    columns: Mapping[str, float] = field(default_factory=dict)
+    took_s: float | None = None
+    """Seconds of its one process, from start to end; None where that is not known."""
+
+
+def columns_asked(search: SearchRecord) -> tuple[str, ...]:
+    """List the columns of a search, the objective first, each once."""
+    return tuple(dict.fromkeys((search.objective, *(each.column for each in search.constraints))))
+
+
+def kind_with(search: SearchRecord, asked: str | None) -> str:
+    """Return the kind that is asked for, else the first that has all columns of a search.
+
+    Raises HarnessError (exit 2) for a column that it does not have, or the direction in which the objective is worse.
+    """
+    names, kinds = (
+        columns_asked(search),
+        ("training", "throughput", "quality", "serve") if asked is None else (asked,),
+    )
+    kind = next((kind for kind in kinds if columns_of(kind).keys() >= {*names}), None)
+    if kind is None:
+        known = dict.fromkeys(name for kind in kinds for name in columns_of(kind))
+        wrong = next((name for name in names if name not in known), " and ".join(names))
+        raise HarnessError(
+            f"{wrong}: no column of {' or '.join(kinds)}, whose columns are {', '.join(known)}."
+            f"{did_you_mean(wrong, [*known])}"
+        )
+    better = "maximize" if column_measure(kind, search.objective).direction == "higher" else "minimize"
+    if search.direction != better:
+        raise HarnessError(f"--{search.direction} {search.objective} looks for the worst. Give --{better}.")
+    return kind
+
+
+def read_trials(
+    folder: Path, record: ExperimentRecord, known: MutableMapping[int, Trial] | None = None
+) -> tuple[Trial, ...]:
+    """Read what every trial of the search in `folder` found; those that are `known` already are not read again."""
+    known = {} if known is None else known
+    for place in range(len(record.configurations)):
+        if place not in known:
+            known[place] = _read_trial(folder, record, place)
+    return tuple(known[place] for place in range(len(record.configurations)))
+
+
+def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
+    member, name = record.configurations[place], record.folders[place]
+    assert record.stop is not None and record.stop.search is not None
+    search, found = record.stop.search, None
+    if name is not None and member.failure is None:
+        found = _read_repetition(folder / name, record.kind)
+    columns = {} if found is None else measured_columns(found, search)
+    excess = excess_of(search, columns)
+    is_timed = found is not None and found.started_ms is not None and found.stopped_ms is not None
+    return Trial(
+        values=member.values, objective=columns.get(search.objective), excess=excess, columns=columns,
+        reason=_why_infeasible(search, columns, excess) if member.failure is None else member.failure.reason,
+        took_s=(found.stopped_ms - found.started_ms) / 1000 if is_timed else None,  # type: ignore[union-attr,operator]
+    )  # fmt: skip
+
+
+def _read_repetition(path: Path, kind: str) -> Repetition | None:
+    try:
+        found = gather([path], second_opinion=False)[0] if is_logged(kind) else find_measured(path, kind, [])
+    except InputError:
+        return None
+    return next(iter(found.repetitions), None) if found is not None else None
+
+
+def measured_columns(repetition: Repetition, search: SearchRecord) -> dict[str, float]:
+    """Return the columns of a search that a repetition has."""
+    found = {name: column_value(repetition.record, name) for name in columns_asked(search)}
+    if isinstance(repetition, Run) and TIME_TO_TRAIN.member in found:
+        found[TIME_TO_TRAIN.member] = repetition.time_s
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def excess_of(search: SearchRecord, columns: Mapping[str, float]) -> dict[str, float]:
+    """Return by constraint how far a value is beyond the bound, as a share of that."""
+    return {
+        constraint_text(each): (columns[each.column] - each.value) * (1 if each.sign == "<=" else -1)
+        / (abs(each.value) or 1.0)
+        for each in search.constraints if each.column in columns
+    }  # fmt: skip
+
+
+def constraint_text(constraint: ConstraintRecord) -> str:
+    """'memory<=1.00 GB'."""
+    is_size = constraint.column == MEMORY.member
+    return f"{constraint.column}{constraint.sign}{num_bytes(constraint.value) if is_size else constraint.value}"
+
+
+def _why_infeasible(search: SearchRecord, columns: Mapping[str, float], excess: Mapping[str, float]) -> str | None:
+    missing = next((name for name in columns_asked(search) if name not in columns), None)
+    if missing is not None:
+        return "did not reach the target" if missing == TIME_TO_TRAIN.member else f"{missing} was not measured"
+    return next((f"missed {text} by {over:.1%}" for text, over in excess.items() if over > 0), None)
+
+
+def best_of(search: SearchRecord, trials: Sequence[Trial]) -> Trial | None:
+    """Return the first of the feasible trials with the best objective; None where none is feasible."""
+    sign = -1.0 if search.direction == "maximize" else 1.0
+    feasible = [trial for trial in trials if trial.reason is None]
+    return min(feasible, key=lambda trial: sign * (trial.objective or 0.0), default=None)

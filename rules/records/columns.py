@@ -1,0 +1,45 @@
+"""The columns by which trials of a search are judged: those of a kind's table, memory, and energy times delay."""
+
+from collections.abc import Mapping
+from typing import Any, get_args, get_type_hints
+
+from rules.records.kinds import KINDS, is_in_processes
+from rules.records.measure import Column, Measure
+from rules.records.metrics import metric_of_member
+
+TIME_TO_TRAIN = Column(member="time_to_train_s", title="Time to train", unit="s")
+MEMORY = Column(member="memory", title="Peak memory", unit="B")
+ENERGY_DELAY = Column(member="energy_delay", title="Energy times delay", unit="J s")
+
+
+def columns_of(kind: str) -> Mapping[str, Column]:
+    """Return the columns that a repetition of a kind has: of runs their time to train, of what processes measure
+    those of their table; an accelerator's memory, else the process's own; energy times duration, per sample squared
+    where samples are counted."""
+    record, found, process = KINDS[kind], [TIME_TO_TRAIN], KINDS[kind]
+    if is_in_processes(kind):
+        measures = (record.MEASURE, *record.OTHER_MEASURES.values())
+        found = [column for measure in measures for column in measure.columns]
+        process = get_args(get_type_hints(record)["processes"])[0]
+    found += [MEMORY, ENERGY_DELAY] if hasattr(process, "energy") else [MEMORY]
+    return {column.member: column for column in found}
+
+
+def column_value(record: Any, name: str) -> float | None:
+    """Return a number of a repetition's record; None where that does not have it."""
+    value = getattr(record, name, None)
+    if name == MEMORY.member:
+        value = getattr(record, "peak_device_bytes", None) or getattr(record, "peak_rss_bytes", None)
+    elif name == ENERGY_DELAY.member and (energy := getattr(record, "energy", None)) is not None:
+        value = energy.energy_j and energy.energy_j * energy.duration_s / getattr(record, "num_samples", 1) ** 2
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def column_measure(kind: str, name: str) -> Measure:
+    """Return the measure of a column, which is compared by ratios: more of a rate or a quality is better, less of
+    anything else."""
+    column, is_more_better = columns_of(kind)[name], name.endswith("_per_s") or metric_of_member(name) is not None
+    return Measure(
+        title=column.title, value=name, unit=column.unit or "", scale="ratio", columns=(column,),
+        direction="higher" if is_more_better else "lower",
+    )  # fmt: skip

@@ -1,0 +1,59 @@
+"""`tune --space`: an accelerator is searched and its study kept; what belongs to trials that are run is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import Command
+
+from harness.planning import hardware
+
+ASK = ("tune", "dlrm_tiny", "--space", "pe_array", "--trials", 25)
+SHIPPED = Path(hardware.__file__).parent / "pe_array.toml"
+
+
+def test_a_space_ends_with_what_joint_search_gains(inside: Command, tmp_path: Path) -> None:
+    done = inside(*ASK, "--mode", "joint,separate")
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.rstrip().splitlines()[-1]
+    assert last.startswith("joint, modelled: ") and last.endswith(" invalid.")
+    assert "times as fast as separate (published: 1.25x-1.44x, other kernels)" in last
+    (folder,) = (tmp_path / "results").iterdir()
+    study = json.loads((folder / "study.json").read_text())
+    assert (study["kind"], study["benchmark"], study["seed"]) == ("codesign", "dlrm_tiny", 0)
+    assert {row[0] for row in study["tables"][0]["rows"]} == {"by hand", "separate", "joint"}
+    assert "Horowitz" in (folder / "report.html").read_text()
+
+
+def test_one_mode_and_one_objective_are_searched_alone(inside: Command) -> None:
+    done = inside(*ASK, "--mode", "separate", "--pareto", "energy", "--seed", 3, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    study = json.loads(done.stdout)
+    assert study["seed"] == 3 and [row[0] for row in study["tables"][0]["rows"]] == ["by hand", "separate"]
+
+
+def test_a_strangers_file_is_shown_as_text(inside: Command, tmp_path: Path) -> None:
+    text = SHIPPED.read_text().replace('title = "Systolic', 'title = "<script>\\u001b[31m')
+    (tmp_path / "mine.toml").write_text(text)
+    done = inside("tune", "dlrm_tiny", "--space", "mine.toml", "--trials", 2, "--mode", "separate")
+    assert done.returncode == 0 and "\x1b" not in done.stdout, done.stderr
+    (folder,) = (tmp_path / "results").iterdir()
+    assert "<script>\x1b" not in (page := (folder / "report.html").read_text()) and "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--space", "pe_array", "--axis", "train.global_batch_size=1,2"), "--axis is of trials that are run"),
+        (("--space", "pe_array", "--serve"), "--serve is of trials that are run"),
+        (("--space", "pe_array", "--mode", "both"), "'both' is not one of"),
+        (("--space", "pe_array", "--pareto", "area"), "'area' is not one of"),
+        (("--space", "pe_aray"), "Did you mean 'pe_array'"),
+        (("--space", "missing.toml"), "missing.toml"),
+        (("--mode", "joint"), "--space"),
+        ((), "--axis"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(inside: Command, arguments: tuple[str, ...], said: str) -> None:
+    done = inside("tune", "dlrm_tiny", *arguments)
+    assert (done.returncode, done.stdout) == (2, "") and said in " ".join(done.stderr.split())
