@@ -11,6 +11,7 @@ import pytest
 from contributing import EXAMPLES, ROOT, TEXT, Tree, added_lines, apply_change, read_recipes
 from dense_logistic import install, write_definition
 from log_builder import make_records, make_runs, to_text, with_record, write_set
+from own_order import ORDER, PLAN, STOP_RULE
 from waiting import needs_two_cpus
 
 from rules.benchmarks.loader import load_benchmark
@@ -283,65 +284,13 @@ base = api.run("dlrm_tiny", kinds={{"copying": 65536}}, settings={{"runtime.thre
 pair = api.run(beside=base, settings={{"runtime.threads": 1}}, data={data!r})
 print(json.loads((pair / "base" / "extra" / "run_set.json").read_text())["kind"], pair)
 """
-_PLAN = """
-import json, sys
-from pathlib import Path
-from scripted_commands import acting
-from scripted_workers import Moment, ScriptedWorkers
-from harness.config.run_config import Override
-from harness.experiment.create import create
-from harness.experiment.expand import expand
-from harness.experiment.loop import Watcher, complete
-from harness.experiment.prepare import prepare
-from harness.experiment.request import Request
-from rules.records.experiment import StopRecord
-workers = ScriptedWorkers(Moment(0.0), num_evals=1)
-with acting(Path.cwd(), [], {{}}, workers):
-    request = Request(
-        verb="sweep", benchmark="dlrm_tiny", axes=["train.opt_base_learning_rate=0.03,0.06"], runs=1, seed=1,
-        overrides=[Override(key="runtime.threads", value=1, source="test")], data=Path({data!r}), output=Path("out"),
-        order="rounds", stop=StopRecord(rule="at_least", values={{"repetitions": 3}}), quiet=True,
-    )
-    folder = create(prepare(expand(request)))
-    complete(folder, watcher=Watcher(quiet=True))
-stage = json.loads((folder / "experiment.json").read_text())["stages"][0]
-print(stage["order"], stage["repetitions"])
-print(*[launch.split("/")[2][:2] for launch in workers.launches])
-"""
-
-
-_ORDER = '''\
-+def rounds(configurations: Sequence[int], repetitions: int) -> Iterator[Step]:
-+    """Make repetition k of every configuration before k + 1 of any, always in the same order."""
-+    for repetition in range(repetitions):
-+        yield from (Step(configuration, repetition) for configuration in configurations)
-+
-+
- ORDERS: Mapping[str, Order] = {
-+    "rounds": rounds,
-'''
-_STOP_RULE = '''\
-+class AtLeast:
-+    """Add repetitions until every configuration has as many as the rule says."""
-+
-+    def __init__(self, values: Mapping[str, float]) -> None:
-+        self._repetitions = int(values["repetitions"])
-+
-+    def extend(self, state: State) -> int | None:
-+        is_done = state.record.num_runs >= self._repetitions
-+        return None if is_done else self._repetitions
-+
-+
- STOP_RULES: Mapping[str, type[StopRule]] = {
-+    "at_least": AtLeast,
-'''
 
 
 def test_an_order_and_a_stop_rule(tree: Tree, data_root: Path) -> None:
-    for name, change in (("orders", _ORDER), ("stopping", _STOP_RULE)):
+    for name, change in (("orders", ORDER), ("stopping", STOP_RULE)):
         path = tree.folder / "harness" / "experiment" / f"{name}.py"
         path.write_text(apply_change(path.read_text(), change))
-    (tree.folder / "plan.py").write_text(_PLAN.format(data=str(data_root)))
+    (tree.folder / "plan.py").write_text(PLAN.format(data=str(data_root)))
     tree.environment["PYTHONPATH"] += f":{tree.folder / 'tests' / 'builders'}"
     done = tree.run("python plan.py")
     assert done.returncode == 0, done.stderr
