@@ -156,7 +156,9 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     ],
 )  # fmt: skip
 def test_a_damaged_table_file_is_named(tmp_path: Path, tables: object) -> None:
-    with pytest.raises(DatasetError, match=r"table_configs\.json:1: ") as caught:
+    with pytest.raises(
+        DatasetError, match=r"table_configs\.json: .*(\(byte|\$\[0\]|utf-8|recursion|truncated|got `object`)"
+    ) as caught:
         read_tasks(*write(tmp_path, "0 4\n", tables), EMPTY)
     assert len(str(caught.value)) < 1000
 
