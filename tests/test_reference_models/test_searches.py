@@ -132,7 +132,7 @@ def test_equal_tables_balance_at_one(name: str) -> None:
     table = generated(1, 1, 4, 0)[0].tables[0]
     task = replace(NEUROSHARD, tables=(table,) * 8, num_devices=4)
     cost = cost_of(4)
-    plan = autoshard(task, cost, 0, trained(60)) if name == "autoshard" else find_search(name)(task, cost, 0)
+    plan = autoshard(task, cost, 0, trained(100)) if name == "autoshard" else find_search(name)(task, cost, 0)
     costs = cost(plan.sets(task))
     assert costs.max() == pytest.approx(costs.mean())
 
@@ -258,7 +258,7 @@ def test_a_policy_learns_the_same_of_the_same_seed() -> None:
     assert torch.equal(torch.random.get_rng_state(), state)
     for name, value in first.arrays().items():
         np.testing.assert_array_equal(value, second.arrays()[name])
-    assert first.digest == second.digest == digest_of(cost, 3, 3) != other.digest
+    assert len({digest_of(cost, 3), digest_of(cost, 4), digest_of(cost_of(2), 3)}) == 3
     assert not np.array_equal(first.arrays()["head.0.weight"], other.arrays()["head.0.weight"])
 
 
@@ -276,17 +276,19 @@ def test_a_policy_is_the_same_from_its_arrays() -> None:
             policy_of(damaged, policy.digest)
 
 
-def test_a_policy_of_few_updates_beats_one_of_none() -> None:
-    """60 of 400 updates, on tasks of tables that it never saw."""
+def test_a_policy_learns_from_more_updates() -> None:
+    """100 of 400, on 30 tasks of tables that it never saw: close to the optimum, far from chance."""
     cost, held = cost_of(3), generated(30, 8, 3, 101)
-    plans = [[autoshard(task, cost, 0, trained(updates)) for task in held] for updates in (1, 60)]
-    untrained, short = (
-        np.array([slowest_s(task, plan, cost) for task, plan in zip(held, each, strict=True)]) for each in plans
-    )
     best = np.array([slowest_s(task, optimal(task, cost, 0), cost) for task in held])
-    chance = np.array([slowest_s(task, find_search("random")(task, cost, 0), cost) for task in held])
-    assert np.median(short / best) < np.median(chance / best)
-    assert np.median(short / best) < np.median(untrained / best)
+    after = {
+        updates: np.median(
+            [slowest_s(task, autoshard(task, cost, 0, trained(updates)), cost) for task in held] / best
+        )
+        for updates in (2, 100)
+    }
+    chance = np.median([slowest_s(task, find_search("random")(task, cost, 0), cost) for task in held] / best)
+    assert after[100] < after[2] < chance
+    assert after[100] <= 1.06
 
 
 @pytest.mark.long

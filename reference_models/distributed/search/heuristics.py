@@ -11,7 +11,8 @@ from reference_models.process.errors import ConfigError
 
 Piece = tuple[int, int]
 """A table's number, and how many of its columns."""
-Filling = tuple[float, tuple[tuple[Piece, ...], ...]]
+Pieces = tuple[Piece, ...]
+Filling = tuple[float, tuple[Pieces, ...]]
 """Seconds of the slowest device, infinite where a piece found none, and what each device was given."""
 
 
@@ -21,7 +22,7 @@ class PieceCosts:
     def __init__(self, task: Task, cost: SetCost) -> None:
         self.task, self._cost = task, cost
         self._tables: dict[Piece, Table] = {}
-        self._known: dict[tuple[Piece, ...], float] = {(): 0.0}
+        self._known: dict[Pieces, float] = {(): 0.0}
 
     def table(self, piece: Piece) -> Table:
         """Return the piece as a table of its own."""
@@ -29,7 +30,19 @@ class PieceCosts:
             self._tables[piece] = self.task.tables[piece[0]].with_columns(piece[1])
         return self._tables[piece]
 
-    def __call__(self, sets: Sequence[tuple[Piece, ...]]) -> Seconds:
+    def sizes(self, pieces: Pieces) -> Seconds:
+        """Return the bytes of each piece, float64."""
+        return np.array([self.table(piece).memory_bytes for piece in pieces], dtype=float)
+
+    def alone(self, pieces: Pieces) -> Seconds:
+        """Return the seconds of each piece on a device of its own."""
+        return self([(piece,) for piece in pieces])
+
+    def ordered(self, pieces: Pieces) -> Pieces:
+        """Return the pieces in falling order of their seconds alone, then of their bytes."""
+        return tuple(pieces[place] for place in np.lexsort((-self.sizes(pieces), -self.alone(pieces))))
+
+    def __call__(self, sets: Sequence[Pieces]) -> Seconds:
         """Return the seconds of each set; those that were not asked for before are one batch."""
         new = [pieces for pieces in dict.fromkeys(sets) if pieces not in self._known]
         if new:
@@ -38,7 +51,7 @@ class PieceCosts:
         return np.array([self._known[pieces] for pieces in sets])
 
 
-def fill_devices(costs: PieceCosts, lists: Sequence[Sequence[Piece]], caps: Sequence[float]) -> list[Filling]:
+def fill_devices(costs: PieceCosts, lists: Sequence[Pieces], caps: Sequence[float]) -> list[Filling]:
     """Place lists of pieces of equal length, each in its order and with its cap on the columns of a device.
 
     A piece goes to the device whose set costs least so far, of those that have the memory and stay within the cap;
@@ -46,7 +59,7 @@ def fill_devices(costs: PieceCosts, lists: Sequence[Sequence[Piece]], caps: Sequ
     """
     task, num_lists = costs.task, len(lists)
     loads, memory, columns = np.zeros((3, num_lists, task.num_devices))
-    held: list[list[tuple[Piece, ...]]] = [[()] * task.num_devices for _ in lists]
+    held: list[list[Pieces]] = [[()] * task.num_devices for _ in lists]
     limits, alive = np.asarray(caps)[:, None], np.ones(num_lists, dtype=bool)
     for pieces in zip(*lists, strict=True):
         sizes = np.array([[costs.table(piece).memory_bytes] for piece in pieces], dtype=float)
@@ -91,23 +104,16 @@ def no_plan(task: Task, search: str) -> ConfigError:
     return ConfigError(f"{search} finds no plan for {task.name}: {why}. Use more or larger devices.")
 
 
-def whole_tables(task: Task) -> list[Piece]:
+def whole_tables(task: Task) -> Pieces:
     """Return each table as one piece."""
-    return [(number, table.dim) for number, table in enumerate(task.tables)]
-
-
-def order_pieces(costs: PieceCosts, pieces: Sequence[Piece]) -> list[Piece]:
-    """Return the pieces in falling order of their cost alone, then of their bytes."""
-    alone = costs([(piece,) for piece in pieces])
-    sizes = [costs.table(piece).memory_bytes for piece in pieces]
-    return [pieces[place] for place in np.lexsort((np.negative(sizes), -alone))]
+    return tuple((number, table.dim) for number, table in enumerate(task.tables))
 
 
 def place_in_order(task: Task, cost: SetCost, search: str) -> Plan:
     """Place the costliest table first, each on the device whose set costs least so far, as AutoShard's released code
     does. Raises ConfigError where a table finds no room."""
     costs = PieceCosts(task, cost)
-    return plan_of(task, fill_devices(costs, [order_pieces(costs, whole_tables(task))], [math.inf])[0], search)
+    return plan_of(task, fill_devices(costs, [costs.ordered(whole_tables(task))], [math.inf])[0], search)
 
 
 def _sum_of(weight: Callable[[Table], float]) -> SetCost:

@@ -9,13 +9,12 @@ import numpy as np
 from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.heuristics import (
     Filling,
-    Piece,
     PieceCosts,
+    Pieces,
     fill_devices,
-    order_pieces,
     plan_of,
     whole_tables,
-)  # fmt: skip
+)
 from reference_models.distributed.search.task import Plan, Task
 
 BEAM_WIDTH, NUM_CANDIDATES, NUM_CUTS = 3, 10, 10
@@ -32,7 +31,7 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> Plan:
     Raises ConfigError where no list of pieces finds room.
     """
     costs = PieceCosts(task, cost)
-    beam = [tuple(whole_tables(task))]
+    beam = [whole_tables(task)]
     best = _place_in_grid(costs, beam)[0]
     for _ in range(NUM_CUTS):
         lists = sorted({cut for pieces in beam for cut in _cut_each(costs, pieces)})
@@ -44,11 +43,10 @@ def neuroshard(task: Task, cost: SetCost, seed: int) -> Plan:
     return plan_of(task, best, "neuroshard")
 
 
-def _cut_each(costs: PieceCosts, pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
+def _cut_each(costs: PieceCosts, pieces: Pieces) -> list[Pieces]:
     """Return the lists in which one of the costliest, or one of the largest, pieces is two halves."""
-    alone = costs([(piece,) for piece in pieces])
-    sizes = [costs.table(piece).memory_bytes for piece in pieces]
-    chosen = {int(place) for weights in (alone, sizes) for place in np.argsort(weights)[-NUM_CANDIDATES:]}
+    weights = (costs.alone(pieces), costs.sizes(pieces))
+    chosen = {int(place) for each in weights for place in np.argsort(each)[-NUM_CANDIDATES:]}
     return [
         tuple(sorted((*pieces[:place], *pieces[place + 1 :], *[(pieces[place][0], pieces[place][1] // 2)] * 2)))
         for place in chosen
@@ -56,10 +54,10 @@ def _cut_each(costs: PieceCosts, pieces: Sequence[Piece]) -> list[tuple[Piece, .
     ]
 
 
-def _place_in_grid(costs: PieceCosts, lists: Sequence[Sequence[Piece]]) -> list[Filling]:
+def _place_in_grid(costs: PieceCosts, lists: Sequence[Pieces]) -> list[Filling]:
     """Return the best of all caps for each list; the caps of all lists are filled together."""
     mean = sum(table.dim for table in costs.task.tables) / costs.task.num_devices
-    ordered = [order_pieces(costs, pieces) for pieces in lists for _ in CAPS]
+    ordered = [costs.ordered(pieces) for pieces in lists for _ in CAPS]
     filled = fill_devices(costs, ordered, [cap * mean for _ in lists for cap in CAPS])
     starts = range(0, len(filled), len(CAPS))
     return [min(filled[start : start + len(CAPS)]) for start in starts]
