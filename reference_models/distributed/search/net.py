@@ -137,14 +137,15 @@ def train_net(
     sets = [[pool[pick] for pick in each] for each in picks]
     members = _tensor(np.stack([np.bincount(each, minlength=len(pool)) for each in picks]))
     logs, byte_logs = np.log(cost(sets)), np.log(over_sets(sets, lambda each: moved_bytes(each, batch_size)))
-    held, learnt = np.split(np.arange(num_sets), [num_sets // 5])
+    num_held = num_sets // 5
     digest = digest_of(cost, tables, batch_size, seed, num_sets, start)
     with repeatable(seed):
         layers = CostLayers() if start is None else deepcopy(start.layers)
         layers.scale.copy_(_tensor(np.array([(each.mean(), each.std() + 1e-6) for each in (byte_logs, logs)])))
-        _fit(layers, describe(pool, batch_size), members[learnt], _tensor(logs[learnt]))
-        net = Net(layers=layers, batch_size=batch_size, digest=digest)
-        taus = [float(kendalltau(each[held], logs[held]).statistic) for each in (net(sets), Additive(cost)(sets))]
+        _fit(layers, describe(pool, batch_size), members[num_held:], _tensor(logs[num_held:]))
+    net = Net(layers=layers, batch_size=batch_size, digest=digest)
+    known = (net(sets[:num_held]), Additive(cost)(sets[:num_held]))
+    taus = [float(kendalltau(each, logs[:num_held]).statistic) for each in known]
     return replace(net, tau=taus[0], additive_tau=taus[1])
 
 

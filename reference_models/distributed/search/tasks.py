@@ -108,8 +108,8 @@ def _share(weights: NDArray[np.float64]) -> tuple[float, ...]:
 def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
     """Read tasks of NeuroShard, a line `ids dims` each, whose ids count the tables of its table_configs.json.
 
-    Its tables have no optimizer state. Raises DatasetError naming file and line for what is no such file, ConfigError
-    as `check_task` does.
+    Its tables have no optimizer state. Raises DatasetError naming file and line, or table, for what is no such file,
+    ConfigError as `check_task` does.
     """
     known = _read_tables(tables)
     tasks = []
@@ -144,7 +144,7 @@ def _read_tables(path: Path) -> list[Table]:
     try:
         found = map(msgspec.structs.astuple, msgspec.json.decode(_read(path), type=list[_ENTRY]))
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}:1: expected a JSON list of tables, as NeuroShard writes it: {error}.") from None
+        raise DatasetError(f"{path}: expected a JSON list of tables, as NeuroShard writes it: {error}.") from None
     return [
         Table(num_embeddings=max(1, int(rows)), dim=1, pooling=pooling, reuse=_share(np.array(bins) * BIN_LOOKUPS),
               optimizer="sgd")
