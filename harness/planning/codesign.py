@@ -15,7 +15,7 @@ from harness.foundation.study import make_study, make_table
 from harness.planning.hardware.accelerator import LOOKUPS, ORDERS, Nest, PEArray, Point, list_nests, model_nest
 from harness.planning.trace import Columns
 from reference_models.process.errors import ConfigError
-from reports.text.formatting import duration, percent
+from reports.text.formatting import duration, percent, plural
 from rules.records.study import Cell, Parameter, StudyCheck, StudyRecord
 
 Mode = Literal["separate", "joint"]
@@ -183,12 +183,13 @@ def space_study(
 def _say_gain(mode: Mode, trials: Sequence[Trial], best: Mapping[str, Sequence[Trial]], by_hand: Trial) -> str:
     separate_s, found_s = (min(trial.latency_s for trial in best[each]) for each in ("separate", mode))
     saving = min(trial.energy_delay for trial in best[mode]) / by_hand.energy_delay - 1
-    later = [any(trial.violations) for trial in trials[POPULATION:]] or [False]
+    later = [any(trial.violations) for trial in trials[POPULATION:]]
+    invalid = f", {percent(sum(later) / len(later))} of those after the first {POPULATION} invalid" if later else ""
     gain = f", {separate_s / found_s:.3f} times as fast as separate (published: {PUBLISHED_GAIN})"
     return (
         f"{mode}, modelled: a step takes {duration(found_s)} at best{gain * (mode == 'joint')}, energy-delay is "
-        f"{saving * 100:+.0f} % against the design by hand (published: {PUBLISHED_SAVING}); {len(trials)} trials, "
-        f"{percent(sum(later) / len(later))} of those after the first {POPULATION} invalid."
+        f"{saving * 100:+.0f} % against the design by hand (published: {PUBLISHED_SAVING}); "
+        f"{plural(len(trials), 'trial')}{invalid}."
     )
 
 

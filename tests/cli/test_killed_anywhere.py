@@ -87,4 +87,4 @@ def test_what_is_killed_at_a_write_is_completed_alike(shape: str, data_root: Pat
 @pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_killed_at_any_write_is_completed_alike(shape: str, data_root: Path, tmp_path: Path) -> None:
-    compare(shape, data_root, tmp_path, None)
+    compare(shape, data_root, tmp_path, 60 if shape == "search" else None)  # of over 400 that repeat
