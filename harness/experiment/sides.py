@@ -63,13 +63,13 @@ def open_source(request: Request, asked: Kind | None) -> Source:
         raise HarnessError(
             f"--beside {folder}: its ranks are started by torchrun or srun, which cannot take turns here."
         )
-    source = read_source(folder)
-    _refuse_other_definition(run_set, record, source.config.benchmark)
+    _refuse_other_definition(run_set, record, parse_benchmark(read_toml(run_set.definition), run_set.definition))
     refuse_outside_code(folder, given_code(request), _again)
     if record.hooks:
         again = " ".join(f"--{name} {shlex.quote(command)}" for name, command in record.hooks.items())
         hooks = Hooks.asked_by(request)
         hooks.refuse_other(folder, record.hooks, f"{again}, which then run around both sides' runs")
+    source = read_source(folder)  # only now: to parse it may be to import its code
     if request.division not in (None, record.division):
         raise HarnessError(
             f"--division is {request.division}, and {folder} is of the {record.division} division: results of two "
