@@ -29,7 +29,7 @@ class MeasuredCost:
     """
 
     batch_size: int
-    available_bytes: int
+    available_bytes: int = field(repr=False)
     seed: int = 0
     known: dict[frozenset[tuple[Table, int]], float] = field(default_factory=dict, repr=False, compare=False)
     lookups: "dict[Table, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
