@@ -14,7 +14,7 @@ from reference_models.process.errors import ConfigError
 MAX_ENUMERATED = 9
 """Tables whose partitions are all looked at: 21,147 of 9 (Bell's number), and 512 sets to cost."""
 MAX_NODES = 5_000
-"""Of the branch and bound of an integer program, after which it is given up."""
+"""Nodes of the branch and bound of an integer program, after which it is given up."""
 _SOLVED, _INFEASIBLE = 0, 2
 """Statuses of scipy's `milp`."""
 
