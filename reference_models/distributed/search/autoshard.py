@@ -37,7 +37,7 @@ class Policy(nn.Module):
     scale: Tensor
     """Mean and deviation of the features of tables: [2, features]."""
     mean_reward: Tensor
-    """Mean reward of the plans of the last 20 updates."""
+    """How well plans of the last 20 updates balance: `reward`, as a tensor that is kept."""
 
     def __init__(self, digest: str) -> None:
         super().__init__()
