@@ -74,7 +74,8 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
     A plan costs what its slowest device does: lookups, updates and the exchange of embeddings, modelled from the
     numbers of the devices, unless --cost says measured. The optimum is of plans that cut no table. In place of
     BENCHMARK may be tasks: generated ones, or files. 'run --sharding plan:FILE' trains by the plan of -o. With --run,
-    10 plans or more are measured as throughput beside TorchRec's own, one thread a rank.
+    10 plans or more and TorchRec's own are measured as throughput, one process each, one thread a rank: that ranks
+    them, and two are compared by 'run --beside'.
     """
     from harness.cli.shared.studies import show_study
     from harness.config.run_config import resolve
@@ -148,7 +149,7 @@ def _run_plans(
     request = Request(
         verb="sweep", benchmark=benchmark, axes=[f"runtime.sharding={','.join(['auto', *files])}"],
         kinds={"throughput": num_steps}, overrides=[*collect_overrides(given), *asked], name=given["name"],
-        data=given["data_root"], output=folder, seed=given["seed"],
+        data=given["data_root"], output=folder, seed=given["seed"], is_ranking=True,
     )  # fmt: skip
     sweep = make_group(request)
     click.echo(f"results  {sweep}", err=True)

@@ -286,7 +286,7 @@ def _expand_matrix(request: Request, kind: Kind, options: Mapping[str, int]) -> 
             )
             for number, (point, config) in enumerate(zip(points, configs, strict=True), start=1)
         ),
-        repetitions=kind.repetitions(base, request.runs),
+        repetitions=1 if request.is_ranking else kind.repetitions(base, request.runs),
         axes=tuple(axes),
         division=request.division,
         timeout_s=request.timeout_s,

@@ -73,6 +73,8 @@ class Request:
     """The benchmarks of which each is measured in two settings."""
     stop: StopRecord | None = None
     """The rule by which a group is extended from what is measured; `until` is that of a set alone."""
+    is_ranking: bool = False
+    """Whether one process of each configuration is enough: they are ranked together, none is compared."""
     overrides: Sequence[Override] = ()
     """All changes of the definition, weakest first, `settings` among them."""
     typed: Sequence[str] = ()
@@ -228,7 +230,9 @@ def flags_of(verb: str, member: str) -> tuple[str, ...]:
     return default if option is None else option.flags.get(verb, default)
 
 
-_NOT_OPTIONS = frozenset({"verb", "benchmark", "kinds", "order", "stop", "suite", "overrides", "typed", "quiet"})
+_NOT_OPTIONS = frozenset(
+    {"verb", "benchmark", "kinds", "order", "stop", "suite", "is_ranking", "overrides", "typed", "quiet"}
+)
 _NAMES = {"settings": "set"}
 
 

@@ -75,29 +75,23 @@ def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Place
     """Add to a study what was measured of the plans, and how well the predicted costs rank them."""
     batch_size = placement.tasks[0].batch_size
     rows: list[tuple[Cell, ...]] = []
-    pairs, differing = [], 0
+    pairs = []
     for name, row in zip(["auto", *plans], sweep.rows, strict=True):
         rate, cost_s = row.throughput, plans[name][1] if name in plans else None
-        verdict = row.comparison.verdict if row.comparison else None
-        differing += verdict in ("faster", "slower")
-        if rate is None:
-            rows.append((name, cost_s, None, None, None, row.failure))
-            continue
-        ends = (None, None) if rate.interval is None else (rate.interval.high, rate.interval.low)
-        step_s = batch_size / rate.geometric_mean
-        rows.append((name, cost_s, step_s, *(end and batch_size / end for end in ends), verdict))
-        if cost_s is not None:
+        step_s = None if rate is None else batch_size / rate.geometric_mean
+        rows.append((name, cost_s, step_s, row.failure))
+        if cost_s is not None and step_s is not None:
             pairs.append((cost_s, step_s))
     table = make_table(
-        f"Steps of {placement.tasks[0].num_devices} ranks, one thread each",
+        f"Steps of {placement.tasks[0].num_devices} ranks, one thread each, in one process a plan",
         (
             ("Plan", None, "given"), ("Predicted cost", "s", placement.costs.origin), ("Step", "s", "measured"),
-            ("From", "s", "measured"), ("To", "s", "measured"), ("Beside auto", None, "measured"),
+            ("Failed", None, "measured"),
         ),
         rows,
     )  # fmt: skip
-    said = _correlate(pairs) + ("" if differing else " Beside auto: no difference shown.")
-    findings = (*placement.study.findings, sweep.closing, said)
+    said = _correlate(pairs)
+    findings = (*placement.study.findings, said)
     study = change(placement.study, tables=(*placement.study.tables, table), findings=findings)
     return replace(placement, study=study, closing=said)
 
@@ -113,7 +107,7 @@ def _correlate(pairs: list[tuple[float, float]]) -> str:
     ]
     low, high = np.nanquantile(drawn, (0.025, 0.975))
     tau = kendalltau(*values.T).statistic
-    none = " No correlation is shown." if low <= 0 <= high else ""
+    none = " With 0 in it: no difference shown." if low <= 0 <= high else ""
     return (
         f"Predicted costs rank the measured steps of {len(pairs)} plans with Kendall's tau {tau:.2f} (95 % interval "
         f"{low:.2f} to {high:.2f}).{none}"
