@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from reports.charts.lanes import Work, lanes_figure
 from reports.charts.roofline import RooflineDot, roofline_figure
 from reports.charts.scaling import scaling_panel
-from reports.charts.xy import Dot, Series, xy_figure
+from reports.charts.xy import ChartAxis, Dot, Panel, Series, up_to, xy_figure
 from reports.document.blocks import Block, Chart, Prose
 from reports.document.page import PageSection
 from reports.facts.profile import amount
@@ -130,11 +130,29 @@ def _timeline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 
+def _regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw how far the best so far is from the best of all trials; None of the other table."""
+    points = [(_number(row.get("Trial")), 0.0 if row.get("Regret") == 0 else _number(row.get("Regret")))
+              for row in _rows(table)]  # fmt: skip
+    dots = tuple(
+        Dot(x=trial, y=regret, hint=f"trial {trial:g}: {percent(regret)}")
+        for trial, regret in points if trial is not None and regret is not None
+    )  # fmt: skip
+    if not dots:
+        return None
+    x = ChartAxis(name="trial", scale=up_to(max(dot.x for dot in dots)), words="{:g}".format)
+    y = ChartAxis(name="regret", scale=up_to(max(dot.y or 0.0 for dot in dots)), words=percent)
+    panel = Panel(x=x, y=y, series=[Series(name="the best so far, beside the best of all", dots=dots)])
+    figure = xy_figure(panel, id_=id_, title="Regret of the search", description="A dot per trial.")
+    return Chart(figure=figure, table_note="The table below has the numbers.")
+
+
 _CHARTS: Mapping[str, Callable[[StudyRecord, StudyTable, str], Chart | None]] = {
     "forward": _roofline,
     "queue": _latencies,
     "tiers": _miss_ratios,
     "trace": _miss_ratios,
+    "tune": _regrets,
     "usage": _timeline,
 }
 """By kind of study: what is drawn of a table."""
