@@ -52,6 +52,7 @@ def logged(run_set: Path, key: str) -> list[Any]:
     return [line["value"] for line in lines if line["key"] == key]
 
 
+@pytest.mark.long
 def test_two_ranks_train_to_the_target_and_rank_0_logs(tmp_path: Path, data_root: Path, dlrmbench: Any) -> None:
     done = dlrmbench(*options(data_root, "-n", 1, "--ranks", 2, "--seed", 5, "--sharding", "row_wise"))
     assert done.returncode == 0, done.stderr
@@ -136,7 +137,7 @@ def kill_and_resume(tmp_path: Path, data_root: Path, rank: int, wait: Callable[[
         with started("resume", run_set, cwd=tmp_path) as resumed:
             output, _ = resumed.communicate(timeout=HANG_S)
         assert resumed.returncode == 0, output
-    assert logged(run_set, "run_stop") != []
+    assert logged(run_set, "run_stop") != [] and logged(run_set, "world_size") == [2]
 
 
 @pytest.mark.long
