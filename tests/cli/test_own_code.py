@@ -69,7 +69,7 @@ def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
         (["run", "-n", 1, "--timeout", 0.001], 124, "run_0/attempt_0/run.json"),
         (["run", "--throughput", 1], 0, "throughput.json"),
         pytest.param(["run", "--quality", 512], 0, "quality.json", marks=pytest.mark.long),
-        (["profile", "--steps", 1, *FEW_LAYERS], 0, "profile.json"),
+        pytest.param(["profile", "--steps", 1, *FEW_LAYERS], 0, "profile.json", marks=pytest.mark.long),
         pytest.param(
             ["run", "--throughput", 1, "--implementation", "torchrec", "--ranks", 2], 0, "throughput.json",
             marks=[needs_torchrec, pytest.mark.long],
