@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from harness.planning.placement import Placement, PlacementQuestion
     from rules.records.experiment import ConstraintRecord
 
-_COUNT = click.IntRange(min=1)
+_COUNT = click.IntRange(1, 10_000)
 
 
 @click.command()
@@ -94,6 +94,10 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
     from rules.records.codec import encode
 
     named = _read_question(benchmark, given, is_kept=output is not None or num_steps is not None)
+    if output is not None and not output.absolute().parent.is_dir():
+        raise click.UsageError(
+            f"-o {output}: there is no folder {output.absolute().parent}. Make it, or name another."
+        )
     devices = Devices(**{name: given[name] for name in Devices.__dataclass_fields__})
     if benchmark is None and "memory_bytes" not in named:
         devices = replace(devices, memory_bytes=NEUROSHARD.memory_bytes)
@@ -205,7 +209,13 @@ def read_constraint(text: str) -> "ConstraintRecord":
 @click.option("--maximize", metavar="COLUMN", help="What to make large, such as samples_per_s, auc, queries_per_s.")
 @click.option("--constraint", "constraints", type=read_constraint, multiple=True, metavar="'COLUMN<=VALUE'",
               help="What a trial must keep, or be infeasible; repeatable, also with >=.")  # fmt: skip
-@click.option("--trials", type=click.IntRange(min=2), default=20, show_default=True, help="With the default.")
+@click.option(
+    "--trials",
+    type=click.IntRange(2, 10_000),
+    default=20,
+    show_default=True,
+    help="Trials, with the default; with --space of each search.",
+)
 @click.option("--sampler", type=click.Choice(["auto", "random"]), default="auto", show_default=True,
               help="auto learns from trials: a Gaussian process where one takes over 3 s, else TPE.")  # fmt: skip
 @click.option("--space", metavar="NAME|FILE.toml",

@@ -20,6 +20,7 @@ from rules.scoring.results import read_run_result
 
 MAX_RUNS = 30
 """How many runs a set that grows until it is precise has at most, where nobody says."""
+MAX_TRIALS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +51,10 @@ class Search:
 
     def __init__(self, values: Mapping[str, float]) -> None:
         self._num_trials, self._known = values["trials"], dict[int, Trial]()
+        if not 2 <= self._num_trials <= MAX_TRIALS:
+            raise HarnessError(
+                f"stop.values.trials is {self._num_trials:g}, expected 2 to {MAX_TRIALS:,}.", ExitCode.INPUT
+            )
 
     def extend(self, state: State) -> Mapping[str, str] | None:
         record = state.record

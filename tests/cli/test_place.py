@@ -40,6 +40,13 @@ def test_tasks_are_generated_or_read(inside: Command, tmp_path: Path) -> None:
     assert (done := inside(*read)).returncode == 8 and "tasks.txt:2: " in done.stderr
 
 
+def test_what_was_measured_once_is_no_verdict_and_says_where_it_was_timed(inside: Command) -> None:
+    done = inside("place", "dlrm_tiny", "--devices", 2, "--by", "dim,lookup", "--cost", "measured")
+    assert done.returncode == 0, done.stderr
+    assert "Lowest by " in done.stdout and "which is no verdict" in done.stdout
+    assert "timed on one thread of this CPU" in done.stdout and "Over the optimum" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -48,6 +55,8 @@ def test_tasks_are_generated_or_read(inside: Command, tmp_path: Path) -> None:
         (["dlrm_tiny", "--tasks", 2, "--devices", 2], "one of them"),
         (["--task-file", "x", "--devices", 2], "given together"),
         (["--tasks", 2, "--devices", 2, "-o", "x.json"], "of the tables of a BENCHMARK"),
+        (["dlrm_tiny", "--devices", 2, "-o", "nowhere/plan.json"], "there is no folder"),
+        (["--tasks", 10**9, "--devices", 2], "10000"),
         (["dlrm_tiny", "--devices", 2, "--measure", 9], "--measure is of --cost net"),
         (["dlrm_tiny", "--devices", 2, "--by", "lookups"], "Did you mean 'lookup'?"),
         (["dlrm_tiny", "--devices", 2, "--device-memory", "100KB"], "bytes too few"),

@@ -48,10 +48,11 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], comparison: Compari
         if best_of(search, trials) is None:
             return f"None of {len(trials)} trials is feasible. Closest: {_name(trials, closest)}, {closest.reason}."
         return f"Nothing was measured beside the default: {trials[0].reason or 'no other trial is feasible'}."
+    none = " No trial did better than the default alone." if best_of(search, trials) is trials[0] else ""
     missed = f" Missed a constraint in {num_missed} of {comparison.num_new}: not feasible." if num_missed else ""
     return (
         f"{capital(_name(trials, best))} beside the default, in {comparison.num_shared_seeds} pairs of seeds that no "
-        f"trial had: {sentence(comparison)}{missed}"
+        f"trial had: {sentence(comparison)}{none}{missed}"
     )
 
 
@@ -84,7 +85,7 @@ def _list_sides(comparison: Comparison) -> StudyTable:
     whole = comparison.whole
     columns: list[tuple[str, str | None, Origin]] = [
         ("Default", None if whole is None else whole.unit, "measured"),
-        ("Best trial", None if whole is None else whole.unit, "measured"), ("Best / default", None, "computed"),
+        ("Best other trial", None if whole is None else whole.unit, "measured"), ("Best / default", None, "computed"),
         ("Difference", None, "computed"), ("From", None, "computed"), ("To", None, "computed"),
         ("Pairs", None, "measured"), ("Verdict", None, "computed"),
     ]  # fmt: skip
@@ -93,5 +94,5 @@ def _list_sides(comparison: Comparison) -> StudyTable:
         ends = whole.shown_interval
         values = (whole.base_value, whole.new_value, whole.ratio, whole.difference)
         row = [*values, *((None, None) if ends is None else (ends.low, ends.high))]
-    title = "The best trial and the default, measured again in turns, with seeds that no trial had"
+    title = "The best other trial and the default, measured again in turns, with seeds that no trial had"
     return make_table(title, columns, [(*row, comparison.num_shared_seeds, comparison.verdict)])

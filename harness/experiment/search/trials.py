@@ -48,7 +48,9 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
     kind = next((kind for kind in kinds if columns_of(kind).keys() >= {*names}), None)
     if kind is None:
         known = dict.fromkeys(name for kind in kinds for name in columns_of(kind))
-        wrong = next((name for name in names if name not in known), " and ".join(names))
+        wrong = next((name for name in names if name not in known), None)
+        if wrong is None:
+            raise HarnessError(f"{' and '.join(names)} are of two kinds of measurement, and a trial makes one.")
         raise HarnessError(
             f"{wrong}: no column of {' or '.join(kinds)}, whose columns are {', '.join(known)}."
             f"{did_you_mean(wrong, [*known])}"
@@ -113,15 +115,21 @@ def excess_of(search: SearchRecord, columns: Mapping[str, float]) -> dict[str, f
 
 def constraint_text(constraint: ConstraintRecord) -> str:
     """'memory<=1.00 GB'."""
-    is_size = constraint.column == MEMORY.member
-    return f"{constraint.column}{constraint.sign}{num_bytes(constraint.value) if is_size else constraint.value}"
+    return f"{constraint.column}{constraint.sign}{_text(constraint.column, constraint.value)}"
+
+
+def _text(column: str, value: float) -> str:
+    return num_bytes(value) if column == MEMORY.member else f"{value:.6g}"
 
 
 def _why_infeasible(search: SearchRecord, columns: Mapping[str, float], excess: Mapping[str, float]) -> str | None:
     missing = next((name for name in columns_asked(search) if name not in columns), None)
     if missing is not None:
         return "did not reach the target" if missing == TIME_TO_TRAIN.member else f"{missing} was not measured"
-    return next((f"missed {text} by {over:.1%}" for text, over in excess.items() if over > 0), None)
+    missed = (each for each in search.constraints if excess.get(constraint_text(each), 0.0) > 0)
+    return next(
+        (f"missed {constraint_text(each)}: {_text(each.column, columns[each.column])}" for each in missed), None
+    )
 
 
 def best_of(search: SearchRecord, trials: Sequence[Trial]) -> Trial | None:

@@ -11,7 +11,7 @@ from reference_models.process.errors import ConfigError
 from rules.benchmarks.toml_file import read_toml
 from rules.records.codec import DamageError, PositiveAmount, Record, convert
 
-Bounded = Annotated[float, Meta(gt=0, le=1e30)]
+Bounded = Annotated[float, Meta(ge=1e-30, le=1e30)]
 
 
 class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

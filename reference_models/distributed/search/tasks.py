@@ -27,6 +27,7 @@ NEUROSHARD = Task(name="neuroshard", tables=(), num_devices=4, memory_bytes=4 <<
 _NUM_TABLES = 856
 _MAX_FILE_BYTES = 64 << 20
 _MAX_DIM = 1 << 16
+_MAX_TASKS = 10_000
 _MAX_DRAWS = 1000
 _NUM_BLOCKS = 256
 _AMOUNT = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
@@ -111,7 +112,8 @@ def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
     Its tables have no optimizer state. Raises DatasetError naming file and line, or table, for what is no such file,
     ConfigError as `check_task` does.
     """
-    known = _read_tables(tables)
+    if not (known := _read_tables(tables)):
+        raise ConfigError(f"{tables} has no tables: expected a list of them.")
     tasks = []
     for number, line in enumerate(_read(path).decode(errors="replace").splitlines(), 1):
         try:
@@ -124,6 +126,8 @@ def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
             raise DatasetError(f"{path}:{number}: {line!r:.80}: expected {expected}.") from None
         chosen = tuple(known[each].with_columns(dim) for each, dim in pairs)
         tasks.append(check_task(replace(empty, name=f"{path.name}:{number}", tables=chosen)))
+        if len(tasks) > _MAX_TASKS:
+            raise DatasetError(f"{path}:{number}: expected at most {_MAX_TASKS:,} tasks. Leave some out.")
     if not tasks:
         raise ConfigError(f"{path} has no tasks: expected a line of 'ids dims' for each.")
     return tasks
