@@ -67,7 +67,7 @@ def build_page(
         if is_brief
         else page_glossary(
             terms,
-            is_trained=bool(sets) or not kinds or not all(details_of(kind).terms for kind in kinds),
+            is_trained=bool(sets) or not (kinds or studies) or not all(details_of(kind).terms for kind in kinds),
             metrics=_metrics(gathered),
         ),
         rules=() if is_brief else rule_index(sets),
