@@ -146,7 +146,7 @@ def test_where_no_trial_is_feasible_the_least_violating_one_is_named(place: Path
     assert ended.code == 7
     last = ended.out.splitlines()[-1]
     assert last.startswith("None of 12 trials is feasible. Closest: trial ") and "global_batch_size=128" in last
-    assert "missed memory<=100.00 MiB by 28.0%" in last
+    assert "missed memory<=100.00 MiB: 128.00 MiB" in last
     folder, study = found_in(place)
     assert len(study.tables) == 1 and not [*folder.glob("beside-*")]
 
@@ -187,7 +187,7 @@ def without_counter(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "said", "arrange"),
     [
-        (f"{FASTEST} --trials 1", "is not in the range x>=2", None),
+        (f"{FASTEST} --trials 1", "is not in the range 2<=x<=10000", None),
         ("--throughput 10", "give one of --minimize COLUMN and --maximize COLUMN", None),
         ("--maximize samples_per_s --minimize memory", "give one of --minimize COLUMN and --maximize", None),
         ("--maximize sample_per_s", "Did you mean 'samples_per_s'", None),
@@ -259,6 +259,17 @@ def test_a_damaged_search_is_refused(change: dict[str, Any], place: Path) -> Non
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
     assert ended.code == 8 and "experiment.json" in ended.err, ended.err
+
+
+def test_values_that_a_trial_was_not_made_with_are_refused(place: Path) -> None:
+    tune(place, f"{FASTEST} --trials 2")
+    folder, _ = found_in(place)
+    content = json.loads((folder / "experiment.json").read_text())
+    key = next(iter(content["configurations"][1]["values"]))
+    content["configurations"][1]["values"][key] += "9"
+    (folder / "experiment.json").write_text(json.dumps(content))
+    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
+    assert ended.code == 8 and key in ended.err and "was made with" in ended.err, ended.err
 
 
 def test_a_search_with_an_unknown_column_is_refused(place: Path) -> None:

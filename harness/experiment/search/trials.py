@@ -4,14 +4,21 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.foundation.errors import HarnessError
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.run_sets.folder import open_run_set
 from reports.results.logs import gather
 from reports.results.measured import find_measured
 from reports.results.result import Repetition, Run
 from reports.text.formatting import num_bytes
 from rules.errors import InputError, did_you_mean
 from rules.records.columns import MEMORY, TIME_TO_TRAIN, column_measure, column_value, columns_of
-from rules.records.experiment import ConstraintRecord, ExperimentRecord, SearchRecord
+from rules.records.experiment import (
+    EXPERIMENT_FILE,
+    ConstraintRecord,
+    ExperimentRecord,
+    MemberRecord,
+    SearchRecord,
+)
 from rules.records.kinds import is_logged
 
 
@@ -76,6 +83,8 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
     member, name = record.configurations[place], record.folders[place]
     assert record.stop is not None and record.stop.search is not None
     search, found = record.stop.search, None
+    if name is not None:
+        _refuse_other_values(folder / name, member)
     if name is not None and member.failure is None:
         found = _read_repetition(folder / name, record.kind)
     columns = {} if found is None else measured_columns(found, search)
@@ -86,6 +95,26 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
         reason=_why_infeasible(search, columns, excess) if member.failure is None else member.failure.reason,
         took_s=(found.stopped_ms - found.started_ms) / 1000 if is_timed else None,  # type: ignore[union-attr,operator]
     )  # fmt: skip
+
+
+def _refuse_other_values(path: Path, member: MemberRecord) -> None:
+    """Raise HarnessError (exit 8) where the set of a trial was not made with the numbers or names that it says."""
+    config = open_run_set(path)[1].config
+    for key, text in member.values.items():
+        value = config[key].value if key in config else None
+        if isinstance(value, str | int | float) and not isinstance(value, bool) and _as_number(text) != value:
+            raise HarnessError(
+                f"{path.parent / EXPERIMENT_FILE}: {path.name} has {key}={text!r:.80}, but its set was made with "
+                f"{value!r:.80}. Put that back, or search anew.",
+                ExitCode.INPUT,
+            )
+
+
+def _as_number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _read_repetition(path: Path, kind: str) -> Repetition | None:
