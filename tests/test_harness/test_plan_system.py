@@ -98,8 +98,9 @@ def test_a_system_is_read_as_it_was_written(tmp_path: Path) -> None:
     [
         ('{ of = "copy", value = 1e9 }', "source"),
         ('{ of = "copy", value = 1e9, source = "" }', "source"),
-        ('{ of = "copy", value = 0, source = "ours" }', "above 0"),
-        ('{ of = "copy", value = -1, source = "ours" }', "above 0"),
+        ('{ of = "copy", value = 0, source = "ours" }', "at least 1e-30"),
+        ('{ of = "copy", value = -1, source = "ours" }', "at least 1e-30"),
+        ('{ of = "copy", value = 1e-308, source = "ours" }', "at least 1e-30"),
         ('{ of = "copy", value = inf, source = "ours" }', "value"),
         ('{ of = "copy", value = nan, source = "ours" }', "value"),
         ('{ of = "copy", size = 0, value = 1, source = "ours" }', "size"),
