@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig
+from reference_models.distributed.limits import refuse_precision
 from reference_models.process.errors import OWN_CODE, ConfigError, did_you_mean, explain_second_file
 from reference_models.process.importing import import_with_torch
 from reference_models.serving import servable
@@ -252,6 +253,8 @@ def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeCo
                 f"runtime.{key} {value!r} serves, and does not train: its steps are larger than what training adds. "
                 "Train in fp32, and serve what was learnt in it."
             )
+    if runtime.precision != "auto":
+        refuse_precision(runtime.device.partition(":")[0], runtime.precision)
     implementation = find_implementation(model, runtime.implementation)
     refuse_switches(implementation, runtime)
     if implementation.refuse_ranks is not None:

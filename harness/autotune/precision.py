@@ -14,9 +14,7 @@ from harness.config.catalog import parse_recorded
 from harness.config.run_config import RunConfig, command_name
 from harness.system.hardware import read_processors
 from harness.system.software import version_of
-from reference_models.config.sections import RuntimeConfig
 from reference_models.data.registry import DEFAULT_ROOT, locate_dataset
-from reference_models.serving.servable import explain_emulation
 from reports.results.records import describe_times
 from reports.text.formatting import printable
 from rules.benchmarks.loader import parse_benchmark, shipped_twin
@@ -52,10 +50,9 @@ def check_kept_precision(data_root: Path | None) -> Check:
         if not isinstance(kept, Damage) and [kept.chosen_for.get(key) for key in ("cpu", "torch")] == here:
             words = compare_precisions(kept.choice)
             found += [] if words is None else [f"{printable(path.parents[1].name, 60)}: {words}"]
-    is_lacking = explain_emulation(RuntimeConfig(precision="bf16")) is not None
-    missing = "this CPU has no products in bf16" if is_lacking else "bf16 and fp32: not timed yet"
-    remedy = "" if found or is_lacking else "runtime.precision=bf16 or auto has both timed before the first run."
-    return Check(name="precision", value="; ".join(found[:8]) or missing, status="ok", why=_WHY, remedy=remedy)
+    value = "; ".join(found[:8]) or "bf16 and fp32: not timed yet"
+    remedy = "" if found else "runtime.precision=bf16 has both timed before the first run."
+    return Check(name="precision", value=value, status="ok", why=_WHY, remedy=remedy)
 
 
 def settle_precision(
@@ -99,10 +96,6 @@ def _why_not_bf16(config: RunConfig) -> str | None:
     runtime, train, benchmark = config.workload.runtime, config.workload.train, config.benchmark
     if runtime.device != "cpu" or runtime.ranks != 1:
         return "steps are timed beforehand on a CPU and one rank alone"
-    from reference_models.training.devices import has_bf16_products  # imports torch
-
-    if not has_bf16_products():
-        return "this CPU has no products in bf16"
     size, rate, problem = train.global_batch_size, train.opt_base_learning_rate, benchmark.definition_sha256
     for path in (benchmark.path, *([] if (twin := shipped_twin(benchmark)) is None else [twin.path])):
         for end in (".bf16.calibration.json", ".calibration.json"):

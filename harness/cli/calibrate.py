@@ -86,7 +86,6 @@ def calibrate(
     from harness.calibration.runs import RunStore, in_precision, problem_digest
     from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
-    from harness.measure.refusals import refuse_emulation
     from harness.run_sets.dataset import ensure_dataset
     from harness.run_sets.output import refuse_output
     from harness.run_sets.progress import generation_progress
@@ -94,7 +93,6 @@ def calibrate(
 
     _refuse_grid(click.get_current_context())
     entry = in_precision(load_entry(benchmark, model), asked.pop("precision"))
-    refuse_emulation(entry.workload.runtime)
     plan = plan_calibration(entry, **asked)
     output = output or Path("results") / f"{entry.benchmark.name}-calibration"
     refuse_output(output)

@@ -19,13 +19,11 @@ TakenIdMaps = Literal["fixed", "made", "any"]
 def refuse_untrainable(workload: WorkloadConfig) -> None:
     """Refuse to train with a device, an implementation, a precision or CPUs that are not there.
 
-    Raises ConfigError, HarnessError or DeviceError. Imports torch only to look at a GPU or a precision that is asked
-    for.
+    Raises ConfigError, HarnessError or DeviceError. Imports torch only to look at a GPU that is asked for.
     """
     runtime = workload.runtime
     workload.implementation.require_installed()
     refuse_impossible_runtime(workload.model_name, workload.train, runtime)
-    refuse_emulation(runtime)
     refuse_threads(runtime.threads)
     refuse_device(runtime)
 
@@ -51,8 +49,6 @@ def refuse_unservable(workload: WorkloadConfig) -> None:
     """Refuse to serve a model, or with a device or CPUs, that cannot; as `refuse_untrainable`."""
     workload.implementation.require_installed()
     refuse_impossible_serving(workload.model_name, workload.runtime)
-    if workload.model_spec.serve is None:
-        refuse_emulation(workload.runtime)
     refuse_threads(workload.runtime.threads)
     refuse_device(workload.runtime)
 
@@ -82,14 +78,6 @@ def refuse_device(runtime: RuntimeConfig) -> None:
         from reference_models.training.devices import refuse_shared_gpus  # imports torch
 
         refuse_shared_gpus(runtime.device, 1 if launcher_of_many(os.environ) else runtime.ranks)
-
-
-def refuse_emulation(runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for training in a precision that this system's CPU lacks."""
-    if runtime.device == "cpu" and runtime.precision not in ("fp32", "auto"):
-        from reference_models.training.devices import refuse_precision  # imports torch
-
-        refuse_precision(runtime.device, runtime.precision)
 
 
 def refuse_threads(num_threads: int | None) -> None:

@@ -19,7 +19,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
 from harness.measure.gpu_kernels import check_kernels
 from harness.measure.kinds import Work
-from harness.measure.refusals import refuse_device, refuse_emulation, refuse_threads
+from harness.measure.refusals import refuse_device, refuse_threads
 from harness.planning.memory import MemoryNeed, model_memory
 from harness.run_sets.dataset import how_to_get, is_begun, is_generated
 from harness.run_sets.output import refuse_output
@@ -283,7 +283,6 @@ def _refusals(workload: WorkloadConfig) -> list[str]:
     runtime = workload.runtime
     try:
         refuse_impossible_runtime(workload.model_name, workload.train, runtime)
-        refuse_emulation(runtime)
         refuse_threads(runtime.threads)
     except (ConfigError, HarnessError) as error:
         found.append(f"{error} The run cannot start.")

@@ -185,8 +185,9 @@ class RuntimeConfig:
     threads: Annotated[PositiveCount | None, Meta(extra_json_schema=_THREADS)] = None
     """CPU threads, or `auto`: as many as are fastest, by timing; of several ranks, the cores among them."""
     precision: Literal["fp32", "tf32", "bf16", "int8", "auto"] = "fp32"
-    """Precision of matrix products; on CPUs `fp32`, `bf16` where they have avx512_bf16 or AMX, and `int8` in serving
-    alone. `auto` trains in bf16 where timing finds it faster and a calibration in it met the target, else in fp32."""
+    """Precision of matrix products; on CPUs `fp32`, `bf16`, which those without products in it emulate, and `int8` in
+    serving alone. `auto` trains in bf16 where timing finds it faster and a calibration in it met the target, else in
+    fp32."""
     table_precision: Literal["fp32", "fp16", "int8", "int4"] = "fp32"
     """Precision of the rows of embedding tables of a model that is served; training knows `fp32` alone."""
     graph: Literal["auto", "off"] = "auto"

@@ -1,11 +1,25 @@
-"""What several ranks cannot do, known before anything starts; torch-free."""
+"""What devices and several ranks cannot do, known before anything starts; torch-free."""
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig, parse_comm, parse_sharding
 from reference_models.process.errors import ConfigError
 
 COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 _SENDS_PARTIAL_SUMS = ("auto", "row_wise", "table_row_wise", "grid_shard")
-_CPU_PRECISIONS = ("fp32", "fp16", "int8")
+_CPU_COMM = ("fp32", "fp16", "int8")
+CPU_PRECISIONS = ("fp32", "bf16")
+CUDA_PRECISIONS = ("fp32", "tf32", "bf16")
+
+
+def refuse_precision(device_type: str, precision: str) -> None:
+    """Raise ConfigError for a precision of training's matrix products that is unknown on a device.
+
+    A CPU without products in bf16 emulates them: how slow that is, is timed before a run.
+    """
+    allowed = CUDA_PRECISIONS if device_type == "cuda" else CPU_PRECISIONS
+    if precision not in allowed:
+        raise ConfigError(
+            f"runtime.precision is {precision!r}, expected {' or '.join(map(repr, allowed))} on {device_type}."
+        )
 
 
 def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_ranks: int) -> None:
@@ -30,14 +44,14 @@ def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_rank
     if train.optimizer.get("opt_adagrad_learning_rate_decay", 0.0):
         raise ConfigError("train.opt_adagrad_learning_rate_decay must be 0: FBGEMM's Adagrad knows none.")
     for precision in set(parse_comm(runtime.comm)) - {"fp32"}:
-        _refuse_precision(precision, runtime)
+        _refuse_comm(precision, runtime)
 
 
-def _refuse_precision(precision: str, runtime: RuntimeConfig) -> None:
-    if runtime.device == "cpu" and precision not in _CPU_PRECISIONS:
+def _refuse_comm(precision: str, runtime: RuntimeConfig) -> None:
+    if runtime.device == "cpu" and precision not in _CPU_COMM:
         raise ConfigError(
             f"runtime.comm {runtime.comm!r}: between CPUs TorchRec has no {precision} (it would take fp16 for bf16, "
-            f"and fail with fp8). Use one of {', '.join(_CPU_PRECISIONS)}."
+            f"and fail with fp8). Use one of {', '.join(_CPU_COMM)}."
         )
     if precision in ("int8", "fp8") and runtime.sharding in _SENDS_PARTIAL_SUMS:
         raise ConfigError(

@@ -64,9 +64,15 @@ class OptimizedWorkload(ReferenceWorkload):
         return self._compiled
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add what does the work around products: compiled passes, or torch's operators, and why."""
+        """Add what does the work around products: compiled passes, or torch's operators, and why.
+
+        Forms of products that were chosen, and are not at hand, are named, too.
+        """
         found = self._cpu_kernels
-        return {**super().hyperparameters(), "kernels": f"torch: {found}" if isinstance(found, str) else "compiled"}
+        missing = () if self._matmuls is None else self._matmuls.missing
+        kernels = f"torch: {found}" if isinstance(found, str) else "compiled"
+        kernels += f"; without the chosen {', '.join(missing)}" if missing else ""
+        return {**super().hyperparameters(), "kernels": kernels}
 
     def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
         found = self._cpu_kernels

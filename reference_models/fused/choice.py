@@ -5,7 +5,7 @@ with the same choice a run repeats bit for bit. Products that a choice does not 
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -70,6 +70,12 @@ class ChosenProduct(_Value, frozen=True, kw_only=True):
     form: Form
     seconds: dict[Form, Annotated[float, Meta(ge=0, le=1e6)]] = {}
 
+    def without(self, missing: Collection[Form]) -> Form:
+        """Return the form; instead of a `missing` one the fastest other that was timed, or the default."""
+        if self.form not in missing:
+            return self.form
+        return min(self.seconds.keys() - set(missing), key=self.seconds.__getitem__, default=DEFAULT_FORM)
+
 
 class MatmulChoice(_Value, frozen=True, kw_only=True):
     """The forms of a step's products, and where and how they were timed."""
@@ -88,9 +94,9 @@ class MatmulChoice(_Value, frozen=True, kw_only=True):
         )
         return hashlib.sha256(b"\n".join(forms)).hexdigest()
 
-    def forms(self) -> dict[Product, Form]:
-        """Return each product's form."""
-        return {chosen.product: chosen.form for chosen in self.products}
+    def forms(self, missing: Collection[Form] = ()) -> dict[Product, Form]:
+        """Return each product's form; instead of a `missing` one the fastest other that was timed, or the default."""
+        return {chosen.product: chosen.without(missing) for chosen in self.products}
 
 
 @runtime_checkable

@@ -204,7 +204,8 @@ class _CrossLayer:
         return the sum of both, and None.
         """
         dz = self._z
-        if self._cpu_kernels is not None and dx_0 is not None:
+        if self._cpu_kernels is not None:
+            assert dx_0 is not None, "compiled passes are for CPUs, where results are kept"
             bias_gradient = self._cpu_kernels.differentiate_cross(
                 dy, x_0, dz, self._bias.operand, dx_0, adds=adds, adds_dy=ends
             )

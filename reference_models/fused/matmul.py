@@ -1,12 +1,11 @@
 """Matrix products of a training step, each in the form that a choice names: see `reference_models.fused.choice`."""
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from reference_models.fused.choice import DEFAULT_FORM, Form, Kind, MatmulChoice, Precision, Product
 from reference_models.fused.cpu_kernels import CPUKernels
-from reference_models.process.errors import ConfigError
 
 _PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 
@@ -24,23 +23,18 @@ class Matmuls:
         without, results have theirs from torch's allocator, which uses it again within a step. `has_kernels` says
         whether what goes on around the products is done by Triton's kernels (`reference_models.fused.kernel_check`);
         on a CPU, and in float32, it is done by `cpu_kernels`, where there are any.
-        Raises ConfigError for a choice that uses what this torch lacks.
         """
         self.dtype, self.keeps_results, self.has_kernels = dtype, keeps_results, has_kernels
         self.cpu_kernels = cpu_kernels
-        self._forms = {} if choice is None else choice.forms()
+        lacks_openblas = cpu_kernels is None or not cpu_kernels.has_openblas
+        lacks = ("onednn",) * (not has_onednn()) + ("openblas",) * lacks_openblas
+        not_at_hand = {form for form in get_args(Form) if form.startswith(lacks)}
+        chosen = set() if choice is None else {each.form for each in choice.products}
+        self.missing = tuple(sorted(chosen & not_at_hand))
+        """Forms of the choice that are not at hand here: others replace them, as `MatmulChoice.forms` says."""
+        self._forms = {} if choice is None else choice.forms(not_at_hand)
         self.asked: dict[Product, Form] = {}
         """In the order in which passes were made."""
-        forms = set(self._forms.values())
-        if any(form.startswith("onednn") for form in forms) and not has_onednn():
-            raise ConfigError(
-                f"the choice of matrix products uses oneDNN, which torch {torch.__version__} lacks here. Choose anew."
-            )
-        if "openblas" in forms and (cpu_kernels is None or not cpu_kernels.has_openblas):
-            raise ConfigError(
-                "the choice of matrix products uses OpenBLAS, which takes a C compiler, numpy from PyPI and "
-                "runtime.kernels=auto, and is not at hand here. Choose anew, without the file that it was read from."
-            )
 
     def affine(
         self, kind: Kind, num_samples: int, weight: torch.Tensor, bias: torch.Tensor | None = None, *,

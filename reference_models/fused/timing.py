@@ -17,11 +17,15 @@ Timer = Callable[[Call, int], float]
 
 MIN_GAIN = 0.05
 """What a form must gain over the one chosen before: differences below are no more than noise."""
-_ROUNDS = 5
+_LEFT_BEHIND = 1.5
+"""A form that takes so many times as long as the fastest in the first two calls is not timed further."""
+_TURNS = 5
 _SLICE_S = 1e-3
 """Seconds that one form computes at a time; the forms of a product take turns."""
-_LEFT_BEHIND = 1.5
-"""A form that takes so many times as long as the fastest in the first two turns is not timed further."""
+_CLOSE = 1.15
+"""A form that takes at most so many times as long as the fastest after its turns has further ones with it."""
+_CLOSE_CALLS, _CLOSE_S = 15, 0.5
+"""So many calls of each close form, unless all of them together take this many seconds."""
 _MAX_FLOP = 4e9
 """Larger products are timed on a part of their samples, but on no fewer than `_MIN_SAMPLES`."""
 _MIN_SAMPLES = 512
@@ -57,15 +61,18 @@ def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
 
 def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, float]:
     """Return the least seconds of each form over its turns: whatever else the system does can only add to them."""
-    first = {form: min(time_calls(call, 1) for _ in range(2)) for form, call in calls.items()}
-    fastest_s = min(first.values())
-    finalists = [form for form in calls if first[form] <= _LEFT_BEHIND * fastest_s]
-    num_calls = max(1, int(_SLICE_S / max(fastest_s, 1e-7)))
-    turns: dict[Form, list[float]] = {form: [] for form in finalists}
-    for _ in range(_ROUNDS if len(finalists) > 1 else 0):
-        for form in finalists:
-            turns[form].append(time_calls(calls[form], num_calls) / num_calls)
-    return {form: min(turns.get(form) or [first[form]]) for form in calls}
+    least = {form: min(time_calls(call, 1) for _ in range(2)) for form, call in calls.items()}
+    num_calls = max(1, int(_SLICE_S / max(min(least.values()), 1e-7)))
+    for within, num_turns in ((_LEFT_BEHIND, _TURNS), (_CLOSE, _CLOSE_CALLS // num_calls)):
+        fastest_s, spent_s = min(least.values()), 0.0
+        close = [form for form in calls if least[form] <= within * fastest_s]
+        for _ in range(num_turns if len(close) > 1 else 0):
+            for form in close:
+                took_s = time_calls(calls[form], num_calls)
+                least[form], spent_s = min(least[form], took_s / num_calls), spent_s + took_s
+            if spent_s > _CLOSE_S:
+                break
+    return least
 
 
 @torch.no_grad()
@@ -121,7 +128,9 @@ def num_samples_to_time(product: Product) -> int:
 
 
 def _time_calls(call: Call, num_calls: int) -> float:
-    start_s = time.perf_counter()
+    """One thread is timed by its processor time: its waiting for a processor says nothing of a form."""
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    start_s = clock()
     for _ in range(num_calls):
         call()
-    return time.perf_counter() - start_s
+    return clock() - start_s

@@ -3,16 +3,11 @@
 import os
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 
-from reference_models.process.errors import ConfigError, DeviceError
-
-CPU_PRECISIONS = ("fp32", "bf16")
-CUDA_PRECISIONS = ("fp32", "tf32", "bf16")
-BF16_CPU_FLAGS = ("avx512_bf16", "amx_bf16")
-"""What the kernel calls the instructions, one of which products in bf16 need to be faster than in fp32."""
+from reference_models.distributed.limits import refuse_precision
+from reference_models.process.errors import DeviceError
 
 
 def find_device(name: str) -> torch.device:
@@ -108,27 +103,3 @@ def set_precision(device: torch.device, precision: str) -> bool:
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     return precision == "bf16"
-
-
-def refuse_precision(device_type: str, precision: str) -> None:
-    """Raise ConfigError for a precision of matrix products that the device lacks, or would emulate."""
-    allowed = CUDA_PRECISIONS if device_type == "cuda" else CPU_PRECISIONS
-    if precision not in allowed:
-        raise ConfigError(
-            f"runtime.precision is {precision!r}, expected {' or '.join(map(repr, allowed))} on {device_type}."
-        )
-    if device_type == "cpu" and precision == "bf16" and not has_bf16_products():
-        raise ConfigError(
-            f"runtime.precision is 'bf16', but this CPU has neither {' nor '.join(BF16_CPU_FLAGS)}: products in bf16 "
-            "would be emulated, more slowly than fp32. Use fp32."
-        )
-
-
-def has_bf16_products(cpu_info: Path = Path("/proc/cpuinfo")) -> bool:
-    """Say whether this CPU multiplies in bf16, by the kernel's list of its flags; False where there is none."""
-    try:
-        lines = cpu_info.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return False
-    flags = next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), [])
-    return any(flag in flags for flag in BF16_CPU_FLAGS)

@@ -76,6 +76,7 @@ QUALITY_METRIC = "quality_metric"
 """What eval_accuracy is, where it is not the ROC AUC."""
 IMPLEMENTATION = "implementation"
 PRECISION = "precision"
+KERNELS = "kernels"
 NUM_THREADS = "num_threads"
 WORLD_SIZE = "world_size"
 

@@ -105,14 +105,12 @@ def test_times_of_no_size_are_no_record(data_dir: Path, monkeypatch: pytest.Monk
             msgspec.convert({**msgspec.to_builtins(choice), "in_fp32": in_fp32}, ChoiceRecord)
 
 
-PRODUCTS = "reference_models.training.devices.has_bf16_products"
 QUICK = ("--throughput", 10, "-n", 5, "--implementation", "reference", "--threads", 1)
 
 
 @pytest.fixture
 def definition(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One with a calibration in bf16 beside it, on a CPU that has products in it, whose workers answer at once."""
-    monkeypatch.setattr(PRODUCTS, lambda: True)
+    """One with a calibration in bf16 beside it, whose workers answer at once."""
     monkeypatch.setattr("harness.experiment.executors.launch_worker", FastWorkers())
     entry = small_entry(tmp_path)
     write_calibration_of(entry)
@@ -263,24 +261,6 @@ def test_a_damaged_calibration_covers_nothing(content: bytes, definition: Path) 
     assert settled.workload.runtime.precision == "fp32" and why is not None and "no calibration in bf16" in why
 
 
-def test_auto_is_fp32_on_a_cpu_without_products_in_bf16_and_bf16_is_refused(
-    definition: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(PRODUCTS, lambda: False)
-    planted = PlantedSteps(bf16=0.006, fp32=0.009)
-    asked = ("run", definition.name, *QUICK, "--set")
-    done = run_in(definition.parent, monkeypatch, planted, *asked, "runtime.precision=auto")
-    (line,) = lines_of(done, "precision: ")
-    assert line == "precision: fp32, by runtime.precision=auto: this CPU has no products in bf16"
-    assert not planted.asked
-    refused = run_inside(definition.parent, *asked, "runtime.precision=bf16", "--data", "data")
-    assert refused.returncode == ExitCode.USAGE and "neither avx512_bf16 nor amx_bf16" in refused.stderr
-    planned = run_inside(
-        definition.parent, "plan", definition.name, "--no-measure", "--set", "runtime.precision=bf16"
-    )
-    assert planned.returncode == ExitCode.USAGE and "The run cannot start" in " ".join(planned.stdout.split())
-
-
 @pytest.mark.parametrize(("device", "ranks"), [("cuda", 1), ("cpu", 2)])
 def test_auto_is_fp32_where_nothing_is_timed(device: str, ranks: int, definition: Path) -> None:
     config = auto_of(definition, **{"runtime.device": device, "runtime.ranks": ranks})
@@ -330,8 +310,7 @@ def test_a_side_beside_a_set_may_be_auto(
 
 
 def test_doctor_shows_what_is_kept_of_this_system_alone(definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, ask = definition.parent, "harness.autotune.precision.explain_emulation"
-    monkeypatch.setattr(ask, lambda runtime: None)
+    folder = definition.parent
     assert "not timed yet" in check_kept_precision(folder / "data").value
     planted = PlantedSteps(bf16=0.009, fp32=0.006)
     run_in(folder, monkeypatch, planted, "run", definition.name, *QUICK, "--set", "runtime.precision=bf16")
@@ -348,8 +327,6 @@ def test_doctor_shows_what_is_kept_of_this_system_alone(definition: Path, monkey
         assert "not timed yet" in check_kept_precision(folder / "data").value
     path.write_text("{")
     assert "not timed yet" in check_kept_precision(folder / "data").value
-    monkeypatch.setattr(ask, lambda runtime: "emulated")
-    assert check_kept_precision(folder / "data").value == "this CPU has no products in bf16"
 
 
 def test_a_profile_beside_a_set_has_its_precision(definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,14 +355,6 @@ def test_the_log_of_auto_says_the_precision_that_was_built(definition: Path, mon
         run_inside(definition.parent, *run, "--data", "data")
         (log,) = (definition.parent / output).glob("latest/results/*/mine/result_0.txt")
         assert f'"key": "precision", "value": "{precision}"' in log.read_text()
-
-
-def test_calibrate_in_bf16_is_refused_where_it_would_be_emulated(
-    definition: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(PRODUCTS, lambda: False)
-    done = run_inside(definition.parent, "calibrate", definition.name, "--precision", "bf16", "--plan")
-    assert done.returncode == ExitCode.USAGE and "neither avx512_bf16" in done.stderr
 
 
 def test_what_serves_knows_no_auto(definition: Path) -> None:

@@ -1,6 +1,5 @@
-"""On CPUs that multiply in bf16 both implementations train in it, alike; weights, sums and optimizers stay fp32."""
+"""On CPUs, which may emulate it, both implementations train in it, alike; weights, sums and optimizers stay fp32."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +9,7 @@ from toy_clicks import MakeSpec, flatten, is_same
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.dense_parameters import DenseParameter
-from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
-from reference_models.training.devices import has_bf16_products, set_precision
 
 WIDE: dict[str, Any] = {"embedding_dim": 32, "bottom_mlp": [48, 32], "top_mlp": [64, 40, 1]}
 DCN: dict[str, Any] = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 16}
@@ -20,12 +17,6 @@ MODELS = [{}, {"interaction": "cat"}, DCN, WIDE, WIDE | DCN]
 MODEL_IDS = ["dot", "cat", "dcn", "dot wide", "dcn wide"]
 TOLERANCE = 0.1
 """Of the distance between weights after 50 steps, as a share of the way that training took."""
-
-
-@pytest.fixture
-def any_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compute in bf16 here even if it is emulated."""
-    monkeypatch.setattr("reference_models.training.devices.has_bf16_products", lambda: True)
 
 
 def build(kind: type[ReferenceWorkload], make_spec: MakeSpec, precision: str, **options: Any) -> ReferenceWorkload:
@@ -38,7 +29,6 @@ def weights(workload: ReferenceWorkload) -> torch.Tensor:
     return torch.cat([value.flatten() for value in workload.state()["model"].values()]).clone()
 
 
-@pytest.mark.usefixtures("any_cpu")
 @pytest.mark.parametrize("model", MODELS, ids=MODEL_IDS)
 @pytest.mark.parametrize("opt_name", ["sgd", "adagrad", "rowwise_adagrad"])
 def test_fifty_steps_lead_where_the_reference_under_autocast_comes(
@@ -62,7 +52,6 @@ def test_fifty_steps_lead_where_the_reference_under_autocast_comes(
     assert [(a.shape, a.dtype) for a in states[0]] == [(b.shape, b.dtype) for b in states[1]]
 
 
-@pytest.mark.usefixtures("any_cpu")
 @pytest.mark.parametrize("model", [WIDE, WIDE | DCN], ids=["dot", "dcn"])
 def test_products_are_bf16_but_for_the_logits_and_runs_repeat_bit_for_bit(
     make_spec: MakeSpec, model: dict[str, Any]
@@ -94,28 +83,3 @@ def test_an_update_from_a_bf16_gradient_is_made_in_fp32(squares: torch.Tensor | 
     assert torch.equal(updated[0].value, updated[1].value)
     assert updated[1].operand is updated[1].narrow and torch.equal(updated[1].operand, updated[1].value.bfloat16())
     assert updated[0].operand is updated[0].value
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 sse\n", True),
-        ("flags\t\t: fpu amx_tile amx_bf16\n", True),
-        ("flags\t\t: fpu avx512f avx512_vnni\n", False),
-        ("processor\t: 0\nFeatures\t: fp asimd bf16\n", False),
-        ("", False),
-    ],
-)
-def test_the_kernel_says_whether_a_cpu_multiplies_in_bf16(tmp_path: Path, text: str, expected: bool) -> None:
-    info = tmp_path / "cpuinfo"
-    info.write_text(text, encoding="utf-8")
-    assert has_bf16_products(info) is expected
-    assert has_bf16_products(tmp_path / "nothing") is False
-
-
-def test_where_it_would_be_emulated_it_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reference_models.training.devices.has_bf16_products", lambda: False)
-    with pytest.raises(ConfigError, match=r"neither avx512_bf16 nor amx_bf16.*emulated.*Use fp32"):
-        set_precision(torch.device("cpu"), "bf16")
-    monkeypatch.setattr("reference_models.training.devices.has_bf16_products", lambda: True)
-    assert set_precision(torch.device("cpu"), "bf16") is True

@@ -12,7 +12,7 @@ from toy_clicks import BATCH, MakeSpec, flatten, is_same
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.fused.choice import ChoosesMatmul, ChosenProduct, Form, MatmulChoice, Product
 from reference_models.fused.cpu_kernels import find_cpu_kernels
-from reference_models.fused.matmul import Affine, Matmuls, WeightGradient, forms_at_hand, has_onednn
+from reference_models.fused.matmul import Affine, WeightGradient, forms_at_hand, has_onednn
 from reference_models.fused.timing import Call, choose, make_calls, num_samples_to_time, pick, time_forms
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
@@ -98,6 +98,14 @@ def test_forms_take_turns_and_those_left_behind_are_dropped() -> None:
     timer = FakeTimer({calls["mm"]: 1e-4, calls["onednn"]: 1.2e-4, calls["mm_transposed"]: 1e-3})
     assert time_forms(calls, timer) == pytest.approx({"mm": 1e-4, "onednn": 1.2e-4, "mm_transposed": 1e-3})
     assert timer.num_calls == {calls["mm"]: 52, calls["onednn"]: 52, calls["mm_transposed"]: 2}
+
+
+def test_forms_close_to_the_fastest_take_further_turns_for_half_a_second() -> None:
+    calls: dict[Form, Call] = {"mm": lambda: 0, "onednn": lambda: 1}
+    for seconds, num_calls in ((0.0004, 2 + 2 * (5 + 7)), (0.004, 2 + 5 + 15), (0.1, 2 + 3 + 3)):
+        timer = FakeTimer({calls["mm"]: seconds, calls["onednn"]: 1.1 * seconds})
+        assert time_forms(calls, timer) == pytest.approx({"mm": seconds, "onednn": 1.1 * seconds})
+        assert set(timer.num_calls.values()) == {num_calls}
 
 
 def test_a_timer_that_prefers_a_form_gets_it_and_a_choice_is_kept_in_doubt() -> None:
@@ -199,8 +207,21 @@ def test_a_choice_for_another_step_is_refused_by_name(make_spec: MakeSpec) -> No
         build(replace(make_spec(), matmul=choice_of([(GRADIENT, "mm")])))
 
 
-def test_onednn_where_there_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("missing", ["onednn", "openblas"])
+def test_a_chosen_form_that_is_not_at_hand_is_replaced_by_the_next_fastest_and_named(
+    missing: Form, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("reference_models.fused.matmul.has_onednn", lambda: False)
+    monkeypatch.setattr("reference_models.fused.kernel_check.find_cpu_kernels", lambda: "no C compiler")
     assert forms_at_hand(GRADIENT) == ("mm", "mm_transposed")
-    with pytest.raises(ConfigError, match=r"uses oneDNN, which torch .* lacks here"):
-        Matmuls(choice_of([(GRADIENT, "onednn")]))
+    products = [entry.product for entry in build(make_spec()).choose_matmul(None).products]
+    gradient = next(product for product in products if product.kind == "weight_gradient")
+    untimed = next(product for product in products if product != gradient)
+    seconds: dict[Form, float] = {missing: 1.0, "onednn_transposed": 2.0, "mm_transposed": 3.0, "mm": 4.0}
+    timed = ChosenProduct(product=gradient, form=missing, seconds=seconds)
+    choice = choice_of([(untimed, missing)])
+    workload = build(replace(make_spec(), matmul=msgspec.structs.replace(choice, products=(timed, *choice.products))))
+    asked = workload.model.matmuls.asked
+    assert asked[gradient] == "mm_transposed" and asked[untimed] == "mm"
+    assert workload.hyperparameters()["kernels"] == f"torch: no C compiler; without the chosen {missing}"
+    workload.train(1)

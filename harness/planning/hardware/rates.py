@@ -32,8 +32,9 @@ def measure_system(say: Callable[[str], None]) -> System:
     import torch
 
     from harness.measure.profile import measure_ceilings as ceilings
+    from reference_models.config.sections import RuntimeConfig
     from reference_models.count_step import count_operators, prepare_step
-    from reference_models.training.devices import has_bf16_products
+    from reference_models.serving.servable import explain_emulation
 
     resources, device = read_resources(), torch.device("cpu")
     torch.set_num_threads(resources.num_cores)
@@ -47,7 +48,8 @@ def measure_system(say: Callable[[str], None]) -> System:
         numbers.append(SystemNumber(of=of, size=size, value=value, source=f"{how}; {what}"))  # type: ignore[arg-type]
 
     say("measuring matrix products")
-    for name, dtype in {"fp32": torch.float32, **({"bf16": torch.bfloat16} if has_bf16_products() else {})}.items():
+    is_emulated = explain_emulation(RuntimeConfig(precision="bf16")) is not None
+    for name, dtype in {"fp32": torch.float32, **({} if is_emulated else {"bf16": torch.bfloat16})}.items():
         for width in _WIDTHS:
             depth = max(width, _DEPTH)
             took_s = ceilings.repeat(_make_layers(width, depth, dtype), device, budget_s=_BUDGET_S)

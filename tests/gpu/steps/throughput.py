@@ -11,7 +11,7 @@ from jobs_on_gpu import CAPPED, SMALL, TINY, Shape, build, open_once, read_from_
 from setting import Setting
 
 from harness.system.energy import EnergyMeter
-from reference_models.training.devices import CPU_PRECISIONS, CUDA_PRECISIONS, has_bf16_products
+from reference_models.distributed.limits import CPU_PRECISIONS, CUDA_PRECISIONS
 
 WARM_UP_STEPS, STEPS_PER_BLOCK, MOST_BLOCKS, BUDGET_S = 5, 10, 10, 3.0
 SLOW_S, SLOW_STEPS = 0.1, 3
@@ -24,7 +24,7 @@ Rates = dict[tuple[str, str, str], float]
 
 
 def run(setting: Setting, findings: Findings) -> None:
-    precisions = CUDA_PRECISIONS if setting.device != "cpu" else CPU_PRECISIONS if has_bf16_products() else ("fp32",)
+    precisions = CPU_PRECISIONS if setting.device == "cpu" else CUDA_PRECISIONS
     rates: Rates = {}
     for shape in (CAPPED, SMALL) if setting.is_full else TINY[::-1]:
         opened = open_once(shape)
