@@ -187,6 +187,10 @@ def test_a_captured_step_must_beat_an_eager_one_where_launching_counts(
     judged = read_found(path, "throughput").judgements["faster"]
     assert judged.verdict == verdict
     assert f"{1e6 / eager:.2f} times the eager {CAPPED.name}" in judged.figure
+    large = {key: rate for key, rate in rates.items() if key[0] == CAPPED.name}
+    judge_faster(Findings(path, is_rehearsal=False), large)
+    judged = read_found(path, "throughput").judgements["faster"]
+    assert judged.verdict == "not run" and f"but {SMALL.name}, whose eager steps decide" in judged.how
 
 
 @pytest.mark.parametrize("spoilt", ["", "weights", "sums", "bags", "one row"])

@@ -106,8 +106,9 @@ def _alike(folder: Path, is_alike: bool) -> Path:
 
 
 def _another(folder: Path, key: str | None) -> Path:
-    """One of ten runs names another organisation, platform or status."""
+    """One of ten runs names another organisation, platform, status or way to compute."""
     runs = make_runs(DCNV2, ours=False)
+    runs = [[*run[:7], {**run[6], "key": keys.KERNELS, "value": "compiled"}, *run[7:]] for run in runs]
     if key is not None:
         runs[3] = with_record(runs[3], key, value="preview" if key == keys.SUBMISSION_STATUS else "Another")
     write_set(folder / "Example", DCNV2, runs, ours=False)
@@ -123,9 +124,11 @@ CASES = [
             write_good=partial(_another, key=None),
             file="result_3.txt",
             line=line,
-            is_error=key != keys.SUBMISSION_STATUS,
+            is_error=key not in (keys.SUBMISSION_STATUS, keys.KERNELS),
         )
-        for key, line in ((keys.SUBMISSION_ORG, 5), (keys.SUBMISSION_PLATFORM, 6), (keys.SUBMISSION_STATUS, 7))
+        for line, key in enumerate(
+            (keys.SUBMISSION_ORG, keys.SUBMISSION_PLATFORM, keys.SUBMISSION_STATUS, keys.KERNELS), 5
+        )
     ),
     VerdictCase(
         code="RS115",
