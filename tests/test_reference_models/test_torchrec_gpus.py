@@ -208,6 +208,33 @@ def test_tables_of_a_rank_do_not_depend_on_what_its_device_has_drawn_before() ->
     assert len(drawn[0].unique()) > 100
 
 
+def test_a_rank_draws_the_tables_on_its_gpu_by_a_generator_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sharding leaves the default generator elsewhere on each rank; on one CPU it draws what the reference draws."""
+    from reference_models.dlrm import torchrec
+
+    workload, own_generator, given = load_entry("dlrm_tiny").workload, torch.Generator, []
+    rows = workload.data.num_embeddings
+    assert rows is not None
+    monkeypatch.setattr(torch, "Generator", lambda device: own_generator())
+    monkeypatch.setattr(torchrec, "local_shards", lambda state: [])
+    monkeypatch.setattr(torchrec, "draw_tables", lambda *arguments: given.append(arguments[-1]))
+    for device, num_drawn in (("cuda", 1), ("cuda", 2), ("cpu", 1)):
+
+        def shard(made: Any, num_drawn: int = num_drawn) -> Any:
+            torch.rand(num_drawn)
+            return SimpleNamespace(state_dict=dict)
+
+        loop: Any = SimpleNamespace(
+            spec=workload.spec(Path(), seed=3), device=torch.device(device), _shard=shard,
+            data=SimpleNamespace(train=SimpleNamespace(num_dense=13)), _optimizers_of=lambda *parts: [],
+        )  # fmt: skip
+        torch.manual_seed(7)
+        torchrec.TorchRecWorkload.build_model(loop, rows)
+    first, second, on_cpu = given
+    assert torch.equal(first.get_state(), second.get_state()) and first.initial_seed() == 7
+    assert on_cpu is None
+
+
 def test_how_many_ids_a_bag_holds_is_copied_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from reference_models.dlrm.torchrec import TorchRecWorkload
 
