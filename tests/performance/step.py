@@ -25,7 +25,6 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,13 +33,12 @@ from jobs import make_batches, make_job, products_by_phase, run_as_a_worker, ste
 from machine import cpu_info
 from matmul_limit import Limit, best_shape_flops, count_processor_time, now_s, timed_s
 from peers import PEERS, ChosenStep, Step
+from ratios import Ratios, measure_again_in_doubt
 
 from reference_models.training.phases import ignore_phase
 
 WARM_UP_STEPS, MEMORY_STEPS = 3, 4
 STEPS_PER_ROUND = {"A": 5, "B": 1}
-MOST_SPREAD = 1.3
-"""Greatest ratio of a cell by its least, over the rounds, that decides anything."""
 SPIN = "300000"
 """GNU's default of GOMP_SPINCOUNT."""
 TABLE = (("eager", "PyTorch"), ("torchrec", "torchrec"), ("tbe", "FBGEMM, compiled"))
@@ -67,35 +65,6 @@ def parse() -> argparse.Namespace:
     if options.cpu_time and options.threads != [1]:
         parser.error("--cpu-time needs --threads 1: more threads' processor time is no step's time.")
     return options
-
-
-@dataclass(frozen=True, slots=True)
-class Ratios:
-    """Of two times, round by round; the median is of the times' medians."""
-
-    median: float
-    rounds: tuple[float, ...]
-
-    @classmethod
-    def of(cls, times: Sequence[float], others: Sequence[float]) -> "Ratios":
-        pairs = zip(times, others, strict=True)
-        return cls(statistics.median(times) / statistics.median(others), tuple(time / other for time, other in pairs))
-
-    @property
-    def spread(self) -> float:
-        return max(self.rounds) / min(self.rounds)
-
-    def text(self) -> str:
-        return f"{self.median:.2f} ({min(self.rounds):.2f} to {max(self.rounds):.2f}){self._doubt}"
-
-    def percent(self) -> str:
-        return (
-            f"{100 * self.median:.0f} % ({100 * min(self.rounds):.0f} to {100 * max(self.rounds):.0f} %){self._doubt}"
-        )
-
-    @property
-    def _doubt(self) -> str:
-        return " undecided" if self.spread > MOST_SPREAD else ""
 
 
 def print_table(options: argparse.Namespace) -> None:
@@ -137,10 +106,6 @@ def measure_rounds(
         if has_shapes:
             times["best shape"].append(limit.flop / best_shape_flops())
     return times
-
-
-def worst_spread(times: Mapping[str, Sequence[float]]) -> float:
-    return max(Ratios.of(others, times["ours"]).spread for name, others in times.items() if name != "best shape")
 
 
 def print_phases(step: ChosenStep, products_s: Mapping[str, float], num_steps: int, num_rounds: int) -> None:
@@ -215,10 +180,11 @@ def main() -> None:
             steps[name] = step
     names = list(steps)
     limit = Limit(step_products(job))
-    times = measure_rounds(steps, limit, options.rounds, num_steps, has_shapes=not options.row)
-    if worst_spread(times) > MOST_SPREAD:
-        again = measure_rounds(steps, limit, options.rounds, num_steps, has_shapes=not options.row)
-        times = min(times, again, key=worst_spread)
+    times = measure_again_in_doubt(
+        lambda: measure_rounds(steps, limit, options.rounds, num_steps, has_shapes=not options.row),
+        "ours",
+        [*names[1:], "limit"],
+    )
     if options.row:
         print_row(options.job, num_threads, times)
         return
