@@ -121,7 +121,7 @@ def _update_example(dim: int, state_size: int, kernels: CPUKernels | None) -> li
 
 @torch.no_grad()
 def _passes_example(dim: int, kernels: CPUKernels | None) -> list[Change | ComputedValues]:
-    """Two layers, dot products and cross layers: results, gradients, and weights after two steps of Adagrad."""
+    """Two layers, dot products, cross layers, a product: results, gradients, weights after two steps of Adagrad."""
     num_samples, num_features, found = 70, 5, []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -162,6 +162,10 @@ def _passes_example(dim: int, kernels: CPUKernels | None) -> list[Change | Compu
         for middle, given in zip(middles, gradients[1:], strict=True):
             y = middle.forward(features)
             found += [y.clone(), middle.backward(given[:, : y.shape[1]].clone(), update).flatten(1).clone()]
+    if kernels is not None and kernels.has_openblas:
+        found.append(kernels.multiply(x, x.t(), x.new_zeros(num_samples, num_samples)))
+    else:
+        found.append(x @ x.t())
     computed = [Change(values, torch.zeros_like(values)) for values in found]
     pairs = zip(parameters, before, strict=True)
     return [*computed, *(Change(*(t.detach().view(-1, t.shape[-1]) for t in pair)) for pair in pairs)]

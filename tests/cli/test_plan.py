@@ -10,6 +10,7 @@ from command import Command
 from ranks_builder import needs_torchrec
 
 from harness.cli import main
+from harness.config.run_config import Override, RunConfig, resolve
 from harness.planning.memory import PROCESS_BYTES
 from reference_models.registry import find_implementation
 
@@ -40,6 +41,25 @@ def test_what_fp32_leaves_unused_on_a_gpu_is_said(precision: str, says: bool, in
         "plan", "dlrm_tiny", "--no-measure", "--device", "cuda:0", "--set", f"runtime.precision={precision}"
     )
     assert ("leaves a GPU's tensor cores unused" in " ".join(done.stdout.split())) == says, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("asked", "precision", "says"),
+    [((), "tf32", True), (("--set", "runtime.precision=fp32"), "fp32", False), (("--device", "cpu"), "fp32", False)],
+    ids=["on a GPU", "asked for", "on a CPU"],
+)
+def test_the_official_benchmark_takes_tf32_on_a_gpu_unless_told_otherwise(
+    asked: tuple[str, ...], precision: str, says: bool, inside: Command
+) -> None:
+    done = inside("plan", "dlrm_dcnv2", "--no-measure", *asked)
+    assert ("Products are in tf32 unless you say otherwise" in " ".join(done.stdout.split())) == says, done.stderr
+    assert resolve_with(asked).workload.runtime.precision == precision
+    assert resolve_with(asked).benchmark.definition_sha256 == resolve_with(()).benchmark.definition_sha256
+
+
+def resolve_with(asked: tuple[str, ...]) -> RunConfig:
+    key, value = asked[1].split("=") if "--set" in asked else ("runtime.device", "cpu")
+    return resolve("dlrm_dcnv2", [Override(key=key, value=value, source="test")] if asked else [])
 
 
 def test_each_value_names_its_source(inside: Command) -> None:
