@@ -34,9 +34,8 @@ def read_plan(path: Path) -> tuple[Task, Plan]:
         batch_size=record.batch_size,
     )
     plan = Plan(shards=tuple(Shard(**to_builtins(shard)) for shard in record.shards))
-    fault = find_fault(task, plan)
-    if task.digest != record.task_sha256:
-        fault = f"task_sha256 is of another task, expected {task.digest}"
+    is_other = task.digest != record.task_sha256
+    fault = f"task_sha256 is of another task, expected {task.digest}" if is_other else find_fault(task, plan)
     if fault is not None:
         raise HarnessError(f"{path}: {fault}. Make the plan again with 'dlrmbench place'.", ExitCode.INPUT)
     return task, plan

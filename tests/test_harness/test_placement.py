@@ -95,6 +95,8 @@ def test_a_plan_is_read_as_it_was_written(tmp_path_factory: Any, seed: int, num_
         (lambda content: content["shards"][2].update(device=2), "is on device 2"),
         (lambda content: content["shards"][2].update(device="x"), r"shards\[2\].device: found \"x\""),
         (lambda content: content["tables"][0]["reuse"].pop(), r"tables\[0\].reuse"),
+        (lambda content: content.update(num_devices=10**12), "num_devices"),
+        (lambda content: content.update(num_devices=1), "another task"),
     ],
 )
 def test_a_plan_that_is_none_of_its_task_is_damaged(

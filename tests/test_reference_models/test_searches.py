@@ -1,5 +1,6 @@
 """Searches for where tables go: what every plan must keep, the optimum, and how close to it each search comes."""
 
+import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -192,6 +193,17 @@ def test_beyond_what_can_be_enumerated_a_cost_must_add_up() -> None:
         optimal(task, crowded, 0)
     cost = cost_of(4)
     assert slowest_s(task, optimal(task, cost, 0), cost) >= (lower_bound(task, cost) or 0.0) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("num_tables", [9, 10])
+def test_devices_beyond_the_tables_stay_empty_and_take_no_memory(num_tables: int) -> None:
+    cost, task = cost_of(4096), generated(1, num_tables, 4096, 0)[0]
+    tracemalloc.start()
+    try:
+        plan, (_, most_bytes) = optimal(task, cost, 0), tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert {shard.device for shard in plan.shards} <= set(range(num_tables)) and most_bytes < 100 << 20
 
 
 @pytest.mark.parametrize("name", SEARCHES)

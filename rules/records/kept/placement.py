@@ -45,7 +45,7 @@ class PlacementRecord(Document, frozen=True, kw_only=True):
     task: str
     task_sha256: Sha256
     """The digest of the five members below."""
-    num_devices: PositiveCount
+    num_devices: Annotated[int, Meta(ge=1, le=4096)]
     memory_bytes: PositiveCount
     """Memory of one device."""
     batch_size: PositiveCount
