@@ -169,7 +169,7 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
     costs = _make_costs(question, tasks)
     policy = None
     if "autoshard" in question.by:
-        policy = learn_policy(question.keeper, costs.modelled)
+        policy = learn_policy(question.keeper, costs.modelled, tasks[0].batch_size)
     estimate: PlannerEstimate | None = None
     found: dict[str, list[FoundPlan]] = {}
     for name in question.by:

@@ -1,5 +1,6 @@
 """Plans of tables: as files, as what a run is asked, and as studies that compare searches."""
 
+import fcntl
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +29,7 @@ from harness.planning.placement import (
 )
 from reference_models.config.sections import parse_sharding
 from reference_models.distributed.placement import Devices
+from reference_models.distributed.search.net import net_of
 from reference_models.distributed.search.task import Plan, Shard, Task, place_whole
 from reference_models.distributed.search.tasks import generate_tasks
 from reference_models.process.errors import ConfigError
@@ -214,17 +216,32 @@ def test_what_is_learnt_is_kept_and_learnt_anew_when_asked(tmp_path: Path) -> No
         return {"a": np.array([1.0, len(done)])}, {"tau": 0.9, "additive_tau": float("nan")}
 
     keeper, digest = question(tmp_path).keeper, "ab" * 32
-    first = keeper.keep("cost_net", digest, train)
-    assert np.array_equal(keeper.keep("cost_net", digest, train)["a"], first["a"]) and len(done) == 1
-    (folder,) = (tmp_path / "place").iterdir()
+    first = keeper.keep("cost_net", digest, train, dict)
+    assert np.array_equal(keeper.keep("cost_net", digest, train, dict)["a"], first["a"]) and len(done) == 1
+    (folder,) = (tmp_path / "place").glob("cost_net-*")
     manifest = json.loads((folder / "manifest.json").read_text())
     assert (manifest["digest"], manifest["seed"], manifest["accuracy"]) == (digest, 0, {"tau": 0.9})
-    keeper.keep("cost_net", "cd" * 32, train)
-    assert replace(keeper, retrain=True).keep("cost_net", digest, train)["a"].tolist() == [1.0, 3.0]
-    (folder / "a.npy").write_bytes(b"x")
-    with pytest.raises(HarnessError, match="--retrain") as refused:
-        keeper.keep("cost_net", digest, train)
-    assert refused.value.exit_code == ExitCode.INPUT
+    keeper.keep("cost_net", "cd" * 32, train, dict)
+    assert replace(keeper, retrain=True).keep("cost_net", digest, train, dict)["a"].tolist() == [1.0, 3.0]
+    damage: list[tuple[Callable[[], object], Callable[[Any], Any]]] = [
+        (lambda: None, net_of),
+        (lambda: (folder / "a.npy").write_bytes(b"x"), dict),
+        (lambda: (folder / "manifest.json").write_text("{"), dict),
+    ]
+    for make, load in damage:
+        make()
+        with pytest.raises(HarnessError, match=rf"{folder.name}.* Make it anew with --retrain") as refused:
+            keeper.keep("cost_net", digest, train, load)
+        assert refused.value.exit_code == ExitCode.INPUT
+
+
+def test_two_processes_that_learn_the_same_train_once(tmp_path: Path) -> None:
+    def train() -> tuple[dict[str, Any], dict[str, float]]:
+        with (tmp_path / "place" / ".lock").open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return {"a": np.array([1.0])}, {}
+
+    assert question(tmp_path).keeper.keep("policy", "ab" * 32, train, dict) == {"a": 1}
 
 
 def test_plans_to_run_are_distinct_and_filled_up(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ class MeasuredCost:
     """Lookup, backward and update of a set here: torch's EmbeddingBag, and the optimizers of `reference`.
 
     The median of rounds in which all sets that are asked for take turns, after one to warm up; a set is measured
-    once. Rows are drawn, with the reuse that a table's bins have; equal tables of a set are as many, each with its own
-    rows. Tables stay in memory while others have room.
+    once. Rows are drawn, with the reuse that a table's bins have; equal tables of a set have each their own. Tables
+    stay in memory while others have room.
     """
 
     batch_size: int
