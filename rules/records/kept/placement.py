@@ -31,7 +31,7 @@ class PlacedShard(Record, frozen=True, kw_only=True):
     device: Index
 
 
-class PlacementRecord(Document, frozen=True, kw_only=True):
+class PlanRecord(Document, frozen=True, kw_only=True):
     """A plan of a task, and how it was found."""
 
     benchmark: str | None
