@@ -20,7 +20,7 @@ from rules.records.study import Cell
 MAX_PLANS = 10
 _MOST_DRAWS = 100
 _LEAST_RANKED = 5
-"""Of fewer plans no order of steps has a chance below 5 %, whichever of two sides it is on."""
+"""Plans; of fewer even the likeliest or unlikeliest order of steps has p above 5 %."""
 Plans = Mapping[str, tuple[str, float]]
 """By name, a plan as a value of `runtime.sharding`, and its cost in seconds."""
 

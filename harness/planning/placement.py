@@ -144,7 +144,8 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
         assert benchmark is not None, "tasks of none keep no plan"
         of = {"benchmark": benchmark.name, "definition_sha256": benchmark.definition_sha256, "search": found.search}
         return record_plan(task, plan, cost=question.cost, seed=question.keeper.seed, **of), skipped
-    raise HarnessError(f"no search has a plan to keep, whose cost is known{skipped}", ExitCode.INCONCLUSIVE)
+    why = f"no search has one whose cost is known and that can be run{skipped or '.'}"
+    raise HarnessError(f"there is no plan to keep: {why}", ExitCode.INCONCLUSIVE)
 
 
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
