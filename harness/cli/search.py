@@ -3,7 +3,6 @@ what those before it measured, or an accelerator, modelled."""
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,10 +77,9 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
 
     A plan costs what its slowest device does: lookups, updates and the exchange of embeddings, modelled from the
     numbers of the devices, unless --cost says measured. The optimum is of plans that cut no table. In place of
-    BENCHMARK may be tasks: generated ones, or files. 'run --sharding plan:FILE' trains by the plan of -o. What is
-    learnt is kept in place/ below --data. With --run, up to 10 plans of different costs and TorchRec's own are
-    measured as a sweep of throughput in the results folder, one process each, one thread a rank: that ranks them,
-    and two are compared by 'run --beside'.
+    BENCHMARK may be tasks: generated ones, or files. 'run --sharding plan:FILE' trains by the plan of -o. With --run,
+    up to 10 plans of other costs and TorchRec's own are a sweep of throughput in the results folder, one thread a
+    rank, which ranks them; 'run --beside' compares two. What is learnt is kept in place/ below --data.
     """
     from harness.cli.shared.studies import show_study
     from harness.config.run_config import resolve
@@ -137,10 +135,7 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
 def _run_plans(
     placement: "Placement", question: "PlacementQuestion", benchmark: str, num_steps: int, given: dict[str, Any]
 ) -> "tuple[Placement, ExitCode]":
-    """Measure the plans beside TorchRec's own as a sweep of throughput, in a new folder of the results.
-
-    Returns what is known then, and the worst of the configurations' exit codes.
-    """
+    """Measure the plans beside TorchRec's own as a sweep; return what is known then, with the sweep's exit code."""
     from harness.cli.shared.experiments import make_group
     from harness.config.run_config import Override
     from harness.experiment.finish import exit_code_of_matrix
@@ -148,19 +143,16 @@ def _run_plans(
     from harness.experiment.store import read
     from harness.planning.measured_plans import add_measured, list_plans
     from harness.run_sets.names import results_folder
-    from harness.run_sets.output import unique_folder
     from reports.comparison.sweep import read_sweep_facts
 
     plans = list_plans(placement, question)
-    name = f"place-{placement.tasks[0].name[:80]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    folder = unique_folder(results_folder(), name)
     runtime = {"implementation": "torchrec", "ranks": question.devices.num_devices, "threads": 1}
     asked = [Override(key=f"runtime.{key}", value=value, source="place --run") for key, value in runtime.items()]
     values = ["auto", *(f'"{sharding}"' for sharding, _ in plans.values())]
     request = Request(
         verb="sweep", benchmark=benchmark, axes=[f"runtime.sharding={','.join(values)}"],
         kinds={"throughput": num_steps}, overrides=[*collect_overrides(given), *asked], name=given["name"],
-        data=given["data_root"], output=folder, seed=given["seed"], is_ranking=True,
+        data=given["data_root"], output=results_folder(), seed=given["seed"], is_ranking=True,
     )  # fmt: skip
     sweep = make_group(request)
     click.echo(f"results  {sweep}", err=True)

@@ -56,10 +56,7 @@ def write_sharding(task: Task, plan: Plan) -> str:
                 "column_wise cuts a table into equal parts. Take a plan of another search."
             )
         if len(shards) > 1 and task.tables[number].optimizer == "rowwise_adagrad":
-            raise ConfigError(
-                f"table {number} is cut, and row-wise Adagrad would keep one state per part. Take a plan of another "
-                "search, or element-wise Adagrad."
-            )
+            raise ConfigError(f"table {number} is cut: row-wise Adagrad would keep a state per part. Cut no table.")
     return PLAN + ",".join("+".join(str(shard.device) for shard in shards) for shards in parts)
 
 

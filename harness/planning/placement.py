@@ -38,7 +38,6 @@ from reference_models.process.errors import ConfigError
 from reference_models.registry import find_model
 from reports.statistics.intervals import mean_interval
 from reports.text.formatting import duration, percent
-from rules.benchmarks.loader import Benchmark
 from rules.records.kept.placement import PlanRecord
 from rules.records.study import Parameter, Scalar, Source, StudyRecord, StudyTable
 
@@ -98,7 +97,6 @@ class Placement:
     tasks: tuple[Task, ...]
     found: dict[str, list[FoundPlan]]
     costs: Costs
-    benchmark: Benchmark | None
     study: StudyRecord
 
 
@@ -131,19 +129,21 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
 
     Raises HarnessError (exit 7) where no plan whose cost is known can be run.
     """
-    task, benchmark, skipped = placement.tasks[0], placement.benchmark, ""
-    known = [(of[0], of[0].plan) for of in placement.found.values() if of[0].cost_s is not None]
-    for found, plan in sorted(known, key=lambda each: each[0].cost_s or 0.0):
-        if plan is None:
-            continue
+    task, of, skipped = placement.tasks[0], placement.study, ""
+    made = {
+        "cost": question.cost,
+        "seed": of.seed,
+        "benchmark": of.benchmark,
+        "definition_sha256": of.definition_sha256,
+    }
+    known = [each[0] for each in placement.found.values() if each[0].plan is not None and each[0].cost_s is not None]
+    for found in sorted(known, key=lambda each: each.cost_s or 0.0):
+        assert found.plan is not None
         try:
-            write_sharding(task, plan)
+            write_sharding(task, found.plan)
+            return record_plan(task, found.plan, search=found.search, **made), skipped
         except ConfigError as error:
             skipped += f"; that of {found.search} costs no more and cannot be run: {error}"
-            continue
-        assert benchmark is not None, "tasks of none keep no plan"
-        of = {"benchmark": benchmark.name, "definition_sha256": benchmark.definition_sha256, "search": found.search}
-        return record_plan(task, plan, cost=question.cost, seed=question.keeper.seed, **of), skipped
     why = f"no search has one whose cost is known and that can be run{skipped or '.'}"
     raise HarnessError(f"there is no plan to keep: {why}", ExitCode.INCONCLUSIVE)
 
@@ -196,8 +196,7 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
         checks=checks,
         seed=question.keeper.seed,
     )
-    benchmark = config.benchmark if config else None
-    return Placement(tasks=tuple(tasks), found=found, costs=costs, benchmark=benchmark, study=study)
+    return Placement(tasks=tuple(tasks), found=found, costs=costs, study=study)
 
 
 def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:

@@ -47,7 +47,7 @@ def test_equal_tables_are_looked_up_and_updated_each(monkeypatch: pytest.MonkeyP
     cost([[TABLE] * 3])
     assert len({id(each.bag.weight) for each in seen}) == 3 and not torch.equal(seen[0].rows, seen[1].rows)
     with pytest.raises(ConfigError, match="measuring 3 tables"):
-        MeasuredCost(batch_size=BATCH, available_bytes=cost._count_bytes((TABLE, 0)) * 2)([[TABLE] * 3])
+        MeasuredCost(batch_size=BATCH, available_bytes=cost._count_bytes(TABLE) * 2)([[TABLE] * 3])
 
 
 def test_a_step_looks_up_and_updates() -> None:

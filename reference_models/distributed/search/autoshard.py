@@ -21,7 +21,6 @@ from reference_models.distributed.search.heuristics import PieceCosts, Pieces, p
 from reference_models.distributed.search.net import load_finite, repeatable
 from reference_models.distributed.search.task import NUM_REUSE_BINS, Plan, Task
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
-from reference_models.process.errors import ArtifactError
 
 NUM_UPDATES, NUM_TASKS, NUM_PLANS, LEARNING_RATE = 400, 8, 8, 1e-3
 """Updates, tasks in each, and plans of each task."""
@@ -75,10 +74,7 @@ class Policy(nn.Module):
 def policy_of(arrays: Mapping[str, NDArray[Any]]) -> Policy:
     """Return the policy that `Policy.arrays` is of. Raises ArtifactError for what is of no such policy."""
     policy = Policy()
-    try:
-        load_finite(policy, arrays)
-    except (RuntimeError, TypeError, ValueError):
-        raise ArtifactError("the arrays of a policy are not those that this version keeps.") from None
+    load_finite(policy, arrays, "policy")
     return policy
 
 

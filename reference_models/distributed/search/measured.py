@@ -54,9 +54,9 @@ class MeasuredCost:
         return np.array([self.known[key] if key else 0.0 for key in keys])
 
     def _take(self, tables: set[_Key]) -> None:
-        if sum(map(self._count_bytes, tables.union(self.lookups))) > self.available_bytes:
+        if sum(self._count_bytes(table) for table, _ in tables.union(self.lookups)) > self.available_bytes:
             self.lookups.clear()
-        if (need := sum(map(self._count_bytes, tables))) > self.available_bytes:
+        if (need := sum(self._count_bytes(table) for table, _ in tables)) > self.available_bytes:
             raise ConfigError(
                 f"measuring {len(tables)} tables takes {need:,} bytes, {self.available_bytes:,} bytes of memory are "
                 "free. Take another cost, or a smaller batch."
@@ -65,9 +65,8 @@ class MeasuredCost:
             rng = np.random.default_rng((self.seed, number))
             self.lookups[table, number] = _Lookup(table, self.batch_size, rng)
 
-    def _count_bytes(self, key: _Key) -> int:
+    def _count_bytes(self, table: Table) -> int:
         """Count weights, state, sums and their gradients; of each lookup its id, its gradient and a sorted copy."""
-        table = key[0]
         floats = self.batch_size * (2 * table.dim + table.pooling * (2 * table.dim + 4))
         return table.memory_bytes + FLOAT_BYTES * int(floats)
 

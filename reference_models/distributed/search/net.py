@@ -100,22 +100,23 @@ class Net:
         }
 
 
-def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Load a module's state. Raises RuntimeError, TypeError or ValueError for other arrays or what is not finite."""
-    module.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
-    if not all(value.isfinite().all() for value in module.state_dict().values()):
-        raise ValueError
+def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]], what: str) -> None:
+    """Load the state of a module. Raises ArtifactError for other arrays, or where one is not finite."""
+    try:
+        module.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
+        if not all(value.isfinite().all() for value in module.state_dict().values()):
+            raise ValueError
+    except (RuntimeError, TypeError, ValueError):
+        raise ArtifactError(f"the arrays of a {what} are not those that this version keeps.") from None
 
 
 def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
     """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
-    layers = CostLayers()
-    try:
-        batch_size, tau, additive_tau = arrays["about"].tolist()
-        load_finite(layers, {name: value for name, value in arrays.items() if name != "about"})
-        return Net(layers=layers, batch_size=int(batch_size), tau=tau, additive_tau=additive_tau)
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
-        raise ArtifactError("the arrays of a cost net are not those that this version keeps.") from None
+    layers, about = CostLayers(), np.asarray(arrays.get("about"))
+    load_finite(layers, {name: value for name, value in arrays.items() if name != "about"}, "cost net")
+    if about.shape != (3,) or not 1 <= about[0] < 2**63:
+        raise ArtifactError("the arrays of a cost net are not those that this version keeps.")
+    return Net(layers=layers, batch_size=int(about[0]), tau=float(about[1]), additive_tau=float(about[2]))
 
 
 def train_net(
