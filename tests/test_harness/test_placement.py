@@ -36,7 +36,7 @@ from reference_models.distributed.search.net import net_of
 from reference_models.distributed.search.task import Plan, Shard, Task, place_whole
 from reference_models.distributed.search.tasks import generate_tasks
 from reference_models.process.errors import ConfigError
-from reports.statistics.intervals import log_summary
+from reports.statistics.intervals import log_summary, mean_interval
 
 DEVICES = Devices(
     num_devices=2, device_type="cuda", memory_bytes=10**9, memory_bandwidth=2e12, devices_per_host=8,
@@ -206,7 +206,9 @@ def test_tasks_have_an_interval_of_the_improvement(tmp_path: Path) -> None:
     base = min(rows, key=lambda name: rows[name]["Cost"])
     assert [name for name, row in rows.items() if row["From"] is None] == [base]
     for name in set(rows) - {base}:
-        assert rows[name]["From"] <= rows[name][f"Faster than {base}"] <= rows[name]["To"]
+        pairs = zip(placement.found[base], placement.found[name], strict=True)
+        interval = mean_interval([one.cost_s / other.cost_s - 1 for one, other in pairs])
+        assert interval is not None and (rows[name]["From"], rows[name]["To"]) == (interval.low, interval.high)
     assert base in placement.study.findings[0]
     assert search_plans(asked, tasks, None).study.tables[0].rows[0][2] == rows["random"]["Cost"]
     tasks[0] = replace(tasks[0], memory_bytes=max(table.memory_bytes for table in tasks[0].tables) - 1)
