@@ -57,12 +57,9 @@ _OF_BENCHMARKS = ("trace", "config_file", "assignments", "name", "model")
     "--tables", type=click.Path(path_type=Path), help="The tables of --task-file, as NeuroShard writes them."
 )
 @click.option(
-    "--measure",
-    "num_measured",
-    type=click.IntRange(100, 10_000),
-    metavar="SETS",
+    "--measure", "num_measured", type=click.IntRange(100, 10_000), metavar="SETS",
     help="Train the net on so many, measured here.",
-)
+)  # fmt: skip
 @click.option("--retrain", is_flag=True, help="Train anew what is kept below --data: cost net and policy.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of all draws.")
 @click.option(

@@ -20,7 +20,7 @@ from rules.records.study import Cell
 MAX_PLANS = 10
 _MOST_DRAWS = 100
 _LEAST_RANKED = 5
-"""Plans; of fewer even the likeliest or unlikeliest order of steps has p above 5 %."""
+"""Plans. With fewer, p is above 5 % even where both orders are the same."""
 Plans = Mapping[str, tuple[str, float]]
 """By name, a plan as a value of `runtime.sharding`, and its cost in seconds."""
 
@@ -50,7 +50,9 @@ def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
             drawn = FoundPlan(search="random", plan=draw(task, cost, seed))
             take(f"random-{seed}", judge_plans(placement.costs, [task], {"random": [drawn]})["random"][0])
     if not plans:
-        raise HarnessError("none of these plans can be run: all cut tables otherwise.", ExitCode.INCONCLUSIVE)
+        raise HarnessError(
+            "no plan can be run: all cut tables. Add --by lookup, which cuts none.", ExitCode.INCONCLUSIVE
+        )
     return plans
 
 
@@ -79,9 +81,9 @@ def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Place
 
 
 def _correlate(pairs: list[tuple[float, float]]) -> str:
-    """Say Kendall's tau of predicted and measured times, and whether it shows that they rank alike."""
+    """Say Kendall's tau of predicted and measured times, and whether it differs from 0 by its exact test."""
     tau, chance = kendalltau(*zip(*pairs, strict=True)) if len(pairs) >= _LEAST_RANKED else (nan, nan)
     if isnan(tau):
         return f"No rank correlation shown: that takes {_LEAST_RANKED} that differ."
-    shown = "Rank" if chance <= 0.05 else "No rank"
-    return f"{shown} correlation shown of predicted costs and steps: Kendall's tau {tau:.2f}, p = {chance:.2g}."
+    shown = "No" if chance > 0.05 else "A positive" if tau > 0 else "A negative"
+    return f"{shown} rank correlation shown of predicted costs and steps: Kendall's tau {tau:.2f}, p = {chance:.2g}."

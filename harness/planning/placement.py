@@ -364,7 +364,8 @@ def _compare(
     pairs = [{(each.predicted_s, each.cost_s) for each in of if each.predicted_s} for of in by_task]
     taus = [float(kendalltau(*zip(*each, strict=True)).statistic) for each in pairs if len(each) > 2]
     tau, over = _mean(taus), f", the mean over {len(taus)} tasks" if len(taus) > 1 else ""
-    said = "" if tau is None else f" Predicted and {origin} costs of a task's plans: Kendall's tau {tau:.2f}{over}."
+    of_plans = f"Predicted and {origin} costs of {sum(map(len, pairs))} plans"
+    said = "" if tau is None else f" {of_plans}: Kendall's tau {tau:.2f}{over}."
     return table, _close(whole, base, origin) + said
 
 
