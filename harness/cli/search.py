@@ -1,10 +1,8 @@
 """`place`: where embedding tables should be, found by searches; `tune`: settings under constraints, each proposed by
 what those before it measured, or an accelerator, modelled."""
 
-import os
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +24,7 @@ from harness.cli.shared.options import (
 )
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
+from harness.foundation.errors import ExitCode
 from reference_models.distributed.placement import Devices
 from reports.render.forms import FORMS
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from rules.records.experiment import ConstraintRecord
 
 _COUNT = click.IntRange(1, 10_000)
+_OF_BENCHMARKS = ("trace", "config_file", "assignments", "name", "model")
 
 
 @click.command()
@@ -57,8 +57,9 @@ _COUNT = click.IntRange(1, 10_000)
     "--tables", type=click.Path(path_type=Path), help="The tables of --task-file, as NeuroShard writes them."
 )
 @click.option(
-    "--measure", "num_measured", type=_COUNT, metavar="SETS", help="Train the net on so many, measured here."
-)
+    "--measure", "num_measured", type=click.IntRange(100, 10_000), metavar="SETS",
+    help="Train the net on so many, measured here.",
+)  # fmt: skip
 @click.option("--retrain", is_flag=True, help="Train anew what is kept below --data: cost net and policy.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of all draws.")
 @click.option(
@@ -74,8 +75,8 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
     A plan costs what its slowest device does: lookups, updates and the exchange of embeddings, modelled from the
     numbers of the devices, unless --cost says measured. The optimum is of plans that cut no table. In place of
     BENCHMARK may be tasks: generated ones, or files. 'run --sharding plan:FILE' trains by the plan of -o. With --run,
-    10 plans or more and TorchRec's own are measured as throughput, one process each, one thread a rank: that ranks
-    them, and two are compared by 'run --beside'.
+    up to 10 plans of other costs and TorchRec's own are a sweep of throughput in the results folder, one thread a
+    rank, which ranks them; 'run --beside' compares two. What is learnt is kept in place/ below --data.
     """
     from harness.cli.shared.studies import show_study
     from harness.config.run_config import resolve
@@ -85,7 +86,6 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
         PlacementQuestion,
         make_tasks,
         record_best,
-        refuse_searches,
         search_plans,
         task_of_benchmark,
     )
@@ -110,8 +110,7 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
         keeper=Keeper(data_root=given["data_root"], seed=given["seed"], retrain=given["retrain"], say=say),
         on_progress=show_progress,
     )
-    refuse_searches(question.by)
-    config = None
+    config, code = None, ExitCode.DONE
     if benchmark is None:
         tasks = make_tasks(question, given["num_tasks"], given["task_file"], given["tables"])
     else:
@@ -120,44 +119,42 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
         tasks = [task_of_benchmark(config, question, trace)]
     placement = search_plans(question, tasks, config)
     if num_steps is not None and config is not None:
-        placement = _run_plans(placement, question, benchmark or "", num_steps, given)
+        placement, code = _run_plans(placement, question, benchmark or "", num_steps, given)
     show_study(placement.study, form)
     if output is not None:
-        record = record_best(placement, question)
+        record, skipped = record_best(placement, question)
         write_text(output, encode(record))
-        click.echo(f"plan     {output}, by {record.search}", err=form != "table")
-    click.echo(placement.closing, err=form != "table")
+        click.echo(f"plan     {output}, by {record.search}{skipped}", err=form != "table")
+    click.echo(placement.study.findings[0], err=form != "table")
+    click.get_current_context().exit(int(code))
 
 
 def _run_plans(
     placement: "Placement", question: "PlacementQuestion", benchmark: str, num_steps: int, given: dict[str, Any]
-) -> "Placement":
-    """Measure the plans beside TorchRec's own as a sweep of throughput, in a new folder of the results."""
+) -> "tuple[Placement, ExitCode]":
+    """Measure the plans beside TorchRec's own as a sweep; return what is known then, with the sweep's exit code."""
     from harness.cli.shared.experiments import make_group
     from harness.config.run_config import Override
+    from harness.experiment.finish import exit_code_of_matrix
     from harness.experiment.request import Request
-    from harness.foundation.files import write_record
+    from harness.experiment.store import read
     from harness.planning.measured_plans import add_measured, list_plans
-    from harness.run_sets.output import unique_folder
+    from harness.run_sets.names import results_folder
     from reports.comparison.sweep import read_sweep_facts
 
     plans = list_plans(placement, question)
-    results = Path(os.environ.get("DLRMBENCH_OUTPUT", "results"))
-    folder = unique_folder(results, f"place-{placement.tasks[0].name[:80]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    for name, (record, _) in plans.items():
-        (folder / "plans").mkdir(parents=True, exist_ok=True)
-        write_record(folder / "plans" / f"{name}.json", record)
     runtime = {"implementation": "torchrec", "ranks": question.devices.num_devices, "threads": 1}
     asked = [Override(key=f"runtime.{key}", value=value, source="place --run") for key, value in runtime.items()]
-    files = [f"plan:{folder}/plans/{name}.json" for name in plans]
+    values = ["auto", *(f'"{sharding}"' for sharding, _ in plans.values())]
     request = Request(
-        verb="sweep", benchmark=benchmark, axes=[f"runtime.sharding={','.join(['auto', *files])}"],
+        verb="sweep", benchmark=benchmark, axes=[f"runtime.sharding={','.join(values)}"],
         kinds={"throughput": num_steps}, overrides=[*collect_overrides(given), *asked], name=given["name"],
-        data=given["data_root"], output=folder, seed=given["seed"], is_ranking=True,
+        data=given["data_root"], output=results_folder(), seed=given["seed"], is_ranking=True,
     )  # fmt: skip
     sweep = make_group(request)
     click.echo(f"results  {sweep}", err=True)
-    return add_measured(placement, plans, read_sweep_facts(sweep))
+    facts = read_sweep_facts(sweep)
+    return add_measured(placement, plans, facts), exit_code_of_matrix(read(sweep), facts)
 
 
 def _read_question(benchmark: str | None, given: dict[str, Any], *, is_kept: bool) -> list[str]:
@@ -168,8 +165,8 @@ def _read_question(benchmark: str | None, given: dict[str, Any], *, is_kept: boo
         raise click.UsageError("give BENCHMARK, --tasks or --task-file: one of them.")
     if (given["task_file"] is None) != (given["tables"] is None):
         raise click.UsageError("--task-file and --tables are given together.")
-    if benchmark is None and (is_kept or given["trace"] is not None):
-        raise click.UsageError("-o, --run and --trace are of the tables of a BENCHMARK.")
+    if benchmark is None and (is_kept or any(given[name] for name in _OF_BENCHMARKS)):
+        raise click.UsageError("-o, --run, --trace, -c, --set, --name and --model are of the tables of a BENCHMARK.")
     if given["num_measured"] is not None and given["cost"] != "net":
         raise click.UsageError("--measure is of --cost net.")
     return given_devices(click.get_current_context())

@@ -13,19 +13,19 @@ from reference_models.config.sections import PLAN, is_written_out, parse_shardin
 from reference_models.distributed.search.task import Plan, Shard, Table, Task, find_fault
 from reference_models.process.errors import ConfigError
 from rules.records.codec import VERSION, convert
-from rules.records.kept.placement import PlacementRecord
+from rules.records.kept.placement import PlanRecord
 
 
-def record_plan(task: Task, plan: Plan, **found: Any) -> PlacementRecord:
+def record_plan(task: Task, plan: Plan, **found: Any) -> PlanRecord:
     """Make the record of a plan; `found` are the members that say how it was found, and of which benchmark."""
     content = {**asdict(task), **asdict(plan), "task": task.name, "task_sha256": task.digest, **found}
     del content["name"]
-    return convert({"schema_version": VERSION, **content}, PlacementRecord)
+    return convert({"schema_version": VERSION, **content}, PlanRecord)
 
 
 def read_plan(path: Path) -> tuple[Task, Plan]:
     """Read a plan and its task. Raises HarnessError (exit 8) where the file is none, or its plan is no plan of it."""
-    record = read_record(path, PlacementRecord)
+    record = read_record(path, PlanRecord)
     task = Task(
         name=record.task,
         tables=tuple(Table(**to_builtins(table)) for table in record.tables),
@@ -34,16 +34,18 @@ def read_plan(path: Path) -> tuple[Task, Plan]:
         batch_size=record.batch_size,
     )
     plan = Plan(shards=tuple(Shard(**to_builtins(shard)) for shard in record.shards))
-    fault = find_fault(task, plan)
-    if task.digest != record.task_sha256:
-        fault = f"task_sha256 is of another task, expected {task.digest}"
+    is_other = task.digest != record.task_sha256
+    fault = f"task_sha256 is of another task, expected {task.digest}" if is_other else find_fault(task, plan)
     if fault is not None:
         raise HarnessError(f"{path}: {fault}. Make the plan again with 'dlrmbench place'.", ExitCode.INPUT)
     return task, plan
 
 
 def write_sharding(task: Task, plan: Plan) -> str:
-    """Write a plan as a value of `runtime.sharding`. Raises ConfigError for parts of a table that differ in width."""
+    """Write a plan as a value of `runtime.sharding`.
+
+    Raises ConfigError for one that cannot be run: of parts that differ in width, or with row-wise Adagrad of parts.
+    """
     parts: list[list[Shard]] = [[] for _ in task.tables]
     for shard in sorted(plan.shards):
         parts[shard.table].append(shard)
@@ -53,6 +55,8 @@ def write_sharding(task: Task, plan: Plan) -> str:
                 f"table {number} is cut into parts of {', '.join(map(str, sorted(widths)))} columns; TorchRec's "
                 "column_wise cuts a table into equal parts. Take a plan of another search."
             )
+        if len(shards) > 1 and task.tables[number].optimizer == "rowwise_adagrad":
+            raise ConfigError(f"table {number} is cut: row-wise Adagrad would keep a state per part. Cut no table.")
     return PLAN + ",".join("+".join(str(shard.device) for shard in shards) for shards in parts)
 
 

@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from harness.foundation.files import read_record
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.kept_arrays import read_kept, write_kept
+from harness.run_sets.dataset import dataset_lock
 from harness.system.resources import read_resources
 from reference_models.data.registry import DEFAULT_ROOT
 from reference_models.distributed.search.costs import Bandwidth, SetCost
 from reference_models.distributed.search.task import Table
+from reference_models.process.errors import ArtifactError
+from rules.records.codec import Damage, decode
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.learnt import LEARNT_FOLDER, LearntManifest
 
 _ANEW = "Make it anew with --retrain."
+T = TypeVar("T")
 Arrays = Mapping[str, Any]
 Accuracy = Mapping[str, float]
 
@@ -32,55 +36,66 @@ class Keeper:
     say: Callable[[str], None]
 
     def keep(
-        self, what: Literal["cost_net", "policy"], digest: str, train: Callable[[], tuple[Arrays, Accuracy]]
-    ) -> Arrays:
-        """Return the arrays of what was learnt for `digest`; train and keep them where there are none.
+        self,
+        what: Literal["cost_net", "policy"],
+        digest: str,
+        train: Callable[[], tuple[Arrays, Accuracy]],
+        load: Callable[[Arrays], T],
+    ) -> T:
+        """Load what was learnt for `digest`; train and keep it where there is none, one process after another.
 
-        `train` returns them with their accuracy. Raises HarnessError (exit 8) where what is there is damaged.
+        `train` returns arrays and their accuracy. Raises HarnessError (exit 8) where what is there is damaged.
         """
         folder = (self.data_root or DEFAULT_ROOT) / LEARNT_FOLDER / f"{what}-{digest[:16]}"
-        if (folder / MANIFEST_FILE).exists() and not self.retrain:
-            manifest = read_record(folder / MANIFEST_FILE, LearntManifest)
-            if manifest.digest == digest:
-                free = read_resources().available_memory_bytes
-                return read_kept(folder, manifest.arrays, available_bytes=free, remedy=_ANEW)
-        self.say(f"training a {what.replace('_', ' ')}, which is kept in {folder}")
-        arrays, accuracy = train()
-        known = {name: value for name, value in accuracy.items() if isfinite(value)}
-        about = {"what": what, "digest": digest, "seed": self.seed, "accuracy": known}
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        write_kept(folder, arrays, LearntManifest, about, "arrays")
-        return arrays
+        with dataset_lock(folder.parent):
+            if (folder / MANIFEST_FILE).exists() and not self.retrain:
+                manifest = decode(folder / MANIFEST_FILE, LearntManifest)
+                if isinstance(manifest, Damage):
+                    raise HarnessError(f"{manifest}. {_ANEW}", ExitCode.INPUT)
+                if manifest.digest == digest:
+                    free = read_resources().available_memory_bytes
+                    try:
+                        return load(read_kept(folder, manifest.arrays, available_bytes=free, remedy=_ANEW))
+                    except ArtifactError as error:
+                        raise HarnessError(f"{folder}: {error} {_ANEW}", ExitCode.INPUT) from None
+            self.say(f"training a {what.replace('_', ' ')}, which is kept in {folder}")
+            arrays, accuracy = train()
+            known = {name: value for name, value in accuracy.items() if isfinite(value)}
+            about = {"what": what, "digest": digest, "seed": self.seed, "accuracy": known}
+            write_kept(folder, arrays, LearntManifest, about, "arrays")
+            return load(arrays)
 
 
 def learn_costs(
     keeper: Keeper, bandwidth: Bandwidth, measured: SetCost, tables: Sequence[Table], num_measured: int | None
 ) -> Any:
     """Return a cost net of sets of the tables, by `bandwidth`, then by so many sets that are `measured` here."""
-    from reference_models.distributed.search.net import digest_of, net_of, train_net
+    from reference_models.distributed.search.net import NUM_SETS, net_of, train_net
 
-    def learn(cost: SetCost, where: str, start: Any, **options: int) -> Any:
-        digest = digest_of(cost, tables, bandwidth.batch_size, keeper.seed, options.get("num_sets", 0), start)
-        digest = sha256(f"{digest} {where}".encode()).hexdigest()
+    def learn(cost: SetCost, num_sets: int, start: Any, *begun: str) -> tuple[Any, str]:
+        digest = _digest(cost, *tables, bandwidth.batch_size, keeper.seed, num_sets, *begun)
 
         def train() -> tuple[Arrays, Accuracy]:
-            net = train_net(cost, tables, bandwidth.batch_size, seed=keeper.seed, start=start, **options)
+            net = train_net(cost, tables, bandwidth.batch_size, seed=keeper.seed, num_sets=num_sets, start=start)
             return net.arrays(), {"tau": net.tau, "additive_tau": net.additive_tau}
 
-        return net_of(keeper.keep("cost_net", digest, train), digest)
+        return keeper.keep("cost_net", digest, train, net_of), digest
 
-    net = learn(bandwidth, "", None)
-    return net if num_measured is None else learn(measured, platform.node(), net, num_sets=num_measured)
+    net, digest = learn(bandwidth, NUM_SETS, None)
+    return net if num_measured is None else learn(measured, num_measured, net, digest, platform.node())[0]
 
 
-def learn_policy(keeper: Keeper, cost: SetCost) -> Any:
-    """Return AutoShard's policy, trained by a cost on generated tables."""
-    from reference_models.distributed.search.autoshard import digest_of, policy_of, train_policy
-
-    digest = digest_of(cost, keeper.seed)
+def learn_policy(keeper: Keeper, cost: SetCost, batch_size: int) -> Any:
+    """Return AutoShard's policy, trained by the cost of such a batch on generated tables."""
+    from reference_models.distributed.search.autoshard import NUM_UPDATES, policy_of, train_policy
 
     def train() -> tuple[Arrays, Accuracy]:
-        policy = train_policy(cost, keeper.seed)
+        policy = train_policy(cost, batch_size, keeper.seed)
         return policy.arrays(), {"reward": policy.reward}
 
-    return policy_of(keeper.keep("policy", digest, train), digest)
+    return keeper.keep("policy", _digest(cost, batch_size, keeper.seed, NUM_UPDATES), train, policy_of)
+
+
+def _digest(*asked: object) -> str:
+    """Return the SHA-256 of all that something is trained for: what is of the same need not be trained again."""
+    return sha256(repr(asked).encode()).hexdigest()

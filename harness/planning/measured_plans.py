@@ -1,74 +1,59 @@
 """`place --run`: what steps take by several plans, beside what the plans were predicted to cost."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from math import isclose, isnan, nan
 
-import numpy as np
 from msgspec.structs import replace as change
 from scipy.stats import kendalltau
 
 from harness.config.placement import write_sharding
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_table
-from harness.planning.placement import FoundPlan, Placement, PlacementQuestion, judge_plans, record_found
+from harness.planning.placement import FoundPlan, Placement, PlacementQuestion, judge_plans
 from reference_models.distributed.search.registry import find_search
 from reference_models.process.errors import ConfigError
 from reports.comparison.sweep import SweepFacts
-from rules.records.kept.placement import PlacementRecord
 from rules.records.study import Cell
 
-MIN_PLANS = 10
+MAX_PLANS = 10
 _MOST_DRAWS = 100
-_NUM_RESAMPLES = 2000
-Plans = Mapping[str, tuple[PlacementRecord, float]]
-"""By name, a plan and its cost in seconds."""
+_LEAST_RANKED = 5
+"""Plans. With fewer, p is above 5 % even where both orders are the same."""
+Plans = Mapping[str, tuple[str, float]]
+"""By name, a plan as a value of `runtime.sharding`, and its cost in seconds."""
 
 
 def list_plans(placement: Placement, question: PlacementQuestion) -> Plans:
-    """List the plans that TorchRec can run, each once however devices are numbered, with random ones up to MIN_PLANS.
+    """List the plans that can be run, each of another cost, with random ones up to MAX_PLANS.
 
     Raises HarnessError (exit 7) where there is none.
     """
     (task,) = placement.tasks
-    known = {name: of[0] for name, of in placement.found.items() if of[0].plan is not None}
-    draw = find_search("random")
-    seeds = range(question.keeper.seed + 1, question.keeper.seed + 1 + _MOST_DRAWS)
-    drawn = ((f"random-{seed}", seed) for seed in seeds)
-    plans: dict[str, tuple[PlacementRecord, float]] = {}
-    taken: set[str] = set()
+    draw, cost, first = find_search("random"), placement.costs.make_search(), question.keeper.seed + 1
+    plans: dict[str, tuple[str, float]] = {}
 
     def take(name: str, found: FoundPlan) -> None:
-        if found.plan is None or found.cost_s is None:
+        cost_s = found.cost_s
+        if found.plan is None or cost_s is None or any(isclose(cost_s, of[1], rel_tol=1e-6) for of in plans.values()):
             return
-        try:
-            text = _number_anew(write_sharding(task, found.plan))
-        except ConfigError:  # parts of unequal width, which TorchRec cannot be given
-            return
-        if text not in taken:
-            taken.add(text)
-            plans[name] = record_found(task, found, question, placement.benchmark), found.cost_s
+        with suppress(ConfigError):  # a run refuses it
+            plans[name] = write_sharding(task, found.plan), cost_s
 
-    for name, found in known.items():
-        take(name, found)
-    for name, seed in drawn:
-        if len(plans) >= MIN_PLANS:
+    for name, of in placement.found.items():
+        take(name, of[0])
+    for seed in range(first, first + _MOST_DRAWS):
+        if len(plans) >= MAX_PLANS:
             break
-        plan = draw(task, placement.costs.search, seed)
-        take(name, judge_plans(placement.costs, [task], {name: [FoundPlan(search=name, plan=plan)]})[name][0])
+        with suppress(ConfigError):  # tables that find no room by these draws
+            drawn = FoundPlan(search="random", plan=draw(task, cost, seed))
+            take(f"random-{seed}", judge_plans(placement.costs, [task], {"random": [drawn]})["random"][0])
     if not plans:
-        raise HarnessError("TorchRec can run none of these plans: all cut tables unequally.", ExitCode.INCONCLUSIVE)
+        raise HarnessError(
+            "no plan can be run: all cut tables. Add --by lookup, which cuts none.", ExitCode.INCONCLUSIVE
+        )
     return plans
-
-
-def _number_anew(sharding: str) -> str:
-    """Number devices in the order in which tables are on them: devices are equal."""
-    head, _, text = sharding.partition(":")
-    words = [part.split("+") for part in text.split(",")]
-    order = {
-        device: str(number)
-        for number, device in enumerate(dict.fromkeys(device for each in words for device in each))
-    }
-    return f"{head}:" + ",".join("+".join(order[device] for device in each) for each in words)
 
 
 def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Placement:
@@ -90,25 +75,15 @@ def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Place
         ),
         rows,
     )  # fmt: skip
-    said = _correlate(pairs)
-    findings = (*placement.study.findings, said)
-    study = change(placement.study, tables=(*placement.study.tables, table), findings=findings)
-    return replace(placement, study=study, closing=said)
+    said = f"{len(pairs)} of {len(plans)} plans were measured. {_correlate(pairs)}"
+    tables, findings = (*placement.study.tables, table), (said, *placement.study.findings)
+    return replace(placement, study=change(placement.study, tables=tables, findings=findings))
 
 
 def _correlate(pairs: list[tuple[float, float]]) -> str:
-    """Say Kendall's tau of predicted and measured times, with its 95 % bootstrap interval over plans."""
-    values = np.array(pairs)
-    if len(pairs) < 3 or not np.ptp(values, axis=0).all():
-        return "Too few plans differ to rank them."
-    rng = np.random.default_rng(0)
-    drawn = [
-        kendalltau(*values[rng.integers(len(pairs), size=len(pairs))].T).statistic for _ in range(_NUM_RESAMPLES)
-    ]
-    low, high = np.nanquantile(drawn, (0.025, 0.975))
-    tau = kendalltau(*values.T).statistic
-    none = " With 0 in it: no difference shown." if low <= 0 <= high else ""
-    return (
-        f"Predicted costs rank the measured steps of {len(pairs)} plans with Kendall's tau {tau:.2f} (95 % interval "
-        f"{low:.2f} to {high:.2f}).{none}"
-    )
+    """Say Kendall's tau of predicted and measured times, and whether it differs from 0 by its exact test."""
+    tau, chance = kendalltau(*zip(*pairs, strict=True)) if len(pairs) >= _LEAST_RANKED else (nan, nan)
+    if isnan(tau):
+        return f"No rank correlation shown: that takes {_LEAST_RANKED} that differ."
+    shown = "No" if chance > 0.05 else "A positive" if tau > 0 else "A negative"
+    return f"{shown} rank correlation shown of predicted costs and steps: Kendall's tau {tau:.2f}, p = {chance:.2g}."

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from harness.config.catalog import refuse_without_bags
-from harness.config.placement import record_plan
+from harness.config.placement import record_plan, write_sharding
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_study, make_table
@@ -28,23 +29,21 @@ from harness.planning.trace import Columns
 from harness.system.resources import read_resources
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.placement import Devices, PlannerEstimate
-from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, SetCost, Sum
+from reference_models.distributed.search.costs import DEVICE_S, TABLE_S, Additive, Bandwidth, Exchange, SetCost, Sum
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound
-from reference_models.distributed.search.registry import SEARCHES, find_search
-from reference_models.distributed.search.task import Plan, Table, Task
+from reference_models.distributed.search.registry import TORCHREC, find_search
+from reference_models.distributed.search.task import Plan, Task
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks, read_tasks, task_of
-from reference_models.process.errors import ConfigError, did_you_mean
+from reference_models.process.errors import ConfigError
 from reference_models.registry import find_model
+from reports.statistics.intervals import mean_interval
 from reports.text.formatting import duration, percent
-from rules.benchmarks.loader import Benchmark
-from rules.records.kept.placement import PlacementRecord
+from rules.records.kept.placement import PlanRecord
 from rules.records.study import Parameter, Scalar, Source, StudyRecord, StudyTable
 
-TORCHREC = "torchrec"
 HEURISTICS = ("random", "dim", "lookup", "size_lookup", "greedy")
 PUBLISHED = "up to 23.8 %, other tasks"
 """NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
-_NUM_RESAMPLES = 9999
 _OPTIMUM = "optimum"
 
 
@@ -67,11 +66,12 @@ class PlacementQuestion:
 class Costs:
     """What searches minimise, what plans are judged by, and what is shown beside that."""
 
-    search: SetCost
+    make_search: Callable[[], SetCost]
+    """Makes what is minimised, for each search anew: none knows, or holds in memory, what another has measured."""
     judge: SetCost
-    predicted: SetCost | None
     modelled: SetCost
     """By the bandwidths, which AutoShard's policy is trained by."""
+    predicted: SetCost | None = None
     origin: Literal["measured", "modelled"] = "modelled"
     """Origin of what plans are judged by."""
     findings: tuple[str, ...] = ()
@@ -89,36 +89,15 @@ class FoundPlan:
     took_s: float | None = None
     fault: Exception | None = None
 
-    def sets(self, task: Task) -> list[list[Table]]:
-        """Return the tables that each device holds by the plan; nothing where its cost is known, or there is none."""
-        return self.plan.sets(task) if self.plan is not None and self.cost_s is None else []
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """All that was found: by search and task, with the study that says so."""
+    """All that was found: by search and task, with the study whose first finding says in a sentence what."""
 
     tasks: tuple[Task, ...]
     found: dict[str, list[FoundPlan]]
     costs: Costs
-    benchmark: Benchmark | None
     study: StudyRecord
-    closing: str
-    """Which search has the cheapest plans, in a sentence."""
-
-    @property
-    def best(self) -> FoundPlan | None:
-        """Return the cheapest plan of the first task; None where no search has one whose cost is known."""
-        known = [each[0] for each in self.found.values() if each[0].plan is not None and each[0].cost_s is not None]
-        return min(known, key=lambda each: each.cost_s or 0.0, default=None)
-
-
-def refuse_searches(by: Sequence[str]) -> None:
-    """Raise ConfigError for a search that there is not."""
-    known = [*SEARCHES, TORCHREC]
-    for name in by:
-        if name not in known:
-            raise ConfigError(f"--by {name!r}: there is no such search.{did_you_mean(name, known)}")
 
 
 def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: AccessTrace | None) -> Task:
@@ -139,26 +118,34 @@ def make_tasks(
     """Generate so many of NeuroShard's tasks, or read those of a file. Raises ConfigError or DatasetError."""
     devices = question.devices
     empty = replace(NEUROSHARD, num_devices=devices.num_devices, memory_bytes=devices.memory_bytes)
-    if file is not None and tables is not None:
-        return read_tasks(file, tables, empty)
-    return generate_tasks(num_tasks or 1, question.keeper.seed, empty)
+    if num_tasks is not None:
+        return generate_tasks(num_tasks, question.keeper.seed, empty)
+    assert file is not None and tables is not None
+    return read_tasks(file, tables, empty)
 
 
-def record_best(placement: Placement, question: PlacementQuestion) -> PlacementRecord:
-    """Make the record of the cheapest plan. Raises HarnessError (exit 7) where no cost of any plan is known."""
-    if placement.best is None:
-        raise HarnessError("no search has a plan whose cost is known: there is none to keep.", ExitCode.INCONCLUSIVE)
-    return record_found(placement.tasks[0], placement.best, question, placement.benchmark)
+def record_best(placement: Placement, question: PlacementQuestion) -> tuple[PlanRecord, str]:
+    """Make the record of the cheapest plan that can be run; say after a semicolon each why cheaper ones cannot.
 
-
-def record_found(
-    task: Task, found: FoundPlan, question: PlacementQuestion, benchmark: Benchmark | None
-) -> PlacementRecord:
-    """Make the record of a plan that was found."""
-    assert found.plan is not None
-    of = {"benchmark": benchmark.name, "definition_sha256": benchmark.definition_sha256} if benchmark else {}
-    asked = {"search": found.search, "cost": question.cost, "seed": question.keeper.seed}
-    return record_plan(task, found.plan, **{"benchmark": None, "definition_sha256": None, **of, **asked})
+    Raises HarnessError (exit 7) where no plan whose cost is known can be run.
+    """
+    task, of, skipped = placement.tasks[0], placement.study, ""
+    made = {
+        "cost": question.cost,
+        "seed": of.seed,
+        "benchmark": of.benchmark,
+        "definition_sha256": of.definition_sha256,
+    }
+    known = [each[0] for each in placement.found.values() if each[0].plan is not None and each[0].cost_s is not None]
+    for found in sorted(known, key=lambda each: each.cost_s or 0.0):
+        assert found.plan is not None
+        try:
+            write_sharding(task, found.plan)
+            return record_plan(task, found.plan, search=found.search, **made), skipped
+        except ConfigError as error:
+            skipped += f"; that of {found.search} costs no more and cannot be run: {error}"
+    why = f"no search has one whose cost is known and that can be run{skipped or '.'}"
+    raise HarnessError(f"there is no plan to keep: {why}", ExitCode.INCONCLUSIVE)
 
 
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
@@ -166,10 +153,13 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
 
     Raises the first search's error where no search has a plan; of several searches a row says why one has none.
     """
+    for name in question.by:
+        if name != TORCHREC:
+            find_search(name)
     costs = _make_costs(question, tasks)
     policy = None
     if "autoshard" in question.by:
-        policy = learn_policy(question.keeper, costs.modelled)
+        policy = learn_policy(question.keeper, costs.modelled, tasks[0].batch_size)
     estimate: PlannerEstimate | None = None
     found: dict[str, list[FoundPlan]] = {}
     for name in question.by:
@@ -183,7 +173,7 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
         raise next(fault for fault in faults if fault is not None)
     is_small = all(len(task.tables) <= MAX_ENUMERATED for task in tasks) and costs.origin == "modelled"
     if is_small:
-        exact = replace(costs, search=costs.judge)
+        exact = replace(costs, make_search=lambda: costs.judge)
         found[_OPTIMUM] = [_search(question, exact, "optimal", task, None) for task in tasks]
     found = judge_plans(costs, tasks, found)
     bounds = [each.cost_s for each in found.pop(_OPTIMUM, ())] or [lower_bound(task, costs.judge) for task in tasks]
@@ -206,8 +196,7 @@ def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Run
         checks=checks,
         seed=question.keeper.seed,
     )
-    benchmark = config.benchmark if config else None
-    return Placement(tasks=tuple(tasks), found=found, costs=costs, benchmark=benchmark, study=study, closing=closing)
+    return Placement(tasks=tuple(tasks), found=found, costs=costs, study=study)
 
 
 def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
@@ -216,45 +205,51 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
     exchange = Exchange(batch_size=batch_size, devices=question.devices)
     bandwidth = Sum((memory, exchange))
     if question.cost == "bandwidth":
-        return Costs(search=bandwidth, judge=bandwidth, predicted=None, modelled=bandwidth)
+        return Costs(make_search=lambda: bandwidth, judge=bandwidth, modelled=bandwidth)
     if question.cost == TORCHREC:
         make = find_model("dlrm").table_cost
         assert make is not None
-        estimated = Additive(make(batch_size=batch_size, devices=question.devices))
-        return Costs(search=estimated, judge=estimated, predicted=None, modelled=bandwidth)
+        estimate = partial(make, batch_size=batch_size, devices=question.devices)
+        return Costs(make_search=lambda: Additive(estimate()), judge=Additive(estimate()), modelled=bandwidth)
+    is_measured = question.cost == "measured" or question.num_measured is not None
+
+    def make_true() -> SetCost:
+        if not is_measured:
+            return memory
+        from reference_models.distributed.search.measured import MeasuredCost
+
+        free = read_resources().available_memory_bytes
+        return MeasuredCost(batch_size=batch_size, available_bytes=free, seed=question.keeper.seed)
+
+    judged = partial(
+        Costs,
+        judge=Sum((make_true(), exchange)),
+        modelled=bandwidth,
+        origin="measured" if is_measured else "modelled",
+    )
     if question.cost == "measured":
-        search, judge = (Sum((_measured(question, batch_size), exchange)) for _ in range(2))
-        return Costs(search=search, judge=judge, predicted=bandwidth, modelled=bandwidth, origin="measured")
+        return judged(make_search=lambda: Sum((make_true(), exchange)), predicted=bandwidth)
     from reference_models.distributed.search.net import choose
 
-    true: SetCost = memory if question.num_measured is None else _measured(question, batch_size)
     tables = [*dict.fromkeys(table for task in tasks for table in task.tables)]
-    net = learn_costs(question.keeper, memory, true, tables, question.num_measured)
-    chosen = choose(net, true)
+    net = learn_costs(question.keeper, memory, make_true(), tables, question.num_measured)
+    used = "the net is" if choose(net, memory) is net else "the sum is"
     finding = (
         f"On sets of tables that it was not trained on the cost net ranks with Kendall's tau {net.tau:.3f}, adding "
-        f"single tables up with {net.additive_tau:.3f}: {'the net is' if chosen is net else 'the sum is'} used."
+        f"single tables up with {net.additive_tau:.3f}: {used} used."
     )
-    search = Sum((chosen, exchange))
-    judge = Sum((true, exchange))
-    return Costs(
-        search=search, judge=judge, predicted=search, modelled=bandwidth, findings=(finding,),
-        origin="modelled" if question.num_measured is None else "measured",
-    )  # fmt: skip
 
+    def make_search() -> SetCost:
+        return Sum((choose(net, make_true()), exchange))
 
-def _measured(question: PlacementQuestion, batch_size: int) -> SetCost:
-    from reference_models.distributed.search.measured import MeasuredCost
-
-    free = read_resources().available_memory_bytes
-    return MeasuredCost(batch_size=batch_size, available_bytes=free, seed=question.keeper.seed)
+    return judged(make_search=make_search, predicted=make_search(), findings=(finding,))
 
 
 def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, policy: object) -> FoundPlan:
     search, start_s = find_search(name), time.perf_counter()
     more = {} if name != "autoshard" else {"policy": policy}
     try:
-        plan = search(task, costs.search, question.keeper.seed, **more)
+        plan = search(task, costs.make_search(), question.keeper.seed, **more)
     except ConfigError as error:
         return FoundPlan(search=name, fault=error)
     return FoundPlan(search=name, plan=plan, took_s=time.perf_counter() - start_s)
@@ -262,8 +257,12 @@ def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, po
 
 def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[FoundPlan]]) -> dict[str, list[FoundPlan]]:
     """Say what each plan costs. What is measured is measured anew, of all plans in turns."""
-    sets = {(name, at): of[at].sets(task) for name, of in found.items() for at, task in enumerate(tasks)}
-    sets = {key: each for key, each in sets.items() if each}
+    sets = {
+        (name, at): each.plan.sets(tasks[at])
+        for name, of in found.items()
+        for at, each in enumerate(of)
+        if each.plan is not None and each.cost_s is None
+    }
     together = [tables for each in sets.values() for tables in each]
     seconds = [costs.judge(together), *([] if costs.predicted is None else [costs.predicted(together)])]
     done = {name: [*of] for name, of in found.items()}
@@ -303,16 +302,20 @@ def _ask_torchrec(
 
 def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig | None) -> list[Parameter]:
     batch = source_of(config, "train.global_batch_size") if config else "default"
-    rows: list[tuple[str, Scalar, Source]] = [
-        ("cost", question.cost, "default" if question.cost == "bandwidth" else "given"),
-        ("global batch size", task.batch_size, batch),
+    rows: list[tuple[str, Scalar, str | None, Source]] = [
+        ("cost", question.cost, None, "default" if question.cost == "bandwidth" else "given"),
+        ("global batch size", task.batch_size, None, batch),
     ]
+    if question.cost != TORCHREC or "autoshard" in question.by:
+        rows.append(("fixed time of a device that holds tables, assumed", DEVICE_S, "s", "default"))
+        rows.append(("fixed time of a table, assumed", TABLE_S, "s", "default"))
     if question.cost == "measured" or question.num_measured is not None:
-        rows.append(("lookups and updates", "timed on one thread of this CPU; the exchange is modelled", "measured"))
+        timed = "timed on one thread of this CPU; the exchange is modelled"
+        rows.append(("lookups and updates", timed, None, "measured"))
     if config is not None and TORCHREC in question.by:
         sharding = config.workload.runtime.sharding
-        rows.append(("sharding asked of TorchRec", sharding, source_of(config, "runtime.sharding")))
-    return [Parameter(name=name, value=value, unit=None, source=source, note=None) for name, value, source in rows]
+        rows.append(("sharding asked of TorchRec", sharding, None, source_of(config, "runtime.sharding")))
+    return [Parameter(name=name, value=value, unit=unit, source=of, note=None) for name, value, unit, of in rows]
 
 
 def _compare(
@@ -329,16 +332,17 @@ def _compare(
     cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
     whole = {name: float(of.mean()) for name, of in cost.items() if not np.isnan(of).any()}
     base = min((name for name in whole if name in HEURISTICS), key=whole.__getitem__, default=None)
-    rng = np.random.default_rng(question.keeper.seed)
     rows = []
     for name, of in found.items():
         placed = ~np.isnan(cost[name])
         gain = cost[base][placed] / cost[name][placed] - 1 if base else np.array([])
+        interval = None if name == base else mean_interval(gain)
         rows.append(
             (
-                name, int(placed.sum()), _mean(cost[name]), _mean([each.balance for each in of]),
+                name, int(placed.sum()), whole.get(name), _mean([each.balance for each in of]),
                 _mean(cost[name] / least - 1), _mean([each.took_s for each in of]),
-                any(each.plan is not None and each.plan.is_cut for each in of), _mean(gain), *_interval(gain, rng),
+                any(each.plan is not None and each.plan.is_cut for each in of), _mean(gain),
+                *((interval.low, interval.high) if interval else (None, None)),
                 PUBLISHED if name == "neuroshard" else None, _mean([each.predicted_s for each in of]),
                 next((str(each.fault) for each in of if each.fault is not None), None),
             )
@@ -356,24 +360,18 @@ def _compare(
         [columns[at] for at in kept],
         [[row[at] for at in kept] for row in rows],
     )
-    pairs = [(each.predicted_s, each.cost_s) for of in found.values() for each in of if each.predicted_s is not None]
-    tau = float(kendalltau(*zip(*pairs, strict=True)).statistic) if len(pairs) > 2 else np.nan
-    said = "" if np.isnan(tau) else f" Predicted and {origin} costs of {len(pairs)} plans: Kendall's tau {tau:.2f}."
+    by_task = zip(*found.values(), strict=True)
+    pairs = [{(each.predicted_s, each.cost_s) for each in of if each.predicted_s} for of in by_task]
+    taus = [float(kendalltau(*zip(*each, strict=True)).statistic) for each in pairs if len(each) > 2]
+    tau, over = _mean(taus), f", the mean over {len(taus)} tasks" if len(taus) > 1 else ""
+    of_plans = f"Predicted and {origin} costs of {sum(map(len, pairs))} plans"
+    said = "" if tau is None else f" {of_plans}: Kendall's tau {tau:.2f}{over}."
     return table, _close(whole, base, origin) + said
 
 
 def _mean(values: Sequence[float | None] | NDArray[np.float64]) -> float | None:
     known = np.array([value for value in values if value is not None], np.float64)
     return float(np.nanmean(known)) if known.size and not np.isnan(known).all() else None
-
-
-def _interval(gains: NDArray[np.float64], rng: np.random.Generator) -> tuple[float | None, float | None]:
-    """Return the 95 % bootstrap interval of a mean over tasks; None of fewer than two, or where all are alike."""
-    if len(gains) < 2 or not np.ptp(gains):
-        return None, None
-    means = rng.choice(gains, (_NUM_RESAMPLES, len(gains))).mean(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975)).tolist()
-    return low, high
 
 
 def _close(whole: dict[str, float], base: str | None, origin: str) -> str:

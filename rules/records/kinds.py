@@ -69,7 +69,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "system": SystemRecord,
     "weights": _type_of("rules.records.kept.weights:WeightsManifest"),
     "checkpoint": _type_of("rules.records.kept.checkpoint:CheckpointManifest"),
-    "placement": _type_of("rules.records.kept.placement:PlacementRecord"),
+    "placement": _type_of("rules.records.kept.placement:PlanRecord"),
     "learnt": _type_of("rules.records.kept.learnt:LearntManifest"),
     "trace": _type_of("rules.records.kept.trace:TraceManifest"),
     "id_map": _type_of("rules.records.kept.id_maps:IdMapManifest"),

@@ -1,10 +1,13 @@
 """`place`: searches beside one another, a plan in a file; what cannot be asked is refused."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command import Command
+from ranks_builder import needs_torchrec
+from sweep_builder import FastWorkers
 
 TABLES = [
     {"row": rows, "pooling_factor": 2.0, **{f"bin_{number}": float(number == 0) for number in range(17)}}
@@ -47,6 +50,27 @@ def test_what_was_measured_once_is_no_verdict_and_says_where_it_was_timed(inside
     assert "timed on one thread of this CPU" in done.stdout and "Over the optimum" not in done.stdout
 
 
+@needs_torchrec
+def test_plans_of_a_folder_of_any_name_are_measured_and_all_that_fail_end_it_so(
+    command: Callable[..., tuple[int, str, str]],
+    workers: FastWorkers,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("place", "dlrm_tiny", "--devices", 2, "--by", "dim", "--run", 5, "--data", tmp_path / "data")
+    monkeypatch.setenv("DLRMBENCH_OUTPUT", "a,b'c")
+    code, out, err = command(*words)
+    assert code == 0, err
+    (folder,) = (tmp_path / "a,b'c").glob("sweep-*")
+    assert {launch["tables"]["runtime"]["sharding"][:5] for launch in workers.launches} == {"auto", "plan:"}
+    assert "10 of 10 plans were measured" in out and (folder / "report.html").is_file()
+    monkeypatch.setenv("DLRMBENCH_OUTPUT", "")
+    workers.fail = lambda spec: True
+    code, out, _ = command(*words)
+    assert code == 9 and "0 of 10 plans were measured. No rank" in out and (tmp_path / "results").is_dir()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -57,7 +81,11 @@ def test_what_was_measured_once_is_no_verdict_and_says_where_it_was_timed(inside
         (["--tasks", 2, "--devices", 2, "-o", "x.json"], "of the tables of a BENCHMARK"),
         (["dlrm_tiny", "--devices", 2, "-o", "nowhere/plan.json"], "there is no folder"),
         (["--tasks", 10**9, "--devices", 2], "10000"),
-        (["dlrm_tiny", "--devices", 2, "--measure", 9], "--measure is of --cost net"),
+        (["dlrm_tiny", "--devices", 2, "--measure", 100], "--measure is of --cost net"),
+        (["dlrm_tiny", "--devices", 2, "--cost", "net", "--measure", 99], "99 is not in the range"),
+        (["--tasks", 2, "--devices", 2, "--set", "model.embedding_dim=8"], "of the tables of a BENCHMARK"),
+        (["--tasks", 2, "--devices", 2, "--name", "x"], "of the tables of a BENCHMARK"),
+        (["--tasks", 2, "--devices", 2, "--by", "torchrek"], "Did you mean 'torchrec'?"),
         (["dlrm_tiny", "--devices", 2, "--by", "lookups"], "Did you mean 'lookup'?"),
         (["dlrm_tiny", "--devices", 2, "--device-memory", "100KB"], "bytes too few"),
         (["dlrm_dcnv2", "--devices", 2, "--device-memory", "80GB"], "bytes too few"),

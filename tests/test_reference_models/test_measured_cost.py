@@ -40,6 +40,16 @@ def test_each_set_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen[16:] == [[8, 8]] * 8
 
 
+def test_equal_tables_are_looked_up_and_updated_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[measured._Lookup] = []
+    monkeypatch.setattr(measured, "_time_step", lambda lookups: seen.extend(lookups) or 1.0)
+    cost = MeasuredCost(batch_size=BATCH, available_bytes=1 << 30)
+    cost([[TABLE] * 3])
+    assert len({id(each.bag.weight) for each in seen}) == 3 and not torch.equal(seen[0].rows, seen[1].rows)
+    with pytest.raises(ConfigError, match="measuring 3 tables"):
+        MeasuredCost(batch_size=BATCH, available_bytes=cost._count_bytes(TABLE) * 2)([[TABLE] * 3])
+
+
 def test_a_step_looks_up_and_updates() -> None:
     """After a step the rows that were looked up have moved, and no other."""
     rng = np.random.default_rng(0)

@@ -169,6 +169,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         read_tasks(tasks, tables, EMPTY)
     with pytest.raises(DatasetError, match="cannot be read"):
         read_tasks(tmp_path / "none", tables, EMPTY)
+    with pytest.raises(DatasetError, match=r"none: cannot be read: No such file or directory\.$"):
+        read_tasks(tasks, tmp_path / "none", EMPTY)
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(DatasetError, match="regular file"):
         read_tasks(tmp_path / "fifo", tables, EMPTY)

@@ -1,5 +1,6 @@
 """Searches for where tables go: what every plan must keep, the optimum, and how close to it each search comes."""
 
+import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -12,13 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from reference_models.distributed.placement import Devices
-from reference_models.distributed.search.autoshard import (
-    Policy,
-    autoshard,
-    digest_of,
-    policy_of,
-    train_policy,
-)  # fmt: skip
+from reference_models.distributed.search.autoshard import Policy, autoshard, policy_of, train_policy
 from reference_models.distributed.search.costs import Additive, Bandwidth, Exchange, SetCost, Sum
 from reference_models.distributed.search.heuristics import lookup
 from reference_models.distributed.search.net import train_net
@@ -63,7 +58,7 @@ def generated(num_tasks: int, num_tables: int, num_devices: int, seed: int) -> l
 
 @cache
 def trained(num_updates: int) -> Policy:
-    return train_policy(cost_of(3), 0, num_updates)
+    return train_policy(cost_of(3), BATCH, 0, num_updates)
 
 
 def search(name: str) -> Callable[[Task, SetCost, int], Plan]:
@@ -194,6 +189,17 @@ def test_beyond_what_can_be_enumerated_a_cost_must_add_up() -> None:
     assert slowest_s(task, optimal(task, cost, 0), cost) >= (lower_bound(task, cost) or 0.0) * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("num_tables", [9, 10])
+def test_devices_beyond_the_tables_stay_empty_and_take_no_memory(num_tables: int) -> None:
+    cost, task = cost_of(4096), generated(1, num_tables, 4096, 0)[0]
+    tracemalloc.start()
+    try:
+        plan, (_, most_bytes) = optimal(task, cost, 0), tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert {shard.device for shard in plan.shards} <= set(range(num_tables)) and most_bytes < 100 << 20
+
+
 @pytest.mark.parametrize("name", SEARCHES)
 def test_what_does_not_fit_is_refused_with_the_shortfall(name: str) -> None:
     task = replace(generated(1, 8, 2, 0)[0], memory_bytes=1 << 20)
@@ -252,28 +258,30 @@ def test_held_tasks_come_close_to_the_optimum() -> None:
 
 def test_a_policy_learns_the_same_of_the_same_seed() -> None:
     cost, num_threads, state = cost_of(3), torch.get_num_threads(), torch.random.get_rng_state()
-    first, second = (train_policy(cost, 3, 3) for _ in range(2))
-    other = train_policy(cost, 4, 3)
+    first, second = (train_policy(cost, BATCH, 3, 3) for _ in range(2))
+    other = train_policy(cost, BATCH, 4, 3)
     assert torch.get_num_threads() == num_threads
     assert torch.equal(torch.random.get_rng_state(), state)
     for name, value in first.arrays().items():
         np.testing.assert_array_equal(value, second.arrays()[name])
-    assert len({digest_of(cost, 3), digest_of(cost, 4), digest_of(cost_of(2), 3)}) == 3
     assert not np.array_equal(first.arrays()["head.0.weight"], other.arrays()["head.0.weight"])
+    small = train_policy(cost, 64, 3, 1)
+    assert small.scale[0, 4] > first.scale[0, 4], "of few samples more rows are looked up once"
 
 
 def test_a_policy_is_the_same_from_its_arrays() -> None:
     policy, task = trained(2), generated(1, 20, 4, 1)[0]
-    again = policy_of(policy.arrays(), policy.digest)
+    again = policy_of(policy.arrays())
     assert again.reward == policy.reward
     assert autoshard(task, cost_of(4), 0, again) == autoshard(task, cost_of(4), 0, policy)
     for damaged in (
         {},
         {**policy.arrays(), "head.0.weight": np.zeros((2, 2))},
         {**policy.arrays(), "more": np.ones(1)},
+        {**policy.arrays(), "mean_reward": np.array(np.nan)},
     ):
         with pytest.raises(ArtifactError, match="arrays of a policy"):
-            policy_of(damaged, policy.digest)
+            policy_of(damaged)
 
 
 def test_a_policy_learns_from_more_updates() -> None:
@@ -295,7 +303,7 @@ def test_a_policy_learns_from_more_updates() -> None:
 def test_what_is_learnt_comes_close_to_the_optimum_of_tasks_it_never_saw() -> None:
     """50 tasks of 8 tables on 3 devices and 20 of 60 on 8, of other tables than those that were learnt from."""
     cost, held, large = cost_of(3), generated(50, 8, 3, 101), generated(20, 60, 8, 102)
-    policy = train_policy(cost, 0)
+    policy = train_policy(cost, BATCH, 0)
     net = train_net(cost, [table for task in generated(8, 30, 4, 5) for table in task.tables], BATCH, seed=0)
     best = np.array([slowest_s(task, optimal(task, cost, 0), cost) for task in held])
     plans = {

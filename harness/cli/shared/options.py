@@ -188,11 +188,12 @@ class SizeParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if not self._takes_bytes and re.fullmatch(r"(?a:\d+\.?\d*|\.\d+)", text):
             self.fail(f"{text!r} has no unit. Write it like {like}.", param, ctx)
         match = _SIZE.fullmatch(text)
-        if match is not None and float(match[1]) <= 0:
-            self.fail(f"{text!r} must be more than nothing.", param, ctx)
         if match is None or (match[3] and not self._is_rate):
             self.fail(f"{text!r} is not a number with a unit. Write it like {like}.", param, ctx)
-        return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+        number = float(match[1]) * _UNITS[(match[2] or "").upper()]
+        if not 1 <= number < 2**63:
+            self.fail(f"{text!r:.80} must be from 1 byte to below 2^63. Write it like {like}.", param, ctx)
+        return int(number)
 
 
 def fraction(text: str) -> float:

@@ -9,7 +9,6 @@ advantage of a plan is its reward less the mean of NUM_PLANS plans of its task, 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,9 @@ from torch import Tensor, nn
 
 from reference_models.distributed.search.costs import SetCost
 from reference_models.distributed.search.heuristics import PieceCosts, Pieces, plan_of, whole_tables
-from reference_models.distributed.search.net import repeatable
+from reference_models.distributed.search.net import load_finite, repeatable
 from reference_models.distributed.search.task import NUM_REUSE_BINS, Plan, Task
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
-from reference_models.process.errors import ArtifactError
 
 NUM_UPDATES, NUM_TASKS, NUM_PLANS, LEARNING_RATE = 400, 8, 8, 1e-3
 """Updates, tasks in each, and plans of each task."""
@@ -39,9 +37,8 @@ class Policy(nn.Module):
     mean_reward: Tensor
     """How well plans of the last 20 updates balance: `reward`, as a tensor that is kept."""
 
-    def __init__(self, digest: str) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.digest = digest
         self.register_buffer("scale", torch.ones(2, _NUM_FEATURES))
         self.register_buffer("mean_reward", torch.zeros(()))
         self.table = nn.Sequential(nn.Linear(_NUM_FEATURES, 128), nn.ReLU(), nn.Linear(128, 32), nn.ReLU())
@@ -70,23 +67,15 @@ class Policy(nn.Module):
         return float(self.mean_reward)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all that `policy_of` needs but the digest, by name."""
+        """Return all that `policy_of` needs, by name."""
         return {name: value.numpy() for name, value in self.state_dict().items()}
 
 
-def policy_of(arrays: Mapping[str, NDArray[Any]], digest: str) -> Policy:
+def policy_of(arrays: Mapping[str, NDArray[Any]]) -> Policy:
     """Return the policy that `Policy.arrays` is of. Raises ArtifactError for what is of no such policy."""
-    policy = Policy(digest)
-    try:
-        policy.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
-    except (RuntimeError, TypeError, ValueError):
-        raise ArtifactError("the arrays of a policy are not those that this version keeps.") from None
+    policy = Policy()
+    load_finite(policy, arrays, "policy")
     return policy
-
-
-def digest_of(cost: SetCost, seed: int, num_updates: int = NUM_UPDATES) -> str:
-    """Return the SHA-256 of what a policy is trained for: a policy of the same need not be trained again."""
-    return sha256(repr((cost, seed, num_updates)).encode()).hexdigest()
 
 
 def _features(costs: PieceCosts, pieces: Pieces) -> list[tuple[float, ...]]:
@@ -141,12 +130,16 @@ def _roll_out(
     return sets, rewards, log_chances
 
 
-def train_policy(cost: SetCost, seed: int, num_updates: int = NUM_UPDATES) -> Policy:
-    """Train a policy on tasks of NUM_TABLES generated tables on NUM_DEVICES devices, with one thread."""
-    pool = generate_tasks(1, seed, replace(NEUROSHARD, num_devices=_POOL_SIZE), (_POOL_SIZE, _POOL_SIZE + 1))[0]
+def train_policy(cost: SetCost, batch_size: int, seed: int, num_updates: int = NUM_UPDATES) -> Policy:
+    """Train a policy on tasks of NUM_TABLES generated tables on NUM_DEVICES devices, with one thread.
+
+    `batch_size` is that of the cost: tables have the reuse of such a batch.
+    """
+    empty = replace(NEUROSHARD, num_devices=_POOL_SIZE, batch_size=batch_size)
+    pool = generate_tasks(1, seed, empty, (_POOL_SIZE, _POOL_SIZE + 1))[0]
     rng, pieces, past = np.random.default_rng(seed), whole_tables(pool), []
     with repeatable(seed):
-        policy = Policy(digest_of(cost, seed, num_updates))
+        policy = Policy()
         features = torch.tensor(_features(PieceCosts(pool, cost), pieces))
         policy.scale = torch.stack((features.mean(dim=0), features.std(dim=0) + 1e-3))
         optimizer = torch.optim.Adam(policy.parameters(), lr=LEARNING_RATE)
@@ -179,7 +172,7 @@ def autoshard(task: Task, cost: SetCost, seed: int, policy: Policy | None = None
 
     Raises ConfigError where a table finds no room.
     """
-    policy, costs = policy or train_policy(cost, seed), PieceCosts(task, cost)
+    policy, costs = policy or train_policy(cost, task.batch_size, seed), PieceCosts(task, cost)
     with repeatable(seed), torch.no_grad():
         held, rewards, _ = _roll_out(
             policy, costs, [whole_tables(task)], [task.memory_bytes], (1, task.num_devices), is_drawn=False

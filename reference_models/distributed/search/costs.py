@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,8 @@ BIN_LOOKUPS = np.array([1.0, 2.0, *(0.75 * 2.0 ** np.arange(2, NUM_REUSE_BINS))]
 
 Seconds = NDArray[np.float64]
 Sets = Sequence[Sequence[Table]]
-
-
-class SetCost(Protocol):
-    """What each of several sets of tables costs a device per step; a plan costs its slowest device."""
-
-    def __call__(self, sets: Sets, /) -> Seconds:
-        """Return seconds, float64 [sets]; 0 for a set without tables."""
+SetCost = Callable[[Sets], Seconds]
+"""What each of several sets of tables costs a device per step, float64 [sets]; 0 for one without tables."""
 
 
 def over_sets(sets: Sets, values_of: Callable[[Sequence[Table]], NDArray[Any]]) -> Seconds:

@@ -18,6 +18,8 @@ from reference_models.training.eager import SGD
 from reference_models.training.optimizers import SparseAdagrad
 
 _NUM_ROUNDS = 7
+_Key = tuple[Table, int]
+"""A table, and which of the equal ones of its set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,36 +27,43 @@ class MeasuredCost:
     """Lookup, backward and update of a set here: torch's EmbeddingBag, and the optimizers of `reference`.
 
     The median of rounds in which all sets that are asked for take turns, after one to warm up; a set is measured
-    once. Rows are drawn, with the reuse that a table's bins have. Tables stay in memory while others have room.
+    once. Rows are drawn, with the reuse that a table's bins have; equal tables of a set have each their own. Tables
+    stay in memory while others have room.
     """
 
     batch_size: int
     available_bytes: int = field(repr=False)
     seed: int = 0
     known: dict[frozenset[tuple[Table, int]], float] = field(default_factory=dict, repr=False, compare=False)
-    lookups: "dict[Table, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
+    lookups: "dict[_Key, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
-        """Raises ConfigError where the tables of the sets, each once, take more than `available_bytes`."""
-        keys = [frozenset(Counter(each).items()) for each in sets]
-        new = {key: each for key, each in zip(keys, sets, strict=True) if each and key not in self.known}
+        """Raises ConfigError where the tables of the sets take more than `available_bytes`; sets share theirs."""
+        counts = [Counter(each) for each in sets]
+        keys = [frozenset(each.items()) for each in counts]
+        new = {
+            key: [(table, number) for table, count in each.items() for number in range(count)]
+            for key, each in zip(keys, counts, strict=True)
+            if each and key not in self.known
+        }
         with repeatable(self.seed):
-            self._take({table for each in new.values() for table in each})
-            held = [[self.lookups[table] for table in each] for each in new.values()]
+            self._take({key for each in new.values() for key in each})
+            held = [[self.lookups[key] for key in each] for each in new.values()]
             taken = [[_time_step(each) for each in held] for _ in range(1 + _NUM_ROUNDS)]
         self.known.update(zip(new, np.median(taken[1:], axis=0).tolist(), strict=True))
         return np.array([self.known[key] if key else 0.0 for key in keys])
 
-    def _take(self, tables: set[Table]) -> None:
-        if sum(map(self._count_bytes, tables.union(self.lookups))) > self.available_bytes:
+    def _take(self, tables: set[_Key]) -> None:
+        if sum(self._count_bytes(table) for table, _ in tables.union(self.lookups)) > self.available_bytes:
             self.lookups.clear()
-        if (need := sum(map(self._count_bytes, tables))) > self.available_bytes:
+        if (need := sum(self._count_bytes(table) for table, _ in tables)) > self.available_bytes:
             raise ConfigError(
                 f"measuring {len(tables)} tables takes {need:,} bytes, {self.available_bytes:,} bytes of memory are "
                 "free. Take another cost, or a smaller batch."
             )
-        for table in tables.difference(self.lookups):
-            self.lookups[table] = _Lookup(table, self.batch_size, np.random.default_rng(self.seed))
+        for table, number in tables.difference(self.lookups):
+            rng = np.random.default_rng((self.seed, number))
+            self.lookups[table, number] = _Lookup(table, self.batch_size, rng)
 
     def _count_bytes(self, table: Table) -> int:
         """Count weights, state, sums and their gradients; of each lookup its id, its gradient and a sorted copy."""

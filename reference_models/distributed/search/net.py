@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,8 @@ from reference_models.process.errors import ArtifactError
 
 MIN_DIM = 4
 """Columns of the narrowest part of a table that the net learns; cuts are halves."""
+NUM_SETS = 4000
+"""Sets that a net is trained on whose costs need not be measured."""
 _MAX_TABLES = 15
 _NUM_STEPS, _BATCH_SETS, _LEARNING_RATE = 800, 256, 3e-3
 
@@ -79,8 +80,6 @@ class Net:
 
     layers: CostLayers
     batch_size: int
-    digest: str
-    """Says what the net was trained for: see `digest_of`."""
     tau: float = math.nan
     additive_tau: float = math.nan
     """Rank correlation of the added costs of single tables, with the same."""
@@ -94,35 +93,34 @@ class Net:
         return seconds
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all that `net_of` needs but the digest, by name."""
+        """Return all that `net_of` needs, by name."""
         return {
             **{name: value.numpy() for name, value in self.layers.state_dict().items()},
             "about": np.array([self.batch_size, self.tau, self.additive_tau]),
         }
 
 
-def net_of(arrays: Mapping[str, NDArray[Any]], digest: str) -> Net:
-    """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
-    layers = CostLayers()
+def load_finite(module: nn.Module, arrays: Mapping[str, NDArray[Any]], what: str) -> None:
+    """Load the state of a module. Raises ArtifactError for other arrays, or where one is not finite."""
     try:
-        batch_size, tau, additive_tau = arrays["about"].tolist()
-        layers.load_state_dict({name: torch.tensor(value) for name, value in arrays.items() if name != "about"})
-        if not all(value.isfinite().all() for value in layers.state_dict().values()):
+        module.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
+        if not all(value.isfinite().all() for value in module.state_dict().values()):
             raise ValueError
-        return Net(layers=layers, batch_size=int(batch_size), digest=digest, tau=tau, additive_tau=additive_tau)
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
-        raise ArtifactError("the arrays of a cost net are not those that this version keeps.") from None
+    except (RuntimeError, TypeError, ValueError):
+        raise ArtifactError(f"the arrays of a {what} are not those that this version keeps.") from None
 
 
-def digest_of(
-    cost: SetCost, tables: Sequence[Table], batch_size: int, seed: int, num_sets: int, start: "Net | None"
-) -> str:
-    """Return the SHA-256 of what a net is trained for: a net of the same need not be trained again."""
-    return sha256(repr((cost, *tables, batch_size, seed, num_sets, start and start.digest)).encode()).hexdigest()
+def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
+    """Return the net that `Net.arrays` is of. Raises ArtifactError for what is of no such net."""
+    layers, about = CostLayers(), np.asarray(arrays.get("about"))
+    load_finite(layers, {name: value for name, value in arrays.items() if name != "about"}, "cost net")
+    if about.shape != (3,) or not 1 <= about[0] < 2**63:
+        raise ArtifactError("the arrays of a cost net are not those that this version keeps.")
+    return Net(layers=layers, batch_size=int(about[0]), tau=float(about[1]), additive_tau=float(about[2]))
 
 
 def train_net(
-    cost: SetCost, tables: Sequence[Table], batch_size: int, *, seed: int, num_sets: int = 4000,
+    cost: SetCost, tables: Sequence[Table], batch_size: int, *, seed: int, num_sets: int = NUM_SETS,
     start: Net | None = None,
 ) -> Net:  # fmt: skip
     """Train a net on sets of 1 to 15 of the tables, and of their halves, quarters and so on, as `cost` has them.
@@ -138,12 +136,11 @@ def train_net(
     members = _tensor(np.stack([np.bincount(each, minlength=len(pool)) for each in picks]))
     logs, byte_logs = np.log(cost(sets)), np.log(over_sets(sets, lambda each: moved_bytes(each, batch_size)))
     num_held = num_sets // 5
-    digest = digest_of(cost, tables, batch_size, seed, num_sets, start)
     with repeatable(seed):
         layers = CostLayers() if start is None else deepcopy(start.layers)
         layers.scale.copy_(_tensor(np.array([(each.mean(), each.std() + 1e-6) for each in (byte_logs, logs)])))
         _fit(layers, describe(pool, batch_size), members[num_held:], _tensor(logs[num_held:]))
-    net = Net(layers=layers, batch_size=batch_size, digest=digest)
+    net = Net(layers=layers, batch_size=batch_size)
     known = (net(sets[:num_held]), Additive(cost)(sets[:num_held]))
     taus = [float(kendalltau(each, logs[:num_held]).statistic) for each in known]
     return replace(net, tau=taus[0], additive_tau=taus[1])

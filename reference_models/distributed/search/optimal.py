@@ -56,7 +56,7 @@ def enumerate_plans(task: Task, cost: SetCost) -> Plan:
     set_s = np.concatenate(([0.0], cost(sets[1:])))
     set_s[[sum(table.memory_bytes for table in tables) > task.memory_bytes for tables in sets]] = math.inf
     devices = _partitions(num_tables, task.num_devices)
-    members = [(devices == device) @ (1 << np.arange(num_tables)) for device in range(task.num_devices)]
+    members = [(devices == device) @ (1 << np.arange(num_tables)) for device in range(devices.max() + 1)]
     slowest = set_s[np.array(members)].max(axis=0)
     if math.isinf(slowest.min()):
         raise no_plan(task, "optimal")
@@ -86,7 +86,8 @@ def solve_plan(task: Task, alone: Seconds) -> Plan:
     """
     from scipy.optimize import Bounds, LinearConstraint, milp  # which takes long to import
 
-    num_tables, num_devices = len(task.tables), task.num_devices
+    num_tables = len(task.tables)
+    num_devices = min(task.num_devices, num_tables)  # the others stay empty
     order, each_device, none = np.argsort(-alone), np.eye(num_devices), np.zeros(num_devices)
     sizes = [float(task.tables[number].memory_bytes) for number in order]  # bytes: a limit in them is kept to one
     may_be_on = np.arange(num_devices) <= np.arange(num_tables)[:, None]  # devices are equal, as in `_partitions`

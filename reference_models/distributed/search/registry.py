@@ -9,6 +9,8 @@ from reference_models.process.errors import ConfigError, did_you_mean
 
 Search = Callable[[Task, SetCost, int], Plan]
 """A way to find a plan that keeps every device's memory, with a seed. Raises ConfigError where it finds none."""
+TORCHREC = "torchrec"
+"""TorchRec's own planner, which plans models and is no search of tables: `ModelSpec.plan_devices`."""
 SEARCHES: Mapping[str, str] = {
     "random": "reference_models.distributed.search.heuristics:random",
     "dim": "reference_models.distributed.search.heuristics:dim",
@@ -24,6 +26,6 @@ SEARCHES: Mapping[str, str] = {
 def find_search(name: str) -> Search:
     """Find a search. Raises ConfigError, with a suggestion, where there is none of that name."""
     if name not in SEARCHES:
-        raise ConfigError(f"--by {name!r}: there is no such search.{did_you_mean(name, [*SEARCHES])}")
+        raise ConfigError(f"--by {name!r}: there is no such search.{did_you_mean(name, [*SEARCHES, TORCHREC])}")
     search: Search = find(SEARCHES[name])
     return search

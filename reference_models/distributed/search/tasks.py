@@ -145,8 +145,9 @@ def _read(path: Path) -> bytes:
 
 def _read_tables(path: Path) -> list[Table]:
     """Read NeuroShard's tables, whose bins count rows: each row stands for the lookups of its bin."""
+    content = _read(path)
     try:
-        found = map(msgspec.structs.astuple, msgspec.json.decode(_read(path), type=list[_ENTRY]))
+        found = map(msgspec.structs.astuple, msgspec.json.decode(content, type=list[_ENTRY]))
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: expected a JSON list of tables, as NeuroShard writes it: {error}.") from None
     return [

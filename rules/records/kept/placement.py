@@ -31,7 +31,7 @@ class PlacedShard(Record, frozen=True, kw_only=True):
     device: Index
 
 
-class PlacementRecord(Document, frozen=True, kw_only=True):
+class PlanRecord(Document, frozen=True, kw_only=True):
     """A plan of a task, and how it was found."""
 
     benchmark: str | None
@@ -45,7 +45,7 @@ class PlacementRecord(Document, frozen=True, kw_only=True):
     task: str
     task_sha256: Sha256
     """The digest of the five members below."""
-    num_devices: PositiveCount
+    num_devices: Annotated[int, Meta(ge=1, le=4096)]
     memory_bytes: PositiveCount
     """Memory of one device."""
     batch_size: PositiveCount
