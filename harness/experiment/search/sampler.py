@@ -1,9 +1,11 @@
 """Which point of a space is tried next: optuna's samplers, made anew for every trial and told all before it."""
 
+import math
 import random
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any, Literal
 
 from harness.config.axes import Axis
@@ -16,7 +18,10 @@ _COSTLY_S = 3.0
 """What a trial takes where seconds of fitting a Gaussian process are worth it."""
 _STARTUP = 5
 """Trials that are drawn at random before anything is learnt from them."""
-_DRAWS = 100
+_DRAWS = 100_000
+"""Points drawn for one that was not tried, before a space is taken to be exhausted."""
+_MOST_STEPS = 1 << 20
+"""Whole numbers of a range that optuna lists, as its Gaussian process does; of more it is told of no steps."""
 
 
 def require_optuna() -> None:
@@ -43,22 +48,27 @@ def propose(
     require_optuna()
     import optuna
 
-    tried = [{axis.key: trial.values.get(axis.key) for axis in axes} for trial in trials]
+    tried = {tuple(trial.values.get(axis.key) for axis in axes) for trial in trials}
     drawn = random.Random(f"{seed}:{len(trials)}")
-    for number in range(_DRAWS):
-        with _quiet():
-            study = optuna.create_study(
-                sampler=_make_sampler("random" if number else sampler, drawn.getrandbits(31)),
-                direction="maximize" if is_maximized else "minimize",
-            )
-            study.add_trials(_tell(axes, trials, is_maximized))
-            params = study.ask({axis.key: _distribution(axis) for axis in axes}).params
-        point = {
-            axis.key: axis.write(params[axis.key]) if isinstance(axis, Range) else params[axis.key] for axis in axes
-        }
-        if point not in tried:
-            return point
-    return None
+    with quiet_optuna():
+        study = optuna.create_study(
+            sampler=_make_sampler(sampler, drawn.getrandbits(31)),
+            direction="maximize" if is_maximized else "minimize",
+        )
+        study.add_trials(tell(axes, trials, is_maximized))
+        params = study.ask({axis.key: _distribution(axis) for axis in axes}).params
+    first = (axis.write(params[axis.key]) if isinstance(axis, Range) else params[axis.key] for axis in axes)
+    points = chain([tuple(first)], (tuple(_draw(axis, drawn) for axis in axes) for _ in range(_DRAWS)))
+    point = next((point for point in points if point not in tried), None)
+    return None if point is None else {axis.key: text for axis, text in zip(axes, point, strict=True)}
+
+
+def _draw(axis: Axis, drawn: random.Random) -> str:
+    if not isinstance(axis, Range):
+        return drawn.choice(axis.texts)
+    low, high = map(math.log, axis.values) if axis.is_log else axis.values
+    value = drawn.uniform(low, high)
+    return axis.write(math.exp(value) if axis.is_log else value)
 
 
 def _make_sampler(name: Sampler, seed: int) -> Any:
@@ -75,42 +85,45 @@ def _distribution(axis: Axis) -> Any:
     if not isinstance(axis, Range):
         return CategoricalDistribution(axis.texts)
     low, high = axis.values
-    return (IntDistribution if axis.is_whole else FloatDistribution)(low, high, log=axis.is_log)
+    is_listed = axis.is_whole and high - low < _MOST_STEPS
+    return (IntDistribution if is_listed else FloatDistribution)(low, high, log=axis.is_log)
 
 
-def _tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> list[Any]:
+def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> list[Any]:
     """Return the trials as optuna knows them, but for a default that lies outside of the space.
 
-    One that measured nothing is taken to be as bad as the worst, and infeasible.
+    One that did not measure the objective is taken to be as bad as the worst, one of which no bound is known to be
+    missed to be infeasible where it has a reason.
     """
     from optuna.trial import create_trial
 
     worst = (min if is_maximized else max)(
         (each.objective for each in trials if each.objective is not None), default=0
     )
-    bounds = {name: max(each.excess.get(name, 0.0) for each in trials) for each in trials for name in each.excess}
-    failed = {"failed"} if any(each.objective is None for each in trials) else set()
-    told = []
-    for trial in trials:
-        is_measured = trial.objective is not None
+    names = dict.fromkeys(name for each in trials for name in each.excess)
+    bounds = {name: max(each.excess.get(name, 0.0) for each in trials) for name in names}
+    has_failed = [each.reason is not None and not any(over > 0 for over in each.excess.values()) for each in trials]
+    told, distributions = [], {axis.key: _distribution(axis) for axis in axes}
+    for trial, failed in zip(trials, has_failed, strict=True):
+        failures = {"failed": 1.0 if failed else -1.0} if any(has_failed) else {}
         with suppress(ValueError, KeyError):
             params = {
-                axis.key: type(axis.values[0])(trial.values[axis.key])
+                axis.key: (int if axis.is_whole else float)(trial.values[axis.key])
                 if isinstance(axis, Range) else trial.values[axis.key]
                 for axis in axes
             }  # fmt: skip
             told.append(
                 create_trial(
-                    params=params, distributions={axis.key: _distribution(axis) for axis in axes},
-                    value=trial.objective if is_measured else worst,
-                    constraints={**dict.fromkeys(failed, -1.0 if is_measured else 1.0), **bounds, **trial.excess},
+                    params=params, distributions=distributions,
+                    value=worst if trial.objective is None else trial.objective,
+                    constraints={**failures, **bounds, **trial.excess},
                 )
             )  # fmt: skip
     return told
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_optuna() -> Iterator[None]:
     """Keep silent that parts of optuna are experimental, and that studies are made."""
     import optuna
 
