@@ -319,17 +319,11 @@ def _expand_search(request: Request, kind: Kind, options: Mapping[str, int]) -> 
         EnergyMeter(base.workload.runtime.device).require_counter()
     known = base.values()
     default = {axis.key: _write_value(axis, known[axis.key]["value"]) if axis.key in known else "" for axis in axes}
+    only = Configuration(label="default", config=base, folder="01-default", values=default)
     return Experiment(
-        request=request,
-        kind=kind,
-        options=options,
-        relation="search",
-        configurations=(Configuration(label="default", config=base, folder="01-default", values=default),),
-        repetitions=1,
-        axes=axes,
-        division=request.division,
-        timeout_s=request.timeout_s,
-    )
+        request=request, kind=kind, options=options, relation="search", configurations=(only,), repetitions=1,
+        axes=axes, division=request.division, timeout_s=request.timeout_s,
+    )  # fmt: skip
 
 
 def _write_value(axis: Axis, value: Any) -> str:

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from harness.config.axes import overrides_of
+from harness.config.catalog import MODEL_KEY
 from harness.config.run_config import Override
 from harness.experiment.create import create_group
 from harness.experiment.expand import expand
@@ -25,8 +26,8 @@ from harness.foundation.study import make_study
 from harness.measure.kinds import find_kind
 from harness.run_sets.folder import open_run_set
 from harness.run_sets.hooks import NO_HOOKS, Hooks
-from harness.run_sets.outside_code import read_outside_code
 from reference_models.process.atomic_write import remove
+from reference_models.registry import outside_names
 from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import SweepFacts
@@ -169,10 +170,9 @@ def measure_again(
             if used.isdisjoint(derive_seeds(seed, MIN_RUNS, reserved))
         )  # fmt: skip
         point = make_point(best.values, source.config.workload.model_spec)
-        granted = [
-            Override(key=f"runtime.{what}", value=name, source="search")
-            for what, name in read_outside_code(source.config.benchmark.path)
-        ]
+        model = source.config.tables["runtime"].get(MODEL_KEY) or source.config.benchmark.model
+        code = outside_names(str(model), source.config.workload.runtime.implementation)
+        granted = [Override(key=f"runtime.{what}", value=name, source="search") for what, name in code.items()]
         request = Request(
             beside=default, runs=MIN_RUNS, seed=seed, output=folder, quiet=watcher is None or watcher.quiet,
             overrides=[*granted, *overrides_of(point)], typed=shlex.split(record.command),
@@ -194,29 +194,29 @@ def find_pair(folder: Path, best: int) -> Path | None:
     return None
 
 
-def finish_search(folder: Path, failure: str | None = None) -> FinishedStudy:
-    """Compare the best trial with the default where both were measured again, write the study and its page; `failure`
+def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
+    """Compare the best trial with the default where both were measured again, write the study and its page; `problem`
     is why they were not."""
     record = read(folder)
     assert record.stop is not None and record.stop.search is not None
-    search, comparison, num_missed = record.stop.search, None, 0
+    search, comparison = record.stop.search, None
     trials, source = read_trials(folder, record), read_source(parts_of(folder)[0])
     best = best_of(search, trials[1:])
-    pair = None if best is None or failure is not None else find_pair(folder, trials.index(best))
+    pair = None if best is None or problem else find_pair(folder, trials.index(best))
     code = ExitCode.INCONCLUSIVE if best_of(search, trials) is None else ExitCode.DONE
-    if pair is not None:
-        try:
-            done = finish_sides(pair)
-        except InputError as error:  # such as a service without a rate within its limit
-            failure, code = first_line(error), ExitCode.INCONCLUSIVE
-        else:
-            base, new = (_by_column(side, search.objective) for side in (done.sets or done.measured))
-            (comparison,) = compare_results(base, [new])
-            reasons = [judge(search, measured_columns(each, search))[1] for each in new.repetitions]
-            num_missed = sum(reason is not None for reason in reasons)
-            code = ExitCode.INCONCLUSIVE if num_missed else exit_code_of_sides(done)
+    try:
+        done = None if pair is None else finish_sides(pair)
+    except InputError as error:  # such as a service without a rate within its limit
+        done, problem, code = None, first_line(error), ExitCode.INCONCLUSIVE
+    if done is not None:
+        base, new = (_by_column(side, search.objective) for side in (done.sets or done.measured))
+        (comparison,) = compare_results(base, [new])
+        missed = [each for each in new.repetitions if judge(search, measured_columns(each, search))[1] is not None]
+        code = ExitCode.INCONCLUSIVE if missed else exit_code_of_sides(done)
+        if missed:
+            problem = f"Missed a constraint in {len(missed)} of {new.num_runs}: not feasible."
     sampler = choose_sampler(search.sampler, trials)
-    study = make_search_study(record, trials, source.config.benchmark, sampler, comparison, num_missed, failure)
+    study = make_search_study(record, trials, source.config.benchmark, sampler, comparison, problem)
     write_record(folder / STUDY_FILE, study)
     return FinishedStudy(study=study, page=write_page(gather_everything([folder]), folder), code=code)
 

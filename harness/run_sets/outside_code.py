@@ -14,17 +14,11 @@ from rules.benchmarks.loader import parse_benchmark, read_toml
 def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield "model" or "implementation", and its name, of what the definitions of a set or experiment, or of the pair
     that ends a search, name that is not ours."""
-    for depth in ("", "*/", "*/*/"):
-        for path in sorted(folder.glob(f"{depth}extra/definition.toml")):
-            yield from read_outside_code(path)
-
-
-def read_outside_code(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the same of one definition."""
-    tables = read_toml(path)
-    runtime = dict(tables.get("runtime", {}))
-    model = runtime.pop(MODEL_KEY, None) or parse_benchmark(tables, path).model
-    yield from outside_names(str(model), parse_runtime(runtime).implementation).items()
+    for path in sorted(each for depth in ("", "*/", "*/*/") for each in folder.glob(f"{depth}extra/definition.toml")):
+        tables = read_toml(path)
+        runtime = dict(tables.get("runtime", {}))
+        model = runtime.pop(MODEL_KEY, None) or parse_benchmark(tables, path).model
+        yield from outside_names(str(model), parse_runtime(runtime).implementation).items()
 
 
 def resume_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:

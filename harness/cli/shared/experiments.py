@@ -153,7 +153,10 @@ def complete_and_show(
     record = read(folder)
     watcher = Watcher(quiet=True)
     if not quiet:
-        watcher = Watcher(on_step=_say_step, on_done=_say_measured, on_growth=_say_growth)
+        watcher = Watcher(
+            on_step=_say_step, on_done=_say_measured,
+            on_growth=lambda number: click.echo(f"not precise enough yet: run {number} is added", err=True),
+        )  # fmt: skip
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
     try:
@@ -201,10 +204,6 @@ def _say_measured(index: int, outcome: "KeptOutcome") -> None:
     value = getattr(measured.repetitions()[0], measured.measure.value)
     name, text = measured.measure.name, in_unit(value, measured.measure.unit)
     click.echo(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}", err=True)
-
-
-def _say_growth(num_runs: int) -> None:
-    click.echo(f"not precise enough yet: run {num_runs} is added", err=True)
 
 
 def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
@@ -292,14 +291,14 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     return exit_code_of_matrix(record, facts)
 
 
-def _show_study(folder: Path, record: "ExperimentRecord", form: str, failure: str | None = None) -> ExitCode:
+def _show_study(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:
     """Show the study of a suite, or of a search, and of that at the end what its best trial is beside the default."""
     from harness.cli.shared.studies import show_study
     from harness.experiment.finish import finish_search, finish_suite
     from reports.text.formatting import printable
 
     is_search = record.relation == "search"
-    done = finish_search(folder, failure) if is_search else finish_suite(folder)
+    done = finish_search(folder, problem) if is_search else finish_suite(folder)
     show_study(done.study, form)
     if form == "table":
         last = f"\n{printable(done.study.findings[0])}" if is_search else ""

@@ -2,16 +2,15 @@
 
 import math
 import random
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any, Literal
 
 from harness.config.axes import Axis
 from harness.experiment.search.space import Range
 from harness.experiment.search.trials import Trial
-from harness.foundation.errors import HarnessError
+from harness.foundation.optuna import quiet_optuna
 
 Sampler = Literal["tpe", "gp", "random"]
 _COSTLY_S = 3.0
@@ -19,17 +18,9 @@ _COSTLY_S = 3.0
 _STARTUP = 5
 """Trials that are drawn at random before anything is learnt from them."""
 _DRAWS = 100_000
-"""Points drawn for one that was not tried, before a space is taken to be exhausted."""
+"""Points that are drawn for one that was not tried, before a space is taken to be exhausted."""
 _MOST_STEPS = 1 << 20
-"""Whole numbers of a range that optuna lists, as its Gaussian process does; of more it is told of no steps."""
-
-
-def require_optuna() -> None:
-    """Raise HarnessError (exit 2) where optuna is not installed."""
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise HarnessError("'tune' needs optuna: pip install 'optuna>=5,<6', or '.[tune]' in a checkout.") from None
+"""Whole numbers of a range that a Gaussian process lists; of more it is told of no steps."""
 
 
 def choose_sampler(asked: str, trials: Sequence[Trial]) -> Sampler:
@@ -44,21 +35,22 @@ def propose(
     """Return the point to try after these trials, by key as it is written; None where no new one is found.
 
     The same trials and seed give the same point. A point is tried once: its process would have the same seed.
+    Raises HarnessError (exit 2) where optuna is not installed.
     """
-    require_optuna()
-    import optuna
-
     tried = {tuple(trial.values.get(axis.key) for axis in axes) for trial in trials}
     drawn = random.Random(f"{seed}:{len(trials)}")
-    with quiet_optuna():
+    with quiet_optuna() as optuna:
+        kind = {"gp": "GPSampler", "tpe": "TPESampler", "random": "RandomSampler"}[sampler]
+        options = {} if sampler == "random" else {"n_startup_trials": _STARTUP}
+        options |= {"warn_independent_sampling": False} if sampler == "gp" else {}
         study = optuna.create_study(
-            sampler=_make_sampler(sampler, drawn.getrandbits(31)),
+            sampler=getattr(optuna.samplers, kind)(seed=drawn.getrandbits(31), **options),
             direction="maximize" if is_maximized else "minimize",
         )
         study.add_trials(tell(axes, trials, is_maximized))
         params = study.ask({axis.key: _distribution(axis) for axis in axes}).params
-    first = (axis.write(params[axis.key]) if isinstance(axis, Range) else params[axis.key] for axis in axes)
-    points = chain([tuple(first)], (tuple(_draw(axis, drawn) for axis in axes) for _ in range(_DRAWS)))
+    first = tuple(axis.write(params[axis.key]) if isinstance(axis, Range) else params[axis.key] for axis in axes)
+    points = chain([first], (tuple(_draw(axis, drawn) for axis in axes) for _ in range(_DRAWS)))
     point = next((point for point in points if point not in tried), None)
     return None if point is None else {axis.key: text for axis, text in zip(axes, point, strict=True)}
 
@@ -69,14 +61,6 @@ def _draw(axis: Axis, drawn: random.Random) -> str:
     low, high = map(math.log, axis.values) if axis.is_log else axis.values
     value = drawn.uniform(low, high)
     return axis.write(math.exp(value) if axis.is_log else value)
-
-
-def _make_sampler(name: Sampler, seed: int) -> Any:
-    from optuna.samplers import GPSampler, RandomSampler, TPESampler
-
-    if name == "gp":
-        return GPSampler(seed=seed, n_startup_trials=_STARTUP, warn_independent_sampling=False)
-    return RandomSampler(seed=seed) if name == "random" else TPESampler(seed=seed, n_startup_trials=_STARTUP)
 
 
 def _distribution(axis: Axis) -> Any:
@@ -92,46 +76,27 @@ def _distribution(axis: Axis) -> Any:
 def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> list[Any]:
     """Return the trials as optuna knows them, but for a default that lies outside of the space.
 
-    One that did not measure the objective is taken to be as bad as the worst, one of which no bound is known to be
-    missed to be infeasible where it has a reason.
+    An objective that was not measured is taken to be the worst; what is infeasible and missed no bound has failed.
     """
     from optuna.trial import create_trial
 
-    worst = (min if is_maximized else max)(
-        (each.objective for each in trials if each.objective is not None), default=0
-    )
-    names = dict.fromkeys(name for each in trials for name in each.excess)
-    bounds = {name: max(each.excess.get(name, 0.0) for each in trials) for name in names}
-    has_failed = [each.reason is not None and not any(over > 0 for over in each.excess.values()) for each in trials]
+    known = [trial.objective for trial in trials if trial.objective is not None]
+    worst = (min if is_maximized else max)(known, default=0)
+    names = {name: None for trial in trials for name in trial.excess}
+    bounds = {name: max(trial.excess.get(name, 0.0) for trial in trials) for name in names}
+    failed = [trial.reason is not None and max(trial.excess.values(), default=0.0) <= 0 for trial in trials]
     told, distributions = [], {axis.key: _distribution(axis) for axis in axes}
-    for trial, failed in zip(trials, has_failed, strict=True):
-        failures = {"failed": 1.0 if failed else -1.0} if any(has_failed) else {}
+    for trial, has_failed in zip(trials, failed, strict=True):
+        failures = {"failed": 1.0 if has_failed else -1.0} if any(failed) else {}
         with suppress(ValueError, KeyError):
             params = {
                 axis.key: (int if axis.is_whole else float)(trial.values[axis.key])
                 if isinstance(axis, Range) else trial.values[axis.key]
                 for axis in axes
             }  # fmt: skip
+            value = worst if trial.objective is None else trial.objective
+            constraints = {**failures, **bounds, **trial.excess}
             told.append(
-                create_trial(
-                    params=params, distributions=distributions,
-                    value=worst if trial.objective is None else trial.objective,
-                    constraints={**failures, **bounds, **trial.excess},
-                )
-            )  # fmt: skip
+                create_trial(params=params, distributions=distributions, value=value, constraints=constraints)
+            )
     return told
-
-
-@contextmanager
-def quiet_optuna() -> Iterator[None]:
-    """Keep silent that parts of optuna are experimental, and that studies are made."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)

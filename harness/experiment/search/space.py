@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from harness.config.axes import Axis, AxisPoint, read_axis
 from harness.config.catalog import MODEL_KEY
@@ -42,9 +41,7 @@ def read_search_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
     key = read_axis(f"{key}={low or 0}").key
     ends = tuple(parse_value(word) for word in (low, high))
     if (colon and scale != "log") or not all(type(end) in (int, float) and abs(end) <= _MOST for end in ends):
-        raise ConfigError(
-            f"--axis {text!r:.99}: expected two numbers within {_MOST:g} of 0, as in {key}=256..2048:log."
-        )
+        raise ConfigError(f"--axis {text!r:.99}: expected two numbers within {_MOST:g} of 0: {key}=256..2048:log.")
     if ends[0] >= ends[1] or (scale and ends[0] <= 0):
         raise ConfigError(f"--axis {text!r}: an empty range. Give LOW below HIGH, and with :log above 0.")
     return Range(key=key, values=ends, texts=(rest.strip(),), is_log=bool(scale))
@@ -70,10 +67,8 @@ def make_point(texts: Mapping[str, str], spec: ModelSpec) -> AxisPoint:
 
 def refuse_code(axis: Axis, spec: ModelSpec) -> None:
     """Raise ConfigError for code that is not the model's own: a search may be anyone's, and names no code to run."""
-    own: Any = {"runtime.implementation": spec.implementations, f"runtime.{MODEL_KEY}": ()}.get(axis.key)
+    own = {"runtime.implementation": [*spec.implementations], f"runtime.{MODEL_KEY}": []}.get(axis.key)
     wrong = next((str(value) for value in axis.values if own is not None and str(value) not in own), None)
     if wrong is not None:
         known = f"implementations of the model's own: {', '.join(spec.implementations)}"
-        raise ConfigError(
-            f"--axis {axis.key}: {wrong!r} is none of the {known}.{did_you_mean(wrong, [*spec.implementations])}"
-        )
+        raise ConfigError(f"--axis {axis.key}: {wrong!r} is none of the {known}.{did_you_mean(wrong, own or [])}")

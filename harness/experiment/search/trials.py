@@ -47,10 +47,8 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
 
     Raises HarnessError (exit 2) for a column that it does not have, or the direction in which the objective is worse.
     """
-    names, kinds = (
-        columns_asked(search),
-        ("training", "throughput", "quality", "serve") if asked is None else (asked,),
-    )
+    names = columns_asked(search)
+    kinds = ("training", "throughput", "quality", "serve") if asked is None else (asked,)
     kind = next((kind for kind in kinds if columns_of(kind).keys() >= {*names}), None)
     if kind is None:
         known = dict.fromkeys(name for kind in kinds for name in columns_of(kind))
