@@ -121,11 +121,10 @@ def test_every_trial_of_a_range_is_told(axis: str) -> None:
 
 def test_a_trial_without_a_column_that_is_bounded_is_told_as_infeasible() -> None:
     axes = read_space(["train.x=0.0..1.0"])
-    trials = [make_trial(SEARCH, {"train.x": "0.1"}, duration_s=5.0, memory=0.5),
-              make_trial(SEARCH, {"train.x": "0.2"}, duration_s=1.0),
-              make_trial(SEARCH, {"train.x": "0.3"}, memory=9.0)]  # fmt: skip
-    told = tell(axes, trials, is_maximized=False)
-    assert [max(each.constraints.values()) > 0 for each in told] == [False, True, True]
+    found = make_trial(SEARCH, {"train.x": "0.1"}, duration_s=5.0, memory=0.5)
+    for others in ({"duration_s": 1.0}, {"memory": 9.0}):
+        told = tell(axes, [found, make_trial(SEARCH, {"train.x": "0.2"}, **others)], is_maximized=False)
+        assert [max(each.constraints.values()) > 0 for each in told] == [False, True]
 
 
 def test_closest_is_what_missed_a_bound_and_measured_all() -> None:
@@ -138,8 +137,8 @@ def test_closest_is_what_missed_a_bound_and_measured_all() -> None:
 
 
 def test_bounds_that_are_shown_alike_are_two() -> None:
-    bounds = tuple(ConstraintRecord(column="memory", sign="<=", value=value) for value in (1.001e9, 1.004e9))
-    trial = make_trial(structs.replace(SEARCH, constraints=bounds), {}, duration_s=1.0, memory=1.002e9)
+    bounds = tuple(ConstraintRecord(column="memory", sign="<=", value=value) for value in (1e9, 1e9 + 99))
+    trial = make_trial(structs.replace(SEARCH, constraints=bounds), {}, duration_s=1.0, memory=1e9 + 9)
     assert trial.reason is not None and len(trial.excess) == 2
 
 
