@@ -76,7 +76,7 @@ def place(benchmark: str | None, output: Path | None, num_steps: int | None, for
     BENCHMARK may be tasks: generated ones, or files. 'run --sharding plan:FILE' trains by the plan of -o. With --run,
     10 plans or more and TorchRec's own are measured as throughput, one process each, one thread a rank: that ranks
     them, and two are compared by 'run --beside'. Plans and results are then kept in a new folder below ./results, or
-    $DLRMBENCH_OUTPUT; nothing else is, but for -o.
+    $DLRMBENCH_OUTPUT.
     """
     from harness.cli.shared.studies import show_study
     from harness.config.run_config import resolve
