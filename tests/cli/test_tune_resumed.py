@@ -235,3 +235,33 @@ def test_a_search_with_an_unknown_column_is_refused(place: Path) -> None:
     path.write_text(path.read_text().replace('"samples_per_s"', '"nothing"'))
     ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
     assert ended.code == 8, ended.err
+
+
+class UnmeasuredWorkers(ScriptedWorkers):
+    """Processes of which those that measure again the new side know no AUC."""
+
+    def _work(self, spec: Mapping[str, Any], folder: Path, *more: Any) -> None:
+        super()._work(spec, folder, *more)
+        path = folder / "measured.json"
+        if "/new/" in str(folder) and path.exists():
+            content = json.loads(path.read_text())
+            for each in content["processes"][0]["evaluations"]:
+                each["auc"] = None
+            path.write_text(json.dumps(content))
+
+
+def test_a_pair_without_what_is_compared_leaves_the_study_of_the_trials(place: Path) -> None:
+    axis = "train.opt_base_learning_rate=0.01,0.1"
+    words = f"tune dlrm_tiny --axis {axis} --maximize auc --quality 4096 --threads 1 --trials 3 --seed 3 -q"
+    ended = run_scripted_command(words.split(), place, UnmeasuredWorkers(Moment()))
+    assert ended.code == 7 and "found nothing, expected" in ended.out.splitlines()[-1], ended.err
+    assert "Nothing was measured beside the default" in found_in(place)[1].findings[0]
+
+
+def test_a_search_goes_on_with_the_code_that_it_began_with(place: Path) -> None:
+    tune(place, f"{FASTEST} --trials 2")
+    folder, _ = found_in(place)
+    path = folder / "01-default" / "extra" / "run_set.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "code_sha256": "0" * 64}))
+    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
+    assert ended.code == 2 and "start a new search" in ended.err, ended.err
