@@ -183,13 +183,14 @@ def measure_again(
 
 
 def find_pair(folder: Path, best: int) -> Path | None:
-    """Return the pair in the folder of a search that has its default, the trial in the place `best`, and other seeds
-    than these; None where there is none yet."""
+    """Return the pair in the folder of a search that is of its default and the trial in the place `best`, with as
+    many seeds as make a verdict and none of the trials'; None where there is none yet."""
     trials = [open_run_set(parts_of(folder)[place])[1] for place in (0, best)]
     for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}")):
         sides = [open_run_set(side)[1] for side in parts_of(path.parent).values()]
         configs = [[{key: each.value for key, each in one.config.items()} for one in of] for of in (trials, sides)]
-        if configs[0] == configs[1] and {*trials[0].seeds}.isdisjoint(sides[0].seeds):
+        new = [seed for side in sides[:1] for seed in side.seeds if seed not in trials[0].seeds]
+        if configs[0] == configs[1] and MIN_RUNS <= len(new) == sides[0].num_runs:
             return path.parent
     return None
 
@@ -206,7 +207,7 @@ def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
     code = ExitCode.INCONCLUSIVE if best_of(search, trials) is None else ExitCode.DONE
     try:
         done = None if pair is None else finish_sides(pair)
-    except InputError as error:  # such as a service without a rate within its limit
+    except InputError as error:  # such as a process that knows no AUC
         done, problem, code = None, first_line(error), ExitCode.INCONCLUSIVE
     if done is not None:
         base, new = (_by_column(side, search.objective) for side in (done.sets or done.measured))
