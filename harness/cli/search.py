@@ -174,11 +174,11 @@ def _read_question(benchmark: str | None, given: dict[str, Any], *, is_kept: boo
 
 _NUMBERS = {"training": None, "throughput": 50, "quality": 65_536, "serve": None}
 """What each kind is asked where nothing else is said: steps, samples."""
-_OF_RUNS = {
-    "axes", "minimize", "maximize", "constraints", "sampler", "timeout_s", "strict_env", "prepare", "cleanup",
-    "power_command", "log_to", *(f"kind_{kind}" for kind in _NUMBERS),
+_OF_SPACE = {
+    "benchmark", "config_file", "assignments", "name", "data_root", "model", "trials", "space", "modes", "pareto",
+    "output", "seed", "form", "quiet",
 }  # fmt: skip
-"""What is asked of trials that are run."""
+"""What is asked with --space; all else is of trials that are run."""
 
 
 def read_constraint(text: str) -> "ConstraintRecord":
@@ -220,7 +220,7 @@ def read_constraint(text: str) -> "ConstraintRecord":
 @click.option("--mode", "modes", type=several(click.Choice(["separate", "joint"])), metavar="MODE,…",
               help="With --space: hardware before tiles, or both at once.  [default: separate,joint]")  # fmt: skip
 @click.option("--pareto", type=several(click.Choice(["latency", "energy"])), metavar="OBJECTIVE,…",
-              help="With --space: what to make small.  [default: latency,energy]")  # fmt: skip
+              help="With --space: what to make small; tilings by the first.  [default: latency,energy]")  # fmt: skip
 @request_options(
     "tune", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command",
     "log_to",
@@ -243,36 +243,34 @@ def tune(
     With --space nothing is run. Latency and energy of a training step's products and lookups on an array of PEs are
     modelled, by the numbers of the space's file, which are printed with their sources. Its first values are a design
     by hand, from which the search starts; what takes more area, or tiles that do not fit, is an invalid trial. The
-    seed is 0 unless it is given.
+    seed is 0 unless it is given. The study and its page are kept in a new folder below -o.
     """
     context = click.get_current_context()
     typed = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if space is not None:
-        if odd := sorted(typed & _OF_RUNS):
+        if odd := sorted(typed - _OF_SPACE):
             flags = next(each.opts for each in context.command.params if each.name == odd[0])
-            raise click.UsageError(
-                f"{flags[-1]} is of trials that are run; with --space they are modelled. Leave it out."
-            )
+            raise click.UsageError(f"{flags[-1]} is of trials that are run; with --space none is. Leave it out.")
         asked = [mode for mode in ("separate", "joint") if not modes or mode in modes]
         _search_space(benchmark, space, asked, pareto or ("latency", "energy"), trials, form, given)
         return
     if modes or pareto or not given["axes"]:
         raise click.UsageError("give --axis SECTION.KEY=V1,V2, or --space, of which --mode and --pareto are options.")
-    from harness.experiment.search.sampler import require_optuna
     from harness.experiment.search.trials import kind_with
+    from harness.foundation.optuna import quiet_optuna
     from rules.records.experiment import SearchRecord, StopRecord
 
     objective = minimize or maximize
     if objective is None or (minimize and maximize):
         raise click.UsageError("give one of --minimize COLUMN and --maximize COLUMN.")
-    require_optuna()
     direction: Any = "minimize" if minimize else "maximize"
     search = SearchRecord(objective=objective, direction=direction, constraints=constraints, sampler=sampler)
     stop = StopRecord(rule="search", values={"trials": float(trials)}, search=search)
     request = read_request("tune", benchmark, given, stop=stop)
     if not request.kinds and (kind := kind_with(search, None)) != "training":
-        request = read_request("tune", benchmark, {**given, f"kind_{kind}": _NUMBERS[kind] or True}, stop=stop)
-    start_and_show(request, form=form)
+        request = replace(request, kinds={kind: _NUMBERS[kind]})
+    with quiet_optuna():  # refused where it is not installed, before anything is written
+        start_and_show(request, form=form)
 
 
 def _search_space(
@@ -283,7 +281,9 @@ def _search_space(
     from harness.config.run_config import resolve
     from harness.planning.codesign import Objective, space_study
     from harness.planning.hardware.accelerator import find_space
+    from harness.run_sets.output import refuse_output
 
+    refuse_output(given["output"])
     array, config = find_space(space), resolve(benchmark, collect_overrides(given), given["name"])
     units: dict[str, Objective] = {"latency": "latency_s", "energy": "energy_j"}
     study = space_study(config, array, modes, [units[name] for name in pareto], trials, given["seed"] or 0)

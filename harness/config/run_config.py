@@ -354,7 +354,7 @@ def read_set_option(text: str, option: str = "--set") -> Override:
 def parse_value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # also for more digits than Python reads
         return text
 
 

@@ -19,7 +19,7 @@ from harness.config.run_config import default_division
 from harness.experiment.expand import Configuration, Experiment
 from harness.experiment.prepare import prepare
 from harness.experiment.request import Request
-from harness.experiment.search.space import make_point, refuse_code
+from harness.experiment.search.space import make_point
 from harness.experiment.sides import Source, read_source, resolve_beside
 from harness.experiment.store import parts_of
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, first_line
@@ -50,6 +50,7 @@ from rules.records.experiment import (
     ExperimentRecord,
     MemberRecord,
     StageRecord,
+    group_file,
 )
 from rules.records.run_set import ChoiceRecord, RunSetRecord
 from rules.records.sweep import AxisRecord, FailureRecord
@@ -65,7 +66,8 @@ def create(experiment: Experiment) -> Path:
     kept weights would not fit on the disk.
     """
     folder = _create_alone(experiment) if experiment.relation == "one" else create_group(experiment)
-    if experiment.kind.max_repetitions is None:  # one of which nothing is compared is not looked for
+    # One of which nothing is compared is not looked for, and in a group a link would be a stray one.
+    if experiment.kind.max_repetitions is None and group_file(folder.parent) is None:
         link_latest(folder)
     return folder
 
@@ -172,15 +174,13 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
 
 def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str, str], number: int) -> Experiment:
     """Resolve a trial. Raises ConfigError, DefinitionError, DeviceError or HarnessError where it cannot be run."""
-    point = make_point(values, default.config.workload.model_spec.width_keys)
+    point = make_point(values, default.config.workload.model_spec)
     dataset = Path(default.record.dataset.dir)
     hooks: dict[str, Any] = {name.replace("-", "_"): command for name, command in default.record.hooks.items()}
     request = Request(
         verb="tune", beside=default.folder, overrides=overrides_of(point), output=default.folder.parent, quiet=True,
         typed=shlex.split(record.command), **hooks,
     )  # fmt: skip
-    for key, text in values.items():
-        refuse_code(key, [text], default.config.workload.model_spec.implementations)
     config = resolve_beside(request, default)
     default.kind.check(config.workload)
     refuse_id_map(config.workload.data, default.kind.takes_id_maps)

@@ -154,6 +154,6 @@ def refuse_changed(store: Store, executors: Mapping[int, WorkerExecutor]) -> Non
     for place, (run_set, record) in store.sets.items():
         refuse_other_definition(run_set, record)
         if store.record.on_other_code == "refuse":
-            group = "suite" if store.record.relation == "suite" else "pair"
+            group = {"suite": "suite", "search": "search"}.get(store.record.relation, "pair")
             executors[place].refuse_other_code(store.folder, record, group)
         executors[place].refuse_other_system(run_set, record)

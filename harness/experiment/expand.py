@@ -6,6 +6,7 @@ Imports no torch, but to look at a GPU or a precision that is asked for.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from harness.autotune.tuning import Preparation
 from harness.config.axes import Axis, make_points, overrides_of, read_axis
@@ -309,7 +310,7 @@ def _expand_search(request: Request, kind: Kind, options: Mapping[str, int]) -> 
     for axis in axes:
         if isinstance(axis, Range) and axis.key == BATCH_SIZE and "num_samples" in options:
             raise RequestError(f"--axis {axis.key}: samples are whole batches of all trials. Give sizes: KEY=V1,V2.")
-        refuse_code(axis.key, axis.texts, base.workload.model_spec.implementations)
+        refuse_code(axis, base.workload.model_spec)
         for value in axis.values:
             changed = Override(key=axis.key, value=value, source=f"--axis {axis.key}")
             kind.resolve(benchmark, [*request.overrides, changed], request.name)
@@ -317,18 +318,18 @@ def _expand_search(request: Request, kind: Kind, options: Mapping[str, int]) -> 
     if ENERGY_DELAY.member in columns_asked(search) and request.power_command is None:
         EnergyMeter(base.workload.runtime.device).require_counter()
     known = base.values()
-    default = {axis.key: as_text(known[axis.key]["value"]) if axis.key in known else "" for axis in axes}
+    default = {axis.key: _write_value(axis, known[axis.key]["value"]) if axis.key in known else "" for axis in axes}
+    only = Configuration(label="default", config=base, folder="01-default", values=default)
     return Experiment(
-        request=request,
-        kind=kind,
-        options=options,
-        relation="search",
-        configurations=(Configuration(label="default", config=base, folder="01-default", values=default),),
-        repetitions=1,
-        axes=axes,
-        division=request.division,
-        timeout_s=request.timeout_s,
-    )
+        request=request, kind=kind, options=options, relation="search", configurations=(only,), repetitions=1,
+        axes=axes, division=request.division, timeout_s=request.timeout_s,
+    )  # fmt: skip
+
+
+def _write_value(axis: Axis, value: Any) -> str:
+    """Write the default's value, where the axis has it as that does: one point has one spelling."""
+    known = () if isinstance(axis, Range) else zip(axis.values, axis.texts, strict=True)
+    return next((text for own, text in known if own == value), as_text(value))
 
 
 def _expand_suite(request: Request, suite: Suite, kind: Kind, options: Mapping[str, int]) -> Experiment:

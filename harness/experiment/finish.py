@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from harness.config.axes import overrides_of
+from harness.config.catalog import MODEL_KEY
 from harness.config.run_config import Override
 from harness.experiment.create import create_group
 from harness.experiment.expand import expand
@@ -16,16 +17,17 @@ from harness.experiment.request import Request
 from harness.experiment.search.sampler import choose_sampler
 from harness.experiment.search.space import make_point
 from harness.experiment.search.study import make_search_study
-from harness.experiment.search.trials import best_of, excess_of, measured_columns, read_trials
+from harness.experiment.search.trials import best_of, judge, measured_columns, read_trials
 from harness.experiment.sides import read_source
 from harness.experiment.store import parts_of, read
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study
 from harness.measure.kinds import find_kind
+from harness.run_sets.folder import open_run_set
 from harness.run_sets.hooks import NO_HOOKS, Hooks
-from harness.run_sets.outside_code import find_outside_code
 from reference_models.process.atomic_write import remove
+from reference_models.registry import outside_names
 from reports.comparison.comparison import compare_results
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import SweepFacts
@@ -34,8 +36,9 @@ from reports.page.report import write_page
 from reports.results.measured import read_measured
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS
-from reports.views.suite import SuiteFacts, read_suite_facts
+from reports.views.suite import read_suite_facts
 from rules.benchmarks.seeds import derive_seeds, reserved_seeds
+from rules.errors import InputError
 from rules.logs.text import printable
 from rules.records.columns import TIME_TO_TRAIN, column_value
 from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord
@@ -58,17 +61,8 @@ class FinishedSides:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FinishedSuite:
-    """A suite that was just completed: what was found, as it is kept and shown."""
-
-    facts: SuiteFacts
-    study: StudyRecord
-    page: Path
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FinishedSearch:
-    """A search that was just completed: its study, as it is kept and shown."""
+class FinishedStudy:
+    """A suite or a search that was just completed: its study, as it is kept and shown."""
 
     study: StudyRecord
     page: Path
@@ -133,7 +127,7 @@ def _only(gathered: ReportContent, folder: Path) -> Result:
     return found[0]
 
 
-def finish_suite(folder: Path) -> FinishedSuite:
+def finish_suite(folder: Path) -> FinishedStudy:
     """Judge and compare all sides of a suite, write what was found as a study, and its page."""
     gathered = gather_everything([folder])
     facts = read_suite_facts(folder, known=gathered.sets)
@@ -148,7 +142,9 @@ def finish_suite(folder: Path) -> FinishedSuite:
         seed=facts.base_seed,
     )
     write_record(folder / STUDY_FILE, study)
-    return FinishedSuite(facts=facts, study=study, page=write_page(replace(gathered, studies=(study,)), folder))
+    page = write_page(replace(gathered, studies=(study,)), folder)
+    code = ExitCode.NOT_CONVERGED if facts.failed else ExitCode.DONE  # one that is not in the mean, for any reason
+    return FinishedStudy(study=study, page=page, code=code)
 
 
 def measure_again(
@@ -159,22 +155,24 @@ def measure_again(
     record, default = read(folder), parts_of(folder)[0]
     assert record.stop is not None and record.stop.search is not None
     trials = read_trials(folder, record)
-    best, pair = best_of(record.stop.search, trials[1:]), find_pair(folder)
+    best = best_of(record.stop.search, trials[1:])
     if best is None or trials[0].objective is None:
         return
+    pair = find_pair(folder, trials.index(best))
     if pair is None:
         for begun in folder.glob("beside-*"):
-            remove(begun)  # what was not whole before a crash
+            if begun.is_dir() and not (begun / EXPERIMENT_FILE).exists():
+                remove(begun)  # what was not whole before a crash
         source = read_source(default)
         used, reserved = set(source.record.seeds), reserved_seeds(source.config.benchmark.name)
         seed = next(
             seed for seed in count(record.base_seed + 1)
             if used.isdisjoint(derive_seeds(seed, MIN_RUNS, reserved))
         )  # fmt: skip
-        point = make_point(best.values, source.config.workload.model_spec.width_keys)
-        granted = [
-            Override(key=f"runtime.{what}", value=name, source="search") for what, name in find_outside_code(default)
-        ]
+        point = make_point(best.values, source.config.workload.model_spec)
+        model = source.config.tables["runtime"].get(MODEL_KEY) or source.config.benchmark.model
+        code = outside_names(str(model), source.config.workload.runtime.implementation)
+        granted = [Override(key=f"runtime.{what}", value=name, source="search") for what, name in code.items()]
         request = Request(
             beside=default, runs=MIN_RUNS, seed=seed, output=folder, quiet=watcher is None or watcher.quiet,
             overrides=[*granted, *overrides_of(point)], typed=shlex.split(record.command),
@@ -184,29 +182,44 @@ def measure_again(
     complete(pair, watcher=watcher, hooks=hooks, log_to=log_to)
 
 
-def find_pair(folder: Path) -> Path | None:
-    """Return the pair in the folder of a search; None where there is none yet."""
-    return next((path.parent for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}"))), None)
+def find_pair(folder: Path, best: int) -> Path | None:
+    """Return the pair in the folder of a search that is of its default and the trial in the place `best`, with as
+    many seeds as make a verdict and none of the trials'; None where there is none yet."""
+    trials = [open_run_set(parts_of(folder)[place])[1] for place in (0, best)]
+    for path in sorted(folder.glob(f"beside-*/{EXPERIMENT_FILE}")):
+        sides = [open_run_set(side)[1] for side in parts_of(path.parent).values()]
+        configs = [[{key: each.value for key, each in one.config.items()} for one in of] for of in (trials, sides)]
+        new = [seed for side in sides[:1] for seed in side.seeds if seed not in trials[0].seeds]
+        if configs[0] == configs[1] and MIN_RUNS <= len(new) == sides[0].num_runs:
+            return path.parent
+    return None
 
 
-def finish_search(folder: Path) -> FinishedSearch:
-    """Compare the best trial with the default where both were measured again, write the study and its page."""
-    record, pair = read(folder), find_pair(folder)
+def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
+    """Compare the best trial with the default where both were measured again, write the study and its page; `problem`
+    is why they were not."""
+    record = read(folder)
     assert record.stop is not None and record.stop.search is not None
-    search, comparison, num_missed = record.stop.search, None, 0
+    search, comparison = record.stop.search, None
     trials, source = read_trials(folder, record), read_source(parts_of(folder)[0])
-    if pair is not None:
-        done = finish_sides(pair)
+    best = best_of(search, trials[1:])
+    pair = None if best is None or problem else find_pair(folder, trials.index(best))
+    code = ExitCode.INCONCLUSIVE if best_of(search, trials) is None else ExitCode.DONE
+    try:
+        done = None if pair is None else finish_sides(pair)
+    except InputError as error:  # such as a process that knows no AUC
+        done, problem, code = None, first_line(error), ExitCode.INCONCLUSIVE
+    if done is not None:
         base, new = (_by_column(side, search.objective) for side in (done.sets or done.measured))
         (comparison,) = compare_results(base, [new])
-        found = [excess_of(search, measured_columns(each, search)) for each in new.repetitions]
-        num_missed = sum(any(over > 0 for over in excess.values()) for excess in found)
+        missed = [each for each in new.repetitions if judge(search, measured_columns(each, search))[1] is not None]
+        code = ExitCode.INCONCLUSIVE if missed else exit_code_of_sides(done)
+        if missed:
+            problem = f"Missed a constraint in {len(missed)} of {new.num_runs}: not feasible."
     sampler = choose_sampler(search.sampler, trials)
-    study = make_search_study(record, trials, source.config.benchmark, sampler, comparison, num_missed)
+    study = make_search_study(record, trials, source.config.benchmark, sampler, comparison, problem)
     write_record(folder / STUDY_FILE, study)
-    page = write_page(gather_everything([folder]), folder)
-    is_feasible = best_of(search, trials) is not None
-    return FinishedSearch(study=study, page=page, code=ExitCode.DONE if is_feasible else ExitCode.INCONCLUSIVE)
+    return FinishedStudy(study=study, page=write_page(gather_everything([folder]), folder), code=code)
 
 
 def _by_column(result: Result, column: str) -> Result:
@@ -219,11 +232,6 @@ def _by_column(result: Result, column: str) -> Result:
         for each in result.repetitions
     )
     return replace(result, quantities=(name,), repetitions=repetitions)
-
-
-def exit_code_of_suite(facts: SuiteFacts) -> ExitCode:
-    """Return NOT_CONVERGED where a benchmark failed, for whatever reason, and is not in the mean."""
-    return ExitCode.NOT_CONVERGED if facts.failed else ExitCode.DONE
 
 
 def exit_code_of_sides(finished: FinishedSides) -> ExitCode:
@@ -239,7 +247,11 @@ def write_pages(folder: Path) -> None:
     elif record.relation == "suite":
         finish_suite(folder)
     elif record.relation == "search":
-        measure_again(folder)
+        try:
+            measure_again(folder)
+        except HarnessError as error:
+            finish_search(folder, first_line(error))
+            raise
         finish_search(folder)
     elif record.relation == "matrix":
         write_folder_page(folder)

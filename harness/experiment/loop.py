@@ -26,7 +26,7 @@ from harness.run_sets.keepers import KeptOutcome, find_keeper
 from harness.run_sets.outside_code import refuse_outside_code
 from harness.run_sets.progress import Progress as ShownProgress
 from rules.records.codec import Damage
-from rules.records.experiment import ExperimentRecord, MemberRecord, StageRecord, group_file, read_group
+from rules.records.experiment import ExperimentRecord, StageRecord, group_file, read_group
 from rules.records.run_set import PreflightCheck, RunSetRecord
 
 
@@ -145,12 +145,9 @@ def complete(
             else:
                 executors[store.add(create_trial(folder, store.record, more))] = WorkerExecutor()
         store.gather()
-        events.write("experiment_end", {"failed": [each.label for each in _failed(store)]})
+        failed = [each.label for each in store.record.configurations if each.failure is not None]
+        events.write("experiment_end", {"failed": failed})
         return store.record
-
-
-def _failed(store: Store) -> list[MemberRecord]:
-    return [each for each in store.record.configurations if each.failure is not None]
 
 
 def _state_of(store: Store) -> State:
@@ -177,7 +174,7 @@ def _complete_stage(
     around: Surroundings,
 ) -> None:
     steps, took_s = store.steps(stage), dict[int, list[float]]()
-    total = stage.repetitions * sum(each.failure is None for each in _members(store))
+    total = stage.repetitions * sum(store.record.configurations[place].failure is None for place in store.sets)
     if store.record.relation == "search" and store.record.stop is not None:
         total = int(store.record.stop.values["trials"])
     for position, (number, step) in enumerate(steps):
@@ -197,10 +194,6 @@ def _complete_stage(
         took_s.setdefault(step.configuration, []).append(time.monotonic() - started_s)
         if store.path is None and outcome is not None:
             watcher.on_done(step.repetition, outcome)
-
-
-def _members(store: Store) -> list[Any]:
-    return [store.record.configurations[place] for place in store.sets]
 
 
 def _describe(

@@ -123,9 +123,9 @@ def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: B
 
 def given_code(request: Request) -> Mapping[str, Collection[str]]:
     """Collect what is not dlrmbench's own and was named here: the model of the benchmark, an implementation."""
-    given = {each.key: str(each.value) for each in request.overrides}
     files = {
-        what: [given[key]] if (key := f"runtime.{what}") in given else [] for what in ("model", "implementation")
+        what: [str(each.value) for each in request.overrides if each.key == f"runtime.{what}"]
+        for what in ("model", "implementation")
     }
     models = [] if request.benchmark is None else [load_benchmark(request.benchmark).model]
     return {**files, "model": [*models, *files["model"]]}

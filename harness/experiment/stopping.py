@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from harness.experiment.search.sampler import choose_sampler, propose
 from harness.experiment.search.space import read_space
 from harness.experiment.search.trials import Trial, read_trials
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import RunSet
+from reference_models.process.errors import ConfigError
 from reports.results.resolution import time_step
 from reports.statistics.intervals import MIN_RUNS
 from reports.statistics.sequential_stopping import narrow_after
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs.log import read_log
-from rules.records.experiment import ExperimentRecord, StopRecord
+from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord, StopRecord
 from rules.records.run_set import UntilRecord
 from rules.scoring.results import read_run_result
 
@@ -61,16 +63,15 @@ class Search:
         assert record.stop is not None and record.stop.search is not None
         if len(record.configurations) >= self._num_trials:
             return None
-        from harness.experiment.search.sampler import choose_sampler, propose
-
         search, trials = record.stop.search, read_trials(state.folder, record, self._known)
+        try:
+            axes = read_space(f"{axis.key}={','.join(axis.values)}" for axis in record.axes)
+        except ConfigError as error:
+            raise HarnessError(f"{state.folder / EXPERIMENT_FILE}: axes: {error}", ExitCode.INPUT) from None
         return propose(
-            read_space(f"{axis.key}={','.join(axis.values)}" for axis in record.axes),
-            trials,
-            sampler=choose_sampler(search.sampler, trials),
-            is_maximized=search.direction == "maximize",
-            seed=record.base_seed,
-        )
+            axes, trials, sampler=choose_sampler(search.sampler, trials),
+            is_maximized=search.direction == "maximize", seed=record.base_seed,
+        )  # fmt: skip
 
 
 class Until:

@@ -60,9 +60,11 @@ class Store:
         places = [place for place in self.sets if self.record.configurations[place].failure is None]
         planned = enumerate(find_order(stage.order)(places, stage.repetitions), start=1)
         keepers = {place: self.keeper(stage, place) for place in places}
+        is_search = self.record.relation == "search"  # whose plan has no longer the trials that failed
         return [
-            (number, step) for number, step in planned if not keepers[step.configuration].is_done(step.repetition)
-        ]
+            (step.configuration + 1 if is_search else number, step)
+            for number, step in planned if not keepers[step.configuration].is_done(step.repetition)
+        ]  # fmt: skip
 
     def is_left_out(self, step: Step) -> bool:
         """Return whether the configuration of a step has failed."""

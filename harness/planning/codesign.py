@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import asdict
 
 from harness.config.run_config import RunConfig
-from harness.foundation.errors import HarnessError
+from harness.foundation.optuna import quiet_optuna
 from harness.foundation.study import make_study, make_table
 from harness.planning.hardware.accelerator import LOOKUPS, ORDERS, Nest, PEArray, Point, list_nests, model_nest
 from harness.planning.trace import Columns
@@ -30,9 +30,9 @@ TOLERANCE = 1e-5
 _MAX_MACS, _MAX_BLOCKS = 1 << 31, 1 << 15
 """Multiply-adds and blocks of the largest product that is executed."""
 _REMARK = (
-    "Modelled: a training step's products and its forward pass's lookups, one after another, each in the best of its "
-    "own tilings and loop orders within the largest tile; no other work, no leakage. separate chooses hardware for "
-    "the tile by hand and then the tile; joint begins with what that found. Up to "
+    "Modelled: a training step's products and its forward pass's lookups, one after another, each in the tiling and "
+    "loop order within the largest tile that is best in the first objective; no other work, no leakage. separate "
+    "chooses hardware for the tile by hand and then the tile; joint begins with what that found. Up to "
     f"{MAX_LISTED:,} points are all tried, of more a part by NSGA-II."
 )
 _DESIGNS: Columns = (
@@ -86,16 +86,10 @@ def search(
     """Try all points where they are few, else up to `num_trials` of NSGA-II, those of `start` first, none twice."""
     if prod(map(len, choices.values())) <= MAX_LISTED:
         return [try_point(dict(zip(choices, each, strict=True))) for each in product(*choices.values())]
-    try:
-        import optuna
-    except ImportError:
-        raise HarnessError("'tune' needs optuna: pip install 'optuna>=5,<6', or '.[tune]' in a checkout.") from None
-    values = {name: optuna.distributions.CategoricalDistribution(each) for name, each in choices.items()}
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = optuna.samplers.NSGAIISampler(population_size=POPULATION, seed=seed)
-    study = optuna.create_study(directions=["minimize"] * len(objectives), sampler=sampler)
-    optuna.logging.set_verbosity(verbosity)
+    with quiet_optuna() as optuna:
+        values = {name: optuna.distributions.CategoricalDistribution(each) for name, each in choices.items()}
+        sampler = optuna.samplers.NSGAIISampler(population_size=POPULATION, seed=seed)
+        study = optuna.create_study(directions=["minimize"] * len(objectives), sampler=sampler)
     for point in start:
         study.enqueue_trial(dict(point))
     found = dict[tuple[int, ...], Trial]()
@@ -160,7 +154,7 @@ def space_study(
     hardware = run({name: by_hand.point[name] for name in ("tile_m", "tile_k", "tile_n")}, [by_hand])
     chosen = min([by_hand, *hardware], key=lambda trial: prod(trial.values(objectives)))
     tiles = run({name: chosen.point[name] for name in ("rows", "columns", "scratchpad_bytes")}, [chosen])
-    best = {"separate": find_pareto([by_hand, chosen, *tiles], objectives)}
+    best = {"separate": find_pareto([by_hand, *hardware, *tiles], objectives)}
     trials = {"separate": [*hardware, *tiles]}
     if "joint" in modes:
         trials["joint"] = run({}, [by_hand, *best["separate"]])
@@ -184,25 +178,22 @@ def _say_gain(
     mode: Mode, of: Mapping[str, Sequence[Trial]], best: Mapping[str, Sequence[Trial]], by_hand: Trial,
     objectives: Sequence[Objective],
 ) -> str:  # fmt: skip
-    trials = of[mode]
-    separate_s, found_s = (min(trial.latency_s for trial in best[each]) for each in ("separate", mode))
-    saving = min(trial.energy_delay for trial in best[mode]) / by_hand.energy_delay - 1
+    trials, parts = of[mode], list[str]()
+    if "latency_s" in objectives:
+        separate_s, found_s = (min(trial.latency_s for trial in best[each]) for each in ("separate", mode))
+        parts.append(f"a step takes {duration(found_s)} at best")
+        if mode == "joint":
+            before = f"as separate, from whose {plural(len(of['separate']), 'trial')} it begins"
+            parts.append(f"{separate_s / found_s:.3f} times as fast {before} (published: {PUBLISHED_GAIN})")
+    else:
+        parts.append(f"a step takes {min(trial.energy_j for trial in best[mode]):.3g} J at best")
+    if "energy_j" in objectives:
+        saving = min(trial.energy_delay for trial in best[mode]) / by_hand.energy_delay - 1
+        by_design = f"{saving * 100:+.0f} % against the design by hand"
+        parts.append(f"energy-delay is {by_design} (published: {PUBLISHED_SAVING})")
     later = [any(trial.violations) for trial in trials[POPULATION:]]
     invalid = f", {percent(sum(later) / len(later))} of those after the first {POPULATION} invalid" if later else ""
-    before = plural(len(of["separate"]), "trial")
-    gain = (
-        f", {separate_s / found_s:.3f} times as fast as separate, from whose {before} it begins (published: "
-        f"{PUBLISHED_GAIN})"
-    )
-    product = (
-        f", energy-delay is {saving * 100:+.0f} % against the design by hand (published: {PUBLISHED_SAVING})"
-        if "energy_j" in objectives
-        else ""
-    )
-    return (
-        f"{mode}, modelled: a step takes {duration(found_s)} at best{gain * (mode == 'joint')}{product}; "
-        f"{plural(len(trials), 'trial')}{invalid}."
-    )
+    return f"{mode}, modelled: {', '.join(parts)}; {plural(len(trials), 'trial')}{invalid}."
 
 
 def _show_design(mode: str, trial: Trial) -> tuple[Cell, ...]:

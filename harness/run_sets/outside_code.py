@@ -12,9 +12,9 @@ from rules.benchmarks.loader import parse_benchmark, read_toml
 
 
 def find_outside_code(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield "model" or "implementation", and its name, of what the definitions of a set or experiment name that is
-    not ours."""
-    for path in sorted((*folder.glob("extra/definition.toml"), *folder.glob("*/extra/definition.toml"))):
+    """Yield "model" or "implementation", and its name, of what the definitions of a set or experiment, or of the pair
+    that ends a search, name that is not ours."""
+    for path in sorted(each for depth in ("", "*/", "*/*/") for each in folder.glob(f"{depth}extra/definition.toml")):
         tables = read_toml(path)
         runtime = dict(tables.get("runtime", {}))
         model = runtime.pop(MODEL_KEY, None) or parse_benchmark(tables, path).model

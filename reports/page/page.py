@@ -117,11 +117,13 @@ def _headline(
     num_logged: int,
     others: Sequence[PageSection],
 ) -> str:
-    """The title of the page: its answer; of a suite its own, since benchmarks of it are not each other's rivals.
-    Without runs to a target what a kind says of all there is, else what it is."""
+    """The title of the page: its answer; of a suite its own, since benchmarks of it are not each other's rivals, and
+    of a search what it found. Without runs to a target what a kind says of all there is, else what it is."""
     places = {None if result.place is None else result.place.parent for result in gathered.results}
-    if [study.kind for study in gathered.studies] == [SUITE] and len(places) == 1 and not gathered.sweeps:
-        return printable(gathered.studies[0].title, 200)
+    kinds = [study.kind for study in gathered.studies]
+    if kinds in ([SUITE], ["tune"]) and len(places) <= 1 and not gathered.sweeps:
+        study = gathered.studies[0]
+        return printable(study.findings[0] if kinds == ["tune"] and study.findings else study.title, 400)
     if len(sets) == 1:
         return headline(sets[0])
     if sets:

@@ -1,85 +1,24 @@
 """`tune`: trials with planted rates and memory, what is measured again in the end, and what is refused."""
 
-import json
-import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from goldens import lay_data
-from scripted_commands import Ended, run_scripted_command
+from planted_trials import FASTEST, EvenWorkers, PlantedWorkers, StarvedWorkers, found_in, rows_of, tune
+from scripted_commands import run_scripted_command
 from scripted_workers import Ending, Moment, ScriptedWorkers
-from sweep_builder import throughput_answer
 
 from harness.experiment.store import parts_of, read
 from rules.records.codec import decode
 from rules.records.run_set import RunSetRecord
-from rules.records.study import StudyRecord
-
-BATCHES = "train.global_batch_size=128,256,512,1024,2048,4096"
-TUNE = f"tune dlrm_tiny --axis runtime.implementation=reference,optimized --axis {BATCHES} --seed 3 -q"
-FASTEST = "--maximize samples_per_s --throughput 10"
-
-
-class PlantedWorkers(ScriptedWorkers):
-    """Processes whose rate is highest at a batch of 1024, optimized, whose memory is its size in MiB."""
-
-    gain = 1.5
-
-    def _work(self, spec: Mapping[str, Any], folder: Path, *more: Any) -> None:
-        super()._work(spec, folder, *more)
-        if spec["kind"] != "throughput":
-            return
-        path, number = folder / "measured.json", int(folder.name.rpartition("_")[2])
-        batch, runtime = spec["tables"]["train"]["global_batch_size"], spec["tables"]["runtime"]
-        rate = (
-            1e4 * self.gain ** -abs(math.log2(batch / 1024)) * (self.gain if "optimized" in runtime.values() else 1)
-        )
-        content = {**throughput_answer(spec, number), "code": json.loads(path.read_text())["code"]}
-        (process,) = content["processes"]
-        process["duration_s"] = process["num_samples"] / rate * (1 + spec["seed"] % 89 / 1e4)
-        process |= {"samples_per_s": process["num_samples"] / process["duration_s"], "peak_rss_bytes": batch << 20}
-        path.write_text(json.dumps(content), encoding="utf-8")
-
-
-class StarvedWorkers(PlantedWorkers):
-    """Processes that run out of memory at a batch of 2048."""
-
-    def __call__(self, spec_path: Path, **options: Any) -> Any:
-        spec = json.loads(spec_path.read_text(encoding="utf-8"))
-        is_large = spec["kind"] == "throughput" and spec["tables"]["train"]["global_batch_size"] == 2048
-        self.endings = {len(self.launches): Ending(words="out of memory.")} if is_large else {}
-        return super().__call__(spec_path, **options)
-
-
-class EvenWorkers(PlantedWorkers):
-    """Processes that all take alike."""
-
-    gain = 1.0
 
 
 @pytest.fixture
 def place(data_root: Path, tmp_path: Path) -> Path:
     return lay_data(data_root, tmp_path / "work")
-
-
-def tune(place: Path, words: str, workers: ScriptedWorkers | None = None) -> Ended:
-    return run_scripted_command(f"{TUNE} {words}".split(), place, workers or PlantedWorkers(Moment()))
-
-
-def found_in(place: Path) -> tuple[Path, StudyRecord]:
-    (folder,) = [path for path in (place / "results").iterdir() if not path.is_symlink()]
-    study = decode(folder / "study.json", StudyRecord)
-    assert isinstance(study, StudyRecord), study
-    return folder, study
-
-
-def rows_of(study: StudyRecord) -> list[dict[str, Any]]:
-    return [dict(zip([column.name for column in study.tables[0].columns], row, strict=True)) for row in
-            study.tables[0].rows]  # fmt: skip
 
 
 def test_the_planted_setting_is_found_and_measured_again_beside_the_default(place: Path) -> None:
@@ -221,61 +160,3 @@ def test_a_range_of_batches_is_refused_where_samples_are_whole_batches_of_all(pl
     words = "tune dlrm_tiny --axis train.global_batch_size=256..512 --maximize auc --quality 4096"
     ended = run_scripted_command(words.split(), place, ScriptedWorkers(Moment()))
     assert ended.code == 2 and "Give sizes" in ended.err
-
-
-def test_a_search_does_not_grow_by_runs(place: Path) -> None:
-    tune(place, f"{FASTEST} --trials 2")
-    folder, _ = found_in(place)
-    ended = run_scripted_command(["resume", str(folder), "--runs", "3"], place, PlantedWorkers(Moment()))
-    assert ended.code == 2 and "one process a trial" in ended.err
-
-
-def test_a_search_of_a_stranger_names_no_code_to_run(place: Path) -> None:
-    tune(place, f"{FASTEST} --trials 2")
-    folder, _ = found_in(place)
-    path, code = folder / "experiment.json", place / "code.py"
-    code.write_text("import pathlib; pathlib.Path('ran').touch()")
-    content = json.loads(path.read_text())
-    content["axes"][0]["values"] = [f"{code}:X"]
-    content["stop"]["values"]["trials"] = 4
-    path.write_text(json.dumps(content))
-    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
-    reasons = [each.failure.reason for each in read(folder).configurations if each.failure is not None]
-    assert len(reasons) == 2 and all("is none of the implementations" in reason for reason in reasons), ended.err
-    assert not (place / "ran").exists()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"relation": "matrix"}, {"axes": []}, {"stop": None}, {"stop": {"rule": "search", "values": {"trials": 3.0}}},
-        {"stop": {"rule": "until", "values": {}}},
-    ],
-)  # fmt: skip
-def test_a_damaged_search_is_refused(change: dict[str, Any], place: Path) -> None:
-    tune(place, f"{FASTEST} --trials 2")
-    folder, _ = found_in(place)
-    path = folder / "experiment.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
-    assert ended.code == 8 and "experiment.json" in ended.err, ended.err
-
-
-def test_values_that_a_trial_was_not_made_with_are_refused(place: Path) -> None:
-    tune(place, f"{FASTEST} --trials 2")
-    folder, _ = found_in(place)
-    content = json.loads((folder / "experiment.json").read_text())
-    key = next(iter(content["configurations"][1]["values"]))
-    content["configurations"][1]["values"][key] += "9"
-    (folder / "experiment.json").write_text(json.dumps(content))
-    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
-    assert ended.code == 8 and key in ended.err and "was made with" in ended.err, ended.err
-
-
-def test_a_search_with_an_unknown_column_is_refused(place: Path) -> None:
-    tune(place, f"{FASTEST} --trials 2")
-    folder, _ = found_in(place)
-    path = folder / "experiment.json"
-    path.write_text(path.read_text().replace('"samples_per_s"', '"nothing"'))
-    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
-    assert ended.code == 8, ended.err

@@ -47,6 +47,8 @@ def test_a_strangers_file_is_shown_as_text(inside: Command, tmp_path: Path) -> N
     ("arguments", "said"),
     [
         (("--space", "pe_array", "--axis", "train.global_batch_size=1,2"), "--axis is of trials that are run"),
+        (("--space", "pe_array", "--threads", 2), "--threads is of trials that are run"),
+        (("--space", "pe_array", "--implementation", "optimized"), "--implementation is of trials that are run"),
         (("--space", "pe_array", "--serve"), "--serve is of trials that are run"),
         (("--space", "pe_array", "--mode", "both"), "'both' is not one of"),
         (("--space", "pe_array", "--pareto", "area"), "'area' is not one of"),
@@ -59,3 +61,12 @@ def test_a_strangers_file_is_shown_as_text(inside: Command, tmp_path: Path) -> N
 def test_what_does_not_go_together_is_refused(inside: Command, arguments: tuple[str, ...], said: str) -> None:
     done = inside("tune", "dlrm_tiny", *arguments)
     assert (done.returncode, done.stdout) == (2, "") and said in " ".join(done.stderr.split())
+
+
+def test_where_no_folder_can_be_made_is_said_before_anything_is_computed(
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("harness.planning.codesign.space_study", None)
+    done = inside(*ASK, "-o", "file")
+    assert done.returncode == 2 and "file: Not a directory" in done.stderr

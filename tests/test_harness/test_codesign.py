@@ -256,6 +256,34 @@ def test_every_number_is_modelled_and_has_its_source(studies: dict[str, StudyRec
     assert all(row[-1] is not None for row in tilings[:-1])
 
 
+def test_every_lookup_is_counted_and_every_sum() -> None:
+    for num, num_sums in ((7, 3), (6, 3), (2, 3)):
+        read = Lookups(tables=None, dim=4, num=num, num_sums=num_sums, num_added=0, gradient_bytes=0)
+        sums = [nest.extents for nest in list_nests(Step(layers=[], lookups=read), (LARGE,) * 3)]
+        assert sum(m * k for m, k, _ in sums) == num
+        assert sum(m for m, _, _ in sums) == min(num, num_sums)
+
+
+def test_separate_has_every_design_than_which_no_trial_of_it_is_better() -> None:
+    array, config = small_array(), resolve("dlrm_tiny", [])
+    trials = try_all(nests_of("dlrm_tiny", array), array)
+    by_hand = {name: values[0] for name, values in asdict(array.space).items()}
+    first = [
+        trial for trial in trials if all(trial.point[f"tile_{loop}"] == by_hand[f"tile_{loop}"] for loop in "mkn")
+    ]
+    study = space_study(config, array, ("separate",), BOTH, 10, seed=0)
+    assert len(brute_force(first)) > 1
+    for each in brute_force(first):
+        assert any(found[0] <= each[0] and found[1] <= each[1] for found in designs(study, "separate"))
+
+
+@pytest.mark.parametrize(("objective", "other"), [("latency_s", "J at best"), ("energy_j", "times as fast")])
+def test_nothing_is_said_of_what_was_no_objective(objective: Objective, other: str) -> None:
+    study = space_study(resolve("dlrm_tiny", []), small_array(), ("separate", "joint"), (objective,), 10, seed=0)
+    assert all("at best" in said and other not in said for said in study.findings[1:])
+    assert "best in the first objective" in study.findings[0]
+
+
 def test_a_search_is_the_same_for_the_same_seed() -> None:
     def run() -> StudyRecord:
         return space_study(resolve("dlrm_tiny", []), find_space("pe_array"), ("joint",), ("energy_j",), 30, seed=3)
@@ -298,16 +326,18 @@ def test_a_benchmark_without_products_is_refused(monkeypatch: pytest.MonkeyPatch
     [
         ("rows = [16", "rows = [0", "rows"),
         ("rows = [16", "rows = [1.5", "rows"),
+        ("rows = [16", "rows = [16, 16", "rows: one is given twice"),
+        ('of = "pe_mm2"', 'of = "mac_j"', "numbers: one is given twice"),
         ("rows = [16, 8, 12, 24, 32, 48, 64]", "rows = []", "rows"),
         ("tile_k = ", "tile_q = ", "tile_q"),
         ('of = "mac_j"', 'of = "mac_joules"', "numbers"),
         ("value = 4.6e-12", "value = -1.0", "numbers"),
         ("value = 4.6e-12", "value = nan", "numbers"),
         ('source = "JESD209-4', 'sauce = "JESD209-4', "numbers"),
-        ('of = "pe_mm2"', 'of = "mac_j"', "pe_mm2"),
+        ('of = "pe_mm2"', 'of = "mac_j", size = 2', "pe_mm2"),
         ("value = 12.25", "value = 1.0", "beyond area_mm2"),
         ("tile_m = [64", "tile_m = [65", "no multiples of rows"),
-        ("scratchpad_bytes = [131072", "scratchpad_bytes = [16384", "beyond scratchpad_bytes"),
+        ("scratchpad_bytes = [131072", "scratchpad_bytes = [16640", "beyond scratchpad_bytes"),
         ("title = ", "title = 1 # ", "title"),
     ],
 )

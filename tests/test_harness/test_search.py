@@ -9,10 +9,12 @@ from statistics import median
 
 import optuna
 import pytest
+from msgspec import structs
 
-from harness.experiment.search.sampler import Sampler, choose_sampler, propose
+from harness.experiment.search.sampler import Sampler, choose_sampler, propose, tell
 from harness.experiment.search.space import Range, read_search_axis, read_space
-from harness.experiment.search.trials import Trial, best_of, excess_of, kind_with
+from harness.experiment.search.study import say_found
+from harness.experiment.search.trials import Trial, best_of, judge, kind_with
 from harness.foundation.errors import HarnessError
 from reference_models.process.errors import ConfigError
 from rules.records.columns import column_value
@@ -32,12 +34,15 @@ def try_point(values: dict[str, str]) -> Trial:
     """A bowl whose middle is not feasible, and three kinds of which one is best."""
     x, y = float(values["train.x"]), math.log10(int(values["train.y"])) / 3
     columns = {"memory": x + y}
-    excess = excess_of(SEARCH, columns)
     objective = 1 + (x - 0.7) ** 2 + (y - 0.4) ** 2 + {"a": 0.3, "b": 0.0, "c": 0.15}[values["runtime.z"]]
+    return make_trial(SEARCH, values, duration_s=objective, **columns)
+
+
+def make_trial(search: SearchRecord, values: dict[str, str], **columns: float) -> Trial:
+    excess, reason = judge(search, columns)
     return Trial(
-        values=values, objective=objective, excess=excess, columns=columns,
-        reason="missed" if max(excess.values()) > 0 else None,
-    )  # fmt: skip
+        values=values, objective=columns.get(search.objective), excess=excess, columns=columns, reason=reason
+    )
 
 
 def search(sampler: Sampler, seed: int, num_trials: int) -> list[Trial]:
@@ -98,6 +103,45 @@ def test_a_small_space_ends_when_all_of_it_was_tried() -> None:
     assert sorted(tuple(trial.values.values()) for trial in trials) == [(z, y) for z in "ab" for y in "123"]
 
 
+def test_the_last_point_of_a_space_is_found() -> None:
+    axes = read_space([f"runtime.z={','.join(map(str, range(600)))}"])
+    trials = [Trial(values={"runtime.z": str(z)}, objective=1.0, excess={"m": -1.0}, reason=None) for z in range(599)]
+    assert propose(axes, trials, sampler="tpe", is_maximized=False, seed=0) == {"runtime.z": "599"}
+
+
+@pytest.mark.parametrize("axis", ["train.x=0..0.5", "train.x=0.0..0.5", "train.x=1..100", "train.x=1..1000000000000"])
+def test_every_trial_of_a_range_is_told(axis: str) -> None:
+    axes = read_space([axis])
+    trials = [
+        Trial(values={"train.x": axes[0].write(end)}, objective=1.0, excess={}, reason=None) for end in (0.2, 9)
+    ]  # type: ignore[attr-defined]
+    assert len(tell(axes, trials, is_maximized=False)) == 2
+    assert propose(axes, trials * 5, sampler="gp", is_maximized=False, seed=0) is not None
+
+
+def test_a_trial_without_a_column_that_is_bounded_is_told_as_infeasible() -> None:
+    axes = read_space(["train.x=0.0..1.0"])
+    found = make_trial(SEARCH, {"train.x": "0.1"}, duration_s=5.0, memory=0.5)
+    for others in ({"duration_s": 1.0}, {"memory": 9.0}):
+        told = tell(axes, [found, make_trial(SEARCH, {"train.x": "0.2"}, **others)], is_maximized=False)
+        assert [max(each.constraints.values()) > 0 for each in told] == [False, True]
+
+
+def test_closest_is_what_missed_a_bound_and_measured_all() -> None:
+    two = ConstraintRecord(column="energy_delay", sign="<=", value=1.0)
+    search = structs.replace(SEARCH, constraints=(*SEARCH.constraints, two))
+    missed = make_trial(search, {"train.x": "1"}, duration_s=1.0, memory=2.0, energy_delay=0.5)
+    unknown = make_trial(search, {"train.x": "2"}, duration_s=1.0, memory=0.1)
+    assert "Closest: trial 2 (x=1), missed memory" in say_found(search, [unknown, missed], None, 0)
+    assert say_found(search, [unknown, unknown], None, 0) == "None of 2 trials is feasible."
+
+
+def test_bounds_that_are_shown_alike_are_two() -> None:
+    bounds = tuple(ConstraintRecord(column="memory", sign="<=", value=value) for value in (1e9, 1e9 + 99))
+    trial = make_trial(structs.replace(SEARCH, constraints=bounds), {}, duration_s=1.0, memory=1e9 + 9)
+    assert trial.reason is not None and len(trial.excess) == 2
+
+
 def test_the_sampler_follows_what_the_first_trial_took() -> None:
     quick, slow, failed = (
         Trial(values={}, objective=1.0, excess={}, reason=None, took_s=took_s) for took_s in (2.9, 3.1, None)
@@ -117,10 +161,20 @@ def test_a_range_is_whole_where_both_ends_are_and_written_as_it_is_tried() -> No
 
 
 @pytest.mark.parametrize(
+    "text", ["runtime.sharding=auto,plan:../p.json", "runtime.sharding=plan:a..b.json", 'runtime.x="a..b"']
+)
+def test_dots_in_values_make_no_range(text: str) -> None:
+    axis = read_search_axis(text)
+    assert not isinstance(axis, Range) and axis.texts == tuple(text.partition("=")[2].split(","))
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("train.b=a..9", "expected two numbers"), ("train.b=1..", "expected two numbers"),
         ("train.b=1..9:exp", "expected two numbers"), ("train.b=1..inf", "expected two numbers"),
+        ("train.b=1..1" + "0" * 400, "expected two numbers"), ("train.b=1..1" + "0" * 5000, "expected two numbers"),
+        ("train.b=-1e308..1e308", "expected two numbers"),
         ("train.b=1..true", "expected two numbers"), ("train.b=9..9", "an empty range"),
         ("train.b=9..1", "an empty range"), ("train.b=0..9:log", "an empty range"),
         ("b=1..2", "expected section.key"), ("tain.b=1..2", "unknown section 'tain'. Did you mean 'train'"),
@@ -183,4 +237,4 @@ def test_only_tune_imports_optuna() -> None:
         assert done.stdout.endswith("False\n"), words
     root = Path(__file__).parents[2] / "harness"
     naming = {path.name for path in root.rglob("*.py") if "import optuna" in path.read_text(encoding="utf-8")}
-    assert naming == {"sampler.py", "codesign.py"}
+    assert naming == {"optuna.py"}

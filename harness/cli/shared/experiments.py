@@ -10,7 +10,7 @@ import click
 
 from harness.cli.shared.options import warn_of_system
 from harness.cli.shared.output import show, show_as, show_json
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import ExitCode, HarnessError, first_line
 
 if TYPE_CHECKING:
     from harness.experiment.expand import Configuration, Experiment
@@ -153,13 +153,20 @@ def complete_and_show(
     record = read(folder)
     watcher = Watcher(quiet=True)
     if not quiet:
-        watcher = Watcher(on_step=_say_step, on_done=_say_measured, on_growth=_say_growth)
+        watcher = Watcher(
+            on_step=_say_step, on_done=_say_measured,
+            on_growth=lambda number: click.echo(f"not precise enough yet: run {number} is added", err=True),
+        )  # fmt: skip
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
     try:
         record = complete(folder, python=python, num_runs=num_runs, watcher=watcher, hooks=hooks, log_to=log_to)
         if record.relation == "search":
-            measure_again(folder, watcher=watcher, hooks=hooks, log_to=log_to)
+            try:
+                measure_again(folder, watcher=watcher, hooks=hooks, log_to=log_to)
+            except HarnessError as error:
+                _show_study(folder, record, form, first_line(error))
+                raise
     except BaseException as error:
         if not isinstance(error, HarnessError):
             view = _find_view(record)
@@ -197,10 +204,6 @@ def _say_measured(index: int, outcome: "KeptOutcome") -> None:
     value = getattr(measured.repetitions()[0], measured.measure.value)
     name, text = measured.measure.name, in_unit(value, measured.measure.unit)
     click.echo(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}", err=True)
-
-
-def _say_growth(num_runs: int) -> None:
-    click.echo(f"not precise enough yet: run {num_runs} is added", err=True)
 
 
 def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
@@ -288,28 +291,18 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     return exit_code_of_matrix(record, facts)
 
 
-def _show_suite(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
-    """Show every benchmark's verdict and the mean of a suite, and report it."""
+def _show_study(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:
+    """Show the study of a suite, or of a search, and of that at the end what its best trial is beside the default."""
     from harness.cli.shared.studies import show_study
-    from harness.experiment.finish import exit_code_of_suite, finish_suite
-
-    done = finish_suite(folder)
-    show_study(done.study, form)
-    if form == "table":
-        click.echo(f"results  {folder}\nreport   {done.page}")
-    return exit_code_of_suite(done.facts)
-
-
-def _show_search(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:
-    """Show every trial of a search, and in one sentence at the end what the best is beside the default."""
-    from harness.cli.shared.studies import show_study
-    from harness.experiment.finish import finish_search
+    from harness.experiment.finish import finish_search, finish_suite
     from reports.text.formatting import printable
 
-    done = finish_search(folder)
+    is_search = record.relation == "search"
+    done = finish_search(folder, problem) if is_search else finish_suite(folder)
     show_study(done.study, form)
     if form == "table":
-        click.echo(f"results  {folder}\nreport   {done.page}\n{printable(done.study.findings[0])}")
+        last = f"\n{printable(done.study.findings[0])}" if is_search else ""
+        click.echo(f"results  {folder}\nreport   {done.page}{last}")
     return done.code
 
 
@@ -326,8 +319,8 @@ _VIEWS: Mapping[str, _View] = {
     "records": _View(_show_measurement, "processes", "measurement"),
     "sides": _View(_show_sides, "runs", "pair"),
     "matrix": _View(_show_matrix, "runs", "sweep"),
-    "suite": _View(_show_suite, "runs", "suite"),
-    "search": _View(_show_search, "trials", "search"),
+    "suite": _View(_show_study, "runs", "suite"),
+    "search": _View(_show_study, "trials", "search"),
 }
 """By how configurations belong together, and of one alone by how its repetitions are kept."""
 

@@ -1,30 +1,26 @@
 """Which point of a space is tried next: optuna's samplers, made anew for every trial and told all before it."""
 
+import math
 import random
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any, Literal
 
 from harness.config.axes import Axis
 from harness.experiment.search.space import Range
 from harness.experiment.search.trials import Trial
-from harness.foundation.errors import HarnessError
+from harness.foundation.optuna import quiet_optuna
 
 Sampler = Literal["tpe", "gp", "random"]
 _COSTLY_S = 3.0
 """What a trial takes where seconds of fitting a Gaussian process are worth it."""
 _STARTUP = 5
 """Trials that are drawn at random before anything is learnt from them."""
-_DRAWS = 100
-
-
-def require_optuna() -> None:
-    """Raise HarnessError (exit 2) where optuna is not installed."""
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise HarnessError("'tune' needs optuna: pip install 'optuna>=5,<6', or '.[tune]' in a checkout.") from None
+_DRAWS = 100_000
+"""Points that are drawn for one that was not tried, before a space is taken to be exhausted."""
+_MOST_STEPS = 1 << 20
+"""Whole numbers of a range that a Gaussian process lists; of more it is told of no steps."""
 
 
 def choose_sampler(asked: str, trials: Sequence[Trial]) -> Sampler:
@@ -39,34 +35,32 @@ def propose(
     """Return the point to try after these trials, by key as it is written; None where no new one is found.
 
     The same trials and seed give the same point. A point is tried once: its process would have the same seed.
+    Raises HarnessError (exit 2) where optuna is not installed.
     """
-    require_optuna()
-    import optuna
-
-    tried = [{axis.key: trial.values.get(axis.key) for axis in axes} for trial in trials]
+    tried = {tuple(trial.values.get(axis.key) for axis in axes) for trial in trials}
     drawn = random.Random(f"{seed}:{len(trials)}")
-    for number in range(_DRAWS):
-        with _quiet():
-            study = optuna.create_study(
-                sampler=_make_sampler("random" if number else sampler, drawn.getrandbits(31)),
-                direction="maximize" if is_maximized else "minimize",
-            )
-            study.add_trials(_tell(axes, trials, is_maximized))
-            params = study.ask({axis.key: _distribution(axis) for axis in axes}).params
-        point = {
-            axis.key: axis.write(params[axis.key]) if isinstance(axis, Range) else params[axis.key] for axis in axes
-        }
-        if point not in tried:
-            return point
-    return None
+    with quiet_optuna() as optuna:
+        kind = {"gp": "GPSampler", "tpe": "TPESampler", "random": "RandomSampler"}[sampler]
+        options = {} if sampler == "random" else {"n_startup_trials": _STARTUP}
+        options |= {"warn_independent_sampling": False} if sampler == "gp" else {}
+        study = optuna.create_study(
+            sampler=getattr(optuna.samplers, kind)(seed=drawn.getrandbits(31), **options),
+            direction="maximize" if is_maximized else "minimize",
+        )
+        study.add_trials(tell(axes, trials, is_maximized))
+        params = study.ask({axis.key: _distribution(axis) for axis in axes}).params
+    first = tuple(axis.write(params[axis.key]) if isinstance(axis, Range) else params[axis.key] for axis in axes)
+    points = chain([first], (tuple(_draw(axis, drawn) for axis in axes) for _ in range(_DRAWS)))
+    point = next((point for point in points if point not in tried), None)
+    return None if point is None else {axis.key: text for axis, text in zip(axes, point, strict=True)}
 
 
-def _make_sampler(name: Sampler, seed: int) -> Any:
-    from optuna.samplers import GPSampler, RandomSampler, TPESampler
-
-    if name == "gp":
-        return GPSampler(seed=seed, n_startup_trials=_STARTUP, warn_independent_sampling=False)
-    return RandomSampler(seed=seed) if name == "random" else TPESampler(seed=seed, n_startup_trials=_STARTUP)
+def _draw(axis: Axis, drawn: random.Random) -> str:
+    if not isinstance(axis, Range):
+        return drawn.choice(axis.texts)
+    low, high = map(math.log, axis.values) if axis.is_log else axis.values
+    value = drawn.uniform(low, high)
+    return axis.write(math.exp(value) if axis.is_log else value)
 
 
 def _distribution(axis: Axis) -> Any:
@@ -75,50 +69,34 @@ def _distribution(axis: Axis) -> Any:
     if not isinstance(axis, Range):
         return CategoricalDistribution(axis.texts)
     low, high = axis.values
-    return (IntDistribution if axis.is_whole else FloatDistribution)(low, high, log=axis.is_log)
+    is_listed = axis.is_whole and high - low < _MOST_STEPS
+    return (IntDistribution if is_listed else FloatDistribution)(low, high, log=axis.is_log)
 
 
-def _tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> list[Any]:
+def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> list[Any]:
     """Return the trials as optuna knows them, but for a default that lies outside of the space.
 
-    One that measured nothing is taken to be as bad as the worst, and infeasible.
+    An objective that was not measured is taken to be the worst; what is infeasible and missed no bound has failed.
     """
     from optuna.trial import create_trial
 
-    worst = (min if is_maximized else max)(
-        (each.objective for each in trials if each.objective is not None), default=0
-    )
-    bounds = {name: max(each.excess.get(name, 0.0) for each in trials) for each in trials for name in each.excess}
-    failed = {"failed"} if any(each.objective is None for each in trials) else set()
-    told = []
-    for trial in trials:
-        is_measured = trial.objective is not None
+    known = [trial.objective for trial in trials if trial.objective is not None]
+    worst = (min if is_maximized else max)(known, default=0)
+    names = {name: None for trial in trials for name in trial.excess}
+    bounds = {name: max(trial.excess.get(name, 0.0) for trial in trials) for name in names}
+    failed = [trial.reason is not None and max(trial.excess.values(), default=0.0) <= 0 for trial in trials]
+    told, distributions = [], {axis.key: _distribution(axis) for axis in axes}
+    for trial, has_failed in zip(trials, failed, strict=True):
+        failures = {"failed": 1.0 if has_failed else -1.0} if any(failed) else {}
         with suppress(ValueError, KeyError):
             params = {
-                axis.key: type(axis.values[0])(trial.values[axis.key])
+                axis.key: (int if axis.is_whole else float)(trial.values[axis.key])
                 if isinstance(axis, Range) else trial.values[axis.key]
                 for axis in axes
             }  # fmt: skip
+            value = worst if trial.objective is None else trial.objective
+            constraints = {**failures, **bounds, **trial.excess}
             told.append(
-                create_trial(
-                    params=params, distributions={axis.key: _distribution(axis) for axis in axes},
-                    value=trial.objective if is_measured else worst,
-                    constraints={**dict.fromkeys(failed, -1.0 if is_measured else 1.0), **bounds, **trial.excess},
-                )
-            )  # fmt: skip
+                create_trial(params=params, distributions=distributions, value=value, constraints=constraints)
+            )
     return told
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep silent that parts of optuna are experimental, and that studies are made."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)

@@ -1,13 +1,18 @@
 """The axes of a search: values as those of a sweep, or KEY=LOW..HIGH[:log], a range of numbers."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
 
 from harness.config.axes import Axis, AxisPoint, read_axis
 from harness.config.catalog import MODEL_KEY
 from harness.config.run_config import parse_value
 from reference_models.process.errors import ConfigError, did_you_mean
+from reference_models.spec import ModelSpec
+
+_RANGE = re.compile(r"""[^,:/"'[]*\.\.[^,/"'[]*""")
+_MOST = 1e15
+"""Ends are that far from 0 at most, where floats still tell whole numbers apart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,21 +27,21 @@ class Range(Axis):
 
     def write(self, value: float) -> str:
         """Write a number of the range as it is tried, with four significant digits."""
-        rounded = value if self.is_whole else float(f"{value:.4g}")
+        rounded = round(value) if self.is_whole else float(f"{value:.4g}")
         return str(min(max(rounded, self.values[0]), self.values[1]))
 
 
 def read_search_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
     """Read one `--axis`. Raises ConfigError for what is neither values nor a range with numbers in it."""
     key, _, rest = text.partition("=")
-    low, dots, last = rest.partition("..")
-    if not dots:
+    if _RANGE.fullmatch(rest) is None:
         return read_axis(text, width_keys)
+    low, _, last = rest.partition("..")
     high, colon, scale = last.partition(":")
     key = read_axis(f"{key}={low or 0}").key
     ends = tuple(parse_value(word) for word in (low, high))
-    if (colon and scale != "log") or not all(type(end) in (int, float) and isfinite(end) for end in ends):
-        raise ConfigError(f"--axis {text!r}: expected two numbers, as in {key}=256..2048 or {key}=256..2048:log.")
+    if (colon and scale != "log") or not all(type(end) in (int, float) and abs(end) <= _MOST for end in ends):
+        raise ConfigError(f"--axis {text!r:.99}: expected two numbers within {_MOST:g} of 0: {key}=256..2048:log.")
     if ends[0] >= ends[1] or (scale and ends[0] <= 0):
         raise ConfigError(f"--axis {text!r}: an empty range. Give LOW below HIGH, and with :log above 0.")
     return Range(key=key, values=ends, texts=(rest.strip(),), is_log=bool(scale))
@@ -52,16 +57,18 @@ def read_space(texts: Iterable[str], width_keys: Collection[str] = ()) -> tuple[
     return tuple(axes.values())
 
 
-def make_point(texts: Mapping[str, str], width_keys: Collection[str] = ()) -> AxisPoint:
-    """Return the point that these texts mean, by key."""
-    axes = [read_search_axis(f"{key}={text}", width_keys) for key, text in texts.items()]
+def make_point(texts: Mapping[str, str], spec: ModelSpec) -> AxisPoint:
+    """Return the point that these texts mean, by key. Raises ConfigError, also for code that is not the model's."""
+    axes = [read_search_axis(f"{key}={text}", spec.width_keys) for key, text in texts.items()]
+    for axis in axes:
+        refuse_code(axis, spec)
     return AxisPoint(values={axis.key: axis.values[0] for axis in axes}, texts=dict(texts))
 
 
-def refuse_code(key: str, texts: Iterable[str], implementations: Collection[str]) -> None:
+def refuse_code(axis: Axis, spec: ModelSpec) -> None:
     """Raise ConfigError for code that is not the model's own: a search may be anyone's, and names no code to run."""
-    own = {"runtime.implementation": implementations, f"runtime.{MODEL_KEY}": ()}.get(key)
-    wrong = next((text for text in texts if own is not None and text not in own), None)
+    own = {"runtime.implementation": [*spec.implementations], f"runtime.{MODEL_KEY}": []}.get(axis.key)
+    wrong = next((str(value) for value in axis.values if own is not None and str(value) not in own), None)
     if wrong is not None:
-        known = f"implementations of the model's own: {', '.join(implementations)}"
-        raise ConfigError(f"--axis {key}: {wrong!r} is none of the {known}.{did_you_mean(wrong, [*implementations])}")
+        known = f"implementations of the model's own: {', '.join(spec.implementations)}"
+        raise ConfigError(f"--axis {axis.key}: {wrong!r} is none of the {known}.{did_you_mean(wrong, own or [])}")

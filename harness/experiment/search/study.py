@@ -15,15 +15,15 @@ from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 def make_search_study(
     record: ExperimentRecord, trials: Sequence[Trial], benchmark: Benchmark, sampler: str,
-    comparison: Comparison | None, num_missed: int,
+    comparison: Comparison | None, problem: str,
 ) -> StudyRecord:  # fmt: skip
-    """Make the study; `num_missed` of the processes that were measured again missed a constraint."""
+    """Make the study; `problem` is why there is no comparison, or it does not count."""
     assert record.stop is not None and record.stop.search is not None
-    search = record.stop.search
+    search, num_asked = record.stop.search, int(record.stop.values["trials"])
+    early = f"{num_asked} trials were asked for: no further point of the space was found."
     given: list[tuple[str, Cell]] = [
         (search.direction, search.objective), *(("constraint", constraint_text(each)) for each in search.constraints),
-        ("trials", int(record.stop.values["trials"])), ("sampler", sampler), ("kind", record.kind),
-        ("processes of a trial", 1),
+        ("trials", len(trials)), ("sampler", sampler), ("kind", record.kind), ("processes of a trial", 1),
     ]  # fmt: skip
     return make_study(
         "tune",
@@ -34,25 +34,27 @@ def make_search_study(
             Parameter(name=name, value=value, unit=None, source="given", note=None)  # type: ignore[arg-type]
             for name, value in given
         ],
-        findings=[say_found(search, trials, comparison, num_missed)],
+        findings=[say_found(search, trials, comparison, problem), *([early] if len(trials) < num_asked else [])],
         seed=record.base_seed,
     )
 
 
-def say_found(search: SearchRecord, trials: Sequence[Trial], comparison: Comparison | None, num_missed: int) -> str:
+def say_found(search: SearchRecord, trials: Sequence[Trial], comparison: Comparison | None, problem: str = "") -> str:
     """Say in one sentence what the best trial is beside the default; nothing is best before that is measured."""
-    best = best_of(search, trials[1:])
+    first, best = best_of(search, trials), best_of(search, trials[1:])
+    if first is None:
+        known = [each for each in trials if len(each.excess) == len({*search.constraints})]
+        missing = [each for each in known if max(each.excess.values(), default=0.0) > 0]
+        least = min(missing, key=lambda each: max(each.excess.values()), default=None)
+        closest = "" if least is None else f" Closest: {_name(trials, least)}, {least.reason}."
+        return f"None of {len(trials)} trials is feasible.{closest}"
     if comparison is None or best is None:
-        measured = [each for each in trials if each.objective is not None and each.excess]
-        closest = min(measured, key=lambda each: max(each.excess.values()), default=trials[-1])
-        if best_of(search, trials) is None:
-            return f"None of {len(trials)} trials is feasible. Closest: {_name(trials, closest)}, {closest.reason}."
-        return f"Nothing was measured beside the default: {trials[0].reason or 'no other trial is feasible'}."
-    none = " No trial did better than the default alone." if best_of(search, trials) is trials[0] else ""
-    missed = f" Missed a constraint in {num_missed} of {comparison.num_new}: not feasible." if num_missed else ""
+        why = problem or trials[0].reason or "no other trial is feasible"
+        return f"Nothing was measured beside the default: {why.rstrip('.')}."
+    none = " No trial did better than the default alone." if first is trials[0] else ""
     return (
         f"{capital(_name(trials, best))} beside the default, in {comparison.num_shared_seeds} pairs of seeds that no "
-        f"trial had: {sentence(comparison)}{none}{missed}"
+        f"trial had: {sentence(comparison)}{none}{problem and ' '}{problem}"
     )
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.config.axes import AxisPoint
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.run_sets.folder import open_run_set
 from reports.results.logs import gather
 from reports.results.measured import find_measured
 from reports.results.result import Repetition, Run
@@ -16,7 +16,6 @@ from rules.records.experiment import (
     EXPERIMENT_FILE,
     ConstraintRecord,
     ExperimentRecord,
-    MemberRecord,
     SearchRecord,
 )
 from rules.records.kinds import is_logged
@@ -48,10 +47,8 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
 
     Raises HarnessError (exit 2) for a column that it does not have, or the direction in which the objective is worse.
     """
-    names, kinds = (
-        columns_asked(search),
-        ("training", "throughput", "quality", "serve") if asked is None else (asked,),
-    )
+    names = columns_asked(search)
+    kinds = ("training", "throughput", "quality", "serve") if asked is None else (asked,)
     kind = next((kind for kind in kinds if columns_of(kind).keys() >= {*names}), None)
     if kind is None:
         known = dict.fromkeys(name for kind in kinds for name in columns_of(kind))
@@ -83,38 +80,23 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
     member, name = record.configurations[place], record.folders[place]
     assert record.stop is not None and record.stop.search is not None
     search, found = record.stop.search, None
-    if name is not None:
-        _refuse_other_values(folder / name, member)
+    of_values = f"{place + 1:02d}-{AxisPoint(values={}, texts=member.values).folder_name}"
+    if name is not None and place and name != of_values:
+        raise HarnessError(
+            f"{folder / EXPERIMENT_FILE}: {name} was not made with the values that are said of it, which make "
+            f"{of_values}. Put its own back, or search anew.",
+            ExitCode.INPUT,
+        )
     if name is not None and member.failure is None:
         found = _read_repetition(folder / name, record.kind)
     columns = {} if found is None else measured_columns(found, search)
-    excess = excess_of(search, columns)
+    excess, reason = judge(search, columns)
     is_timed = found is not None and found.started_ms is not None and found.stopped_ms is not None
     return Trial(
         values=member.values, objective=columns.get(search.objective), excess=excess, columns=columns,
-        reason=_why_infeasible(search, columns, excess) if member.failure is None else member.failure.reason,
+        reason=reason if member.failure is None else member.failure.reason,
         took_s=(found.stopped_ms - found.started_ms) / 1000 if is_timed else None,  # type: ignore[union-attr,operator]
     )  # fmt: skip
-
-
-def _refuse_other_values(path: Path, member: MemberRecord) -> None:
-    """Raise HarnessError (exit 8) where the set of a trial was not made with the numbers or names that it says."""
-    config = open_run_set(path)[1].config
-    for key, text in member.values.items():
-        value = config[key].value if key in config else None
-        if isinstance(value, str | int | float) and not isinstance(value, bool) and _as_number(text) != value:
-            raise HarnessError(
-                f"{path.parent / EXPERIMENT_FILE}: {path.name} has {key}={text!r:.80}, but its set was made with "
-                f"{value!r:.80}. Put that back, or search anew.",
-                ExitCode.INPUT,
-            )
-
-
-def _as_number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _read_repetition(path: Path, kind: str) -> Repetition | None:
@@ -133,13 +115,18 @@ def measured_columns(repetition: Repetition, search: SearchRecord) -> dict[str, 
     return {name: value for name, value in found.items() if value is not None}
 
 
-def excess_of(search: SearchRecord, columns: Mapping[str, float]) -> dict[str, float]:
-    """Return by constraint how far a value is beyond the bound, as a share of that."""
-    return {
-        constraint_text(each): (columns[each.column] - each.value) * (1 if each.sign == "<=" else -1)
-        / (abs(each.value) or 1.0)
-        for each in search.constraints if each.column in columns
-    }  # fmt: skip
+def judge(search: SearchRecord, columns: Mapping[str, float]) -> tuple[dict[str, float], str | None]:
+    """Return by constraint how far a value is beyond the bound, as a share of that, and why this is infeasible."""
+    missing = next((name for name in columns_asked(search) if name not in columns), None)
+    why = "did not reach the target" if missing == TIME_TO_TRAIN.member else f"{missing} was not measured"
+    excess, reason = dict[str, float](), None if missing is None else why
+    for each in search.constraints:
+        if (value := columns.get(each.column)) is not None:
+            over = (value - each.value) * (1 if each.sign == "<=" else -1) / (abs(each.value) or 1.0)
+            excess[f"{each.column}{each.sign}{each.value}"] = over
+            if over > 0 and reason is None:
+                reason = f"missed {constraint_text(each)}: {_text(each.column, value)}"
+    return excess, reason
 
 
 def constraint_text(constraint: ConstraintRecord) -> str:
@@ -149,16 +136,6 @@ def constraint_text(constraint: ConstraintRecord) -> str:
 
 def _text(column: str, value: float) -> str:
     return num_bytes(value) if column == MEMORY.member else f"{value:.6g}"
-
-
-def _why_infeasible(search: SearchRecord, columns: Mapping[str, float], excess: Mapping[str, float]) -> str | None:
-    missing = next((name for name in columns_asked(search) if name not in columns), None)
-    if missing is not None:
-        return "did not reach the target" if missing == TIME_TO_TRAIN.member else f"{missing} was not measured"
-    missed = (each for each in search.constraints if excess.get(constraint_text(each), 0.0) > 0)
-    return next(
-        (f"missed {constraint_text(each)}: {_text(each.column, columns[each.column])}" for each in missed), None
-    )
 
 
 def best_of(search: SearchRecord, trials: Sequence[Trial]) -> Trial | None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -11,11 +10,10 @@ from msgspec import Meta
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
-from harness.planning.hardware.system import System, SystemNumber
+from harness.planning.hardware.system import System, SystemNumber, read_hardware
 from reference_models.costs import FLOAT_BYTES, ID_BYTES, Step
-from reference_models.process.errors import ConfigError, did_you_mean
-from rules.benchmarks.toml_file import read_toml
-from rules.records.codec import DamageError, Record, convert
+from reference_models.process.errors import ConfigError
+from rules.records.codec import Record
 
 SPACES = ("pe_array",)
 """Files that are shipped, by name."""
@@ -68,13 +66,11 @@ class PEArray(System, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def find_space(name: str) -> PEArray:
     """Read a PE array by its name or its file. Raises ConfigError, DefinitionError for a file that is no TOML."""
-    if name not in SPACES and not name.endswith(".toml"):
-        raise ConfigError(f"--space {name}: no such space, nor a FILE.toml.{did_you_mean(name, [*SPACES])}")
-    path = Path(__file__).with_name(f"{name}.toml") if name in SPACES else Path(name)
-    try:
-        array = convert(read_toml(path), PEArray)
-    except DamageError as error:
-        raise ConfigError(f"{path}: {error}.") from None
+    path, array = read_hardware("space", name, SPACES, PEArray)
+    numbers = {"numbers": [(each.of, each.size) for each in array.numbers]}
+    for member, given in (numbers | asdict(array.space)).items():
+        if len({*given}) < len(given):
+            raise ConfigError(f"{path}: {member}: one is given twice.")
     if any(over := array.find_violations({member: values[0] for member, values in asdict(array.space).items()})):
         raise ConfigError(
             f"{path}: space: the first values are no design: {over[0]:.0%} beyond area_mm2, a tile {over[1]:.0%} "
@@ -106,7 +102,9 @@ def list_nests(step: Step, most: Sequence[int]) -> list[Nest]:
     """List the products of a training step and the lookups of its forward pass, and their tiles of at most `most`."""
     given = [(f"{each.layer}, {each.phase}", (each.m, each.k, each.n), _PRODUCT, each.num) for each in step.matmuls()]
     if (read := step.lookups) is not None:
-        given.append((LOOKUPS, (read.num_sums, max(1, read.num // read.num_sums), read.dim), _SUMS, 1))
+        pooled, num_longer = divmod(read.num, read.num_sums)
+        sums = ((read.num_sums - num_longer, pooled), (num_longer, pooled + 1))  # as even as whole poolings are
+        given += [(LOOKUPS, (num, rows, read.dim), _SUMS, 1) for num, rows in sums if num * rows]
     nests = list[Nest]()
     for name, extents, operands, num in given:
         ends = [range(1, min(pair) + 1) for pair in zip(extents, most, strict=True)]

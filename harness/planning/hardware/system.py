@@ -1,16 +1,18 @@
 """The description of a system by its rates, from a file of `system --measure` or the user's."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 from msgspec import Meta, structs
 
-from reference_models.process.errors import ConfigError
+from reference_models.process.errors import ConfigError, did_you_mean
 from rules.benchmarks.toml_file import read_toml
 from rules.records.codec import DamageError, PositiveAmount, Record, convert
 
+T = TypeVar("T", bound=Record)
 Bounded = Annotated[float, Meta(ge=1e-30, le=1e30)]
 
 
@@ -53,6 +55,17 @@ def read_system(path: Path) -> System:
     except DamageError as error:
         like = '{ of = "copy", size = 1e6, value = 2e10, source = "where it comes from" }'
         raise ConfigError(f"{path}: {error}. A number is written {like}.") from None
+
+
+def read_hardware(what: str, name: str, shipped: Collection[str], record: type[T]) -> tuple[Path, T]:
+    """Read a file that is shipped by its name, or the user's. Raises ConfigError, DefinitionError for no TOML."""
+    if name not in shipped and not name.endswith(".toml"):
+        raise ConfigError(f"--{what} {name}: no such {what}, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
+    path = Path(__file__).with_name(f"{name}.toml") if name in shipped else Path(name)
+    try:
+        return path, convert(read_toml(path), record)
+    except DamageError as error:
+        raise ConfigError(f"{path}: {error}.") from None
 
 
 def write_system(system: System) -> str:

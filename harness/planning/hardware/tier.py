@@ -2,16 +2,15 @@
 
 import math
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from reference_models.process.errors import ConfigError, did_you_mean
-from rules.benchmarks.toml_file import read_toml
-from rules.records.codec import Amount, DamageError, PositiveAmount, Record, Share, convert
+from harness.planning.hardware.system import read_hardware
+from reference_models.process.errors import ConfigError
+from rules.records.codec import Amount, DamageError, PositiveAmount, Record, Share
 from rules.records.study import Parameter
 
 TIERS = ("nand", "3dxp", "cxl")
@@ -65,17 +64,12 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def find_tier(name: str) -> Tier:
     """Read a tier by its name or its file. Raises ConfigError, DefinitionError for a file that is no TOML."""
-    if name not in TIERS and not name.endswith(".toml"):
-        raise ConfigError(f"--tier {name}: no such tier, nor a FILE.toml.{did_you_mean(name, [*TIERS])}")
-    path = Path(__file__).with_name(f"{name}.toml") if name in TIERS else Path(name)
-    try:
-        tier = convert(read_toml(path), Tier)
-        for member in Tier.__struct_fields__[1:]:
-            value, is_bytes = getattr(tier, member).value, member == "granule_bytes"
-            if not math.isfinite(value) or (value == 0 and member != "switch_latency_s") or (is_bytes and value % 1):
-                raise DamageError(f"{member}.value", str(value), f"a {'whole ' * is_bytes}number above 0")
-    except DamageError as error:
-        raise ConfigError(f"{path}: {error}.") from None
+    path, tier = read_hardware("tier", name, TIERS, Tier)
+    for member in Tier.__struct_fields__[1:]:
+        value, is_bytes = getattr(tier, member).value, member == "granule_bytes"
+        if not math.isfinite(value) or (value == 0 and member != "switch_latency_s") or (is_bytes and value % 1):
+            expected = f"a {'whole ' * is_bytes}number above 0"
+            raise ConfigError(f"{path}: {DamageError(f'{member}.value', str(value), expected)}.")
     steps = [(0.5, tier.read_latency_s.value), *tier.read_latency_s.tail, (1.0, float("inf"))]
     if not all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise(steps)):
         raise ConfigError(f"{path}: read_latency_s.tail: expected shares from .5 to below 1, and times that rise.")

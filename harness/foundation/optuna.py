@@ -1,0 +1,28 @@
+"""optuna, which an installation may lack, without what it says of itself."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from harness.foundation.errors import HarnessError
+
+
+@contextmanager
+def quiet_optuna() -> Iterator[Any]:
+    """Give optuna, silent on what of it is experimental and on studies that are made.
+
+    Raises HarnessError (exit 2) where it is not installed.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise HarnessError("'tune' needs optuna: pip install 'optuna>=5,<6', or '.[tune]' in a checkout.") from None
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield optuna
+    finally:
+        optuna.logging.set_verbosity(before)
