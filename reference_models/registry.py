@@ -23,8 +23,8 @@ from inspect import ismodule
 from pathlib import Path
 from typing import Any, TypeVar
 
+from reference_models.config.precisions import refuse_precision
 from reference_models.config.sections import RuntimeConfig, TrainConfig
-from reference_models.distributed.limits import refuse_precision
 from reference_models.process.errors import OWN_CODE, ConfigError, did_you_mean, explain_second_file
 from reference_models.process.importing import import_with_torch
 from reference_models.serving import servable

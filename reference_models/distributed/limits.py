@@ -1,4 +1,4 @@
-"""What devices and several ranks cannot do, known before anything starts; torch-free."""
+"""What several ranks cannot do, known before anything starts; torch-free."""
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig, parse_comm, parse_sharding
 from reference_models.process.errors import ConfigError
@@ -6,20 +6,6 @@ from reference_models.process.errors import ConfigError
 COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 _SENDS_PARTIAL_SUMS = ("auto", "row_wise", "table_row_wise", "grid_shard")
 _CPU_COMM = ("fp32", "fp16", "int8")
-CPU_PRECISIONS = ("fp32", "bf16")
-CUDA_PRECISIONS = ("fp32", "tf32", "bf16")
-
-
-def refuse_precision(device_type: str, precision: str) -> None:
-    """Raise ConfigError for a precision of training's matrix products that is unknown on a device.
-
-    A CPU without products in bf16 emulates them: how slow that is, is timed before a run.
-    """
-    allowed = CUDA_PRECISIONS if device_type == "cuda" else CPU_PRECISIONS
-    if precision not in allowed:
-        raise ConfigError(
-            f"runtime.precision is {precision!r}, expected {' or '.join(map(repr, allowed))} on {device_type}."
-        )
 
 
 def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_ranks: int) -> None:

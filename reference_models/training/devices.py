@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from reference_models.distributed.limits import refuse_precision
+from reference_models.config.precisions import refuse_precision
 from reference_models.process.errors import DeviceError
 
 

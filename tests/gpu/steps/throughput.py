@@ -11,7 +11,7 @@ from jobs_on_gpu import CAPPED, SMALL, TINY, Shape, build, open_once, read_from_
 from setting import Setting
 
 from harness.system.energy import EnergyMeter
-from reference_models.distributed.limits import CPU_PRECISIONS, CUDA_PRECISIONS
+from reference_models.config.precisions import CPU_PRECISIONS, CUDA_PRECISIONS
 
 WARM_UP_STEPS, STEPS_PER_BLOCK, MOST_BLOCKS, BUDGET_S = 5, 10, 10, 3.0
 SLOW_S, SLOW_STEPS = 0.1, 3
