@@ -121,6 +121,7 @@ def test_a_benchmark(tree: Tree, data_root: Path) -> None:
     assert done.returncode == 0 and "mine on" in done.stdout, done.stderr
 
 
+@pytest.mark.long
 def test_a_kind_of_data(tree: Tree, data_root: Path) -> None:
     recipe = RECIPES["A kind of data"]
     tree.follow(recipe)
@@ -150,6 +151,7 @@ parameters = { agreement = 0.9 }
     assert done.returncode == 0 and "1 of 1 reached the target" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_metric(tree: Tree) -> None:
     recipe = RECIPES["A metric"]
     tree.follow(recipe)
@@ -202,6 +204,7 @@ def test_a_model_and_an_implementation_of_another_package(tree: Tree) -> None:
     assert tree.touched() == set()
 
 
+@pytest.mark.long
 def test_an_implementation(tree: Tree, data_root: Path) -> None:
     recipe = RECIPES["An implementation"]
     tree.follow(recipe)
@@ -214,6 +217,7 @@ def test_an_implementation(tree: Tree, data_root: Path) -> None:
 
 
 @needs_two_cpus
+@pytest.mark.long
 def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
     recipe = RECIPES["A kind of measurement"]
     tree.follow(recipe)

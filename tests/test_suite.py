@@ -27,6 +27,7 @@ def collect(hash_seed: int) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.startswith("tests/")]
 
 
+@pytest.mark.long
 def test_the_same_tests_are_collected_at_another_time_and_with_another_hash_seed() -> None:
     """One collection takes longer than a second, so the clock has gone on before the next."""
     first = collect(1)

@@ -44,6 +44,7 @@ def start_times(folder: Path) -> list[tuple[str, str]]:
     return sorted(found)
 
 
+@pytest.mark.long
 def test_a_slower_installation_is_found_in_turns_and_named_by_its_digest(
     inside: Command, slower: Path, measured_once: Path, data_root: Path, tmp_path: Path
 ) -> None:
