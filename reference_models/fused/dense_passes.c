@@ -117,11 +117,13 @@ void adagrad(
 {
     const int64_t parts = worth(n, num_threads);
 #pragma omp parallel for num_threads(parts) schedule(static, 1)
-    for (int64_t t = 0; t < parts; t++)
-        for (int64_t j = edge(n, t, parts); j < edge(n, t + 1, parts); j++) {
+    for (int64_t t = 0; t < parts; t++) {
+        const int64_t from = edge(n, t, parts), to = edge(n, t + 1, parts);
+        for (int64_t j = from; j < to; j++) {
             squares[j] += g[j] * g[j];
             value[j] -= lr * g[j] / (sqrtf(squares[j]) + eps);
         }
+    }
 }
 
 /* One sample's products of pairs of its features [f, d], f (f - 1) / 2 of them, row by row of the lower triangle. */
