@@ -14,7 +14,9 @@ from harness.config.catalog import parse_recorded
 from harness.config.run_config import RunConfig, command_name
 from harness.system.hardware import read_processors
 from harness.system.software import version_of
+from reference_models.config.sections import RuntimeConfig
 from reference_models.data.registry import DEFAULT_ROOT, locate_dataset
+from reference_models.serving.servable import explain_emulation
 from reports.results.records import describe_times
 from reports.text.formatting import printable
 from rules.benchmarks.loader import parse_benchmark, shipped_twin
@@ -23,7 +25,7 @@ from rules.records.codec import Damage, decode
 from rules.records.run_set import ChoiceRecord
 from rules.records.run_set import PreflightCheck as Check
 
-_WHY = "A CPU that has instructions for products in bf16 need not be faster by them than in fp32."
+_WHY = "Products in bf16 need not be faster than in fp32; a CPU that has no instructions for them emulates them."
 
 
 def compare_precisions(choice: ChoiceRecord | None) -> str | None:
@@ -32,12 +34,16 @@ def compare_precisions(choice: ChoiceRecord | None) -> str | None:
     return f"bf16 is {choice.bf16_is} fp32 here: {describe_times(choice)}" if choice and is_timed else None
 
 
-def check_precision(prepared: Preparation) -> Check | None:
-    """Look whether a set's bf16 is slower than fp32; None where it was not left to choose, nor timed in both."""
-    value = prepared.precision or compare_precisions(prepared.choice)
-    is_slower = prepared.choice is not None and prepared.choice.bf16_is == "slower than"
+def check_precision(prepared: Preparation, runtime: RuntimeConfig) -> Check | None:
+    """Look whether a set's bf16 is slower than fp32, or emulated where both were not timed, as of several ranks.
+
+    None where neither is so, it was not left to choose, nor timed in both.
+    """
+    timed = prepared.precision or compare_precisions(prepared.choice)
+    value = timed or (explain_emulation(runtime) or "").rstrip(".")
+    is_slower = timed is None or (prepared.choice is not None and prepared.choice.bf16_is == "slower than")
     remedy = "Use runtime.precision=fp32, which is also the more exact one." if is_slower else ""
-    if value is None:
+    if not value:
         return None
     return Check(name="precision", value=value, status="warning" if is_slower else "ok", why=_WHY, remedy=remedy)
 

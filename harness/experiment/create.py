@@ -224,7 +224,8 @@ def create_set(
     if base_seed is None:
         base_seed = draw_base_seed() if request.seed is None else request.seed
     num_runs = experiment.repetitions
-    own = (check_precision(prepared), None if installation else check_kernels(config.workload))
+    own = [check_precision(prepared, config.workload.runtime)]
+    own += [] if installation else [check_kernels(config.workload)]
     checks = (*run_checks(prepared.data_dir, output), *(check for check in own if check is not None))
     content = {
         "schema_version": VERSION,

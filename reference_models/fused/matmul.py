@@ -26,9 +26,7 @@ class Matmuls:
         """
         self.dtype, self.keeps_results, self.has_kernels = dtype, keeps_results, has_kernels
         self.cpu_kernels = cpu_kernels
-        lacks_openblas = cpu_kernels is None or not cpu_kernels.has_openblas
-        lacks = ("onednn",) * (not has_onednn()) + ("openblas",) * lacks_openblas
-        not_at_hand = {form for form in get_args(Form) if form.startswith(lacks)}
+        not_at_hand = {form for form in get_args(Form) if not is_at_hand(form, cpu_kernels)}
         chosen = set() if choice is None else {each.form for each in choice.products}
         self.missing = tuple(sorted(chosen & not_at_hand))
         """Forms of the choice that are not at hand here: others replace them, as `MatmulChoice.forms` says."""
@@ -76,9 +74,16 @@ def forms_at_hand(product: Product, cpu_kernels: CPUKernels | None = None) -> tu
         forms += ["mm_transposed", "onednn_transposed"]
         if product.precision == "bf16":
             forms.append("mm_copied")
-    if product.precision == "fp32" and cpu_kernels is not None and cpu_kernels.has_openblas:
+    if product.precision == "fp32":
         forms.append("openblas")
-    return tuple(form for form in forms if has_onednn() or not form.startswith("onednn"))
+    return tuple(form for form in forms if is_at_hand(form, cpu_kernels))
+
+
+def is_at_hand(form: Form, cpu_kernels: CPUKernels | None) -> bool:
+    """Say whether this torch, and what is compiled, can compute products in a form."""
+    if form == "openblas":
+        return cpu_kernels is not None and cpu_kernels.has_openblas
+    return has_onednn() or not form.startswith("onednn")
 
 
 def has_onednn() -> bool:

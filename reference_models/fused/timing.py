@@ -24,8 +24,9 @@ _SLICE_S = 1e-3
 """Seconds that one form computes at a time; the forms of a product take turns."""
 _CLOSE = 1.15
 """A form that takes at most so many times as long as the fastest after its turns has further ones with it."""
-_CLOSE_CALLS, _CLOSE_S = 15, 0.5
-"""So many calls of each close form, unless all of them together take this many seconds."""
+_CLOSE_CALLS = 15
+_MOST_S = 0.5
+"""No further turn is begun after so many seconds of either kind of turns."""
 _MAX_FLOP = 4e9
 """Larger products are timed on a part of their samples, but on no fewer than `_MIN_SAMPLES`."""
 _MIN_SAMPLES = 512
@@ -70,7 +71,7 @@ def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, floa
             for form in close:
                 took_s = time_calls(calls[form], num_calls)
                 least[form], spent_s = min(least[form], took_s / num_calls), spent_s + took_s
-            if spent_s > _CLOSE_S:
+            if spent_s > _MOST_S:
                 break
     return least
 

@@ -21,6 +21,7 @@ from harness.config.run_config import Override, RunConfig, resolve
 from harness.experiment.attach import refuse_other_configuration
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.environment import describe_warnings
+from reference_models.config.sections import RuntimeConfig
 from reports.results.records import describe_times
 from rules.records.codec import decode, encode
 from rules.records.run_set import ChoiceRecord, RunSetRecord
@@ -58,7 +59,7 @@ def test_bf16_that_is_slower_by_timing_is_warned_of_with_both_times(
     bf16_s: float, fp32_s: float, says: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choice = choose(data_dir, PlantedSteps(bf16=bf16_s, fp32=fp32_s), monkeypatch)
-    check = check_precision(prepared_with(choice))
+    check = check_precision(prepared_with(choice), BF16)
     assert choice is not None and check is not None and choice.bf16_is == says
     times = f"{bf16_s * 1e3:.3g} ms a step; in fp32 {fp32_s * 1e3:.3g} ms on 1 thread"
     assert describe_times(choice) == times and check.value == f"bf16 is {says} fp32 here: {times}"
@@ -86,11 +87,23 @@ def test_a_failure_in_fp32_leaves_the_choice_and_says_nothing_of_it(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choice = choose(data_dir, PlantedSteps(bf16=0.009, fp32=-1), monkeypatch)
-    assert choice is not None and choice.in_fp32 is None and check_precision(prepared_with(choice)) is None
+    assert choice is not None and choice.in_fp32 is None
+    assert check_precision(prepared_with(choice), RuntimeConfig()) is None
+
+
+@pytest.mark.parametrize("emulated", [None, "products in bf16 are emulated"])
+def test_bf16_that_nothing_has_timed_is_warned_of_where_it_is_emulated(
+    emulated: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of several ranks."""
+    monkeypatch.setattr("harness.autotune.precision.explain_emulation", lambda runtime: emulated)
+    check = check_precision(prepared_with(None), BF16)
+    assert (None if check is None else (check.value, check.status)) == (emulated and (emulated, "warning"))
 
 
 def test_fp32_is_compared_with_nothing(data_dir: Path) -> None:
-    assert find_candidates(config_of("fp32"), data_dir) is None and check_precision(prepared_with(None)) is None
+    assert find_candidates(config_of("fp32"), data_dir) is None
+    assert check_precision(prepared_with(None), RuntimeConfig()) is None
     found = find_candidates(config_of("fp32", "optimized"), data_dir)
     assert found is not None and not found.compares_fp32
     in_bf16 = find_candidates(config_of("bf16"), data_dir)
@@ -105,6 +118,7 @@ def test_times_of_no_size_are_no_record(data_dir: Path, monkeypatch: pytest.Monk
             msgspec.convert({**msgspec.to_builtins(choice), "in_fp32": in_fp32}, ChoiceRecord)
 
 
+BF16 = RuntimeConfig(precision="bf16")
 QUICK = ("--throughput", 10, "-n", 5, "--implementation", "reference", "--threads", 1)
 
 

@@ -39,9 +39,10 @@ def test_the_first_import_of_torch_looks_for_no_garbage() -> None:
 
 
 def test_a_later_import_leaves_the_collector_alone() -> None:
-    num_frozen = gc.get_freeze_count()
+    num_frozen, looked_at = gc.get_freeze_count(), [object()]
     assert import_with_torch("reference_models.dlrm.optimized").__name__ == "reference_models.dlrm.optimized"
     assert gc.get_freeze_count() <= num_frozen, "what was frozen may end, and nothing is added"
+    assert any(found is looked_at for found in gc.get_objects()), "which has nothing that is frozen"
     assert gc.isenabled()
 
 
