@@ -173,21 +173,23 @@ def _find(given: str | Path) -> Path:
 
 
 def render(
-    *paths: str | Path, output: str | Path = "report.html", title: str | None = None, second_opinion: bool = True
+    *paths: str | Path, output: str | Path | None = None, title: str | None = None, second_opinion: bool = True
 ) -> Path:
     """Write all results at or below `paths` as one page, or as JSON, CSV or Markdown by the ending of `output`.
 
-    Returns `output`, which appears whole or not at all. Raises InputError where a path holds nothing.
+    Returns `output`, by default report.html here, which appears whole or not at all: in place of a link of that name
+    unless it is given. Raises InputError where a path holds nothing.
     """
     from reports.page.content import gather_everything
-    from reports.page.report import FORMATS, render_report, write_whole
+    from reports.page.report import FORMATS, PAGE_NAME, render_report, write_unnamed, write_whole
 
-    target = Path(output)
+    target = Path(PAGE_NAME if output is None else output)
     form = target.suffix.removeprefix(".").lower()
     if form not in FORMATS:
         raise HarnessError(f"output {target}: expected a file name that ends in .{', .'.join(FORMATS)}.")
     gathered = gather_everything([_find(path) for path in paths], second_opinion=second_opinion)
-    return write_whole(target, render_report(gathered, output_format=form, title=title))
+    write = write_unnamed if output is None else write_whole
+    return write(target, render_report(gathered, output_format=form, title=title))
 
 
 def _request(verb: str, arguments: Mapping[str, Any]) -> "Request":

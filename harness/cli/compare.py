@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.shared.options import WITH, ResultPath, distinct, fraction
-from harness.cli.shared.output import echo_others_at, form_option, show, show_as, show_json
+from harness.cli.shared.output import (
+    echo_others_at,
+    form_option,
+    refuse_folder,
+    show,
+    show_as,
+    show_json,
+    write_output,
+)
 from harness.foundation.errors import ExitCode, HarnessError
 from reports.render.forms import FORMS
 
@@ -17,6 +25,8 @@ if TYPE_CHECKING:
     from reports.comparison.records import Comparison
     from reports.facts.timelines import Timeline
     from reports.results.result import Result
+
+_DEFAULT_PAGE = Path("history.html")
 
 
 def effect(text: str) -> tuple[float, str | None]:
@@ -260,6 +270,8 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
 
     if output is not None and form != "html":
         raise click.UsageError(f"--output is for --format html, and {form} is printed. Leave one of them out.")
+    if form == "html":
+        refuse_folder(output, _DEFAULT_PAGE)
     lines, num_left_out = None, 0
     if form == "html" or fail_on != "never":
         from reports.facts.timelines import read_timelines
@@ -270,9 +282,8 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
     past, num_found = ((), 0) if form == "html" else read_history(folder, limit=limit)
     if form == "html":
         from reports.page.history import render_history
-        from reports.page.report import write_whole
 
-        click.echo(write_whole(output or Path("history.html"), render_history(lines or (), num_left_out)))
+        click.echo(write_output(output, _DEFAULT_PAGE, render_history(lines or (), num_left_out)))
     elif form == "json":
         from reports.parts.timelines import change_rows
 

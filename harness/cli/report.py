@@ -9,7 +9,7 @@ import click
 
 from harness.cli.serve import seconds
 from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, WITH, ResultPath, distinct
-from harness.cli.shared.output import echo_others, show_opinions
+from harness.cli.shared.output import echo_others, refuse_folder, show_opinions, write_output
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS
 
@@ -80,7 +80,7 @@ def report(
         _write_tables(distinct(paths), output, output_format, second_opinion=not no_second_opinion)
         return
     from reports.page.content import gather_everything
-    from reports.page.report import render_report, write_whole
+    from reports.page.report import render_report
     from reports.results.find import find_by_label, with_prices
     from rules.errors import InputError
     from rules.judge.parallel import no_collections
@@ -88,9 +88,9 @@ def report(
 
     if is_brief and output_format != "html":
         raise click.UsageError(f"--summary is a page, and {output_format} is none. Leave one of them out.")
-    target = _DEFAULT_PAGE if output is None and output_format == "html" else output
-    if target is not None and target.is_dir():
-        raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
+    is_printed = str(output) == "-" or (output is None and output_format != "html")
+    if not is_printed:
+        refuse_folder(output, _DEFAULT_PAGE)
     with no_collections():  # next to nothing of what is gathered goes before the page is written
         inventories = [take_inventory(path, benchmark_file) for path in distinct(paths)]
         echo_others(inventories)
@@ -112,10 +112,10 @@ def report(
         text = render_report(
             gathered, output_format=output_format, title=title, baseline=base, order=order, is_brief=is_brief
         )
-    if target is None or str(target) == "-":
+    if is_printed:
         click.echo(text, nl=False)
     else:
-        click.echo(write_whole(target, text))
+        click.echo(write_output(output, _DEFAULT_PAGE, text))
 
 
 def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: str, *, second_opinion: bool) -> None:

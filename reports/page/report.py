@@ -45,10 +45,7 @@ def write_page(gathered: ReportContent, folder: Path) -> Path:
 
     Returns its path. Raises OSError where it cannot be written.
     """
-    page = folder / PAGE_NAME
-    with replace_file(page) as draft:
-        _write_synced(draft, render_report(gathered))
-    return page
+    return write_unnamed(folder / PAGE_NAME, render_report(gathered))
 
 
 def render_report(
@@ -120,12 +117,21 @@ def _short(value: Any) -> Any:
 
 
 def write_whole(output: Path, text: str) -> Path:
-    """Write text as a whole, so that a reader never sees half a file; a device or a pipe is written to."""
+    """Write text where a user named a file, so that a reader never sees half of it; links are followed, a device or a
+    pipe is written to."""
     if not output.parent.is_dir():
         raise FileNotFoundError(
             errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
         )
     with draft_file(output) as draft:
+        _write_synced(draft, text)
+    return output
+
+
+def write_unnamed(output: Path, text: str) -> Path:
+    """Write text as a whole where no user named the file: a link or a pipe in its place may be a stranger's, and
+    gives way. Raises OSError where it cannot be written, such as for a folder."""
+    with replace_file(output) as draft:
         _write_synced(draft, text)
     return output
 

@@ -23,7 +23,7 @@ from reports.tables.records import (
     SetRow,
     detail_rows,
 )
-from reports.text.atomic_write import draft_file
+from reports.text.atomic_write import replace_file
 
 CONFIGURATION = columns_of(SetRow)[0]
 SET_COLUMNS = columns_of(SetRow)
@@ -125,7 +125,8 @@ def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
     """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, made where it is missing, and
     of what was measured alone measurements.parquet and the tables that its kinds have of their own.
 
-    One file per table, because their rows are of different things.
+    One file per table, because their rows are of different things. Nobody named the files: a link in the place of one
+    gives way.
     """
     frames = {
         "configurations": sets_frame(document),
@@ -139,7 +140,7 @@ def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
     paths = []
     for name, frame in frames.items():
         path = folder / f"{name}.parquet"
-        with draft_file(path, ".parquet") as draft:
+        with replace_file(path, ".parquet") as draft:
             frame.to_parquet(draft, index=False)
         paths.append(path)
     return tuple(paths)

@@ -57,6 +57,21 @@ def show_as(form: str, document: "Mapping[str, Any] | msgspec.Struct", blocks: S
         show(blocks, form)
 
 
+def refuse_folder(output: "Path | None", default: "Path") -> None:
+    """Raise UsageError where a folder is in the place of a page: of `output`, or of its default in the working
+    folder, where a link gives way."""
+    place = output or default
+    if place.is_dir() and not (output is None and place.is_symlink()):
+        raise click.UsageError(f"{place}: is a directory. Give --output a file, such as {place / default.name}.")
+
+
+def write_output(output: "Path | None", default: "Path", text: str) -> "Path":
+    """Write a page to `output`, or to its default, which nobody named and where nothing is written through a link."""
+    from reports.page.report import write_unnamed, write_whole
+
+    return write_unnamed(default, text) if output is None else write_whole(output, text)
+
+
 def echo_others(inventories: "Sequence[Inventory]") -> None:
     """Name on standard error the result directories of MLPerf's other benchmarks that are beside what is shown."""
     from rules.tree.inventory import MAX_MENTIONED
