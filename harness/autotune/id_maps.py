@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import RunConfig
 from harness.config.synthetic import hold_in_memory
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import write_kept
 from harness.foundation.status_line import StatusLine
@@ -24,7 +24,7 @@ from harness.measure.id_maps import locate_id_map, read_id_maps
 from harness.measure.job import write_job
 from harness.measure.kinds import Job, Kind, OnEvent
 from harness.measure.throughput import train_steps
-from harness.run_sets.dataset import dataset_lock
+from harness.run_sets.dataset import kept_lock
 from reference_models.config.id_map import IdMapConfig
 from reference_models.config.sections import RuntimeConfig
 from reference_models.data.click_log.teacher import build_teacher
@@ -51,9 +51,7 @@ def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> 
     if (place := locate_id_map(config.workload, data_dir)) is None:
         return None
     root, line, doing = place.folder.parent, StatusLine(quiet=quiet), "found in"
-    if root.is_symlink():
-        raise HarnessError(f"{root} is a link, expected a folder for id maps, or nothing. Remove it.", ExitCode.INPUT)
-    with dataset_lock(root):
+    with kept_lock(root):
         if not place.folder.exists():
             line.show(f"making the id map ({config.workload.data.id_map.kind}), once for this dataset", now=True)
             _make_apart(config, data_dir)

@@ -30,7 +30,7 @@ from harness.config.run_config import RunConfig
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
-from harness.run_sets.dataset import dataset_lock
+from harness.run_sets.dataset import kept_lock
 from harness.run_sets.installation import Installation
 from harness.system.preflight import check_load
 from harness.system.software import SPIN
@@ -213,10 +213,9 @@ def _locked(folder: Path) -> Iterator[str | None]:
     Yields why nothing will be kept, if so. A dataset may be a stranger's, whose links lead to what is the user's.
     """
     with ExitStack() as held:
-        why_not = f"{folder} is a link" if folder.is_symlink() else None
+        why_not = None
         try:
-            if why_not is None:
-                held.enter_context(dataset_lock(folder))
+            held.enter_context(kept_lock(folder))
         except (OSError, HarnessError) as error:
             why_not = _say_why(error)
         yield why_not

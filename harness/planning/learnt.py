@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.kept_arrays import read_kept, write_kept
-from harness.run_sets.dataset import dataset_lock
+from harness.run_sets.dataset import kept_lock
 from harness.system.resources import read_resources
 from reference_models.data.registry import DEFAULT_ROOT
 from reference_models.distributed.search.costs import Bandwidth, SetCost
@@ -44,10 +44,11 @@ class Keeper:
     ) -> T:
         """Load what was learnt for `digest`; train and keep it where there is none, one process after another.
 
-        `train` returns arrays and their accuracy. Raises HarnessError (exit 8) where what is there is damaged.
+        `train` returns arrays and their accuracy. Raises HarnessError (exit 8) where what is there is damaged, or the
+        folder is a link.
         """
         folder = (self.data_root or DEFAULT_ROOT) / LEARNT_FOLDER / f"{what}-{digest[:16]}"
-        with dataset_lock(folder.parent):
+        with kept_lock(folder.parent):
             if (folder / MANIFEST_FILE).exists() and not self.retrain:
                 manifest = decode(folder / MANIFEST_FILE, LearntManifest)
                 if isinstance(manifest, Damage):

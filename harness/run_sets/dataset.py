@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import open_lock, read_json
 from reference_models.config.sections import DataConfig
 from reference_models.data.registry import find_data, generate_dataset, locate_dataset, open_dataset
@@ -85,3 +86,19 @@ def dataset_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def kept_lock(folder: Path) -> Iterator[None]:
+    """Do as `dataset_lock` for a folder of what is kept beside data, which may be a stranger's.
+
+    Raises HarnessError (exit 8) for a link in its place, which may lead to what is the user's, and for a file or a
+    pipe.
+    """
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        found = "a link" if folder.is_symlink() else "no folder"
+        raise HarnessError(
+            f"{folder} is {found}, expected a folder of its own, or nothing. Remove it.", ExitCode.INPUT
+        )
+    with dataset_lock(folder):
+        yield
