@@ -26,7 +26,7 @@ from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, firs
 from harness.foundation.files import write_record
 from harness.measure.gpu_kernels import check_kernels
 from harness.measure.refusals import refuse_id_map
-from harness.run_sets.dataset import dataset_record
+from harness.run_sets.dataset import dataset_record, find_recorded
 from harness.run_sets.folder import RunSet, create_run_set
 from harness.run_sets.hooks import Hooks
 from harness.run_sets.installation import describe_here
@@ -175,7 +175,7 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
 def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str, str], number: int) -> Experiment:
     """Resolve a trial. Raises ConfigError, DefinitionError, DeviceError or HarnessError where it cannot be run."""
     point = make_point(values, default.config.workload.model_spec)
-    dataset = Path(default.record.dataset.dir)
+    dataset = find_recorded(default.config.workload.data, default.record.dataset)
     hooks: dict[str, Any] = {name.replace("-", "_"): command for name, command in default.record.hooks.items()}
     request = Request(
         verb="tune", beside=default.folder, overrides=overrides_of(point), output=default.folder.parent, quiet=True,
@@ -187,7 +187,7 @@ def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str
     is_alike = config.workload.data == default.config.workload.data
     name = f"{number:02d}-{point.folder_name}"
     return Experiment(
-        request=replace(request, data=dataset if is_alike else dataset.parent),
+        request=replace(request, data=dataset if is_alike or dataset is None else dataset.parent),
         kind=default.kind,
         options=record.options,
         relation="search",

@@ -21,7 +21,7 @@ from harness.experiment.sides import Source
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.status_line import StatusLine
 from harness.measure.kinds import Kind
-from harness.run_sets.dataset import dataset_record, ensure_dataset
+from harness.run_sets.dataset import dataset_record, ensure_dataset, find_recorded
 from harness.run_sets.environment import refuse_disturbed_environment
 from harness.run_sets.folder import given_fields
 from harness.run_sets.installation import ask_installation
@@ -144,8 +144,8 @@ def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> 
     request, recorded = experiment.request, source.record.dataset
     root = request.data
     is_alike = config.workload.data == source.config.workload.data
-    if root is None and is_alike and Path(recorded.dir).is_dir():
-        root = Path(recorded.dir)
+    if root is None and is_alike:
+        root = find_recorded(config.workload.data, recorded)
     prepared = prepare_data(experiment.kind, config, root, quiet=request.quiet)
     found = dataset_record(prepared.data_dir)["dataset_sha256"]
     if is_alike and None not in (found, recorded.dataset_sha256) and found != recorded.dataset_sha256:

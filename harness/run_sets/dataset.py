@@ -13,6 +13,7 @@ from harness.foundation.files import open_lock, read_json
 from reference_models.config.sections import DataConfig
 from reference_models.data.registry import find_data, generate_dataset, locate_dataset, open_dataset
 from reference_models.process.errors import DatasetError
+from rules.records.run_set import DatasetRecord
 
 _LOCK = ".lock"
 
@@ -44,9 +45,31 @@ def ensure_dataset(
 
 def dataset_record(data_dir: Path) -> dict[str, Any]:
     """Return where the data is, and the digest that its manifest says, as run_set.json has it."""
-    manifest = data_dir / "manifest.json"
-    digest = read_json(manifest).get("dataset_sha256") if manifest.is_file() else None
-    return {"dir": str(data_dir.resolve()), "dataset_sha256": digest}
+    return {"dir": str(data_dir.resolve()), "dataset_sha256": _read_digest(data_dir)}
+
+
+def _read_digest(folder: Path) -> Any:
+    manifest = folder / "manifest.json"
+    return read_json(manifest).get("dataset_sha256") if manifest.is_file() else None
+
+
+def find_recorded(data: DataConfig, recorded: DatasetRecord) -> Path | None:
+    """Return the folder that a set's record names where the set's very data is in it; None elsewhere.
+
+    The record may be a stranger's: nothing is made where it says. Raises HarnessError (exit 8) where the manifest
+    there is damaged.
+    """
+    folder, spec = Path(recorded.dir), find_data(data.kind)
+    if spec.is_in_memory or not folder.is_dir():
+        return None
+    if spec.has_store:
+        found = _read_digest(folder)
+        return folder if found is not None and found == recorded.dataset_sha256 else None
+    try:
+        open_dataset(folder, data)
+    except DatasetError:
+        return None
+    return folder
 
 
 def is_begun(folder: Path) -> bool:
