@@ -1,5 +1,6 @@
 """Calibrate one benchmark: tune, run every seed at every batch size, run the baselines, ask the oracle."""
 
+import json
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 
 from harness.calibration.runs import (
     REFERENCE,
+    RUNS_FILE,
     CalibrationResult,
     CalibrationRun,
     RunStore,
@@ -28,9 +30,10 @@ from harness.calibration.table import (
     tuning_rows,
 )
 from harness.config.catalog import Entry
-from harness.foundation.files import write_json, write_text
+from harness.foundation.files import refuse_irregular
 from harness.system.resources import usable_cores
 from reference_models.data.registry import find_data
+from reference_models.process.atomic_write import write_atomically
 from reference_models.process.errors import ConfigError
 from reports.render.markdown import render_markdown
 from rules.benchmarks.seeds import derive_seeds
@@ -40,6 +43,7 @@ from rules.records.codec import decode, encode
 _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _BASELINE_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
 QUICK_RUNS = 3
+LOCK_FILE = ".lock"
 BASE_SEED = 20_000
 """Runs get seeds derived as those of any set are; tuning uses others."""
 _FIRST_TUNING_SEED, _BASELINE_SEED = 1001, 1
@@ -258,19 +262,25 @@ def written_files(folder: Path, entry: Entry) -> tuple[Path, Path, Path]:
 
 
 def refuse_to_replace(folder: Path, entry: Entry, plan: CalibrationPlan) -> None:
-    """Raise ConfigError where a quick calibration would take the place of a whole one."""
-    path = written_files(folder, entry)[1]
+    """Raise HarnessError (exit 8) where what would be written is a link or no file, since the folder may be a
+    stranger's; ConfigError where a quick calibration would take the place of a whole one."""
+    paths = written_files(folder, entry)
+    for each in (folder / RUNS_FILE, *paths):
+        refuse_irregular(each, "a calibration's file")
+    path = paths[1]
     kept = decode(path, CalibrationRecord) if plan.is_quick and path.exists() else None
     if isinstance(kept, CalibrationRecord) and kept.is_calibrated:
         raise ConfigError(f"{path}: a whole calibration, which a quick one would replace. Give another --output.")
 
 
 def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord) -> tuple[Path, Path, Path]:
-    """Write calibration.md, NAME.calibration.json and NAME.rcps.json; return their paths."""
+    """Write calibration.md, NAME.calibration.json and NAME.rcps.json in place of whatever has their names; return
+    their paths. One process at a time, which holds the folder's lock."""
     paths = written_files(folder, entry)
-    write_text(paths[0], render_markdown(calibration_blocks(calibration)) + "\n")
-    write_text(paths[1], encode(calibration))
-    write_json(paths[2], reference_convergence_points(entry.benchmark, calibration))
+    write_atomically(paths[0], render_markdown(calibration_blocks(calibration)) + "\n")
+    write_atomically(paths[1], encode(calibration))
+    points = reference_convergence_points(entry.benchmark, calibration)
+    write_atomically(paths[2], json.dumps(points, indent=1) + "\n")
     return paths
 
 

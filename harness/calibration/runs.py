@@ -13,18 +13,23 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import msgspec
 
 from harness.config.catalog import Entry
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import open_regular
 from harness.system.code import code_sha256
+from reference_models.process.errors import naming
 from reference_models.registry import find_model, label_of, parse_place
 from rules.benchmarks.loader import Benchmark, canonical_sha256
 
 REFERENCE = "reference"
 RUNS_FILE = "runs.jsonl"
+_MAX_BYTES, _MAX_LINE_BYTES = 1 << 25, 1 << 20
+"""Thousands of runs take less, and one of thousands of evaluations."""
+_BEGINNING = b'{"problem": "'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +152,11 @@ def steps_to_evaluations(benchmark: Benchmark, train_samples: int, global_batch_
 
 
 class RunStore:
-    """The finished runs of one calibration, in a file that only grows."""
+    """The finished runs of one calibration, in a file that only grows; for who holds the folder's lock.
+
+    The folder may be a stranger's: no link is followed, and what is no run of ours stays as it is. Raises
+    HarnessError (exit 8) for what is no regular file, or one that is too large or damaged.
+    """
 
     def __init__(self, folder: Path, digest: str) -> None:
         self.path, self._digest = folder / RUNS_FILE, digest
@@ -158,31 +167,53 @@ class RunStore:
         return self._results.get(run)
 
     def add(self, result: CalibrationResult) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"problem": self._digest, **asdict(result)}) + "\n")
+        line = json.dumps({"problem": self._digest, **asdict(result)}) + "\n"
+        with naming(self.path), self._open(os.O_WRONLY | os.O_CREAT) as file:
+            file.write(line.encode())
             file.flush()
             os.fsync(file.fileno())
         self._results[result.run] = result
 
+    def _open(self, flags: int) -> IO[bytes]:
+        """Open the file to be read, or to be added to."""
+        descriptor = open_regular(self.path, flags, "runs of a calibration")
+        return os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "ab")
+
     def _read(self) -> Iterator[CalibrationResult]:
-        if not self.path.exists():
+        try:
+            with self._open(os.O_RDONLY) as file:
+                data = file.read(_MAX_BYTES + 1)
+        except FileNotFoundError:
             return
-        lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        if len(data) > _MAX_BYTES:
+            raise HarnessError(
+                f"{self.path}: more than {_MAX_BYTES:,} bytes, expected the runs of a calibration. Move it away, or "
+                "give another --output.",
+                ExitCode.INPUT,
+            )
+        *lines, rest = data.split(b"\n")
         for number, line in enumerate(lines, start=1):
-            try:
-                content = json.loads(line)
-                problem, result = content["problem"], msgspec.convert(content, CalibrationResult)
-            except (ValueError, KeyError, TypeError, msgspec.ValidationError):
-                if number == len(lines) and not line.endswith("\n"):
-                    # A line without its end is what an interrupted write left; its run is repeated.
-                    with self.path.open("r+b") as file:
-                        file.truncate(sum(len(line.encode()) for line in lines[:-1]))
-                    return
-                raise HarnessError(
-                    f"{self.path}:{number}: not a calibration run. Repair or remove the line.", ExitCode.INPUT
-                ) from None
+            problem, result = self._parse(line, number)
             if problem == self._digest:
                 yield result
+        if rest and not rest.startswith(_BEGINNING[: len(rest)]):
+            raise self._damaged(len(lines) + 1)
+        if rest:  # what an interrupted write left of a line; its run is repeated
+            with self._open(os.O_WRONLY) as file:
+                file.truncate(len(data) - len(rest))
+
+    def _parse(self, line: bytes, number: int) -> tuple[object, CalibrationResult]:
+        try:
+            if len(line) > _MAX_LINE_BYTES:
+                raise ValueError(len(line))
+            content = json.loads(line.decode())
+            return content["problem"], msgspec.convert(content, CalibrationResult)
+        except (ValueError, KeyError, TypeError, RecursionError, msgspec.ValidationError):
+            raise self._damaged(number) from None
+
+    def _damaged(self, number: int) -> HarnessError:
+        words = f"{self.path}:{number}: not a calibration run. Repair or remove the line."
+        return HarnessError(words, ExitCode.INPUT)
 
 
 def complete_runs(

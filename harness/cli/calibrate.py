@@ -12,9 +12,12 @@ from click.core import ParameterSource
 
 from harness.cli.shared.options import DATA, MODEL, completing, trainable
 from harness.cli.shared.output import show
+from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
+    from harness.calibration.calibrate import CalibrationPlan
     from harness.calibration.runs import CalibrationResult
+    from harness.config.catalog import Entry
 
 _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", "num_tuning_runs")
 
@@ -81,20 +84,22 @@ def calibrate(
     calibration, and a changed target needs no new runs; --seed confirms it with fresh ones. Defaults: half, once and
     twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2 times its learning rate.
     """
-    from harness.calibration.calibrate import calibrate as run_calibration
-    from harness.calibration.calibrate import count_runs, plan_calibration, refuse_to_replace, write_calibration
-    from harness.calibration.runs import RunStore, in_precision, problem_digest
-    from harness.calibration.table import calibration_blocks
+    from harness.calibration.calibrate import LOCK_FILE, plan_calibration, refuse_to_replace
+    from harness.calibration.runs import in_precision
     from harness.config.catalog import load_entry
-    from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.folder import hold_alone
     from harness.run_sets.output import refuse_output
-    from harness.run_sets.progress import generation_progress
-    from reports.text.formatting import duration
 
     _refuse_grid(click.get_current_context())
     entry = in_precision(load_entry(benchmark, model), asked.pop("precision"))
     plan = plan_calibration(entry, **asked)
+    is_named = output is not None
     output = output or Path("results") / f"{entry.benchmark.name}-calibration"
+    if not is_named and output.is_symlink():
+        raise HarnessError(
+            f"{output} is a link, which nobody named. Remove it, or give the folder that it leads to with --output.",
+            ExitCode.INPUT,
+        )
     refuse_output(output)
     refuse_to_replace(output, entry, plan)
     if is_planned:
@@ -102,6 +107,21 @@ def calibrate(
 
         show(outlook_blocks(entry, plan, look_ahead(entry, plan, data_root)))
         return
+    output.mkdir(parents=True, exist_ok=True)
+    with hold_alone(output / LOCK_FILE, f"{output}: another process is writing this calibration."):
+        _complete(entry, plan, output, data_root)
+
+
+def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: Path | None) -> None:
+    """Run what is missing in the folder, write what came of it, and show that."""
+    from harness.calibration.calibrate import calibrate as run_calibration
+    from harness.calibration.calibrate import count_runs, write_calibration
+    from harness.calibration.runs import RunStore, problem_digest
+    from harness.calibration.table import calibration_blocks
+    from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.progress import generation_progress
+    from reports.text.formatting import duration
+
     store = RunStore(output, problem_digest(entry))
     with generation_progress(entry.workload.data) as on_progress:
         folder = ensure_dataset(entry.workload.data, data_root, num_threads=plan.num_workers, on_progress=on_progress)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,9 +38,27 @@ def write_record(path: Path, record: Record) -> None:
     Raises HarnessError (exit 8) where something else is in its place: a pipe's reader might never come, and a link in
     a stranger's folder may lead to what is the user's.
     """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise HarnessError(f"{path} is no regular file, expected a record or nothing. Remove it.", ExitCode.INPUT)
+    refuse_irregular(path, "a record")
     write_atomically(path, encode(record))
+
+
+def refuse_irregular(path: Path, what: str) -> None:
+    """Raise HarnessError (exit 8) for a link, a pipe or a folder in the place of `what` of ours."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise HarnessError(f"{path} is no regular file, expected {what} or nothing. Remove it.", ExitCode.INPUT)
+
+
+def open_regular(path: Path, flags: int, what: str) -> int:
+    """Open a file of ours in a folder that may be a stranger's: no link is followed, and no pipe waited for.
+
+    Raises HarnessError (exit 8) for what is no regular file, and OSError.
+    """
+    refuse_irregular(path, what)
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it has just been put there
+        os.close(descriptor)
+        raise HarnessError(f"{path} is no regular file, expected {what}. Remove it.", ExitCode.INPUT)
+    return descriptor
 
 
 def refuse_links(folder: Path) -> None:

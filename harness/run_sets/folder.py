@@ -215,14 +215,19 @@ def hold_lock(path: Path, folder: Path) -> Iterator[None]:
     Raises HarnessError: exit 2 when another process holds it, 8 where links would lead writing elsewhere.
     """
     refuse_links(folder)
+    with hold_alone(path, f"{folder}: another process is writing this run set."):
+        yield
+
+
+@contextmanager
+def hold_alone(path: Path, words: str) -> Iterator[None]:
+    """Hold a lock file. Raises HarnessError: exit 2, with `words`, when another process holds it, 8 for a link."""
     descriptor = open_lock(path)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise HarnessError(
-                f"{folder}: another process is writing this run set. Wait for it or stop it.", ExitCode.USAGE
-            ) from None
+            raise HarnessError(f"{words} Wait for it or stop it.", ExitCode.USAGE) from None
         yield
     finally:
         os.close(descriptor)
