@@ -43,7 +43,6 @@ from rules.records.codec import decode, encode
 _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _BASELINE_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
 QUICK_RUNS = 3
-LOCK_FILE = ".lock"
 BASE_SEED = 20_000
 """Runs get seeds derived as those of any set are; tuning uses others."""
 _FIRST_TUNING_SEED, _BASELINE_SEED = 1001, 1

@@ -84,10 +84,10 @@ def calibrate(
     calibration, and a changed target needs no new runs; --seed confirms it with fresh ones. Defaults: half, once and
     twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2 times its learning rate.
     """
-    from harness.calibration.calibrate import LOCK_FILE, plan_calibration, refuse_to_replace
+    from harness.calibration.calibrate import plan_calibration, refuse_to_replace
     from harness.calibration.runs import in_precision
     from harness.config.catalog import load_entry
-    from harness.run_sets.folder import hold_alone
+    from harness.run_sets.folder import LOCK_FILE, hold_alone
     from harness.run_sets.output import refuse_output
 
     _refuse_grid(click.get_current_context())

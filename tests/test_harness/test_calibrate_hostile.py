@@ -8,10 +8,11 @@ import pytest
 from calibration_builder import calibration_of, crossing_at, result, small_entry
 from command import Command
 
-from harness.calibration.calibrate import LOCK_FILE, write_calibration
+from harness.calibration.calibrate import write_calibration
 from harness.calibration.runs import RUNS_FILE, RunStore
 from harness.config.catalog import Entry
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.run_sets.folder import LOCK_FILE
 from rules.records.calibration import CalibrationRecord
 
 NAMES = (RUNS_FILE, "calibration.md", "dlrm_tiny.calibration.json", "dlrm_tiny.rcps.json")
