@@ -175,7 +175,7 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
 def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str, str], number: int) -> Experiment:
     """Resolve a trial. Raises ConfigError, DefinitionError, DeviceError or HarnessError where it cannot be run."""
     point = make_point(values, default.config.workload.model_spec)
-    dataset = find_recorded(default.config.workload.data, default.record.dataset)
+    dataset = find_recorded(default.config.workload.data, default.record.dataset, default.folder)
     hooks: dict[str, Any] = {name.replace("-", "_"): command for name, command in default.record.hooks.items()}
     request = Request(
         verb="tune", beside=default.folder, overrides=overrides_of(point), output=default.folder.parent, quiet=True,

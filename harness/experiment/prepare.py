@@ -18,10 +18,10 @@ from harness.config.run_config import RunConfig, command_name
 from harness.config.synthetic import hold_in_memory
 from harness.experiment.expand import BATCH_SIZE, Configuration, Experiment
 from harness.experiment.sides import Source
-from harness.foundation.errors import ExitCode, HarnessError, first_line
+from harness.foundation.errors import HarnessError, first_line
 from harness.foundation.status_line import StatusLine
 from harness.measure.kinds import Kind
-from harness.run_sets.dataset import dataset_record, ensure_dataset, find_recorded
+from harness.run_sets.dataset import dataset_record, ensure_dataset, find_recorded, refuse_other_data
 from harness.run_sets.environment import refuse_disturbed_environment
 from harness.run_sets.folder import given_fields
 from harness.run_sets.installation import ask_installation
@@ -145,15 +145,11 @@ def _prepare_side(experiment: Experiment, source: Source, config: RunConfig) -> 
     root = request.data
     is_alike = config.workload.data == source.config.workload.data
     if root is None and is_alike:
-        root = find_recorded(config.workload.data, recorded)
+        root = find_recorded(config.workload.data, recorded, source.folder)
     prepared = prepare_data(experiment.kind, config, root, quiet=request.quiet)
-    found = dataset_record(prepared.data_dir)["dataset_sha256"]
-    if is_alike and None not in (found, recorded.dataset_sha256) and found != recorded.dataset_sha256:
-        raise HarnessError(
-            f"{prepared.data_dir}: holds other data (digest {str(found)[:12]}) than {request.beside} was measured on "
-            f"({str(recorded.dataset_sha256)[:12]}, in {recorded.dir}). Give that with --data.",
-            ExitCode.INPUT,
-        )
+    if is_alike:
+        found = dataset_record(prepared.data_dir)["dataset_sha256"]
+        refuse_other_data(prepared.data_dir, found, recorded, source.folder)
     return prepared
 
 

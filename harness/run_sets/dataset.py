@@ -53,23 +53,35 @@ def _read_digest(folder: Path) -> Any:
     return read_json(manifest).get("dataset_sha256") if manifest.is_file() else None
 
 
-def find_recorded(data: DataConfig, recorded: DatasetRecord) -> Path | None:
-    """Return the folder that a set's record names where the set's very data is in it; None elsewhere.
+def find_recorded(data: DataConfig, recorded: DatasetRecord, owner: Path) -> Path | None:
+    """Return the folder that the record of the set `owner` names where the set's data is in it; None elsewhere.
 
-    The record may be a stranger's: nothing is made where it says. Raises HarnessError (exit 8) where the manifest
-    there is damaged.
+    The record may be a stranger's: nothing is made where it says. Raises HarnessError (exit 8) where other data, or a
+    damaged manifest, is there.
     """
     folder, spec = Path(recorded.dir), find_data(data.kind)
     if spec.is_in_memory or not folder.is_dir():
         return None
     if spec.has_store:
         found = _read_digest(folder)
-        return folder if found is not None and found == recorded.dataset_sha256 else None
+        refuse_other_data(folder, found, recorded, owner)
+        return None if None in (found, recorded.dataset_sha256) else folder
     try:
         open_dataset(folder, data)
     except DatasetError:
         return None
     return folder
+
+
+def refuse_other_data(folder: Path, found: object, recorded: DatasetRecord, owner: Path) -> None:
+    """Raise HarnessError (exit 8) where the digest `found` in a folder is not that of the data of the set `owner`."""
+    if None not in (found, recorded.dataset_sha256) and found != recorded.dataset_sha256:
+        raise HarnessError(
+            f"{folder}: holds other data (digest {str(found)[:12]}) than {owner} was measured on "
+            f"({str(recorded.dataset_sha256)[:12]}, in {recorded.dir}). Give that with --data; to resume, put it "
+            "there again.",
+            ExitCode.INPUT,
+        )
 
 
 def is_begun(folder: Path) -> bool:

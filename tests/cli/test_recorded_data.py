@@ -128,13 +128,18 @@ def test_only_that_very_data_is_found(data: Path, users: Path) -> None:
     digest = json.loads((data / MANIFEST).read_text())["dataset_sha256"]
 
     def find(where: Path | str, sha256: str | None, **changes: str) -> Path | None:
-        return find_recorded(replace(section, **changes), DatasetRecord(dir=str(where), dataset_sha256=sha256))
+        return find_recorded(
+            replace(section, **changes), DatasetRecord(dir=str(where), dataset_sha256=sha256), Path("old")
+        )
 
     assert find(data, digest) == data
-    wrong = [(data, None), (data, "0" * 64), (data.parent, digest), (users, digest), (users, None), ("\0", None)]
+    wrong = [(data, None), (data.parent, digest), (users, digest), (users, None), ("\0", None)]
     assert [find(*each) for each in wrong] == [None] * len(wrong)
     assert find(users, None, kind="synthetic") is None, "data in memory has no folder"
     assert find(users, None, kind="mlperf_one_hot") is None, "files of others that are not there"
+    with pytest.raises(HarnessError, match=r"holds other data .* than old was measured on") as refused:
+        find(data, "0" * 64)
+    assert refused.value.exit_code == ExitCode.INPUT
     (users / MANIFEST).write_text("[]")
     with pytest.raises(HarnessError, match=MANIFEST) as refused:
         find(users, digest)
