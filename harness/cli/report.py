@@ -7,8 +7,7 @@ from typing import Literal
 
 import click
 
-from harness.cli.serve import seconds
-from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, WITH, ResultPath, distinct
+from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, WITH, ResultPath, distinct, seconds
 from harness.cli.shared.output import echo_others, refuse_folder, show_opinions, write_output
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS

@@ -9,24 +9,10 @@ import click
 from click.core import ParameterSource
 
 from harness.cli.shared.experiments import start_and_show
-from harness.cli.shared.options import QUIET, benchmarks, completing, configuration
+from harness.cli.shared.options import QUIET, benchmarks, completing, configuration, duration, seconds
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import read_request, request_options
 from reports.render.forms import FORMS
-
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min|h)")
-_MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
-
-
-def duration(text: str) -> float:
-    """Read the milliseconds of 25ms or 0.1s. Raises BadParameter; for a number alone, too."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise click.BadParameter(f"{text!r} is not a duration with a unit above 0. Write it like 25ms or 0.1s.")
-    milliseconds = float(match[1]) * _MILLISECONDS[match[2]]
-    if milliseconds <= 0:
-        raise click.BadParameter(f"{text!r} must be more than nothing.")
-    return milliseconds
 
 
 def items_or_auto(text: str) -> int | str:
@@ -36,11 +22,6 @@ def items_or_auto(text: str) -> int | str:
     if not re.fullmatch(r"(?a:0*[1-9]\d{0,8})", text):
         raise click.BadParameter(f"{text!r} is no number of items of at least 1, nor auto.")
     return int(text)
-
-
-def seconds(text: str) -> float:
-    """Read the seconds of 20s, 2min or 12h. Raises BadParameter as `duration` does."""
-    return duration(text) / 1e3
 
 
 _ASKED = {

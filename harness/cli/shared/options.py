@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min|h)")
+_MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Complete:
@@ -51,6 +53,22 @@ def _system_names() -> Iterable[str]:
     from reports.results.reference_systems import system_names
 
     return system_names()
+
+
+def duration(text: str) -> float:
+    """Read the milliseconds of 25ms or 0.1s. Raises BadParameter; for a number alone, too."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is not a duration with a unit above 0. Write it like 25ms or 0.1s.")
+    milliseconds = float(match[1]) * _MILLISECONDS[match[2]]
+    if milliseconds <= 0:
+        raise click.BadParameter(f"{text!r} must be more than nothing.")
+    return milliseconds
+
+
+def seconds(text: str) -> float:
+    """Read the seconds of 20s, 2min or 12h. Raises BadParameter as `duration` does."""
+    return duration(text) / 1e3
 
 
 class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
