@@ -49,13 +49,27 @@ class LogSummary:
     """Positive values of several runs, summarised through their logarithms.
 
     `coefficient_of_variation` is the sample standard deviation over the mean, as MLPerf's reference
-    convergence points state it. `interval` is that of the geometric mean.
+    convergence points state it. `interval` is that of the geometric mean, None where the `step` of its grid is.
     """
 
     num_values: int
     geometric_mean: float
     coefficient_of_variation: float | None
-    interval: Interval | None
+    logs: tuple[float, ...]
+    step: float | None
+    confidence: float
+    nominal: float
+
+    @property
+    def interval(self) -> Interval | None:
+        """Made when asked for: Student's t takes longer to import than all else of a summary, and few ask."""
+        if self.num_values < 2 or self.step is None:
+            return None
+        logs = np.asarray(self.logs, dtype=np.float64)
+        mean, reach = float(mean_of(logs)), float(log_reach(logs, self.step, self.nominal))
+        high = math.exp(mean + reach) if mean + reach < _MAX_LOG else math.inf
+        method = "Student's t on the logarithms" + (f" at {self.nominal:.1%}" if self.nominal != NOMINAL else "")
+        return Interval(low=math.exp(mean - reach), high=high, confidence=self.confidence, method=method)
 
 
 def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> Floats:
@@ -101,20 +115,16 @@ def log_summary(
         return None
     array = np.asarray(known, dtype=np.float64)
     logs = np.log(array)
-    mean = float(mean_of(logs))
     # Squares of the largest numbers that a log may hold are beyond what a float can say.
     scaled = array / array.max()
-    interval = None
-    if len(known) > 1 and step is not None:
-        reach = float(log_reach(logs, step, nominal))
-        high = math.exp(mean + reach) if mean + reach < _MAX_LOG else math.inf
-        method = "Student's t on the logarithms" + (f" at {nominal:.1%}" if nominal != NOMINAL else "")
-        interval = Interval(low=math.exp(mean - reach), high=high, confidence=confidence, method=method)
     return LogSummary(
         num_values=len(known),
-        geometric_mean=math.exp(mean),
+        geometric_mean=math.exp(float(mean_of(logs))),
         coefficient_of_variation=math.sqrt(variance_of(scaled)) / float(mean_of(scaled)) if len(known) > 1 else None,
-        interval=interval,
+        logs=tuple(logs.tolist()),
+        step=step,
+        confidence=confidence,
+        nominal=nominal,
     )
 
 
