@@ -17,11 +17,10 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.abc import ExecutionLoader
-from importlib.metadata import EntryPoints, entry_points
 from importlib.util import decode_source, module_from_spec, spec_from_loader
 from inspect import ismodule
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reference_models.config.precisions import refuse_precision
 from reference_models.config.sections import RuntimeConfig, TrainConfig
@@ -31,6 +30,9 @@ from reference_models.serving import servable
 from reference_models.serving.servable import Servable, Weights
 from reference_models.spec import Implementation, ModelSpec
 from reference_models.training.workload import WorkloadSpec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 T = TypeVar("T")
 MODELS: Mapping[str, str] = {
@@ -60,6 +62,13 @@ class FilePlace:
     def label(self) -> str:
         """What logs and tables call it: without its folder, and with the begin of the file's digest."""
         return f"{self.path.name}:{self.name}" + (f"@{self.sha256[:12]}" if self.sha256 else "")
+
+
+def entry_points(group: str, name: str | None = None) -> "EntryPoints":
+    """Return those of all installed packages. Few names are not ours, and what reads them also brings e-mail."""
+    from importlib import metadata
+
+    return metadata.entry_points(group=group) if name is None else metadata.entry_points(group=group, name=name)
 
 
 def is_model(name: str) -> bool:
@@ -138,7 +147,7 @@ def find_implementation(model: str, name: str) -> Implementation:
     return _load(points, f"implementation {name!r} of model {model!r}", Implementation)
 
 
-def _load(points: EntryPoints, what: str, kind: type[T]) -> T:
+def _load(points: "EntryPoints", what: str, kind: type[T]) -> T:
     places = sorted({f"{point.value} of {point.dist.name if point.dist else 'no package'}" for point in points})
     if len(places) > 1:
         raise ConfigError(f"{what} is in several packages: {', '.join(places)}. Uninstall all but one.")

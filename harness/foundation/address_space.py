@@ -9,7 +9,6 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 from harness.foundation.errors import ExitCode, HarnessError
@@ -20,7 +19,7 @@ THREAD_BYTES = 16 << 20
 """A stack, and what OpenBLAS has for each of its threads; as many as there are CPUs."""
 
 
-class _BeforeNumpy(MetaPathFinder):
+class _BeforeNumpy:
     """Finds nothing, and looks for address space when numpy is looked for."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 ROOT = Path("/")
 _UNLIMITED_BYTES = 1 << 60
 """cgroup v1 writes 'no limit' as a number near 2^63; no system has an exbibyte of memory."""
@@ -60,6 +58,8 @@ def peak_rss_bytes() -> int:
 
 def read_resources(root: Path = ROOT) -> Resources:
     """Read everything once; a few milliseconds. `root` is where /proc and /sys are."""
+    import psutil  # here, since the command line asks this module before it knows what for
+
     cpus = affinity_cpus()
     quota = quota_cores(root)
     memory = psutil.virtual_memory()

@@ -8,7 +8,6 @@ and limits on memory, time and file size. Their verdict, or their crash, is repo
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -123,6 +122,8 @@ def _ask(
 
 
 def _installed() -> str | None:
+    from importlib.metadata import PackageNotFoundError, version  # which brings what reads e-mail
+
     try:
         return version("mlperf-logging")
     except PackageNotFoundError:
