@@ -71,26 +71,28 @@ def report(
     PATH is a result directory of anyone's, a directory of them (such as a published round), one log, or the
     study.json of 'profile --forward' and 'serve'; for json, csv and parquet also a file exported as json.
     """
-    from reports.tables.documents import is_document
+    from rules.judge.parallel import no_collections
+
+    with no_collections():  # nothing of what is imported goes
+        from reports.tables.documents import is_document
 
     if output_format == "parquet" or any(is_document(path) for path in paths):
         if reference is not None:
             raise click.UsageError("--with makes a page, json, csv or md of result directories. Leave it out here.")
         _write_tables(distinct(paths), output, output_format, second_opinion=not no_second_opinion)
         return
-    from reports.page.content import gather_everything
-    from reports.page.report import render_report
-    from reports.results.find import find_by_label, with_prices
-    from rules.errors import InputError
-    from rules.judge.parallel import no_collections
-    from rules.tree.inventory import take_inventory
-
     if is_brief and output_format != "html":
         raise click.UsageError(f"--summary is a page, and {output_format} is none. Leave one of them out.")
     is_printed = str(output) == "-" or (output is None and output_format != "html")
     if not is_printed:
         refuse_folder(output, _DEFAULT_PAGE)
     with no_collections():  # next to nothing of what is gathered goes before the page is written
+        from reports.page.content import gather_everything
+        from reports.page.report import render_report
+        from reports.results.find import find_by_label, with_prices
+        from rules.errors import InputError
+        from rules.tree.inventory import take_inventory
+
         inventories = [take_inventory(path, benchmark_file) for path in distinct(paths)]
         echo_others(inventories)
         gathered = gather_everything(
