@@ -18,10 +18,12 @@ from waiting import HANG_S
 from harness.config.catalog import load_entry
 from harness.run_sets.dataset import ensure_dataset
 
-# The same examples in every run, so that no run fails by chance; `make test-long` looks for new ones. How long one
-# takes, or takes to draw, says more of the machine's load than of the product.
+# The same examples in every run, so that no run fails by chance; "quick" has a tenth of them (builders/examples.py).
+# `make test-long` looks for new ones. How long one takes, or takes to draw, says more of the machine's load than of
+# the product.
 LIMITS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("repeatable", LIMITS, derandomize=True, database=None)
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=10)
 settings.register_profile("random", LIMITS)
 settings.load_profile("repeatable")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,7 +99,7 @@ def test_a_way_without_any_rate_is_left_out() -> None:
     assert rates_of_calls(timed(1, 0), parse_serve({"target_latency_ms": 5.0}), SIZES, Workers()) == {}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 4), st.integers(8, 40), st.integers(1, 40)
 )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import serving_process
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import HANG_S, skip_where_busy
@@ -64,7 +65,7 @@ def test_a_large_query_is_answered_with_its_last_part() -> None:
     assert [line.finish(calls[number]) for number in (2, 0, 1)] == [[1], [], [0]]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 3), st.integers(1, 12))
 def test_a_crew_answers_every_item_once_and_every_query_once(sizes: list[int], count: int, max_items: int) -> None:
     line, answered, done = line_of(Workers(count=count, max_items=max_items), *sizes), [], []

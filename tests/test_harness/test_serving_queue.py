@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,7 +158,7 @@ def test_a_percentile_is_the_value_that_loadgen_takes() -> None:
 ARRIVALS = st.lists(st.floats(0, 10), min_size=1, max_size=40).map(sorted)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(ARRIVALS, st.integers(1, 3), st.integers(1, 12), st.floats(0, 3), st.randoms(use_true_random=False))
 def test_what_holds_of_any_queue(
     arrivals: list[float], count: int, max_items: int, wait_s: float, random: Any
@@ -177,7 +178,7 @@ def test_what_holds_of_any_queue(
     assert finished.max() <= arrived.max() + (wait_s + 2 * service.by_items_s.max()) * num_parts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(ARRIVALS, st.integers(1, 3), st.integers(1, 5), st.randoms(use_true_random=False))
 def test_calls_of_one_query_are_queries_alone(arrivals: list[float], count: int, size: int, random: Any) -> None:
     items = np.full(len(arrivals), size)
@@ -188,7 +189,7 @@ def test_calls_of_one_query_are_queries_alone(arrivals: list[float], count: int,
     assert merged == pytest.approx(alone, rel=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ARRIVALS, st.integers(1, 4), st.integers(2, 8))
 def test_with_workers_enough_a_query_takes_as_long_as_a_part(
     arrivals: list[float], num_parts: int, size: int
@@ -200,7 +201,7 @@ def test_with_workers_enough_a_query_takes_as_long_as_a_part(
     assert finished == pytest.approx(np.array(arrivals) + service.by_items_s[size], rel=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ARRIVALS, st.integers(1, 4), st.randoms(use_true_random=False))
 def test_another_worker_never_makes_a_query_later(arrivals: list[float], count: int, random: Any) -> None:
     took = np.array([random.uniform(0.1, 4) for _ in arrivals])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
@@ -27,7 +28,7 @@ def test_the_fewest_queries_that_loadgen_calls_valid(share: float, fewest: int) 
     assert fewest_queries(0.0, share) <= 1.1 * fewest and fewest_queries(1 - share, share) == MOST_QUERIES
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 20_000), st.sampled_from((0.5, 0.9, 0.95, 0.97, 0.99, 0.999)))
 def test_so_many_may_be_late_that_chance_would_do_as_well_in_less_than_a_hundredth(num: int, share: float) -> None:
     late = most_late(num, share)
@@ -48,7 +49,7 @@ def valid_below(bound: float) -> Any:
     return judged(lambda rate: rate <= bound)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.floats(1e-2, 1e5), st.floats(0.3, 3))
 def test_the_search_finds_the_bound_wherever_it_starts(bound: float, off: float) -> None:
     tried = search_highest(valid_below(bound), bound * off)

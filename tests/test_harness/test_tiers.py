@@ -7,6 +7,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as change
@@ -114,7 +115,7 @@ def test_two_devices_and_three_rows_by_hand() -> None:
     assert pooled == pytest.approx(8 * 240e-9 / 64 + 240e-9 + 256 / 63e9 + 50e-9 + 4 * 128 / 128e9)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True, deadline=None, max_examples=examples(40))
 @given(st.integers(1, 5), st.integers(0, 60), st.integers(0, 2**31))
 def test_bytes_are_conserved_and_hot_rows_in_local_memory_raise_no_reads(
     num_devices: int, num_local: int, seed: int

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from checkpointing import MemoryStore, begin
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_clicks import BATCH, MULTI_HOT, NUM_EMBEDDINGS, TRAIN_SAMPLES, MakeSpec, flatten, is_same, spec_maker
@@ -48,7 +49,7 @@ STEPS = st.lists(st.lists(IDS, min_size=4, max_size=4), min_size=1, max_size=9)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(steps=STEPS, every=st.integers(1, 3), opt_name=st.sampled_from(["adagrad", "rowwise_adagrad", "sgd"]))
 def test_in_32_bits_every_checkpoint_restores_the_state_bit_for_bit(
     policy: str, data_dir: Path, steps: Any, every: int, opt_name: str
@@ -141,7 +142,7 @@ def test_rows_are_within_half_a_step_of_their_codes(
 
 
 @pytest.mark.parametrize("bits", [4, 2])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(rows=ROWS)
 def test_adaptive_rounding_is_on_no_row_worse_than_plain(bits: int, rows: torch.Tensor) -> None:
     """In squared error, but for the last digits of its sum."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,7 +110,7 @@ def test_every_shipped_digest_comes_out(tmp_path: Path, benchmark: str) -> None:
 
 
 @given(cuts=st.lists(st.integers(1, 699), unique=True, max_size=8), split=st.sampled_from(["train", "eval"]))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_chunks_do_not_matter(cuts: list[int], split: str) -> None:
     teacher, edges = build_teacher(DATA), [0, *sorted(cuts), 700]
     whole, whole_logits = ChunkMaker(teacher, 700).make(split, 0, 700)
@@ -307,7 +308,7 @@ def test_tables_are_monotone() -> None:
 
 
 @given(num_ids=st.integers(1, 3000), eighths=st.integers(0, 24))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_zipf_slices_cover_every_id_in_order(num_ids: int, eighths: int) -> None:
     masses = tables.zipf_masses(num_ids, eighths / 8)
     np.testing.assert_allclose(masses, np.maximum(2.0**40 / np.arange(1, num_ids + 1) ** (eighths / 8), 1), atol=1)

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ def as_column(values: list[int]) -> NDArray[np.uint32]:
     return np.array(values, np.uint32)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(train=VALUES, other=VALUES, min_frequency=st.integers(1, 4), stretch=st.integers(1, 20))
 def test_ids_are_those_of_a_simple_dict_whatever_the_stretches(
     train: list[int], other: list[int], min_frequency: int, stretch: int

@@ -8,6 +8,7 @@ import mlperf_layout_builder as builder
 import numpy as np
 import pytest
 import torch
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -54,7 +55,7 @@ def own_multi_hot(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(bounds=st.tuples(st.integers(0, NUM_TRAIN), st.integers(0, NUM_TRAIN)).map(sorted))
 def test_a_multi_hot_batch_is_the_same_rows_whichever_files_hold_them(multi_hot: Layout, bounds: list[int]) -> None:
     folder, days = multi_hot.folder, multi_hot.days
@@ -143,7 +144,7 @@ def test_a_damaged_file_is_named(own_multi_hot: Path, name: str, keep: str) -> N
         open_mlperf_binary(own_multi_hot, multi_hot_data())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     name=st.sampled_from(["day_5_labels.npy", "day_5_dense.npy", "day_5_sparse_multi_hot.npz"]),
     position=st.integers(-200, 140),

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from criteo_builder import make_text, parse_line
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +67,7 @@ def assert_equals_per_line(block: bytes, rows: ParsedRows) -> None:
         np.testing.assert_array_equal(transform_integers(rows.integers), dense)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(texts=st.lists(lines(), min_size=1, max_size=6))
 @example(texts=[b""])
 @example(texts=[b"", b"1" + b"\t" * 39, b"\r", b"0" + b"\t" * 39 + b"\r"])
@@ -78,7 +79,7 @@ def test_a_block_holds_what_a_per_line_parser_finds(texts: list[bytes]) -> None:
     assert_equals_per_line(block, parse_block(block))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(content=st.binary(max_size=300))
 def test_any_bytes_at_all_are_counted_and_never_crash(content: bytes) -> None:
     block = content + b"\n"

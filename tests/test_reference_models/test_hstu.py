@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sequence_builder import CONFIG, make_batch, small_workload
@@ -160,7 +161,7 @@ def one_by_one(batch: Sequences) -> list[Sequences]:
     ]  # fmt: skip
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 4)), min_size=1, max_size=5), st.integers(0, 9))
 def test_padded_equals_jagged_values_and_gradients(shapes: list[tuple[int, int]], seed: int) -> None:
     batch = make_batch([past for past, _ in shapes], [num for _, num in shapes], seed=seed)

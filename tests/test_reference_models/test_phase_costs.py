@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
@@ -75,7 +76,7 @@ def test_the_official_dcnv2_by_part() -> None:
 widths = st.lists(st.integers(1, 9), max_size=3)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.sampled_from(["dot", "cat", "dcn"]), st.integers(1, 8), widths, widths,
     st.lists(st.integers(1, 4), min_size=1), st.integers(1, 5), st.integers(1, 50),

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -89,7 +90,7 @@ def tasks(draw: st.DrawFn, most: int = 6) -> Task:
 
 @pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("cost", [cost_of(3, 50e-6), crowded], ids=["bandwidth", "crowded"])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(task=tasks(), seed=st.integers(0, 2**31))
 def test_a_plan_places_every_column_once_and_keeps_memory(name: str, cost: SetCost, task: Task, seed: int) -> None:
     try:
@@ -103,7 +104,7 @@ def test_a_plan_places_every_column_once_and_keeps_memory(name: str, cost: SetCo
 
 
 @pytest.mark.parametrize("cost", [cost_of(3, 50e-6), crowded], ids=["bandwidth", "crowded"])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(task=tasks(most=8))
 def test_no_plan_of_whole_tables_is_below_the_optimum(cost: SetCost, task: Task) -> None:
     """Where the optimum finds no plan, there is none."""
@@ -172,7 +173,7 @@ def test_a_program_keeps_memory_to_the_byte() -> None:
         solve(replace(task, memory_bytes=largest - 1))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(task=tasks(), cost=st.sampled_from([cost_of(3), cost_of(3, 50e-6), Additive(crowded)]))
 def test_what_adds_up_is_what_a_set_costs(task: Task, cost: SetCost) -> None:
     parts = add_up(cost, task.tables)

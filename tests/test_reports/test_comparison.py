@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from comparison_builder import draw_logs, make_run, make_side, simulated_verdicts, with_logs
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import make_records, usual_evals, write_set
@@ -56,7 +57,7 @@ def test_the_factors_make_up_the_ratio_exactly(
         assert one.ratio == pytest.approx(one.new_value / one.base_value)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(runs, runs, st.randoms())
 def test_the_order_of_the_runs_does_not_matter(
     base: list[tuple[float, float, float]], new: list[tuple[float, float, float]], random: Random

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from examples import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from log_builder import make_runs, with_record, write_set
@@ -308,7 +309,7 @@ def documents(draw: st.DrawFn) -> ReportDocument:
     return ReportDocument(configurations=tuple(sets))
 
 
-@settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(60), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(document=documents())
 def test_what_is_exported_comes_back_from_json_parquet_and_csv(
     document: ReportDocument, tmp_path_factory: pytest.TempPathFactory

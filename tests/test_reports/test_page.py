@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import make_runs, with_record, write_set
@@ -144,7 +145,7 @@ EXTREMES = (
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_no_value_in_any_record_breaks_the_page(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

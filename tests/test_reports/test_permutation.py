@@ -4,6 +4,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact
@@ -14,7 +15,7 @@ from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
 values = st.lists(st.integers(-3, 3).map(float), min_size=2, max_size=5)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(values, values)
 def test_unpaired_p_is_the_share_of_all_rearrangements(base: list[float], new: list[float]) -> None:
     together = base + new
@@ -30,7 +31,7 @@ def test_unpaired_p_is_the_share_of_all_rearrangements(base: list[float], new: l
     assert permutation_p(np.array(base), np.array(new), is_paired=False) == pytest.approx(np.mean(far))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=7))
 def test_paired_p_is_the_share_of_all_sign_changes(pairs: list[tuple[int, int]]) -> None:
     base, new = (np.array(side, dtype=float) for side in zip(*pairs, strict=True))

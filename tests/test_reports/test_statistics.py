@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import stdtrit
@@ -52,7 +53,7 @@ def test_an_interval_is_that_of_the_geometric_mean_with_the_floor_and_the_cell_o
     assert spread.confidence == AT_LEAST
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(times, steps, st.randoms())
 def test_order_of_the_runs_does_not_matter(times_s: list[float], step: float, random: Random) -> None:
     shuffled = list(times_s)
@@ -62,7 +63,7 @@ def test_order_of_the_runs_does_not_matter(times_s: list[float], step: float, ra
     assert (one.low, one.high) == pytest.approx((other.low, other.high))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(times, steps, st.floats(0.01, 100.0))
 def test_interval_scales_with_the_unit(times_s: list[float], step: float, factor: float) -> None:
     seconds, other = time_interval(times_s, step), time_interval([t * factor for t in times_s], step)

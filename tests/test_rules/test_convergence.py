@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import make_runs
@@ -235,7 +236,7 @@ def test_malformed_points_name_the_file(content: str, tmp_path: Path) -> None:
         load_points(path, 5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     epochs=st.lists(st.floats(0.3, 1.2), min_size=20, max_size=40),
     scale=st.floats(0.5, 1.5),

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_strategy import records
@@ -27,7 +28,7 @@ GROUPS = {SweepRecord: from_sweep, PairRecord: from_pair}
 
 
 @pytest.mark.parametrize("old_type", GROUPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_a_group_of_an_older_version_is_an_experiment_and_written_back_as_it_was(
     old_type: type[Any], data: st.DataObject
@@ -46,7 +47,7 @@ def test_a_group_of_an_older_version_is_an_experiment_and_written_back_as_it_was
         assert encode_like(begun, failed).configurations[0].failure == failure  # type: ignore[union-attr]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=st.none() | st.text(max_size=8) | st.sampled_from(["", ".", "..", "a/b", "../a", "/etc", "a\0", "a"]))
 def test_a_folder_that_a_group_names_is_in_it_or_none(name: str | None, tmp_path: Path) -> None:
     content = experiment_content()

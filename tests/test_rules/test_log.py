@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import Record, make_records, parse_lines, to_text
@@ -316,7 +317,7 @@ def judge_as_a_set(log: RunLog, benchmark: Benchmark | None, round_name: str | N
     score_sets([JudgedSet(result_set=bare, verdict=verdict, result=score, rounds=(), system_desc=None, files=files)])
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.binary(max_size=300))
 def test_any_bytes_are_judged(data: bytes) -> None:
     judge_everything(data)
@@ -335,7 +336,7 @@ _METADATA = ["epoch_num", "samples_count", "status", "reason", "method", "first_
 _line = st.integers(0, len(_BASE) - 1)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.sampled_from([_BASE, _OFFICIAL]),
     st.lists(st.tuples(_line, st.sampled_from(_FIELDS), _json), max_size=4),

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from log_builder import parse_lines
@@ -41,7 +42,7 @@ def said(log: RunLog) -> str:
     return repr((lines, [line.problems for line in log.lines], [rejected.reason for rejected in log.unparsed]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(records(), st.sampled_from(["", "", " ", "\r", "\x0c", " x", ":::MLLOG {}"]))
 @example(GOOD.replace('"a": 1', '"a": 1, "a": 1'), "")
 @example(GOOD.replace('"a": 1', '"a": 1, "a": 2'), "")
@@ -60,7 +61,7 @@ def test_plain_and_careful_reading_agree(record: str, behind: str) -> None:
     assert said(plain) == said(careful)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(records() | st.just(GOOD), min_size=1, max_size=4),
     st.sampled_from(["\n", "\n\n", ":::MLLOG x\n", " \n"]),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import Record, make_records, to_log
@@ -123,7 +124,7 @@ def is_allowed(record: Record, value: object) -> bool:
     return record["key"] == "cache_clear" and isinstance(value, bool)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, len(BASE) - 1), st.integers(0, len(BASE) - 1))
 def test_line_cannot_be_moved(index: int, to: int) -> None:
     """Settings stamped at different times cannot change places either: stamps must not run backwards."""
@@ -136,7 +137,7 @@ def test_line_cannot_be_moved(index: int, to: int) -> None:
     assert has_error(records) or same_time
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, len(BASE) - 1), st.integers(0, len(BASE) - 1))
 def test_line_cannot_be_exchanged_with_its_stamp_kept_in_order(one: int, other: int) -> None:
     """Two lines change places and the stamps stay: only settings may come in any order."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args, get_origin
 import jsonschema
 import msgspec
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_strategy import records
@@ -218,7 +219,7 @@ def test_a_newer_version_says_so_and_a_version_that_is_none_too(record_type: typ
 
 
 @pytest.mark.parametrize("record_type", TYPES)
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_a_wrong_value_at_any_depth_is_one_finding_that_names_the_member(
     record_type: type[Record], data: st.DataObject, tmp_path: Path
@@ -238,7 +239,7 @@ def test_a_wrong_value_at_any_depth_is_one_finding_that_names_the_member(
 
 
 @pytest.mark.parametrize("record_type", TYPES)
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_a_missing_member_is_named_and_an_unknown_one_is_ignored(
     record_type: type[Record], data: st.DataObject, tmp_path: Path
@@ -310,7 +311,7 @@ def test_a_finding_is_safe_to_print(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("record_type", TYPES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
 def test_a_record_that_can_be_built_reads_back_as_itself(record_type: type[Record], data: st.DataObject) -> None:
     record = data.draw(records(record_type))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("usual") / "run.json"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc:"), VALUES), max_size=4), st.sampled_from([None, 1]))
 @example([("a", 1), ("a", 2)], None)
 @example([("a", 1), ("a", 1)], 1)
