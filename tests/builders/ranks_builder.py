@@ -31,10 +31,19 @@ def reserve_port() -> socket.socket:
     return holder
 
 
-def start_command(*arguments: object, cwd: Path, hold: socket.socket | None = None, **environ: str) -> Process:
+COMMAND_LINE = ("-m", "harness")
+
+
+def start_command(
+    *arguments: object,
+    cwd: Path,
+    hold: socket.socket | None = None,
+    program: tuple[str, ...] = COMMAND_LINE,
+    **environ: str,
+) -> Process:
     """The command line in a process group of its own, stderr with stdout; it keeps `hold` open while it lives."""
     return subprocess.Popen(
-        [sys.executable, "-m", "harness", *map(str, arguments)],
+        [sys.executable, *program, *map(str, arguments)],
         cwd=cwd,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environ},
         stdout=subprocess.PIPE,
@@ -56,7 +65,9 @@ def started(*arguments: object, cwd: Path) -> Iterator[Process]:
 
 
 @contextmanager
-def started_world(arguments: list[list[object]], cwd: Path) -> Iterator[list[Process]]:
+def started_world(
+    arguments: list[list[object]], cwd: Path, program: tuple[str, ...] = COMMAND_LINE
+) -> Iterator[list[Process]]:
     """One command per rank, in a world as torchrun would make it; what is left of them is killed at the end."""
     world: list[Process] = []
     try:
@@ -67,6 +78,7 @@ def started_world(arguments: list[list[object]], cwd: Path) -> Iterator[list[Pro
                         *given,
                         cwd=cwd,
                         hold=holder,
+                        program=program,
                         RANK=str(rank),
                         WORLD_SIZE=str(len(arguments)),
                         LOCAL_RANK=str(rank),

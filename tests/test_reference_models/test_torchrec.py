@@ -1,23 +1,18 @@
 """The torchrec implementation on two CPU ranks: the same losses as the reference, whatever the sharding."""
 
-import importlib.util
 import json
-import subprocess
-import sys
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ranks_builder import needs_torchrec, started_world
+from small_set import write_definition
 from waiting import HANG_S
 
 from reference_models.config.sections import SHARDING_TYPES, parse_sharding
 
-HAS_TORCHREC = all(importlib.util.find_spec(name) for name in ("torchrec", "fbgemm_gpu"))
-needs_torchrec = pytest.mark.skipif(
-    not HAS_TORCHREC,
-    reason="needs torchrec: pip install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt",
-)
 SGD = {"opt_name": "sgd", "opt_base_learning_rate": 0.1, "optimizer": {}}
 ROWWISE = {"opt_name": "rowwise_adagrad"}
 PLANS = ("plan:0,1+0,1,0,1,0+1,0,1", "plan:1,1,1,1,1,1,1,1", "plan:0,1,1,0,0,1,0,1")
@@ -29,12 +24,10 @@ COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 def run_cases(cases: list[dict[str, Any]], folder: Path, *, num_ranks: int = 2) -> list[dict[str, Any]]:
     given, answered = folder / "cases.json", folder / "answers.json"
     given.write_text(json.dumps(cases))
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
     script = Path(__file__).parents[1] / "builders" / "torchrec_ranks.py"
-    done = subprocess.run(
-        [*launcher, str(script), str(given), str(answered)], capture_output=True, text=True, timeout=HANG_S
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    with started_world([[script, given, answered]] * num_ranks, folder, program=()) as world:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in world]
+    assert [process.returncode for process in world] == [0] * num_ranks, [output[-4000:] for output in outputs]
     results: list[dict[str, Any]] = json.loads(answered.read_text())
     return results
 
@@ -73,11 +66,6 @@ def largest_difference(result: dict[str, Any]) -> float:
     return max(abs(a - b) for a, b in zip(result["losses"], result["reference_losses"], strict=True))
 
 
-@pytest.fixture(scope="module")
-def tiny_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ensure("dlrm_tiny", tmp_path_factory.mktemp("data"))
-
-
 def ensure(benchmark: str, root: Path) -> Path:
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import ensure_dataset
@@ -86,42 +74,40 @@ def ensure(benchmark: str, root: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Results by a short name, of one launch."""
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Results by a short name, of one launch: of dlrm_tiny's model on few samples."""
+    folder = tmp_path_factory.mktemp("small")
+    benchmark = str(write_definition(folder / "small.toml"))
+    of_small = partial(case, benchmark, ensure(benchmark, folder))
     cases = {
-        **{f"sgd {kind}": case("dlrm_tiny", tiny_dir, 50, SGD, sharding=kind) for kind in SHARDING_TYPES},
+        **{f"sgd {kind}": of_small(10, SGD, sharding=kind) for kind in SHARDING_TYPES},
+        **{f"adagrad {kind}": of_small(5, sharding=kind, exchange="steps") for kind in SHARDING_TYPES},
+        "rowwise row_wise": of_small(5, ROWWISE, sharding="row_wise"),
+        "rowwise data_parallel": of_small(5, ROWWISE, sharding="data_parallel"),
+        "rowwise column_wise": of_small(5, ROWWISE, sharding="column_wise"),
+        "again": of_small(10, SGD, sharding="row_wise"),
         **{
-            f"adagrad {kind}": case("dlrm_tiny", tiny_dir, 5, sharding=kind, exchange="steps")
-            for kind in SHARDING_TYPES
-        },
-        "rowwise row_wise": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="row_wise"),
-        "rowwise data_parallel": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="data_parallel"),
-        "rowwise column_wise": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="column_wise"),
-        "again": case("dlrm_tiny", tiny_dir, 50, SGD, sharding="row_wise"),
-        **{
-            f"{kind} as on GPUs": case("dlrm_tiny", tiny_dir, 50, SGD, sharding=kind, as_on_gpus=True)
+            f"{kind} as on GPUs": of_small(10, SGD, sharding=kind, as_on_gpus=True)
             for kind in ("row_wise", "table_wise", "data_parallel")
         },
-        "row_wise ahead": case("dlrm_tiny", tiny_dir, 50, SGD, sharding="row_wise", ahead=True),
-        "adagrad ahead": case("dlrm_tiny", tiny_dir, 5, sharding="table_wise", exchange="steps", ahead=True),
-        "fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="fp16", exchange="steps"),
-        "int8": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="int8", exchange="steps"),
-        "int8 row_wise": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="row_wise", comm="int8"),
-        "bf16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="bf16"),
-        "grad fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="fp16", exchange="steps"),
-        "powersgd": case(
-            "dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="powersgd:2", exchange="steps"
-        ),
-        "topk": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="topk:0.01", exchange="steps"),
-        "topk whole": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="topk:1"),
-        "dense": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", exchange="all"),
-        "odd batch": case("dlrm_tiny", tiny_dir, 1, {**SGD, "global_batch_size": 511}, sharding="table_wise"),
+        "row_wise ahead": of_small(10, SGD, sharding="row_wise", ahead=True),
+        "adagrad ahead": of_small(5, sharding="table_wise", exchange="steps", ahead=True),
+        "fp16": of_small(20, SGD, sharding="table_wise", comm="fp16", exchange="steps"),
+        "int8": of_small(20, SGD, sharding="table_wise", comm="int8", exchange="steps"),
+        "int8 row_wise": of_small(20, SGD, sharding="row_wise", comm="int8"),
+        "bf16": of_small(20, SGD, sharding="table_wise", comm="bf16"),
+        "grad fp16": of_small(20, SGD, sharding="table_wise", grad_comm="fp16", exchange="steps"),
+        "powersgd": of_small(20, SGD, sharding="table_wise", grad_comm="powersgd:2", exchange="steps"),
+        "topk": of_small(20, SGD, sharding="table_wise", grad_comm="topk:0.01", exchange="steps"),
+        "topk whole": of_small(20, SGD, sharding="table_wise", grad_comm="topk:1"),
+        "dense": of_small(20, SGD, sharding="table_wise", exchange="all"),
+        "odd batch": of_small(1, {**SGD, "global_batch_size": 511}, sharding="table_wise"),
         **{
-            f"{optimizer} {plan}": case("dlrm_tiny", tiny_dir, steps, train, sharding=plan, exchange="steps")
-            for optimizer, steps, train in (("sgd", 20, SGD), ("adagrad", 5, {}))
+            f"{optimizer} {plan}": of_small(steps, train, sharding=plan, exchange="steps")
+            for optimizer, steps, train in (("sgd", 10, SGD), ("adagrad", 5, {}))
             for plan in PLANS
         },
-        "rowwise plan": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding=PLANS[0]),
+        "rowwise plan": of_small(5, ROWWISE, sharding=PLANS[0]),
         "plan": {"command": ["plan", "dlrm_tiny", *FOUR_DEVICES]},
         "place": {"command": ["place", "dlrm_tiny", *FOUR_DEVICES, "--by", "torchrec"]},
         "place whole": {
@@ -140,7 +126,7 @@ def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
                 "json",
             ]
         },
-        "odd evaluation": case("dlrm_tiny", tiny_dir, 1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
+        "odd evaluation": of_small(1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
     }
     answers = run_cases(list(cases.values()), tmp_path_factory.mktemp("ranks"))
     return dict(zip(cases, answers, strict=True))
@@ -212,6 +198,7 @@ def test_ids_of_32_bits_and_an_auc_on_the_device_change_no_number(tiny: dict[str
         assert found[what] == plain[what]
 
 
+@needs_torchrec
 @pytest.mark.parametrize(
     ("ahead", "plain"),
     [("row_wise ahead", "sgd row_wise"), ("adagrad ahead", "adagrad table_wise")],
