@@ -13,6 +13,7 @@ import pytest
 from command import Command
 from hypothesis import HealthCheck, settings
 from inside import run_inside, use_workers_inside
+from small_set import SmallBenchmark, make_small_benchmark
 from waiting import HANG_S
 
 from harness.config.catalog import load_entry
@@ -76,6 +77,12 @@ def data_root(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     root = (base if worker_id == "master" else base.parent) / "data"
     ensure_dataset(load_entry("dlrm_tiny").workload.data, root, num_threads=1)
     return root
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> SmallBenchmark:
+    """dlrm_tiny on few samples, for what asks nothing of dlrm_tiny itself: its runs take a tenth of a second."""
+    return make_small_benchmark(tmp_path_factory.mktemp("small"))
 
 
 @pytest.fixture

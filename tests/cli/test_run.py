@@ -14,6 +14,7 @@ import pytest
 import torch
 from command import Command
 from made_sets import made_in
+from small_set import SmallBenchmark
 from waiting import HANG_S, wait_until
 
 from rules.benchmarks.loader import load_benchmark
@@ -32,6 +33,12 @@ def assert_refused(done: "subprocess.CompletedProcess[str]", exit_code: int, *pa
 
 def tiny(data_root: Path, *more: object) -> list[str]:
     return ["run", "dlrm_tiny", "--data", str(data_root), "--threads", "1", "-q", *map(str, more)]
+
+
+def two_runs(small: SmallBenchmark, output: Path) -> list[str]:
+    """Of half a second each, so that they can be disturbed."""
+    given = ["--set", "train.global_batch_size=64", "-n", "2", "--seed", "1", "-q"]
+    return ["run", *small.options, *given, "-o", str(output)]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +160,8 @@ def test_an_output_that_cannot_be_written_exits_2(inside: Command, data_root: Pa
 
 
 @pytest.mark.usefixtures("workers_inside")
-def test_a_locked_set_exits_2(inside: Command, data_root: Path, tmp_path: Path) -> None:
-    assert inside(*tiny(data_root, "-o", tmp_path / "out", "-n", 1, "--seed", 1)).returncode == 0
+def test_a_locked_set_exits_2(inside: Command, small: SmallBenchmark, tmp_path: Path) -> None:
+    assert inside("run", *small.options, "-o", tmp_path / "out", "-n", 1, "--seed", 1, "-q").returncode == 0
     (run_set,) = made_in(tmp_path / "out")
     with (run_set / "extra" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -202,10 +209,12 @@ def start_and_wait_for_run(arguments: list[str], output: Path, index: int) -> "s
 
 
 @pytest.mark.usefixtures("workers_inside")
-def test_a_full_disk_exits_9_and_the_set_can_be_completed(small_disk: Path, inside: Command, data_root: Path) -> None:
+def test_a_full_disk_exits_9_and_the_set_can_be_completed(
+    small_disk: Path, inside: Command, small: SmallBenchmark
+) -> None:
     output = small_disk / "out"
     filler = small_disk / "filler"
-    arguments = tiny(data_root, "-o", output, "-n", 2, "--seed", 1)
+    arguments = two_runs(small, output)
     for _ in range(NUM_TRIES):
         filler.unlink(missing_ok=True)
         shutil.rmtree(output, ignore_errors=True)
@@ -242,12 +251,12 @@ def test_a_full_disk_leaves_no_finished_looking_dataset(small_disk: Path, dlrmbe
 @pytest.mark.usefixtures("workers_inside")
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_the_run_keep_the_attempt_and_say_how_to_go_on(
-    number: signal.Signals, exit_code: int, data_root: Path, tmp_path: Path, inside: Command
+    number: signal.Signals, exit_code: int, small: SmallBenchmark, tmp_path: Path, inside: Command
 ) -> None:
     output = tmp_path / "out"
     for _ in range(NUM_TRIES):
         shutil.rmtree(output, ignore_errors=True)
-        process = start_and_wait_for_run(tiny(data_root, "-o", output, "-n", 2, "--seed", 1), output, 0)
+        process = start_and_wait_for_run(two_runs(small, output), output, 0)
         process.send_signal(number)
         _, stderr = process.communicate(timeout=HANG_S)
         if process.returncode != 0:
@@ -262,10 +271,10 @@ def test_signals_end_the_run_keep_the_attempt_and_say_how_to_go_on(
 
 @pytest.mark.usefixtures("workers_inside")
 def test_a_run_that_cannot_meet_its_target_exits_4_and_is_reported(
-    inside: Command, data_root: Path, tmp_path: Path
+    inside: Command, small: SmallBenchmark, tmp_path: Path
 ) -> None:
     rate = "train.opt_base_learning_rate=0"
-    done = inside(*tiny(data_root, "-o", tmp_path / "out", "-n", 2, "--set", rate))
+    done = inside("run", *small.options, "-o", tmp_path / "out", "-n", 2, "--set", rate, "-q")
     assert done.returncode == 4, done.stderr + done.stdout
     assert "none" in done.stdout and "report.html" in done.stdout
     (run_set,) = made_in(tmp_path / "out")

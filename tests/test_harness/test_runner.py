@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from command import Command
 from made_sets import made_in
+from small_set import SmallBenchmark
 from waiting import HANG_S, has_ended, wait_until
 
 from rules.logs import keys
@@ -22,8 +23,10 @@ from rules.records.codec import json_schema
 from rules.records.kinds import RECORDS
 
 
-def run_arguments(data_root: Path, *more: object) -> list[str]:
-    return ["run", "dlrm_tiny", "--data", str(data_root), "--threads", "1", "-q", *map(str, more)]
+def run_arguments(small: SmallBenchmark, *more: object) -> list[str]:
+    """Three runs of half a second each, so that a kill can come while one trains."""
+    given = ["--set", "train.global_batch_size=64", "-n", "3", "--seed", "1", "-q"]
+    return ["run", *small.options, *given, *map(str, more)]
 
 
 def the_set(output: Path) -> Path:
@@ -41,25 +44,25 @@ def qualities(run_set: Path) -> list[list[float]]:
 
 
 @pytest.fixture(scope="session")
-def finished_set(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run set of dlrm_tiny as `dlrmbench run` leaves it."""
+def finished_set(small: SmallBenchmark, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run set as `dlrmbench run` leaves it."""
     output = tmp_path_factory.mktemp("finished")
-    arguments = run_arguments(data_root, "-o", output, "--seed", 1)
+    arguments = run_arguments(small, "-o", output)
     done = subprocess.run([sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return the_set(output)
 
 
 def test_one_command_leaves_runs_verdict_score_and_report(finished_set: Path) -> None:
-    logs = sorted(finished_set.glob("results/*/dlrm_tiny/result_*.txt"))
-    assert [log.name for log in logs] == [f"result_{i}.txt" for i in range(5)]
+    logs = sorted(finished_set.glob("results/*/mine/result_*.txt"))
+    assert [log.name for log in logs] == [f"result_{i}.txt" for i in range(3)]
     (system,) = (finished_set / "systems").glob("*.json")
     assert system.stem == logs[0].parent.parent.name
     assert (finished_set / "report.html").stat().st_size > 10_000
     content = json.loads((finished_set / "extra" / "run_set.json").read_text())
     assert content["seeds"] == [read_log(log).value(keys.SEED) for log in logs]
     assert not list(finished_set.rglob("*.partial"))
-    assert [record["status"] for record in records(finished_set)] == ["success"] * 5
+    assert [record["status"] for record in records(finished_set)] == ["success"] * 3
 
 
 def validate(content: object, name: str) -> None:
@@ -75,7 +78,7 @@ def test_its_files_keep_their_schemas(finished_set: Path) -> None:
 def test_what_is_logged_was_read_from_what_was_built(finished_set: Path) -> None:
     log = read_log(next(finished_set.glob("results/*/*/result_0.txt")))
     assert log.value(keys.NUM_THREADS) == 1
-    assert log.value(keys.GLOBAL_BATCH_SIZE) == 512
+    assert log.value(keys.GLOBAL_BATCH_SIZE) == 64
     assert log.value(keys.OPT_NAME) == "adagrad"
     cache_clear = log.first(keys.CACHE_CLEAR)
     assert cache_clear is not None and cache_clear.metadata["method"]
@@ -84,11 +87,12 @@ def test_what_is_logged_was_read_from_what_was_built(finished_set: Path) -> None
 
 @pytest.mark.usefixtures("workers_inside")
 def test_the_same_seed_gives_the_same_sequence_of_qualities(
-    finished_set: Path, data_root: Path, tmp_path: Path, inside: Command
+    finished_set: Path, small: SmallBenchmark, tmp_path: Path, inside: Command
 ) -> None:
-    done = inside(*run_arguments(data_root, "-o", tmp_path / "again", "--seed", 1, "-n", 2))
+    done = inside(*run_arguments(small, "-o", tmp_path / "again", "-n", 2))
     assert done.returncode == 0, done.stderr
     assert qualities(the_set(tmp_path / "again")) == qualities(finished_set)[:2]
+    assert all(len(run) > 1 for run in qualities(finished_set))
 
 
 def test_resume_of_a_complete_set_runs_nothing(finished_set: Path, inside: Command) -> None:
@@ -98,9 +102,9 @@ def test_resume_of_a_complete_set_runs_nothing(finished_set: Path, inside: Comma
     assert before == sorted((path, path.stat().st_mtime_ns) for path in finished_set.rglob("result_*.txt"))
 
 
-def kill_at(moment: Callable[[], object], victims: str, output: Path, data_root: Path) -> None:
+def kill_at(moment: Callable[[], object], victims: str, output: Path, small: SmallBenchmark) -> None:
     """Kill the parent, its worker, or both, once `moment` has come or the set is complete."""
-    arguments = run_arguments(data_root, "-o", output, "--seed", 1, "-n", 3)
+    arguments = run_arguments(small, "-o", output)
     process = subprocess.Popen(
         [sys.executable, "-m", "harness", *arguments],
         stdout=subprocess.DEVNULL,
@@ -156,12 +160,12 @@ def check_survival(output: Path, reference: Path, inside: Command) -> None:
 @pytest.mark.usefixtures("workers_inside")
 @pytest.mark.parametrize(("victims", "index"), [("parent", 1), ("worker", 0)])
 def test_a_set_survives_kill_9(
-    victims: str, index: int, finished_set: Path, data_root: Path, tmp_path: Path, inside: Command
+    victims: str, index: int, finished_set: Path, small: SmallBenchmark, tmp_path: Path, inside: Command
 ) -> None:
     """Run `index` trains, those before it are finished."""
     output = tmp_path / "out"
     output.mkdir()
-    kill_at(lambda: trains(output, index), victims, output, data_root)
+    kill_at(lambda: trains(output, index), victims, output, small)
     assert len(made_in(output)) == 1
     check_survival(output, finished_set, inside)
 
@@ -170,13 +174,13 @@ def test_a_set_survives_kill_9(
 @pytest.mark.usefixtures("workers_inside")
 @pytest.mark.parametrize("seed", range(2, 52))
 def test_a_set_survives_kill_9_at_fifty_moments(
-    seed: int, finished_set: Path, data_root: Path, tmp_path: Path, inside: Command
+    seed: int, finished_set: Path, small: SmallBenchmark, tmp_path: Path, inside: Command
 ) -> None:
     """Wherever between the start and the end of the set each of them is on this machine."""
     output = tmp_path / "out"
     output.mkdir()
     draw = random.Random(seed)
-    end_s = time.monotonic() + draw.uniform(0.3, 14.0)
+    end_s = time.monotonic() + draw.uniform(0.3, 9.0)
     victims = draw.choice(("parent", "worker", "both"))
-    kill_at(lambda: time.monotonic() > end_s, victims, output, data_root)
+    kill_at(lambda: time.monotonic() > end_s, victims, output, small)
     check_survival(output, finished_set, inside)
