@@ -10,6 +10,7 @@ import pytest
 from command import Command
 from inside import run_inside, use_workers_inside
 from made_sets import made_in
+from small_set import SmallBenchmark
 
 from harness.config.catalog import load_entry
 from harness.foundation.errors import ExitCode, HarnessError
@@ -20,15 +21,18 @@ from reference_models.process.world import SingleProcess
 from rules.records.codec import decode
 from rules.records.run import RunRecord
 
+EVERY = 5120
+"""Samples from one evaluation to the next."""
+
 
 @pytest.fixture(scope="module")
-def run_folder(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of dlrm_tiny with checkpoints; not to be changed."""
+def run_folder(small: SmallBenchmark, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a checkpoint at each evaluation; not to be changed."""
     output = tmp_path_factory.mktemp("run")
-    words = ["run", "dlrm_tiny", "-n", 1, "--seed", 3, "--data", data_root, "-o", output, "-q", "--threads", 1]
+    words = ["run", *small.options, "-n", 1, "--seed", 3, "-o", output, "-q"]
     with pytest.MonkeyPatch.context() as patch:
         use_workers_inside(patch)
-        done = run_inside(output, *words, "--set", "checkpoint.every=65536", "--set", "checkpoint.bits=8")
+        done = run_inside(output, *words, "--set", f"checkpoint.every={EVERY}", "--set", "checkpoint.bits=8")
     assert done.returncode == 0, done.stderr
     (folder,) = made_in(output)
     return folder
@@ -39,25 +43,25 @@ def test_a_run_records_its_checkpoints_and_keeps_them(run_folder: Path) -> None:
     assert isinstance(run, RunRecord) and run.checkpoints is not None
     taken = run.checkpoints.taken
     trained = sum(block.num_samples for block in run.blocks)
-    assert [each.samples_count for each in taken] == list(range(65536, trained + 1, 65536))
+    assert [each.samples_count for each in taken] == list(range(EVERY, trained + 1, EVERY))
     assert [each.is_base for each in taken][:2] == [True, False] and run.checkpoints.error is None
     kept = sorted(int(path.name) for path in (run_folder / "extra/run_0/checkpoints").iterdir())
     assert kept == [each.index for each in taken]
 
 
-def test_a_checkpoint_is_served_by_its_number(run_folder: Path, data_root: Path) -> None:
-    entry = load_entry("dlrm_tiny")
+def test_a_checkpoint_is_served_by_its_number(run_folder: Path, small: SmallBenchmark) -> None:
+    entry = load_entry(small.definition)
     digest = entry.benchmark.definition_sha256
     place = find_weights(f"{run_folder}:0@1")
     assert place == run_folder / "extra/run_0/checkpoints/1"
     restored = read_checkpoint(place, digest)
-    data = ensure_dataset(entry.workload.data, data_root, num_threads=1)
+    data = ensure_dataset(entry.workload.data, small.data_root, num_threads=1)
     workload: Any = entry.workload.implementation.load(entry.workload.spec(data, seed=9), SingleProcess())
     workload.build()
     weights = {name.removeprefix("model."): value for name, value in restored.items() if name.startswith("model.")}
     workload.model.load_state_dict(weights)
     run = json.loads((run_folder / "extra/run_0/attempt_0/run.json").read_text())
-    (same,) = [each["quality"] for each in run["evaluations"] if each["samples_count"] == 131072] or [None]
+    (same,) = [each["quality"] for each in run["evaluations"] if each["samples_count"] == 2 * EVERY]
     assert workload.evaluate() == pytest.approx(same, abs=2e-3)
 
 
@@ -80,12 +84,12 @@ def test_what_is_no_checkpoint_is_not_served(run_folder: Path, text: str, code: 
 
 @pytest.mark.usefixtures("workers_inside")
 def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
-    data_root: Path, tmp_path: Path, dlrmbench: Command
+    small: SmallBenchmark, tmp_path: Path, dlrmbench: Command
 ) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (48 << 10, 48 << 10))  # a table of 1,000 rows takes 62.5 KiB
 
-    words = ["run", "dlrm_tiny", "-n", 1, "--data", data_root, "-o", tmp_path / "full", "-q", "--threads", 1]
+    words = ["run", *small.options, "-n", 1, "-o", tmp_path / "full", "-q"]
     done = dlrmbench(*words, "--set", "checkpoint.every=10%", preexec_fn=limit)
     assert done.returncode == ExitCode.RESOURCES, done.stderr
     assert "run 1 of 1 is complete and kept, its checkpoints are not" in done.stderr
@@ -98,23 +102,13 @@ def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
 
 
 @pytest.mark.usefixtures("workers_inside")
-def test_a_measurement_without_its_checkpoints_is_none(data_root: Path, tmp_path: Path, dlrmbench: Command) -> None:
+def test_a_measurement_without_its_checkpoints_is_none(
+    small: SmallBenchmark, tmp_path: Path, dlrmbench: Command
+) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (48 << 10, 48 << 10))
 
-    words = [
-        "run",
-        "dlrm_tiny",
-        "--throughput",
-        70,
-        "--data",
-        data_root,
-        "-o",
-        tmp_path / "full",
-        "-q",
-        "--threads",
-        1,
-    ]
+    words = ["run", *small.options, "--throughput", 5, "-o", tmp_path / "full", "-q"]
     done = dlrmbench(*words, "--set", "checkpoint.every=10%", preexec_fn=limit)
     assert done.returncode == ExitCode.RESOURCES and "process 1 measured nothing" in done.stderr
     (folder,) = made_in(tmp_path / "full")
@@ -122,7 +116,7 @@ def test_a_measurement_without_its_checkpoints_is_none(data_root: Path, tmp_path
 
 
 def test_32_bits_with_restores_are_the_run_without_checkpoints(
-    data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: SmallBenchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same seed: quality to the last digit, however often training went on from a checkpoint; 2 bits are not."""
     use_workers_inside(monkeypatch)
@@ -132,24 +126,10 @@ def test_32_bits_with_restores_are_the_run_without_checkpoints(
         ("exact", {"bits": 32, "restores": 3}),
         ("coarse", {"bits": 2, "restores": 3}),
     ):
-        words = [
-            "run",
-            "dlrm_tiny",
-            "--quality",
-            8192,
-            "-n",
-            5,
-            "--seed",
-            3,
-            "--data",
-            data_root,
-            "-q",
-            "--name",
-            name,
-        ]
+        words = ["run", *small.options, "--quality", 4096, "-n", 5, "--seed", 3, "-q", "--name", name]
         given = [word for key, value in settings.items() for word in ("--set", f"checkpoint.{key}={value}")]
         every = ["--set", "checkpoint.every=1024"] if settings else []
-        done = run_inside(tmp_path, *words, "--threads", 1, "-o", tmp_path / name, *given, *every)
+        done = run_inside(tmp_path, *words, "-o", tmp_path / name, *given, *every)
         assert done.returncode == 0, done.stderr
         (folder,) = made_in(tmp_path / name)
         processes = json.loads((folder / "extra/quality.json").read_text())["processes"]
@@ -166,8 +146,8 @@ def test_32_bits_with_restores_are_the_run_without_checkpoints(
 
 
 @pytest.mark.usefixtures("workers_inside")
-def test_more_restores_than_checkpoints_are_refused(data_root: Path, tmp_path: Path, inside: Command) -> None:
-    words = ["run", "dlrm_tiny", "--quality", 4096, "--data", data_root, "-o", tmp_path / "o", "-q"]
+def test_more_restores_than_checkpoints_are_refused(small: SmallBenchmark, tmp_path: Path, inside: Command) -> None:
+    words = ["run", *small.options, "--quality", 4096, "-o", tmp_path / "o", "-q"]
     done = inside(*words, "--set", "checkpoint.every=2048", "--set", "checkpoint.restores=3")
     assert done.returncode == ExitCode.USAGE
     assert "checkpoint.restores is 3, but 4096 samples make 2 checkpoints" in done.stderr
