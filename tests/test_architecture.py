@@ -47,12 +47,18 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+@cache
+def import_statements(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Those inside functions and types included."""
+    return tuple(node for node in ast.walk(parse(path)) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, full module name) of every import statement in a file, those inside functions and types included."""
-    for node in ast.walk(parse(path)):
+    """(line, full module name) of every import statement in a file."""
+    for node in import_statements(path):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             yield node.lineno, node.module or ""
 
@@ -86,10 +92,10 @@ def import_graph(modules: dict[str, Path]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         names = set()
-        for node in ast.walk(parse(path)):
+        for node in import_statements(path):
             if isinstance(node, ast.Import):
                 names.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            elif node.module is not None:
                 names.update(f"{node.module}.{alias.name}" for alias in node.names)
         owners = {name if name in modules else name.rpartition(".")[0] for name in names}
         graph[module] = owners & set(modules) - {module}

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,32 +17,39 @@ from rules.benchmarks.loader import load_benchmark
 HEAVY = {"torch", "pandas", "scipy", "numpy"}
 
 
-def modules_after(folder: Path, *arguments: str) -> tuple[set[str], str]:
-    """Top-level modules that one command has loaded when it leaves, and what it printed."""
-    loaded, printed = all_modules_after(folder, *arguments)
-    return {name.partition(".")[0] for name in loaded}, printed
+_AFTER_EACH = """
+import contextlib, io, json, sys
+from harness.cli import main
+answers = []
+for arguments in json.load(sys.stdin):
+    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(said):
+        try:
+            main(arguments)
+        except SystemExit as leaving:
+            code = leaving.code
+    answers.append([code, sorted(sys.modules), said.buffer.getvalue().decode()])
+print(json.dumps(answers))
+"""
+Arguments = tuple[str, ...]
+Loaded = dict[Arguments, tuple[set[str], str]]
 
 
-def all_modules_after(folder: Path, *arguments: str) -> tuple[set[str], str]:
-    """All modules that one command has loaded when it leaves, and what it printed."""
-    code = (
-        "import sys\nfrom harness.cli import main\n"
-        "try:\n    main(sys.argv[1:])\nfinally:\n"
-        "    print('MODULES', *sys.modules)\n"
-    )
+def modules_after(folder: Path, *commands: Arguments) -> Loaded:
+    """All modules that one fresh process has loaded after each command, one after another, and what it printed."""
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, "-c", _AFTER_EACH],
+        input=json.dumps(commands),
         cwd=folder,
         capture_output=True,
         text=True,
         timeout=HANG_S,
         check=False,
     )
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode in (0, 3), done.stderr
-    last = done.stdout.splitlines()[-1].split()
-    assert last[0] == "MODULES"
-    return set(last[1:]), done.stdout
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    answers = json.loads(done.stdout)
+    assert {code for code, _, _ in answers} <= {0, 3}, done.stderr
+    return {each: (set(loaded), said) for each, (_, loaded, said) in zip(commands, answers, strict=True)}
 
 
 def write_results(folder: Path, first_seed: int) -> Path:
@@ -62,75 +70,64 @@ def write_results(folder: Path, first_seed: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def result_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """results/<system>/dlrm_tiny with five logs that meet their target."""
-    return write_results(tmp_path_factory.mktemp("set") / "results" / "system" / "dlrm_tiny", 100)
-
-
-@pytest.fixture(scope="module")
 def two_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Like `result_dir`, with another five logs in ../again."""
+    """results/<system>/dlrm_tiny with five logs that meet their target, with another five in ../again."""
     folder = tmp_path_factory.mktemp("two") / "results" / "system" / "dlrm_tiny"
     write_results(folder.parent / "again", 200)
     return write_results(folder, 100)
 
 
-@pytest.mark.parametrize("arguments", [("--help",), (), ("--version",), ("list",)])
-def test_help_and_list_import_nothing_heavy(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    assert modules_after(tmp_path, *arguments)[0] & HEAVY == set()
-
-
-def test_help_imports_little(tmp_path: Path) -> None:
-    loaded = modules_after(tmp_path, "--help")[0]
-    assert loaded & {"reports", "msgspec", "jinja2", "mlperf_logging", "psutil", "email"} == set()
-    assert "click" in loaded
-
-
-def test_checking_one_log_imports_nothing_heavy(result_dir: Path) -> None:
-    loaded, printed = modules_after(result_dir, "check", "result_0.txt")
-    assert loaded & HEAVY == set()
-    assert "result_0.txt" in printed
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("check", "."), ("score", "."), ("report", ".", "-o", "report.html"), ("show", "dlrm_small"), ("system",),
-        ("doctor",), ("list", "--format", "json"),
-    ],
-)  # fmt: skip
-def test_verbs_that_train_nothing_never_import_torch(result_dir: Path, arguments: tuple[str, ...]) -> None:
-    assert "torch" not in modules_after(result_dir, *arguments)[0]
-
-
 MAKES_FRAMES, MAKES_PAGES = {"pandas", "pyarrow"}, {"jinja2"}
+UNUSED: dict[Arguments, set[str]] = {
+    ("--help",): HEAVY | MAKES_FRAMES | MAKES_PAGES | {"reports", "msgspec", "mlperf_logging", "psutil", "email"},
+    (): HEAVY | MAKES_FRAMES | MAKES_PAGES,
+    ("--version",): HEAVY | MAKES_FRAMES | MAKES_PAGES,
+    ("list",): HEAVY | MAKES_FRAMES | MAKES_PAGES,
+    ("check", "result_0.txt"): HEAVY | MAKES_FRAMES | MAKES_PAGES,
+    ("show", "dlrm_small"): HEAVY | MAKES_FRAMES | MAKES_PAGES,
+    ("schema", "run_set"): HEAVY | MAKES_FRAMES | MAKES_PAGES,
+    ("diff", ".", "../again"): MAKES_FRAMES | MAKES_PAGES | {"scipy"},
+    ("check", ".", "--no-second-opinion"): MAKES_FRAMES | MAKES_PAGES,
+    ("score", "."): MAKES_FRAMES | MAKES_PAGES,
+    ("score", ".", "--format", "json"): MAKES_FRAMES | MAKES_PAGES,
+    ("score", ".", "--format", "csv"): MAKES_FRAMES | MAKES_PAGES,
+    ("compare", ".", "../again"): MAKES_FRAMES | MAKES_PAGES,
+    ("compare", ".", "../again", "--format", "json"): MAKES_FRAMES | MAKES_PAGES,
+    ("history", "."): MAKES_FRAMES | MAKES_PAGES,
+    ("schema",): MAKES_FRAMES | MAKES_PAGES,
+    ("report", ".", "--no-second-opinion", "-o", "report.html"): MAKES_FRAMES,
+    ("report", ".", "--no-second-opinion", "--format", "json"): MAKES_FRAMES,
+    ("report", ".", "--no-second-opinion", "--format", "md"): MAKES_FRAMES,
+    ("check", "."): set(),
+    ("report", ".", "-o", "report.html"): set(),
+    ("system",): set(),
+    ("doctor",): set(),
+    ("list", "--format", "json"): set(),
+    **{(verb, "--help"): set() for verb in sorted(COMMANDS)},
+}
+"""What a command never imports besides torch, from those that import least on: one process answers for all, in which
+a module is also of every command after the one that loaded it."""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "unused"),
-    [
-        (("check", ".", "--no-second-opinion"), MAKES_FRAMES | MAKES_PAGES),
-        (("score", "."), MAKES_FRAMES | MAKES_PAGES),
-        (("score", ".", "--format", "json"), MAKES_FRAMES | MAKES_PAGES),
-        (("score", ".", "--format", "csv"), MAKES_FRAMES | MAKES_PAGES),
-        (("report", ".", "--no-second-opinion", "-o", "report.html"), MAKES_FRAMES),
-        (("report", ".", "--no-second-opinion", "--format", "json"), MAKES_FRAMES),
-        (("report", ".", "--no-second-opinion", "--format", "md"), MAKES_FRAMES),
-        (("compare", ".", "../again"), MAKES_FRAMES | MAKES_PAGES),
-        (("compare", ".", "../again", "--format", "json"), MAKES_FRAMES | MAKES_PAGES),
-        (("diff", ".", "../again"), MAKES_FRAMES | MAKES_PAGES | {"scipy"}),
-        (("history", "."), MAKES_FRAMES | MAKES_PAGES),
-        (("show", "dlrm_small"), HEAVY | MAKES_PAGES),
-        (("schema",), MAKES_FRAMES | MAKES_PAGES),
-        (("schema", "run_set"), HEAVY | MAKES_PAGES),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_verbs_import_nothing_that_they_do_not_use(
-    two_results: Path, arguments: tuple[str, ...], unused: set[str]
-) -> None:
-    loaded = modules_after(two_results, *arguments)[0]
-    assert loaded & ({"torch"} | unused) == set()
+@pytest.fixture(scope="module")
+def loaded(two_results: Path) -> Loaded:
+    return modules_after(two_results, *UNUSED)
+
+
+@pytest.mark.parametrize("arguments", [each for each in UNUSED if each[1:] != ("--help",)], ids=" ".join)
+def test_verbs_import_nothing_that_they_do_not_use(loaded: Loaded, arguments: Arguments) -> None:
+    assert loaded[arguments][0] & ({"torch"} | UNUSED[arguments]) == set()
+
+
+def test_no_command_is_asked_after_one_that_may_import_what_it_may_not() -> None:
+    unused = [{"torch"} | modules for modules in UNUSED.values()]
+    assert all(after <= before for before, after in pairwise(unused))
+
+
+def test_what_is_looked_for_is_what_the_commands_did(loaded: Loaded) -> None:
+    assert "click" in loaded[("--help",)][0]
+    assert "result_0.txt" in loaded[("check", "result_0.txt")][1]
+    assert "jinja2" in loaded[("report", ".", "--no-second-opinion", "-o", "report.html")][0]
 
 
 RUNS_THINGS = {"harness.cli.serve", "harness.cli.shared.experiments", "harness.experiment.request"}
@@ -159,7 +156,7 @@ def test_results_are_shown_without_what_makes_them_or_statistics_that_they_lack(
         (folder / name).mkdir(parents=True)
         for i in range(num):
             shutil.copyfile(logs / f"result_{i}.txt", folder / name / f"result_{i}.txt")
-    assert all_modules_after(folder, *arguments)[0] & unused == set()
+    assert modules_after(folder, arguments)[arguments][0] & unused == set()
 
 
 def test_nothing_is_looked_through_when_a_command_ends(tmp_path: Path) -> None:
@@ -173,33 +170,13 @@ def test_nothing_is_looked_through_when_a_command_ends(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "True"
 
 
-@pytest.mark.parametrize(
-    "arguments", [("report", ".", "--format", "csv"), ("compare", ".", "../again", "--format", "csv")]
-)
-def test_frames_are_made_where_they_are_asked_for(two_results: Path, arguments: tuple[str, ...]) -> None:
-    assert "pandas" in modules_after(two_results, *arguments, "--format", "csv")[0]
-
-
-@pytest.fixture(scope="module")
-def torch_after_help(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bool]:
-    """Whether one process has loaded torch after the help of each verb, one after another."""
-    code = (
-        "import contextlib, io, json, sys\nfrom harness.cli import main\nfound = {}\n"
-        "for verb in sys.argv[1:]:\n"
-        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as said:\n"
-        "        main([verb, '--help'])\n"
-        "    assert 'Usage: dlrmbench ' + verb in said.getvalue(), said.getvalue()\n"
-        "    found[verb] = 'torch' in sys.modules\n"
-        "print(json.dumps(found))\n"
-    )
-    command = [sys.executable, "-c", code, *sorted(COMMANDS)]
-    folder = tmp_path_factory.mktemp("help")
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, bool] = json.loads(done.stdout)
-    return found
+@pytest.mark.parametrize("arguments", [("report", "."), ("compare", ".", "../again")])
+def test_frames_are_made_where_they_are_asked_for(two_results: Path, arguments: Arguments) -> None:
+    asked = (*arguments, "--format", "csv")
+    assert "pandas" in modules_after(two_results, asked)[asked][0]
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
-def test_help_of_every_verb_imports_no_torch(torch_after_help: dict[str, bool], verb: str) -> None:
-    assert torch_after_help[verb] is False
+def test_help_of_every_verb_is_that_of_the_verb_and_imports_no_torch(loaded: Loaded, verb: str) -> None:
+    modules, said = loaded[(verb, "--help")]
+    assert "torch" not in modules and f"Usage: dlrmbench {verb}" in said
