@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.launch.process import STDERR_FILE, WorkerEnd, read_last_words
+from harness.launch.process import STDERR_FILE, WorkerEnd, launch_worker, read_last_words
 from harness.measure.job import explain_and_end, measure, read_job
 from reference_models.process.world import SingleProcess
 
@@ -59,9 +59,14 @@ def work_inside(
     return WorkerEnd(exit_code=code, last_words=last, own_frames=frames)
 
 
-def use_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of the processes of a set."""
-    monkeypatch.setattr("harness.experiment.executors.launch_worker", work_inside)
+def use_workers_inside(monkeypatch: pytest.MonkeyPatch, *, num_real: int = 0) -> None:
+    """In place of the processes of a set, but for the first `num_real`."""
+    left = iter(range(num_real))
+
+    def launch(spec_path: Path, **options: Any) -> WorkerEnd:
+        return work_inside(spec_path, **options) if next(left, None) is None else launch_worker(spec_path, **options)
+
+    monkeypatch.setattr("harness.experiment.executors.launch_worker", launch)
     monkeypatch.setattr("harness.autotune.id_maps.launch_worker", work_inside)
 
 
@@ -71,11 +76,14 @@ def use_study_workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def use_short_ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ceilings are measured with the fewest repetitions, for tests that do not ask how near to them a step comes."""
+    """Ceilings are of few bytes and repeated least, for tests that do not ask how near to them a step comes."""
 
     def shortly(call: Callable[[], object], device: Any, *, budget_s: float, at_least: int = 2) -> list[float]:
         return repeat(call, device, budget_s=0, at_least=at_least)
 
+    from harness.measure.profile import measure_ceilings
     from harness.measure.profile.measure_ceilings import repeat
 
-    monkeypatch.setattr("harness.measure.profile.measure_ceilings.repeat", shortly)
+    monkeypatch.setattr(measure_ceilings, "repeat", shortly)
+    monkeypatch.setattr(measure_ceilings, "SQUARE_SIZES", {"cpu": (128, 256)})
+    monkeypatch.setattr(measure_ceilings, "COPY_BYTES", measure_ceilings.COPY_BYTES[:3])

@@ -77,8 +77,9 @@ def test_one_line_of_the_registry_makes_it_one_of_ours(monkeypatch: pytest.Monke
     assert workload.implementation is find_implementation("dense_logistic", "plain")
 
 
+@pytest.mark.usefixtures("workers_inside")
 def test_a_set_of_other_code_goes_on_only_where_its_names_are_given_again(
-    command: Callable[..., Any], tmp_path: Path
+    command: Callable[..., Any], inside: Command, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     definition = write_definition(tmp_path)
     assert command("run", definition, "-n", "1", "--threads", "1", "-o", tmp_path / "results", "-q").returncode == 0
@@ -86,11 +87,12 @@ def test_a_set_of_other_code_goes_on_only_where_its_names_are_given_again(
     (log,) = folder.rglob("result_0.txt")
     log.unlink()
     shutil.rmtree(folder / "extra" / "run_0")
-    refused = command("resume", folder)
+    monkeypatch.syspath_prepend(site)
+    refused = inside("resume", folder)
     assert refused.returncode == 2, refused.stderr
     assert f"dlrmbench resume {folder} --model dense_logistic --implementation plain" in refused.stderr
-    assert command("resume", folder, "--model", "dense_logistic").returncode == 2
-    named = command("resume", folder, "--model", "dense_logistic", "--implementation", "plain")
+    assert inside("resume", folder, "--model", "dense_logistic").returncode == 2
+    named = inside("resume", folder, "--model", "dense_logistic", "--implementation", "plain")
     assert named.returncode == 0, named.stderr
     assert log.is_file()
 
