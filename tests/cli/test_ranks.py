@@ -19,6 +19,7 @@ import jsonschema
 import pytest
 from made_sets import made_in
 from ranks_builder import Process, find_rank, needs_torchrec, processor_s, reserve_port, send, started, started_world
+from small_set import SmallBenchmark
 from waiting import HANG_S, wait_until
 
 from rules.records.codec import json_schema
@@ -47,7 +48,7 @@ def record(run_set: Path, index: int, attempt: int) -> dict[str, Any]:
 
 
 def logged(run_set: Path, key: str) -> list[Any]:
-    log = only(run_set, "results/*/dlrm_tiny/result_0.txt").read_text()
+    log = only(run_set, "results/*/*/result_0.txt").read_text()
     lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in log.splitlines()]
     return [line["value"] for line in lines if line["key"] == key]
 
@@ -111,25 +112,27 @@ def test_a_sweep_over_ranks_measures_throughput(tmp_path: Path, data_root: Path,
 
 
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.long), 1])
-def test_killed_ranks_end_the_run_and_resume_completes_it(tmp_path: Path, data_root: Path, rank: int) -> None:
-    kill_and_resume(tmp_path, data_root, rank, lambda process: wait_for_training(tmp_path / "results", process))
+def test_killed_ranks_end_the_run_and_resume_completes_it(tmp_path: Path, small: SmallBenchmark, rank: int) -> None:
+    kill_and_resume(tmp_path, small, rank, lambda process: wait_for_training(tmp_path / "results", process))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 120))
-def test_killed_ranks_at_many_moments(tmp_path: Path, data_root: Path, seed: int) -> None:
+def test_killed_ranks_at_many_moments(tmp_path: Path, small: SmallBenchmark, seed: int) -> None:
     """Whichever moment it is, also the one after the work was done."""
     draw = random.Random(seed)
-    kill_and_resume(tmp_path, data_root, draw.randrange(2), lambda process: time.sleep(draw.uniform(0.0, 8.0)))
+    kill_and_resume(tmp_path, small, draw.randrange(2), lambda process: time.sleep(draw.uniform(0.0, 8.0)))
 
 
-def kill_and_resume(tmp_path: Path, data_root: Path, rank: int, wait: Callable[[Process], object]) -> None:
-    with started(*options(data_root, "-n", 1, "--ranks", 2, "--seed", 5), cwd=tmp_path) as process:
+def kill_and_resume(tmp_path: Path, small: SmallBenchmark, rank: int, wait: Callable[[Process], object]) -> None:
+    batches = ("--set", "train.global_batch_size=128")  # so that there are steps enough to be killed in
+    given = ("--implementation", "torchrec", "-n", 1, "--ranks", 2, "--seed", 5, *batches)
+    with started("run", *small.options, *given, cwd=tmp_path) as process:
         pid = find_rank(process, rank)
         wait(process)
         send(pid, signal.SIGKILL)
         output, _ = process.communicate(timeout=HANG_S)
-    run_set = only(tmp_path, "results/dlrm_tiny-*")
+    run_set = only(tmp_path, "results/mine-*")
     if process.returncode != 0:  # else the rank had done its work
         assert process.returncode == 9, output
         assert f"rank {rank} was killed by SIGKILL" in output
