@@ -46,15 +46,15 @@ def test_a_model_that_init_began_trains_at_the_first_try(inside: Command, here: 
 
 
 def test_what_own_code_prints_is_in_no_answer_and_hides_no_event(
-    dlrmbench: Command, here: Path, data_root: Path
+    dlrmbench: Command, inside: Command, here: Path, data_root: Path
 ) -> None:
-    assert dlrmbench("init", "--model", "mine.py", "--target", "0.6").returncode == 0
+    assert inside("init", "--model", "mine.py", "--target", "0.6").returncode == 0
     text = Path("mine.py").read_text().replace("SPEC = ", 'print("at import")\nSPEC = ')
     logits = "        return super().compute_logits(model, batch)"
     loud = '        print(\'{"event": "mine"}\')\n        print(".", end="")\n'
     Path("mine.py").write_text(text.replace(logits, loud + logits))
     given = ("./mine.toml", "--model", "mine.py:SPEC")
-    planned = dlrmbench("plan", *given, "--format", "json", "--no-measure")
+    planned = inside("plan", *given, "--format", "json", "--no-measure")
     assert planned.returncode == 0 and "at import" in planned.stderr
     assert json.loads(planned.stdout)["counts"]["forward_flop_per_sample"] > 0
     done = dlrmbench("run", *given, "-n", "1", "--threads", "1", "--data", data_root, "-q")
