@@ -19,7 +19,10 @@ from rules.tree.inventory import find_result_sets
 DCNV2, DLRM = load_benchmark("dlrm_dcnv2"), load_benchmark("dlrm")
 
 
-def ask(*questions: tuple[CheckerName, Path, str]) -> tuple[OfficialOpinion, ...]:
+Question = tuple[CheckerName, Path, str]
+
+
+def ask(*questions: Question) -> tuple[OfficialOpinion, ...]:
     """Opinions of one process: starting it costs more than its answers."""
     return ask_official_checkers(
         [
@@ -34,6 +37,19 @@ def ask(*questions: tuple[CheckerName, Path, str]) -> tuple[OfficialOpinion, ...
     )
 
 
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("asked")
+
+
+@pytest.fixture(scope="module")
+def opinions(root: Path) -> dict[str, list[OfficialOpinion]]:
+    """What they say of all that the functions `*_questions` write: one process answers for several tests."""
+    asked = {make.__name__: make(root / make.__name__) for make in QUESTIONS}
+    answers = iter(ask(*(question for questions in asked.values() for question in questions)))
+    return {name: [next(answers) for _ in questions] for name, questions in asked.items()}
+
+
 def write_runs(folder: Path, runs: list[list[Record]]) -> Path:
     for index, records in enumerate(runs):
         write_log(folder / f"result_{index}.txt", records)
@@ -44,20 +60,24 @@ def test_nothing_is_asked_where_there_is_nothing_to_ask() -> None:
     assert ask_official_checkers([]) == ()
 
 
-def test_seeds_are_compared_by_its_own_rule(tmp_path: Path) -> None:
+def seed_questions(folder: Path) -> list[Question]:
     runs = {
         "good": make_runs(DCNV2, 3, ours=False),
         "same": [make_records(DCNV2, ours=False)] * 3,
         "none": [without(make_records(DCNV2, ours=False), "seed")] * 2,
         "open": make_runs(DCNV2, 2, division="open", ours=False),
     }
-    opinions = ask(*(("seed", write_runs(tmp_path / name, records), "6.0") for name, records in runs.items()))
-    assert [opinion.outcome for opinion in opinions] == ["valid", "invalid", "invalid", "not asked"]
-    assert "already logs the same seed" in " ".join(opinions[1].messages)
-    assert "logs no seed" in " ".join(opinions[2].messages)
+    return [("seed", write_runs(folder / name, records), "6.0") for name, records in runs.items()]
 
 
-def test_convergence_gives_a_factor_and_known_crashes_are_its_own(tmp_path: Path) -> None:
+def test_seeds_are_compared_by_its_own_rule(opinions: dict[str, list[OfficialOpinion]]) -> None:
+    found = opinions["seed_questions"]
+    assert [opinion.outcome for opinion in found] == ["valid", "invalid", "invalid", "not asked"]
+    assert "already logs the same seed" in " ".join(found[1].messages)
+    assert "logs no seed" in " ".join(found[2].messages)
+
+
+def convergence_questions(folder: Path) -> list[Question]:
     other_batch = make_records(DCNV2, global_batch_size=32768, ours=False)
     runs = {
         "good": make_runs(DCNV2, ours=False),
@@ -67,9 +87,12 @@ def test_convergence_gives_a_factor_and_known_crashes_are_its_own(tmp_path: Path
         "open": make_runs(DCNV2, 2, division="open", ours=False),
         "dlrm": make_runs(DLRM, ours=False),
     }
-    folders = {name: write_runs(tmp_path / name, records) for name, records in runs.items()}
-    opinions = ask(*(("rcp", folder, "2.1" if name == "dlrm" else "6.0") for name, folder in folders.items()))
-    good, fast, one, mixed, of_open, dlrm = opinions
+    folders = {name: write_runs(folder / name, records) for name, records in runs.items()}
+    return [("rcp", made, "2.1" if name == "dlrm" else "6.0") for name, made in folders.items()]
+
+
+def test_convergence_gives_a_factor_and_known_crashes_are_its_own(opinions: dict[str, list[OfficialOpinion]]) -> None:
+    good, fast, one, mixed, of_open, dlrm = opinions["convergence_questions"]
     assert good.outcome == "valid" and good.factor is not None and good.factor >= 1.0
     assert fast.outcome == "invalid" and of_open.outcome == "not asked"
     assert dlrm.outcome == "valid" and dlrm.factor is not None and dlrm.factor >= 1.0
@@ -78,7 +101,7 @@ def test_convergence_gives_a_factor_and_known_crashes_are_its_own(tmp_path: Path
         assert crashed.outcome == "crashed" and said in crashed.messages[0] and crashed.factor is None
 
 
-def test_descriptions_and_its_crash_on_whole_numbers(tmp_path: Path) -> None:
+def description_questions(folder: Path) -> list[Question]:
     contents = {
         "good": make_system_desc(accelerators_per_node="8"),
         "number": make_system_desc() | {"accelerators_per_node": 8},
@@ -86,30 +109,46 @@ def test_descriptions_and_its_crash_on_whole_numbers(tmp_path: Path) -> None:
         "short": {"submitter": "Example"},
         "list": [],
     }
+    folder.mkdir()
     for name, content in contents.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    opinions = ask(*(("system", tmp_path / f"{name}.json", "6.0") for name in contents))
-    assert [opinion.outcome for opinion in opinions] == ["valid", "crashed", "invalid", "invalid", "invalid"]
-    assert "TypeError" in opinions[1].messages[0] and "non valid value" in opinions[2].messages[0]
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return [("system", folder / f"{name}.json", "6.0") for name in contents]
 
 
-def test_package_and_repository_are_judged_as_a_whole_and_without_scaling_json(tmp_path: Path) -> None:
-    good, bad = tmp_path / "Good", tmp_path / "Bad"
-    folders = [write_set(root, DCNV2, ours=False) for root in (good, bad)]
-    (folders[1] / "result_9.txt").unlink()
+def test_descriptions_and_its_crash_on_whole_numbers(opinions: dict[str, list[OfficialOpinion]]) -> None:
+    found = opinions["description_questions"]
+    assert [opinion.outcome for opinion in found] == ["valid", "crashed", "invalid", "invalid", "invalid"]
+    assert "TypeError" in found[1].messages[0] and "non valid value" in found[2].messages[0]
+
+
+SCALING = '{"scaling_factor": 7}'
+
+
+def package_questions(folder: Path) -> list[Question]:
+    good, bad = folder / "Good", folder / "Bad"
+    sets = [write_set(root, DCNV2, ours=False) for root in (good, bad)]
+    (sets[1] / "result_9.txt").unlink()
     (bad / "with space.txt").touch()
-    for folder in folders:
-        (folder / "scaling.json").write_text('{"scaling_factor": 7}')
-    package, repo, rcp, bad_package, bad_repo = ask(
-        ("package", good, "6.0"), ("repo", good, "6.0"), ("rcp", folders[0], "6.0"),
+    for made in sets:
+        (made / "scaling.json").write_text(SCALING)
+    return [
+        ("package", good, "6.0"), ("repo", good, "6.0"), ("rcp", sets[0], "6.0"),
         ("package", bad, "6.0"), ("repo", bad, "6.0"),
-    )  # fmt: skip
+    ]  # fmt: skip
+
+
+def test_package_and_repository_are_judged_as_a_whole_and_without_scaling_json(
+    root: Path, opinions: dict[str, list[OfficialOpinion]]
+) -> None:
+    package, repo, rcp, bad_package, bad_repo = opinions["package_questions"]
     assert (package.outcome, repo.outcome) == ("valid", "valid")
     assert bad_package.outcome == "invalid" and "found 9, expected 10" in bad_package.messages[0]
     assert bad_repo.outcome == "invalid" and "git-unfriendly" in bad_repo.messages[0]
     assert not any("Unknown files" in said for said in package.messages) and rcp.factor != 7
-    for folder in folders:
-        assert (folder / "scaling.json").read_text() == '{"scaling_factor": 7}'
+    assert [path.read_text() for path in root.rglob("scaling.json")] == [SCALING] * 2
+
+
+QUESTIONS = (seed_questions, convergence_questions, description_questions, package_questions)
 
 
 @needs_published_results
