@@ -67,7 +67,7 @@ def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
     ("arguments", "exit_code", "pattern"),
     [
         (["run", "-n", 1, "--timeout", 0.001], 124, "run_0/attempt_0/run.json"),
-        (["run", "--throughput", 1], 0, "throughput.json"),
+        pytest.param(["run", "--throughput", 1], 0, "throughput.json", marks=pytest.mark.long),
         pytest.param(["run", "--quality", 512], 0, "quality.json", marks=pytest.mark.long),
         pytest.param(["profile", "--steps", 1, *FEW_LAYERS], 0, "profile.json", marks=pytest.mark.long),
         pytest.param(
@@ -187,20 +187,20 @@ def test_a_rank_refuses_a_set_of_other_code(begun: Path, tmp_path: Path, data_ro
 
 
 def test_other_code_is_listed_in_history_and_warned_of_by_resume(
-    begun: Path, tmp_path: Path, dlrmbench: Command
+    begun: Path, tmp_path: Path, inside: Command
 ) -> None:
-    past = json.loads(dlrmbench("history", tmp_path, "--format", "json").stdout)["run_sets"]
+    past = json.loads(inside("history", tmp_path, "--format", "json").stdout)["run_sets"]
     assert [entry["code"] for entry in past] == ["f" * 12]
     path = begun / "extra" / "run_set.json"
     content = json.loads(path.read_text())
     content["system"]["name"] = "elsewhere"
     path.write_text(json.dumps(content))
-    done = dlrmbench("resume", begun)
+    done = inside("resume", begun)
     assert done.returncode == 2 and "was begun by other code" in done.stderr  # and then, on another system
     del content["code_sha256"], content["until"]
     path.write_text(json.dumps(content | {"schema_version": 2}))
     assert open_run_set(begun)[1].code_sha256 is None
-    assert "other code" not in dlrmbench("resume", begun).stderr
+    assert "other code" not in inside("resume", begun).stderr
 
 
 def test_other_code_is_a_difference_and_on_the_page(tmp_path: Path) -> None:
