@@ -15,6 +15,7 @@ import torch
 from command import Command
 from inside import run_inside, use_workers_inside
 from made_sets import made_in
+from small_set import SmallBenchmark
 
 from harness.experiment.request import Request
 from harness.foundation.errors import ExitCode, HarnessError
@@ -246,19 +247,19 @@ def toy_spec(tmp_path: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def kept_set(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run of dlrm_tiny that keeps its weights; not to be changed."""
+def kept_set(small: SmallBenchmark, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run that keeps its weights; not to be changed."""
     output = tmp_path_factory.mktemp("kept")
-    arguments = ["run", "dlrm_tiny", "-n", 1, "--keep-weights", "--seed", 3, "--data", data_root, "-o", output, "-q"]
+    arguments = ["run", *small.options, "-n", 1, "--keep-weights", "--seed", 3, "-o", output, "-q"]
     with pytest.MonkeyPatch.context() as patch:
         use_workers_inside(patch)
-        done = run_inside(output, *arguments, "--threads", 1)
+        done = run_inside(output, *arguments)
     assert done.returncode == 0, done.stderr
     (folder,) = made_in(output)
     return folder
 
 
-def test_a_run_keeps_the_weights_of_its_last_evaluation(kept_set: Path, data_root: Path) -> None:
+def test_a_run_keeps_the_weights_of_its_last_evaluation(kept_set: Path, small: SmallBenchmark) -> None:
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import ensure_dataset
 
@@ -268,8 +269,8 @@ def test_a_run_keeps_the_weights_of_its_last_evaluation(kept_set: Path, data_roo
     assert record["keep_weights"] is True
     assert run["weights"]["error"] is None and run["weights"]["num_bytes"] == read.manifest.num_bytes
     assert read.manifest.log_sha256 == run["log_sha256"] and read.manifest.seed == run["seed"]
-    entry = load_entry("dlrm_tiny")
-    folder = ensure_dataset(entry.workload.data, data_root, num_threads=1)
+    entry = load_entry(small.definition)
+    folder = ensure_dataset(entry.workload.data, small.data_root, num_threads=1)
     workload: Any = entry.workload.implementation.load(entry.workload.spec(folder, seed=9), SingleProcess())
     workload.build()
     workload.model.load_state_dict(read.tensors)
@@ -299,13 +300,13 @@ def test_neither_check_nor_report_minds_kept_weights(kept_set: Path, inside: Com
 
 @pytest.mark.usefixtures("workers_inside")
 def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
-    data_root: Path, tmp_path: Path, dlrmbench: Command, inside: Command
+    small: SmallBenchmark, tmp_path: Path, dlrmbench: Command, inside: Command
 ) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (48 << 10, 48 << 10))  # a table of 1,000 rows takes 62.5 KiB
 
-    arguments = ["run", "dlrm_tiny", "-n", 1, "--keep-weights", "--data", data_root, "-o", tmp_path / "full", "-q"]
-    done = dlrmbench(*arguments, "--threads", 1, preexec_fn=limit)
+    arguments = ["run", *small.options, "-n", 1, "--keep-weights", "-o", tmp_path / "full", "-q"]
+    done = dlrmbench(*arguments, preexec_fn=limit)
     assert done.returncode == ExitCode.RESOURCES, done.stderr
     assert "run 1 of 1 is complete and kept, its weights are not" in done.stderr and "resume" in done.stderr
     (folder,) = made_in(tmp_path / "full")
@@ -339,7 +340,10 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
 
     monkeypatch.setattr("harness.experiment.create.free_disk_bytes", lambda path: 1 << 16)
     with pytest.raises(HarnessError) as caught:
-        run("dlrm_tiny", runs=2, keep_weights=True, data=data_root, output=tmp_path / "out")
+        run(
+            "dlrm_tiny", runs=2, settings={"runtime.threads": 1}, keep_weights=True, data=data_root,
+            output=tmp_path / "out",
+        )  # fmt: skip
     assert caught.value.exit_code == ExitCode.RESOURCES
     assert "--keep-weights writes" in str(caught.value) and "2 runs" in str(caught.value)
     assert not (tmp_path / "out").exists()
@@ -374,7 +378,8 @@ def test_code_that_hands_out_no_weights_is_refused_before_it_trains(
         "    def build(self): raise SystemExit('it was built')\n"
     )
     done = inside(
-        "run", "dlrm_tiny", "-n", 1, "--keep-weights", "--implementation", "own.py:Mute", "--data", data_root
-    )
+        "run", "dlrm_tiny", "-n", 1, "--keep-weights", "--implementation", "own.py:Mute", "--data", data_root,
+        "--threads", 1,
+    )  # fmt: skip
     assert done.returncode == ExitCode.USAGE, done.stderr
     assert "does not hand out its weights" in done.stderr
