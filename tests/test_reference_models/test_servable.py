@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rounding import furthest, gamma
 from toy_clicks import EVAL_SAMPLES, MULTI_HOT, NUM_DENSE, NUM_EMBEDDINGS, MakeSpec
 
 from reference_models.config.sections import parse_runtime
@@ -17,6 +18,7 @@ from reference_models.dlrm.servable import ServedDLRM
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import build_servable, refuse_impossible_runtime, refuse_impossible_serving
+from reference_models.serving import products
 from reference_models.serving.products import Int8Linear, make_linear, quantise_rows
 from reference_models.serving.quality_ratio import QualityRatio, compare_quality
 from reference_models.serving.servable import explain_emulation, workload_weights
@@ -24,6 +26,7 @@ from reference_models.serving.tables import ServedTables, pack_rows
 from reference_models.serving.weight_bytes import row_bytes
 from reference_models.training.metrics import roc_auc
 
+pytestmark = pytest.mark.numeric
 MODELS: dict[str, dict[str, Any]] = {
     "dot": {},
     "cat": {"interaction": "cat", "bottom_mlp": [9, 4], "top_mlp": [17, 8, 1]},
@@ -84,13 +87,31 @@ def test_without_weights_those_of_the_seed_answer_and_generators_stay(make_spec:
         assert torch.equal(servable.answer(batch), workload.compute_logits(workload.model, batch))
 
 
-def test_products_of_whole_numbers_are_exact() -> None:
+@pytest.mark.parametrize("is_exact", [None, False], ids=["as found", "emulated"])
+def test_products_of_whole_numbers_are_exact(is_exact: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also on a CPU without products of 8 bits, whose pairs saturate."""
+    if is_exact is not None:
+        monkeypatch.setattr(products, "is_int_mm_exact", lambda: is_exact)
     generator = np.random.default_rng(0)
-    for num_samples, num_in, num_out in ((1, 2, 2), (3, 17, 5), (64, 256, 33)):
+    for num_samples, num_in, num_out in ((1, 2, 2), (3, 17, 5), (64, 256, 33), (2, 2050, 3)):
         x = generator.integers(-127, 128, (num_samples, num_in), dtype=np.int8)
         w = generator.integers(-127, 128, (num_out, num_in), dtype=np.int8)
-        found = torch._int_mm(torch.from_numpy(x), torch.from_numpy(w).t())
+        x[0], w[0] = 127, -127
+        found = products.multiply_numbers(torch.from_numpy(x), torch.from_numpy(w).t())
         assert np.array_equal(found.numpy(), x.astype(np.int32) @ w.astype(np.int32).T)
+
+
+def test_products_that_saturate_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a CPU without products of 8 bits adds them: of numbers that are shifted by 128, two by two, in 16 bits."""
+
+    def saturating(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        pairs = torch.stack([(a[:, i : i + 2].int() + 128) @ b[i : i + 2].int() for i in range(0, a.shape[1], 2)])
+        return pairs.clamp(-(2**15), 2**15 - 1).sum(0, dtype=torch.int32) - 128 * b.sum(0, dtype=torch.int32)
+
+    monkeypatch.setattr(torch, "_int_mm", lambda a, b: a.int() @ b.int())
+    assert products.is_int_mm_exact.__wrapped__()
+    monkeypatch.setattr(torch, "_int_mm", saturating)
+    assert not products.is_int_mm_exact.__wrapped__()
 
 
 def test_layers_that_the_product_of_whole_numbers_cannot_do_stay_as_they_are() -> None:
@@ -112,7 +133,9 @@ def test_int8_layers_are_their_formula_and_rows_are_within_half_a_step() -> None
     assert isinstance(layer, Int8Linear)
     product = numbers.numpy().astype(np.int32) @ layer.weight.numpy().astype(np.int32)
     expected = product * scale.numpy().astype(np.float64) * layer.scale.numpy() + b.numpy()
-    assert np.allclose(layer(x).numpy(), np.maximum(expected, 0), atol=1e-5)
+    # The product of a row's scale, an output's and a whole number, and the bias: four roundings at most.
+    allowed = gamma(4) * (np.abs(expected - b.numpy()) + np.abs(b.numpy()))
+    assert furthest(layer(x), torch.from_numpy(np.maximum(expected, 0)), torch.from_numpy(allowed)) <= 1
     assert torch.allclose(layer(x), torch.relu(x @ w.t() + b), atol=0.2)
 
 
