@@ -246,7 +246,7 @@ def test_the_example_accepts_kernels_that_are_right(
     dtype: torch.dtype, state_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _right_kernels(monkeypatch)
-    assert example_distance(torch.device("cpu"), 16, state_size, dtype) <= 0.5
+    assert example_distance(torch.device("cpu"), 16, state_size, dtype) <= 1
 
 
 @pytest.mark.parametrize("how", ("halved", "zeroed", "stale"))
