@@ -22,6 +22,13 @@ TABLE = {
     "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT), "seed": 0,
 }  # fmt: skip
 MakeSpec = Callable[..., WorkloadSpec]
+SMOOTH: dict[str, dict[str, Any]] = {
+    "sgd": {"opt_name": "sgd"},
+    "adagrad": {"opt_name": "adagrad", "opt_adagrad_initial_accumulator_value": 0.01},
+    "rowwise_adagrad": {"opt_name": "rowwise_adagrad", "opt_adagrad_initial_accumulator_value": 0.01},
+}
+"""Sums that start above zero: else Adagrad's first steps are the gradient's sign alone, whatever it rounds to, and
+where a gradient is none but for rounding, two implementations end a whole step apart."""
 
 
 def write_dataset(folder: Path, *, damage: Callable[[np.ndarray, np.ndarray], None] | None = None) -> None:

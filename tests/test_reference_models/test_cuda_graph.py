@@ -10,8 +10,9 @@ import pytest
 import torch
 from emulated_cuda import WAITS_OR_MAKES_SHAPES, EmulatedCUDA, Recorder, emulate_cuda
 from fake_step import trace
+from rounding import is_as_near, sway_of, weights_of
 from torch.utils._python_dispatch import TorchDispatchMode
-from toy_clicks import BATCH, MakeSpec, flatten, is_same, write_dataset
+from toy_clicks import BATCH, SMOOTH, MakeSpec, flatten, is_same, write_dataset
 
 from harness.measure.profile.analysis import join_replayed
 from harness.measure.profile.steps import Timeline, split_replay
@@ -31,12 +32,12 @@ from reference_models.training.read_ahead import read_ahead
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import load_benchmark
 
+pytestmark = pytest.mark.numeric
 MODELS: dict[str, dict[str, Any]] = {
     "dot": {"interaction": "dot"},
     "cat": {"interaction": "cat"},
     "dcn": {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 3},
 }
-OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")
 CHANGING_RATES = {"opt_learning_rate_warmup_steps": 10}
 
 
@@ -44,6 +45,12 @@ CHANGING_RATES = {"opt_learning_rate_warmup_steps": 10}
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedCUDA]:
     with emulate_cuda(monkeypatch, num_gpus=1) as emulated:
         yield emulated
+
+
+def build_reference(spec: WorkloadSpec) -> ReferenceWorkload:
+    workload = ReferenceWorkload(spec, SingleProcess())
+    workload.build()
+    return workload
 
 
 def build_graph(spec: WorkloadSpec) -> CUDAGraphWorkload:
@@ -68,14 +75,13 @@ def test_the_warm_up_is_of_the_captured_types(
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+@pytest.mark.parametrize("opt_name", SMOOTH)
 def test_fifty_replayed_steps_end_where_the_reference_does(
     gpu: EmulatedCUDA, make_spec: MakeSpec, model: str, opt_name: str
 ) -> None:
     """From the same start, through a warm-up of the learning rate, with evaluations in between."""
-    asked = {"model": MODELS[model], "train": {"opt_name": opt_name, **CHANGING_RATES}}
-    reference = ReferenceWorkload(make_spec(**asked), SingleProcess())
-    reference.build()
+    asked = {"model": MODELS[model], "train": {**SMOOTH[opt_name], **CHANGING_RATES}}
+    reference = build_reference(make_spec(**asked))
     workload = build_graph(make_spec(**asked, runtime={"device": "cuda"}))
     assert len(gpu.graphs) == NUM_SLOTS
     before, after = reference.state()["model"], workload.state()["model"]
@@ -84,12 +90,11 @@ def test_fifty_replayed_steps_end_where_the_reference_does(
     for num_steps in (1, 2, 30, 17):
         for trained in (reference, workload):
             assert trained.train(num_steps).num_steps == num_steps
+        # Of two million pairs some twenty are as near as such weights' logits, a hundredth of a thousandth.
         assert workload.evaluate() == pytest.approx(reference.evaluate(), abs=1e-4)
     assert [graph.num_replays for graph in gpu.graphs] == [25, 25]
-    states = flatten(reference.state()), flatten(workload.state())
-    assert len(states[0]) == len(states[1])
-    for expected, found in zip(*states, strict=True):
-        assert torch.allclose(found.double(), expected.double(), rtol=1e-3, atol=1e-5)
+    bound = sway_of(reference, lambda: build_reference(make_spec(**asked)), 50, read=lambda of: flatten(of.state()))
+    assert is_as_near(flatten(workload.state()), *bound)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -98,9 +103,8 @@ def test_in_bf16_fifty_replayed_steps_learn_what_the_reference_does(
 ) -> None:
     """Features, crosses and gradients are of eight bits; weights, their updates and logits are not."""
     asked = {"model": MODELS[model], "train": {"opt_name": "rowwise_adagrad"}}
-    reference = ReferenceWorkload(make_spec(**asked), SingleProcess())
+    reference = build_reference(make_spec(**asked))
     workload = build_graph(make_spec(**asked, runtime={"device": "cuda", "precision": "bf16"}))
-    reference.build()
     for trained in (reference, workload):
         trained.train(50)
     assert workload.evaluate() == pytest.approx(reference.evaluate(), abs=0.01)
@@ -215,8 +219,7 @@ def test_what_is_evaluated_again_is_read_once_where_it_fits(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (free_bytes, 80 << 30))
     spec = make_spec(runtime={"device": "cuda"}, train={"eval_batch_size": 900})
-    reference = ReferenceWorkload(replace(spec, runtime=parse_runtime({"threads": 1})), SingleProcess())
-    reference.build()
+    reference = build_reference(replace(spec, runtime=parse_runtime({"threads": 1})))
     workload = build_graph(spec)
     split = workload.data.eval
     places: list[int] = []
@@ -237,17 +240,15 @@ def test_synthetic_data_are_copied_to_the_device_once(gpu: EmulatedCUDA, make_sp
         "multi_hot": [1, 1, 2],
         "num_dense": 4,
     }
-    spec = replace(make_spec(), data=parse_data(data | {"train_samples": 5 * BATCH, "eval_samples": 3000}))
-    reference = ReferenceWorkload(spec, SingleProcess())
-    reference.build()
+    made = parse_data(data | {"train_samples": 5 * BATCH, "eval_samples": 3000})
+    spec = replace(make_spec(train=SMOOTH["adagrad"]), data=made)
+    reference = build_reference(spec)
     workload = build_graph(replace(spec, runtime=parse_runtime({"device": "cuda", "threads": 1})))
     assert workload._held == {}, "data are first touched when training begins"
     for trained in (reference, workload):
         assert [trained.train(3).num_steps for _ in range(4)] == [3, 2, 3, 2]
     assert set(workload._held) == {"train"}
-    states = flatten(reference.state()["model"]), flatten(workload.state()["model"])
-    for expected, found in zip(*states, strict=True):
-        assert torch.allclose(found.double(), expected.double(), rtol=1e-3, atol=1e-5)
+    assert is_as_near(weights_of(workload), *sway_of(reference, lambda: build_reference(spec), 10))
 
 
 def test_damage_is_found_in_ids_of_32_bits(gpu: EmulatedCUDA, make_spec: MakeSpec, tmp_path: Path) -> None:
@@ -324,7 +325,7 @@ def test_a_capture_that_would_wait_for_the_device_is_seen() -> None:
         torch.ones(3).sum().item()
 
 
-@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+@pytest.mark.parametrize("opt_name", SMOOTH)
 def test_the_full_size_step_neither_waits_nor_makes_shapes_of_values(opt_name: str) -> None:
     """On tensors without memory: DLRM-DCNv2 with its 204 million rows, at its official batch's size."""
     traced = trace(dict(load_benchmark("dlrm_dcnv2").sections), opt_name, 65536)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from emulated_cuda import EmulatedCUDA, emulate_cuda
+from rounding import furthest, gamma, is_as_near, sway_of, weights_of
 from sequence_builder import small_workload
-from toy_clicks import MakeSpec, flatten
+from toy_clicks import SMOOTH, MakeSpec, flatten
 
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.config.sections import RuntimeConfig, parse_runtime, parse_train
@@ -26,6 +27,8 @@ from reference_models.registry import find_implementation
 from reference_models.training.workload import WorkloadSpec
 from reference_models.wukong.config import parse_model as parse_wukong
 
+pytestmark = pytest.mark.numeric
+
 WUKONG: dict[str, Any] = {
     "embedding_dim": 4, "bottom_mlp": [8, 4], "num_layers": 2, "num_fmb": 3, "num_lcb": 2, "rank": 2,
     "fmb_mlp": [8], "top_mlp": [8, 1], "init": "torchrec",
@@ -39,8 +42,9 @@ PATTERNS: dict[str, Any] = {
 }  # fmt: skip
 ADAM: dict[str, Any] = {
     "global_batch_size": 32, "eval_batch_size": 64, "opt_name": "Adam", "opt_base_learning_rate": 0.02,
-    "opt_adam_beta_1": 0.9, "opt_adam_beta_2": 0.999, "opt_adam_epsilon": 1e-8,
+    "opt_adam_beta_1": 0.9, "opt_adam_beta_2": 0.999, "opt_adam_epsilon": 1e-3,
 }  # fmt: skip
+"""An epsilon of the gradients' size: with less, Adam's first steps are their signs alone, whatever they round to."""
 
 
 @pytest.fixture
@@ -61,11 +65,11 @@ def both(model: str, spec: WorkloadSpec, precision: str = "fp32") -> tuple[Any, 
     return build(model, "reference", spec), build(model, "optimized", on_gpu)
 
 
-@pytest.mark.parametrize("opt_name", ["sgd", "adagrad", "rowwise_adagrad"])
+@pytest.mark.parametrize("opt_name", SMOOTH)
 def test_a_replayed_wukong_ends_where_the_reference_does(
     gpu: EmulatedCUDA, make_spec: MakeSpec, opt_name: str
 ) -> None:
-    spec = replace(make_spec(train={"opt_name": opt_name}), model=parse_wukong(WUKONG))
+    spec = replace(make_spec(train=SMOOTH[opt_name]), model=parse_wukong(WUKONG))
     reference, workload = both("wukong", spec)
     assert all(
         torch.equal(*pair) for pair in zip(flatten(reference.weights()), flatten(workload.weights()), strict=True)
@@ -73,8 +77,8 @@ def test_a_replayed_wukong_ends_where_the_reference_does(
     for trained in (reference, workload):
         assert trained.train(30).num_steps == 30
     assert [graph.num_replays for graph in gpu.graphs] == [15] * NUM_SLOTS
-    for expected, found in zip(flatten(reference.weights()), flatten(workload.weights()), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    assert is_as_near(weights_of(workload), *sway_of(reference, lambda: build("wukong", "reference", spec), 30))
+    # Of two million pairs some twenty are as near as such weights' logits, a hundredth of a thousandth.
     assert workload.evaluate() == pytest.approx(reference.evaluate(), abs=1e-4)
 
 
@@ -94,13 +98,12 @@ def test_hstu_trains_as_the_reference_does(
     """Also where a frequent row's gradients are summed in pieces, as on a GPU: emulated tensors are a CPU's."""
     if in_pieces:
         monkeypatch.setattr(fused_layers, "_SUMS", {"cpu": fused_layers._sum_runs_in_pieces})
-    config = small_workload()
-    folder = ensure_dataset(config.data, tmp_path, num_threads=1)
-    reference, workload = both("hstu", config.spec(folder, 3))
+    config = small_workload(train={"opt_adam_epsilon": ADAM["opt_adam_epsilon"]})
+    spec = config.spec(ensure_dataset(config.data, tmp_path, num_threads=1), 3)
+    reference, workload = both("hstu", spec)
     for trained in (reference, workload):
         assert trained.train(12).num_samples == 1536
-    for name, value in reference.state()["model"].items():
-        torch.testing.assert_close(workload.state()["model"][name], value, rtol=1e-3, atol=1e-4, msg=name)
+    assert is_as_near(weights_of(workload), *sway_of(reference, lambda: build("hstu", "reference", spec), 12))
     assert workload.evaluate() == pytest.approx(reference.evaluate(), abs=1e-3)
 
 
@@ -114,8 +117,7 @@ def test_d2nn_trains_as_the_reference_does(gpu: EmulatedCUDA, tmp_path: Path) ->
     reference, workload = both("d2nn", spec)
     for trained in (reference, workload):
         assert trained.train(8).num_samples == 256
-    for name, value in reference.state()["model"].items():
-        torch.testing.assert_close(workload.state()["model"][name], value, rtol=0, atol=1e-3, msg=name)
+    assert is_as_near(weights_of(workload), *sway_of(reference, lambda: build("d2nn", "reference", spec), 8))
 
 
 @pytest.mark.parametrize("lengths", [(1,), (127, 1, 128, 2), (5, 1000, 1, 300), (128, 128)])
@@ -127,7 +129,10 @@ def test_sums_in_pieces_are_the_sums_and_no_piece_is_long(
     generator = torch.Generator().manual_seed(0)
     gradient, order = torch.randn(n, 3, generator=generator), torch.randperm(n, generator=generator)
     starts = torch.tensor(lengths).cumsum(0) - torch.tensor(lengths)
-    expected = torch.stack([part.sum(0) for part in gradient[order].split(list(lengths))])
+    expected, sizes = (
+        torch.stack([part.sum(0) for part in each[order].split(list(lengths))])
+        for each in (gradient.double(), gradient.double().abs())
+    )
     longest: list[int] = []
     plain = fused_layers._sum_runs
 
@@ -138,7 +143,7 @@ def test_sums_in_pieces_are_the_sums_and_no_piece_is_long(
 
     monkeypatch.setattr(fused_layers, "_sum_runs", noting)
     found = fused_layers._sum_runs_in_pieces(gradient, order, starts)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-4)
+    assert furthest(found, expected, gamma(max(lengths)) * sizes) <= 1
     assert max(longest) <= fused_layers._PIECE
 
 
