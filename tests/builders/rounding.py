@@ -52,9 +52,9 @@ def norm_of(tensors: Iterable[torch.Tensor]) -> float:
 
 
 def distance_of(first: Iterable[torch.Tensor], second: Iterable[torch.Tensor]) -> float:
-    """Return the norm of all differences together; shapes must agree."""
+    """Return the norm of all differences together. Shapes must agree, and whole numbers be equal."""
     pairs = list(zip(first, second, strict=True))
-    assert all(a.shape == b.shape for a, b in pairs)
+    assert all(a.shape == b.shape and (a.is_floating_point() or torch.equal(a, b)) for a, b in pairs)
     return norm_of(a.detach().double() - b.detach().double() for a, b in pairs)
 
 
@@ -67,19 +67,36 @@ def turn(weights: Iterable[torch.Tensor]) -> None:
         weight.mul_(1 + TURN * signs)
 
 
-def sway(train: Callable[[bool], list[torch.Tensor]], num_steps: int) -> tuple[list[torch.Tensor], float]:
-    """Return where a reference ends, and how far from there the same algorithm may end, as a norm of all weights.
+def sway(
+    train: Callable[[bool], list[torch.Tensor]], num_steps: int, *, crossing: float = 0.0
+) -> tuple[list[torch.Tensor], float]:
+    """Return where a reference ends, and how far from there the same algorithm may end, as a norm of all numbers.
 
     `train` trains the reference, from a start that is turned where it is told so, and returns its weights. A turn is
     twice what one step's rounding does to the weights that it writes. Each of the steps rounds anew, its gradients,
     too, and what it rounds is carried on as the turn was; both sides do. So they end within 2 `num_steps` times as
-    far from one another as the reference ends from itself. That holds where a step depends smoothly on the weights:
-    Adagrad's sums, and Adam's epsilon, must not let a gradient that is none but for rounding make a whole step.
+    far from one another as the reference ends from itself, where a step depends smoothly on the weights: Adagrad's
+    sums, and Adam's epsilon, must not let a gradient that is none but for rounding make a whole step. Where it does
+    not, `crossing` is what one jump makes of it: see `crossing_of`.
     """
     expected, turned = train(False), train(True)
     moved = distance_of(turned, expected)
     assert moved > 0, "the turned start is another"
-    return expected, 2 * num_steps * moved
+    return expected, 2 * num_steps * moved + crossing
+
+
+def crossing_of(
+    begun: Iterable[torch.Tensor], ended: Iterable[torch.Tensor], num_steps: int, batch: int
+) -> float:  # fmt: skip
+    """How much a ReLU whose argument rounding takes across zero may change: less than one sample of one step.
+
+    Of some hundred thousand arguments of a short training one is often nearer to zero than rounding moves it. What
+    goes through one unit is a part of a sample's gradient. A step is the mean of those of `batch` samples, and is
+    1 / sqrt(`batch`) as long as one of them where they point anywhere: so one has 1 / sqrt(`batch`) of a step. Steps
+    are taken for as long as the way between the two ends over their number, which is less than they are.
+    """
+    way = norm_of(b.detach().double() - a.detach().double() for a, b in zip(begun, ended, strict=True))
+    return way / num_steps / batch**0.5
 
 
 def is_as_near(found: Iterable[torch.Tensor], expected: list[torch.Tensor], allowed: float) -> bool:
@@ -93,19 +110,22 @@ def weights_of(workload: Any) -> list[torch.Tensor]:
 
 
 def sway_of(
-    reference: Any, build: Callable[[], Any], num_steps: int,
+    reference: Any, build: Callable[[], Any], num_steps: int, *, has_relu: bool = True,
     read: Callable[[Any], list[torch.Tensor]] = weights_of,
 ) -> tuple[list[torch.Tensor], float]:  # fmt: skip
     """Return `sway` of a workload that was trained for so many steps; `build` makes it anew, not yet trained."""
+    other = build()
+    crossing = 0.0
+    if has_relu:
+        crossing = crossing_of(weights_of(other), weights_of(reference), num_steps, reference.global_batch_size)
 
     def train(is_turned: bool) -> list[torch.Tensor]:
         if not is_turned:
             return read(reference)
-        other = build()
         turn(other.state()["model"].values())
         left = num_steps
         while left:  # a call ends where an epoch does
             left -= other.train(left).num_steps
         return read(other)
 
-    return sway(train, num_steps)
+    return sway(train, num_steps, crossing=crossing)

@@ -13,8 +13,8 @@ from criteo_builder import make_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.data import prepare, spread_values
-from harness.cli.plan import plan
+from harness.cli import cli
+from harness.cli.data import spread_values
 from harness.cli.shared.options import SizeParam
 from harness.config.catalog import load_data
 from harness.run_sets.dataset import ensure_dataset
@@ -25,7 +25,12 @@ DEFINITION = ROOT / "tests" / "benchmarks" / "ml1m.toml"
 
 
 def run(*args: str | Path) -> Result:
-    return CliRunner().invoke(prepare, [str(arg) for arg in args])
+    return invoke("data", "prepare", *args)
+
+
+def invoke(*args: str | Path) -> Result:
+    """By the whole command line: alone a verb would remember, for all tests to come, that nobody told it of -h."""
+    return CliRunner().invoke(cli, [str(arg) for arg in args])
 
 
 def dlrmbench(*args: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -105,7 +110,7 @@ def test_after_a_refused_preparation_the_dataset_is_still_said_to_be_missing(
     assert "--eval" in str(run(DEFINITION, "--train", DEFINITION).exception)
     with pytest.raises(DatasetError, match=r"the dataset is not here\. .*data prepare x --train FILE… --eval FILE…"):
         ensure_dataset(load_data(DEFINITION), None, num_threads=1, benchmark="x")
-    planned = CliRunner().invoke(plan, [str(DEFINITION), "--no-measure"])
+    planned = invoke("plan", DEFINITION, "--no-measure")
     assert planned.exit_code == 0 and "holds no dataset yet" in " ".join(planned.output.split())
 
 

@@ -11,6 +11,7 @@ import torch
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rounding import is_as_near, sway_of, weights_of
 from sequence_builder import CONFIG, make_batch, small_workload
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -25,6 +26,7 @@ from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.workload import Workload
 
+pytestmark = pytest.mark.numeric
 NUM_ITEMS, NUM_ARTISTS = 9, 4
 
 
@@ -220,19 +222,26 @@ def test_flop_at_full_size_are_those_of_mlperfs_formula() -> None:
 
 
 def test_both_implementations_train_the_same_model(tmp_path: Path) -> None:
-    """Same weights, same batches: after twelve steps the losses' scores agree to 1e-4 and weights to 1e-3."""
-    config = small_workload()
+    """Same weights, same batches: twelve steps end where rounding leaves them.
+
+    Adam's epsilon is of the gradients' size: with less, its first steps are their signs, whatever they round to.
+    """
+    config = small_workload(train={"opt_adam_epsilon": 1e-3})
     folder = ensure_dataset(config.data, tmp_path, num_threads=1)
-    found: list[Workload] = []
-    for name in ("reference", "optimized"):
+
+    def build(name: str) -> Workload:
         workload = find_implementation("hstu", name).load(config.spec(folder, 3), SingleProcess())
         workload.build()
-        assert workload.train(12).num_samples == 1536
-        found.append(workload)
-    reference, optimized = (workload.state() for workload in found)
-    assert torch.equal(reference["rng"], optimized["rng"])
-    for name, value in reference["model"].items():
-        torch.testing.assert_close(optimized["model"][name], value, rtol=1e-3, atol=1e-4, msg=name)
+        return workload
+
+    found, drawn = [], []
+    for name in ("reference", "optimized"):
+        found.append(build(name))
+        assert found[-1].train(12).num_samples == 1536
+        drawn.append(found[-1].state()["rng"])
+    assert torch.equal(*drawn)
+    bound = sway_of(found[0], lambda: build("reference"), 12, has_relu=False)
+    assert is_as_near(weights_of(found[1]), *bound)
     assert found[0].evaluate() == pytest.approx(found[1].evaluate(), abs=1e-3)
 
 

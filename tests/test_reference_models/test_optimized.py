@@ -1,6 +1,6 @@
 """The optimized implementation makes the reference's updates, serves its protocol, and repeats itself exactly."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 from emulated_cuda import emulate_cuda
-from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, write_dataset
+from rounding import crossing_of, is_as_near, sway, sway_of, turn, weights_of
+from toy_clicks import BATCH, SMOOTH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, write_dataset
 
 from reference_models.config.sections import parse_runtime, parse_train
 from reference_models.data.store.dataset import Batch
@@ -31,6 +32,7 @@ from reference_models.registry import find_implementation
 from reference_models.training.optimizers import build_optimizers
 from reference_models.training.workload import Workload, WorkloadSpec
 
+pytestmark = pytest.mark.numeric
 DOT: dict[str, Any] = {"interaction": "dot"}
 CAT: dict[str, Any] = {"interaction": "cat"}
 DCN: dict[str, Any] = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 3}
@@ -106,13 +108,9 @@ def relative_distance(first: DLRM, second: DLRM) -> float:
 
 @pytest.mark.parametrize("model", MODELS, ids=MODEL_IDS)
 @pytest.mark.parametrize("opt_name", OPTIMIZERS)
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)], ids=["fp32", "fp64"]
-)
-def test_five_steps_have_the_references_logits_and_losses(
-    model: dict[str, Any], opt_name: str, dtype: torch.dtype, tolerance: float
-) -> None:
-    with default_dtype(dtype):
+def test_five_steps_have_the_references_logits_and_losses(model: dict[str, Any], opt_name: str) -> None:
+    tolerance = 1e-10
+    with default_dtype(torch.float64):
         (plain, optimizers), (fused, _) = pair(parse_model(LAYERS | model), opt_name)
         assert relative_distance(plain, fused) == 0, "the same seed gives the same weights"
         for batch in batches(5):
@@ -126,33 +124,54 @@ def test_five_steps_have_the_references_logits_and_losses(
         )
 
 
-@pytest.mark.parametrize("model", [WIDE_LAYERS | DOT, WIDE_DCN], ids=["dot wide", "dcn wide"])
-@pytest.mark.parametrize("opt_name", OPTIMIZERS)
-def test_a_hundred_steps_of_compiled_passes_lead_to_the_references_weights(
-    model: dict[str, Any], opt_name: str
+def follow(
+    model: DLRM, step: Callable[[Batch], torch.Tensor], logits: Callable[[Batch], torch.Tensor], num_steps: int
+) -> list[torch.Tensor]:
+    """Train; return the logits and losses of the first five steps, and the weights in the end."""
+    found: list[torch.Tensor] = []
+    for number, batch in enumerate(batches(num_steps)):
+        before = logits(batch).detach().clone() if number < 5 else None
+        loss = step(batch)
+        found += [] if before is None else [before, loss.detach().clone()]
+    return [*found, *(value.detach().clone() for value in model.state_dict().values())]
+
+
+@pytest.mark.parametrize(
+    ("model", "opt_name", "is_compiled"),
+    [
+        *((model, opt_name, False) for model in MODELS for opt_name in OPTIMIZERS),
+        *((model, opt_name, True) for model in (WIDE_LAYERS | DOT, WIDE_DCN) for opt_name in OPTIMIZERS),
+    ],
+)
+def test_in_fp32_steps_lead_where_rounding_leaves_them(
+    model: dict[str, Any], opt_name: str, is_compiled: bool
 ) -> None:
-    kernels = find_cpu_kernels()
+    kernels, num_steps = find_cpu_kernels() if is_compiled else None, 20 if is_compiled else 10
     if isinstance(kernels, str):
         pytest.skip(kernels)
-    # Sums that start above zero: Adagrad's first steps are the gradient's sign alone, whatever it rounds to.
-    started = {} if opt_name == "sgd" else {"opt_adagrad_initial_accumulator_value": 0.1}
-    config = parse_model(LAYERS | model)
-    (plain, plain_optimizers), (fused, _) = pair(config, opt_name, matmuls=Matmuls(cpu_kernels=kernels), **started)
-    for batch in batches(100):
-        reference_step(plain, plain_optimizers, batch)
-        fused.train_step(batch)
-    assert relative_distance(plain, fused) < 1e-4
+    given = {name: value for name, value in SMOOTH[opt_name].items() if name != "opt_name"}
+
+    def train_plain(is_turned: bool) -> list[torch.Tensor]:
+        (plain, optimizers), _ = pair(parse_model(LAYERS | model), opt_name, fuses=False, **given)
+        if is_turned:
+            turn(plain.state_dict().values())
+        step = partial(reference_step, plain, optimizers)
+        return follow(plain, step, lambda batch: plain(batch.dense, batch.indices), num_steps)
+
+    _, (fused, _) = pair(parse_model(LAYERS | model), opt_name, matmuls=Matmuls(cpu_kernels=kernels), **given)
+    found = follow(fused, fused.train_step, fused.logits, num_steps)
+    begun, _ = pair(parse_model(LAYERS | model), opt_name, fuses=False, **given)
+    ends = begun[0].state_dict().values(), fused.state_dict().values()
+    assert is_as_near(found, *sway(train_plain, num_steps, crossing=crossing_of(*ends, num_steps, batch=64)))
 
 
 @pytest.mark.parametrize("model", MODELS, ids=MODEL_IDS)
-@pytest.mark.parametrize(
-    ("opt_name", "dtype", "tolerance"),
-    [("sgd", torch.float32, 1e-4), *((name, torch.float64, 1e-10) for name in OPTIMIZERS)],
-)
+@pytest.mark.parametrize("opt_name", OPTIMIZERS)
 def test_a_hundred_steps_lead_to_the_references_weights_and_optimizer_state(
-    model: dict[str, Any], opt_name: str, dtype: torch.dtype, tolerance: float
+    model: dict[str, Any], opt_name: str
 ) -> None:
-    with default_dtype(dtype):
+    tolerance = 1e-10
+    with default_dtype(torch.float64):
         decay = {} if opt_name == "sgd" else {"opt_adagrad_learning_rate_decay": 0.01}
         (plain, plain_optimizers), (fused, optimizers) = pair(parse_model(LAYERS | model), opt_name, **decay)
         for batch in batches(100):
@@ -276,14 +295,19 @@ def build(spec: WorkloadSpec) -> OptimizedWorkload:
     return workload
 
 
+def build_reference(spec: WorkloadSpec) -> ReferenceWorkload:
+    workload = ReferenceWorkload(spec, SingleProcess())
+    workload.build()
+    return workload
+
+
 @pytest.mark.parametrize("model", [{}, CAT, DCN], ids=["dot", "cat", "dcn"])
 @pytest.mark.parametrize("opt_name", OPTIMIZERS)
 def test_starts_from_the_references_state_bit_for_bit_and_keeps_its_form(
     make_spec: MakeSpec, model: dict[str, Any], opt_name: str
 ) -> None:
-    spec = make_spec(model=model, train={"opt_name": opt_name})
-    theirs = ReferenceWorkload(spec, SingleProcess())
-    theirs.build()
+    spec = make_spec(model=model, train=SMOOTH[opt_name])
+    theirs = build_reference(spec)
     ours = build(spec)
     assert is_same(flatten(ours.state()), flatten(theirs.state()))
     kernels = ours.hyperparameters()["kernels"]
@@ -293,6 +317,7 @@ def test_starts_from_the_references_state_bit_for_bit_and_keeps_its_form(
         workload.train(3)
     ours_state, theirs_state = flatten(ours.state()), flatten(theirs.state())
     assert [(t.shape, t.dtype) for t in ours_state] == [(t.shape, t.dtype) for t in theirs_state]
+    # Of two million pairs some twenty are nearer than rounding moves logits, a hundredth of a thousandth at most.
     assert ours.evaluate() == pytest.approx(theirs.evaluate(), abs=1e-4)
 
 
@@ -300,16 +325,14 @@ def test_learning_rate_follows_the_policy(make_spec: MakeSpec) -> None:
     keys = {"opt_learning_rate_warmup_steps": 30}
     spec = make_spec(train=keys | {"opt_name": "sgd", "opt_base_learning_rate": 0.5})
     ours: Workload = build(spec)
-    theirs: Workload = ReferenceWorkload(spec, SingleProcess())
-    theirs.build()
+    theirs: Workload = build_reference(spec)
     constant = build(replace(spec, train=parse_train({**keys, "opt_name": "sgd", "opt_base_learning_rate": 0.5,
         "global_batch_size": BATCH, "opt_learning_rate_warmup_steps": 0})))  # fmt: skip
-    weights = []
     for workload in (ours, theirs, constant):
         workload.train(10)
-        weights.append(torch.cat([value.flatten() for value in workload.state()["model"].values()]))
-    assert torch.allclose(weights[0], weights[1], atol=1e-6)
-    assert not torch.allclose(weights[0], weights[2], atol=1e-2)
+    expected, allowed = sway_of(theirs, lambda: build_reference(spec), 10)
+    assert is_as_near(weights_of(ours), expected, allowed)
+    assert not is_as_near(weights_of(constant), expected, 10 * allowed)
 
 
 @pytest.mark.parametrize("bad_id", [3, -1, 2**31 - 1])
