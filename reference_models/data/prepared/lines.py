@@ -34,7 +34,7 @@ class TextSource:
 
     def __init__(self, path: Path, on_bytes: Callable[[int], None] | None = None) -> None:
         self.path = path
-        self._raw = _CountingReader(path, on_bytes)
+        self._raw = _CountingReader(_open(path), on_bytes)
 
     @contextmanager
     def opened(self) -> Iterator[io.BufferedIOBase]:
@@ -71,16 +71,21 @@ class TextSource:
         return SourceFile(path=self.path, num_bytes=self._raw.num_bytes, sha256=self._raw.digest.hexdigest())
 
 
-class _CountingReader(io.RawIOBase):
-    """Reads a file while hashing and counting its bytes."""
+def _open(path: Path) -> io.FileIO:
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        raise DatasetError(f"{path}: no such file. Give the paths of the text files after --train.") from None
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
 
-    def __init__(self, path: Path, on_bytes: Callable[[int], None] | None) -> None:
-        try:
-            self._file = path.open("rb", buffering=0)
-        except FileNotFoundError:
-            raise DatasetError(f"{path}: no such file. Give the paths of the text files after --train.") from None
-        except OSError as error:
-            raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
+
+class _CountingReader(io.RawIOBase):
+    """Reads a file while hashing and counting its bytes. Opening may fail, so it is done before: io closes what it
+    has begun to make."""
+
+    def __init__(self, file: io.FileIO, on_bytes: Callable[[int], None] | None) -> None:
+        self._file = file
         self._on_bytes = on_bytes
         self.num_bytes = 0
         self.digest = hashlib.sha256()
