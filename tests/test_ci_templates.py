@@ -1,6 +1,7 @@
 """The templates of CI jobs: their shell lines are run here, with measurements that take no time, in no container."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from waiting import HANG_S
 
 ROOT = Path(__file__).parents[1]
 GITHUB, GITLAB = ROOT / ".github" / "workflows" / "benchmark.yml", ROOT / ".gitlab-ci.yml"
+READ = re.findall(r"\$\{([A-Z_]+):-", (ROOT / ".ci" / "benchmark").read_text(encoding="utf-8"))
+"""What the script reads: tests set it, nobody around them. `make test PYTHON=...` exports PYTHON."""
 Job = Callable[..., "subprocess.CompletedProcess[str]"]
 
 _PYTHON = """#!/bin/bash
@@ -75,7 +78,7 @@ def job(tmp_path: Path, data_root: Path) -> Job:
         subprocess.run(arguments, cwd=checkout, check=True)
 
     def run(line: str, *, slower: float, **variables: str) -> "subprocess.CompletedProcess[str]":
-        environment = os.environ | {
+        environment = {name: value for name, value in os.environ.items() if name not in READ} | {
             "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
             "REAL_PYTHON": sys.executable, "STAND_IN": str(tmp_path / "stand_in.py"), "SLOWER": str(slower),
             "NOTES": str(tmp_path / "notes"), "BASE": "HEAD~1", "BENCHMARK": "dlrm_tiny", "STEPS": "20",
