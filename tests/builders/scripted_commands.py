@@ -36,6 +36,7 @@ from rules.records.system import SYSTEM_FIELDS
 
 SYSTEM = "here"
 FRAMEWORK = "torch 2.0"
+PLATFORM = "scripted processor, 1 thread per run, torch 2.13.0+cpu"
 MANY = 1 << 40
 
 
@@ -137,6 +138,7 @@ def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
     return {
         "harness.launch.process:launch_worker": workers,
         "concurrent.futures:ProcessPoolExecutor": InlinePool,
+        "harness.calibration.calibrate:describe_platform": lambda: PLATFORM,
         "harness.calibration.runs:train_epoch": calibrated,
         "harness.planning.plan:measure_steps": lambda *_: (0.01, 0.1),
         "harness.planning.sweep:measure_start_s": lambda: 1.5,
