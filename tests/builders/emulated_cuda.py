@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-CPU = torch.device("cpu")
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 WAITS_OR_MAKES_SHAPES = (
     "_local_scalar_dense", "is_nonzero", "nonzero", "unique", "_unique", "masked_select", "equal", "item", "bincount",
 )  # fmt: skip
@@ -30,6 +30,7 @@ class EmulatedCUDA(TorchFunctionMode):
     def __init__(self, num_gpus: int) -> None:
         super().__init__()
         self.num_gpus, self.current = num_gpus, 0
+        self.is_capturing = False
         self.made: list[tuple[str, int]] = []
         self.graphs: list[Graph] = []
 
@@ -142,8 +143,12 @@ def emulate_cuda(monkeypatch: pytest.MonkeyPatch, num_gpus: int) -> Iterator[Emu
         emulated.note("graph")
         emulated.graphs.append(graph)
         recorder = Recorder()
-        with recorder:
-            yield
+        emulated.is_capturing = True
+        try:
+            with recorder:
+                yield
+        finally:
+            emulated.is_capturing = False
         graph.calls = recorder.calls
         for storage, before in recorder.before.values():
             storage.copy_(before)
@@ -170,6 +175,7 @@ def emulate_cuda(monkeypatch: pytest.MonkeyPatch, num_gpus: int) -> Iterator[Emu
         "get_rng_state": lambda device=None: torch.get_rng_state(),
         "Stream": Stream,
         "current_stream": lambda device=None: Stream(),
+        "is_current_stream_capturing": lambda: emulated.is_capturing,
         "stream": lambda stream: nullcontext(),
         "Event": Event,
         "CUDAGraph": Graph,
@@ -177,6 +183,10 @@ def emulate_cuda(monkeypatch: pytest.MonkeyPatch, num_gpus: int) -> Iterator[Emu
     }
     for name, value in replaced.items():
         monkeypatch.setattr(torch.cuda, name, value)
+    # Optimizers ask here whether their step is captured; a build with CUDA would look for a driver.
+    stream = SimpleNamespace(is_capturing=lambda: emulated.is_capturing)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: CUDA)
+    monkeypatch.setattr(torch.accelerator, "current_stream", lambda device=None: stream)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self, *args: self.clone())
     empty = torch.empty
     with torch.device("cpu"):  # As a context it keeps the functions that it first meets, for all tests of a process.
