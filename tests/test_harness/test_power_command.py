@@ -25,7 +25,7 @@ def stopped(meter: EnergyMeter) -> dict[str, Any]:
 
 
 def test_watts_are_integrated_by_trapezoids_and_hold_to_both_ends() -> None:
-    power = PowerCommand("true", 1.0, 10.0)
+    power = PowerCommand("exec sleep 60", 1.0, 10.0)  # one that has answered nothing by the end
     power._readings = [(11.0, 100.0), (13.0, 200.0), (14.0, 100.0)]
     power.start()
     assert power.take_energy(16.0) == pytest.approx(100 + 300 + 150 + 200)
