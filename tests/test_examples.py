@@ -15,6 +15,8 @@ from reference_models.registry import find_model, pin_code
 from reports import frames
 from rules.errors import InputError
 
+pytestmark = pytest.mark.numeric
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "reference_models" / "examples"
 NOTEBOOK = ROOT / "reports" / "examples" / "paper.ipynb"

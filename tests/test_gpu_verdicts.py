@@ -37,6 +37,8 @@ from waiting import HANG_S
 
 from reference_models.fused import merged_embedding
 
+pytestmark = pytest.mark.numeric
+
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEM = {"gpu": "Emulated", "driver": "1", "torch": "2"}
 Plant = Callable[[pytest.MonkeyPatch, str], None]

@@ -31,6 +31,16 @@ def fused_parameters(train: TrainConfig) -> dict[str, Any]:
     return parameters
 
 
+def find_fused_tables(model: nn.Module) -> list[SplitTableBatchedEmbeddingBagsCodegen]:
+    """List the tables of this rank that FBGEMM updates, also below the lists in which TorchRec keeps what looks up.
+
+    A list is no module: `model.modules()` ends there.
+    """
+    lookups = [lookup for module in model.modules() for lookup in getattr(module, "_lookups", ())]
+    below = {id(each): each for holder in (model, *lookups) for each in holder.modules()}
+    return [each for each in below.values() if isinstance(each, SplitTableBatchedEmbeddingBagsCodegen)]
+
+
 class FusedTablesOptimizer:
     """The tables of this rank that update inside the backward pass, with the face of a torch optimizer.
 
@@ -38,14 +48,14 @@ class FusedTablesOptimizer:
     """
 
     def __init__(self, model: nn.Module, train: TrainConfig) -> None:
-        self._tables = [m for m in model.modules() if isinstance(m, SplitTableBatchedEmbeddingBagsCodegen)]
+        self._tables = find_fused_tables(model)
         initial = train.optimizer.get("opt_adagrad_initial_accumulator_value", 0.0)
         if train.opt_name != "sgd" and initial:
             for states in self._states():
                 states[0].fill_(initial)
         built = self._tables[0].optimizer_args if self._tables else None
         self.defaults: dict[str, Any] = {
-            "lr": self._tables[0].get_learning_rate() if self._tables else train.opt_base_learning_rate,
+            "lr": self._built_rate(train.opt_base_learning_rate),
             "lr_decay": 0.0,
             "weight_decay": built.weight_decay if built is not None else 0.0,
             "eps": built.eps if built is not None else train.optimizer.get("opt_adagrad_epsilon", 1e-8),
@@ -55,6 +65,11 @@ class FusedTablesOptimizer:
         self._learning_rate = self.defaults["lr"]
         of_table = {optimizer: name for name, optimizer in _OPTIMIZERS.items()}
         self._update_rule = of_table[self._tables[0].optimizer] if self._tables else train.opt_name
+
+    def _built_rate(self, base: float) -> float:
+        """Return the learning rate that tables were built with: `base`, where it is theirs, which have 32 bits."""
+        found = self._tables[0].get_learning_rate() if self._tables else base
+        return base if found == torch.tensor(base, dtype=torch.float32).item() else found
 
     @property
     def update_rule(self) -> str:

@@ -27,6 +27,8 @@ from rules.benchmarks.loader import load_benchmark, read_toml
 from rules.records.codec import Damage, decode
 from rules.records.measured.quality import QualityRecord
 
+pytestmark = pytest.mark.numeric
+
 CLI = Callable[..., tuple[int, str, str]]
 
 

@@ -9,6 +9,8 @@ import pytest
 import tomli_w
 from sequence_builder import small_tables
 
+pytestmark = pytest.mark.numeric
+
 CLI = Callable[..., tuple[int, str, str]]
 
 

@@ -30,6 +30,8 @@ from reference_models.registry import find_implementation, find_model, pin_code
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import DefinitionError
 
+pytestmark = pytest.mark.numeric
+
 MODEL = ("[dlrmbench.models]", "dense_logistic = dense_logistic:SPEC")
 
 

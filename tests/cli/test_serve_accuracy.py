@@ -16,7 +16,10 @@ from harness.measure.serving.loadgen import ACCURACY_LOG, DETAIL, MODULE, SUMMAR
 from rules.records.codec import decode
 from rules.records.study import StudyRecord
 
-pytestmark = pytest.mark.skipif(find_spec(MODULE) is None, reason="MLPerf LoadGen is not installed")
+pytestmark = [
+    pytest.mark.numeric,
+    pytest.mark.skipif(find_spec(MODULE) is None, reason="MLPerf LoadGen is not installed"),
+]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -21,6 +21,7 @@ from reference_models.process.world import SingleProcess
 from rules.records.codec import decode
 from rules.records.run import RunRecord
 
+pytestmark = pytest.mark.numeric
 EVERY = 5120
 """Samples from one evaluation to the next."""
 

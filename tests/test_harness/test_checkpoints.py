@@ -25,6 +25,8 @@ from reference_models.training.checkpoints import TouchedRows, is_base_due, list
 from rules.records.codec import decode
 from rules.records.kept.checkpoint import CheckpointManifest
 
+pytestmark = pytest.mark.numeric
+
 BUILDERS = Path(__file__).parents[1] / "builders"
 
 

@@ -31,6 +31,8 @@ from rules.records.kept.id_maps import IdMapManifest
 from rules.records.measured.quality import QualityRecord
 from rules.records.run_set import RunSetRecord
 
+pytestmark = pytest.mark.numeric
+
 MAPPED = {0: 1000, 1: 500, 4: 1000}
 """Tables of dlrm_tiny with more than 200 rows."""
 ROWS = (100, 50, 200, 100, 100, 3, 50, 20)

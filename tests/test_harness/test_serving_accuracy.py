@@ -19,6 +19,8 @@ from harness.measure.serving.accuracy import read_accuracy_log
 from harness.measure.serving.loadgen import ACCURACY_LOG, DETAIL, MODULE
 from reference_models.training.metrics import roc_auc
 
+pytestmark = pytest.mark.numeric
+
 needs_loadgen = pytest.mark.skipif(find_spec(MODULE) is None, reason="MLPerf LoadGen is not installed")
 
 

@@ -20,6 +20,8 @@ from rules.judge.checker import check_paths
 from rules.logs import keys
 from rules.logs.log import read_log
 
+pytestmark = pytest.mark.numeric
+
 OWN = '''
 import time
 import torch

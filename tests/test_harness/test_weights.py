@@ -26,6 +26,8 @@ from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.workload import HoldsWeights
 
+pytestmark = pytest.mark.numeric
+
 DIGEST = "d" * 64
 ABOUT = {
     "benchmark": "toy", "benchmark_version": 1, "definition_sha256": DIGEST, "dataset_sha256": None,

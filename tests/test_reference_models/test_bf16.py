@@ -11,6 +11,8 @@ from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.dense_parameters import DenseParameter
 from reference_models.process.world import SingleProcess
 
+pytestmark = pytest.mark.numeric
+
 WIDE: dict[str, Any] = {"embedding_dim": 32, "bottom_mlp": [48, 32], "top_mlp": [64, 40, 1]}
 DCN: dict[str, Any] = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 16}
 MODELS = [{}, {"interaction": "cat"}, DCN, WIDE, WIDE | DCN]

@@ -28,6 +28,8 @@ from reference_models.training.checkpoints import (
 )
 from reference_models.training.optimizers import SparseAdagrad
 
+pytestmark = pytest.mark.numeric
+
 POLICIES = ("full", "one_shot", "consecutive", "intermittent")
 EPOCH = TRAIN_SAMPLES // BATCH
 

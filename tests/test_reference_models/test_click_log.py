@@ -35,6 +35,8 @@ from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.training.metrics import roc_auc
 from rules.benchmarks.loader import shipped_versions
 
+pytestmark = pytest.mark.numeric
+
 GENERATED = [
     f"{name}@{benchmark.version}"
     for name in ("dlrm_tiny", "dlrm_small", "dlrm_dcnv2_small")

@@ -13,6 +13,8 @@ from reference_models.data.click_log.generator import ChunkMaker
 from reference_models.data.click_log.teacher import NUM_CLASSES, SparseFeature, build_teacher
 from reference_models.data.registry import parse_data
 
+pytestmark = pytest.mark.numeric
+
 GROUPED_SHA256 = {
     2: "5ea4b0bb7d55a4c0c62607033d0114f1fe443e07edaf54a456d3f02c9d00d368",
     3: "afc4fa0c321c51ab2cd5e6e284efaf0dd41ed1ab9c5433b05dcff3e051eab637",

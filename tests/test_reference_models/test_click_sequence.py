@@ -20,6 +20,8 @@ from reference_models.hstu.sequences import SequenceLog
 from reference_models.process.errors import DatasetError
 from rules.errors import DefinitionError
 
+pytestmark = pytest.mark.numeric
+
 SHAPE = SequenceShape(num_past=12, num_candidates=4)
 
 

@@ -15,6 +15,8 @@ from reference_models.distributed.search.task import Table
 from reference_models.distributed.search.tasks import generate_tasks
 from reference_models.process.errors import ArtifactError
 
+pytestmark = pytest.mark.numeric
+
 (TASK,) = generate_tasks(1, 3, num_tables=(24, 25))
 BANDWIDTH = Bandwidth(batch_size=TASK.batch_size, memory_bandwidth=2e12)
 

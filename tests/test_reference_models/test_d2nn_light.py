@@ -10,6 +10,8 @@ import torch
 from reference_models.d2nn.fused_hops import MaskedHop, travel
 from reference_models.d2nn.model import free_space, propagate, transfer_function
 
+pytestmark = pytest.mark.numeric
+
 N, PITCH, WAVELENGTH = 16, 0.6, 0.75
 
 

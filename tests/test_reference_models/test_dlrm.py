@@ -12,6 +12,8 @@ from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.spec import SPEC
 from reference_models.process.errors import ConfigError
 
+pytestmark = pytest.mark.numeric
+
 NUM_EMBEDDINGS, MULTI_HOT, NUM_DENSE, DIM, BATCH = (5, 4, 3), (1, 3, 2), 6, 4, 7
 INTERACTIONS = ("dot", "dcn", "cat")
 

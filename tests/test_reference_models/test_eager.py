@@ -16,6 +16,8 @@ from waiting import HANG_S
 
 from reference_models.training import eager
 
+pytestmark = pytest.mark.numeric
+
 STEPS = 4
 SETTINGS: list[tuple[str, dict[str, float]]] = [
     ("SGD", {"lr": 0.1}),

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from reference_models.distributed.gradient_compression import TopK
 
+pytestmark = pytest.mark.numeric
+
 
 class Bucket:
     """What a hook sees of DistributedDataParallel's bucket."""

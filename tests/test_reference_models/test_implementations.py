@@ -15,6 +15,8 @@ from reference_models.registry import find_implementation
 from reference_models.training.read_ahead import DEPTH
 from reference_models.training.workload import TrainCounts, Workload, WorkloadSpec
 
+pytestmark = pytest.mark.numeric
+
 IMPLEMENTATIONS = {"reference": ReferenceWorkload, "optimized": OptimizedWorkload}
 Build = Callable[[WorkloadSpec], Workload]
 

@@ -6,6 +6,8 @@ import torch
 
 from reference_models.layers.interaction import CatInteraction, DotInteraction, LowRankCrossNet
 
+pytestmark = pytest.mark.numeric
+
 
 @pytest.fixture
 def features() -> torch.Tensor:

@@ -27,6 +27,8 @@ from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.fused.sorted_update import num_edges, update_sorted
 from rules.benchmarks.loader import load_benchmark
 
+pytestmark = pytest.mark.numeric
+
 BLOCK, PIECES = 256, choose_sizes().pieces
 BUILDERS = Path(__file__).parents[1] / "builders"
 needs_triton = pytest.mark.skipif(

@@ -8,6 +8,8 @@ from torch import nn
 
 from reference_models.layers.mlp import build_embedding_bag, build_mlp, init_linear_dlrm, init_linear_torchrec
 
+pytestmark = pytest.mark.numeric
+
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
@@ -22,6 +24,7 @@ def test_mlp_has_a_relu_after_each_layer_but_none_after_a_logit() -> None:
 
 
 def test_dlrm_linear_is_normal_with_the_reference_deviations() -> None:
+    torch.manual_seed(0)
     linear = nn.Linear(300, 500)
     init_linear_dlrm(linear)
     assert linear.weight.std().item() == pytest.approx(math.sqrt(2 / 800), rel=0.01)
@@ -44,6 +47,7 @@ def test_torchrec_linear_equals_the_default_of_nn_linear() -> None:
 
 @pytest.mark.parametrize("rows", [1, 4, 10_000])
 def test_embedding_rows_are_uniform_within_one_over_root_rows(rows: int) -> None:
+    torch.manual_seed(0)
     weight = build_embedding_bag(rows, 16).weight
     bound = 1 / math.sqrt(rows)
     assert weight.shape == (rows, 16)

@@ -13,6 +13,8 @@ from reference_models.distributed.search.task import NUM_REUSE_BINS, Table
 from reference_models.distributed.search.tasks import zipf_reuse
 from reference_models.process.errors import ConfigError
 
+pytestmark = pytest.mark.numeric
+
 BATCH = 256
 TABLE = Table(num_embeddings=500, dim=8, pooling=1.5, reuse=zipf_reuse(500, 1.05, 384), optimizer="rowwise_adagrad")
 TABLES = [

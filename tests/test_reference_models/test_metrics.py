@@ -21,6 +21,8 @@ from reference_models.training.metrics import (
 )
 from rules.records import metrics
 
+pytestmark = pytest.mark.numeric
+
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 

@@ -15,6 +15,8 @@ from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.workload import WorkloadSpec
 
+pytestmark = pytest.mark.numeric
+
 MODELS: dict[str, dict[str, Any]] = {
     "dot": {"interaction": "dot"},
     "cat": {"interaction": "cat"},

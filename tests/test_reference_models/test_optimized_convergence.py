@@ -13,6 +13,8 @@ from harness.run_sets.dataset import ensure_dataset
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 
+pytestmark = pytest.mark.numeric
+
 NUM_SEEDS = 60
 
 

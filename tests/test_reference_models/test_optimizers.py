@@ -20,6 +20,8 @@ from reference_models.training.optimizers import (
     set_learning_rate,
 )
 
+pytestmark = pytest.mark.numeric
+
 ROWS, DIM, STEPS = 7, 3, 6
 ADAGRAD = {"lr": 0.1, "lr_decay": 0.01, "initial_accumulator_value": 0.2, "eps": 1e-8}
 

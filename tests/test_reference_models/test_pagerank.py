@@ -10,6 +10,8 @@ from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.serving import pagerank
 from reference_models.serving.pagerank import Graph, diffuse_at_once, diffuse_globally, diffuse_in_stages, find_ball
 
+pytestmark = pytest.mark.numeric
+
 
 def power_law(seed: int) -> Graph:
     return pagerank.make_graph(np.array(nx.barabasi_albert_graph(300, 2, seed=seed).edges))

@@ -16,6 +16,8 @@ from reference_models.data.store.layout import IMAGES
 from reference_models.process.errors import ConfigError
 from reference_models.training.metrics import accuracy
 
+pytestmark = pytest.mark.numeric
+
 TABLE: dict[str, Any] = {
     "kind": "patterns", "name": "few", "train_samples": 4000, "eval_samples": 1000, "num_dense": 49,
     "num_embeddings": [5, 5, 5], "seed": 3, "parameters": {"flip_share": 0.2},

@@ -16,6 +16,8 @@ from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.process.world import SingleProcess
 from reference_models.training.phases import ReportsPhases, ignore_phase
 
+pytestmark = pytest.mark.numeric
+
 STEP = [
     DLRMPhase.DATA, DLRMPhase.BOTTOM_MLP_FORWARD, DLRMPhase.EMBEDDING_FORWARD, DLRMPhase.INTERACTION_FORWARD,
     DLRMPhase.TOP_MLP_FORWARD,

@@ -24,6 +24,8 @@ from reference_models.process.errors import ConfigError, DatasetError, DeviceErr
 from reference_models.process.world import SingleProcess
 from reference_models.training.workload import TrainCounts, WorkloadSpec
 
+pytestmark = pytest.mark.numeric
+
 
 def build(spec: WorkloadSpec) -> ReferenceWorkload:
     workload = ReferenceWorkload(spec, SingleProcess())

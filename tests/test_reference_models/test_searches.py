@@ -25,6 +25,8 @@ from reference_models.distributed.search.task import NUM_REUSE_BINS, Plan, Table
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks
 from reference_models.process.errors import ArtifactError, ConfigError
 
+pytestmark = pytest.mark.numeric
+
 BATCH = NEUROSHARD.batch_size
 WHOLE = ("random", "dim", "lookup", "size_lookup", "greedy", "autoshard", "optimal")
 

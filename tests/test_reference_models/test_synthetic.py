@@ -16,6 +16,8 @@ from reference_models.data.synthetic.config import bytes_per_sample, fitting_sam
 from reference_models.data.synthetic.dataset import planted_logits, scatter, zipf_ranks
 from reference_models.process.errors import ConfigError, DatasetError
 
+pytestmark = pytest.mark.numeric
+
 
 def synthetic(**changes: Any) -> dict[str, Any]:
     return {"kind": "made_up", "num_dense": 3, "num_embeddings": [100, 7], "multi_hot": [2, 1], **changes}

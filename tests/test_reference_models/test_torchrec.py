@@ -14,7 +14,7 @@ from waiting import HANG_S
 from reference_models.config.sections import SHARDING_TYPES, parse_sharding
 
 pytestmark = pytest.mark.numeric
-SGD = {"opt_name": "sgd", "opt_base_learning_rate": 0.1, "optimizer": {}}
+SGD = {"opt_name": "sgd", "opt_base_learning_rate": 0.1, "optimizer": {"opt_learning_rate_warmup_steps": 5}}
 BEGUN = {"optimizer": {"opt_adagrad_epsilon": 1e-8, "opt_adagrad_initial_accumulator_value": 0.01}}
 ADAGRAD, ROWWISE = {"opt_name": "adagrad", **BEGUN}, {"opt_name": "rowwise_adagrad", **BEGUN}
 """Sums that start above zero: else Adagrad's first steps are the gradient's sign alone, whatever it rounds to."""
@@ -26,6 +26,8 @@ ROUNDED_LOSS = 1e-5
 PLANS = ("plan:0,1+0,1,0,1,0+1,0,1", "plan:1,1,1,1,1,1,1,1", "plan:0,1,1,0,0,1,0,1")
 """Of the 8 tables of dlrm_tiny: two with columns on both ranks, all on one rank, all whole."""
 FOUR_DEVICES = ("--devices", "4", "--device-memory", "8GB", "--format", "json")
+PLACE_WHOLE = ["place", "dlrm_tiny", "--devices", "2", "--by", "torchrec,lookup,optimal", "--cost", "torchrec"]
+PLACE_WHOLE += ["--set", "runtime.sharding=table_wise", "--format", "json"]
 COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 
 

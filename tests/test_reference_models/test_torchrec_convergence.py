@@ -16,7 +16,7 @@ from harness.config.catalog import load_entry
 from harness.measure.run_log import make_schedule
 from harness.run_sets.dataset import ensure_dataset
 
-pytestmark = needs_torchrec
+pytestmark = [pytest.mark.numeric, needs_torchrec]
 NUM_SEEDS = 60
 Course = list[tuple[int, float]]
 """Samples trained and quality, at every evaluation of a run up to the one that met the target."""

@@ -18,6 +18,7 @@ from reference_models.data.store.dataset import Batch
 from reference_models.process.errors import ConfigError
 
 pytestmark = [
+    pytest.mark.numeric,
     pytest.mark.skipif(
         not all(importlib.util.find_spec(name) for name in ("torchrec", "fbgemm_gpu")),
         reason="needs torchrec: pip install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt",

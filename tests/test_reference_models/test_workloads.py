@@ -13,6 +13,8 @@ from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import load_benchmark, parse_benchmark, read_toml, shipped_names, workload_names
 from rules.errors import DefinitionError
 
+pytestmark = pytest.mark.numeric
+
 NAMES = ("rm1_deeprecsys", "rm2_deeprecsys", "rm3_deeprecsys")
 PUBLISHED = {  # rows per table, tables, lookups, embedding dimension
     "rm1_deeprecsys": (4_000_000, 8, 80, 32),
