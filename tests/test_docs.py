@@ -1,4 +1,4 @@
-"""The pages' commands exist, with the options they show; what they list is what there is, in few words."""
+"""The pages' commands exist, with the options they show; what they list is what there is."""
 
 import json
 import re
@@ -15,13 +15,11 @@ from harness.foundation.errors import ExitCode
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-MOST_WORDS = {
-    "README.md": 1400, "harness/README.md": 2000, "reference_models/README.md": 1000, "reports/README.md": 1200,
-    "harness/launch/README.md": 700, "reference_models/dlrm/README.md": 5500, "tests/gpu/README.md": 600,
-    "harness/experiment/README.md": 900,
-}  # fmt: skip
-"""The pages that are written by hand, each with how long it may be."""
-PAGES = tuple(MOST_WORDS)
+PAGES = (
+    "README.md", "harness/README.md", "reference_models/README.md", "reports/README.md", "harness/launch/README.md",
+    "reference_models/dlrm/README.md", "tests/gpu/README.md", "harness/experiment/README.md",
+)  # fmt: skip
+"""The pages that are written by hand."""
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 
 
@@ -87,11 +85,6 @@ def test_the_page_of_models_has_the_benchmarks_and_workloads_that_list_names() -
 )
 def test_each_link_of_the_pages_leads_somewhere(page: str, link: str) -> None:
     assert (ROOT / page).parent.joinpath(link).exists()
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_can_be_read_in_one_go(page: str) -> None:
-    assert len(TEXTS[page].split()) <= MOST_WORDS[page]
 
 
 def test_the_picture_of_a_page_is_small() -> None:

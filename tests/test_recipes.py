@@ -39,8 +39,7 @@ def tree(compiled: Tree, tmp_path: Path) -> Tree:
     return Tree(tmp_path / "tree", compiled.folder)
 
 
-def test_the_document_is_short_and_has_a_recipe_for_each_thing_to_add() -> None:
-    assert len(TEXT.split()) < 2300
+def test_the_document_has_a_recipe_for_each_thing_to_add() -> None:
     assert list(RECIPES) == [
         "A rule", "A benchmark", "A kind of data", "A metric", "A model", "An implementation",
         "A kind of measurement", "What a kind shows of its own", "A study", "A verb", "A section of the page",
