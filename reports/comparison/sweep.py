@@ -27,7 +27,7 @@ from reports.statistics.ratios import factor_from
 from reports.text.formatting import percent, printable, throughput_text
 from rules.errors import InputError
 from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord, group_file
-from rules.records.kinds import KINDS, is_in_processes, is_logged
+from rules.records.kinds import find_record_type, is_in_processes, is_logged
 from rules.records.measured.throughput import ModelCosts
 from rules.records.profile import ProfileRecord
 from rules.records.run import EnergyRecord
@@ -180,7 +180,7 @@ class SweepFacts:
     @property
     def counts_samples(self) -> bool:
         """Return whether a rate of samples is what is measured alone."""
-        return not self.is_of_runs and KINDS[self.kind].MEASURE.counts_samples
+        return not self.is_of_runs and find_record_type(self.kind).MEASURE.counts_samples
 
     def at(self, values: Sequence[str]) -> SweepRow | None:
         return next((row for row in self.rows if row.values == tuple(values)), None)

@@ -30,7 +30,7 @@ better name than its member in the file (`traffic` for "exchange"), `msgspec.fie
 arguments take the attribute's.
 
 The type of a kind of measurement has a `MEASURE`: what is measured, its unit, scale and direction, and the columns of
-one repetition; `repetitions()` are what a comparison takes as its sample. KINDS in `kinds` has them by name.
+one repetition; `repetitions()` are what a comparison takes as its sample. `kinds.find_record_type` finds them.
 
 Nothing here imports more than msgspec and rules.logs.text.
 """

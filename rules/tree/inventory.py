@@ -223,7 +223,8 @@ def result_sets_of(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
 
 def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
     """Return each folder that holds a measurement in several fresh processes, with its kind; kind by kind."""
-    kinds = (kind for kind in EXTRA_KINDS if is_in_processes(kind))
+    found = (kind for kind in EXTRA_KINDS if any(each.measurements.get(kind) for each in inventories))
+    kinds = (kind for kind in found if is_in_processes(kind))
     return tuple((place, kind) for kind in kinds for each in inventories for place in each.measurements.get(kind, ()))
 
 

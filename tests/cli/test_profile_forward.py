@@ -12,9 +12,9 @@ from harness.config.catalog import load_entry
 from harness.measure.profile.forward import COLUMNS, Ceilings, forward_table
 from reference_models.costs import PhaseCosts
 from reference_models.dlrm.phases import LABELS, DLRMPhase
+from reports.kinds.forward import WHOLE
 from reports.page.content import ReportContent
 from reports.page.report import render_report
-from reports.page.studies.study import WHOLE
 from rules.records.codec import Damage, decode
 from rules.records.profile import CopyRate, Rate
 from rules.records.study import StudyRecord

@@ -15,7 +15,7 @@ from reference_models.registry import MODELS
 from reports.render.terminal import display_width
 from reports.schemas import DOCUMENTS
 from rules.records.codec import json_schema
-from rules.records.kinds import RECORDS
+from rules.records.files import RECORDS
 
 CLI = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from waiting import HANG_S, has_ended, wait_until
 from rules.logs import keys
 from rules.logs.log import read_log
 from rules.records.codec import json_schema
-from rules.records.kinds import RECORDS
+from rules.records.files import RECORDS
 
 
 def run_arguments(data_root: Path, *more: object) -> list[str]:

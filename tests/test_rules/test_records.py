@@ -25,7 +25,8 @@ from records_builder import (
 from rules.records import codec
 from rules.records.codec import Damage, DamageError, Document, Record, convert, decode, encode, json_schema
 from rules.records.experiment import ExperimentRecord
-from rules.records.kinds import KINDS, RECORDS, is_in_processes, is_logged
+from rules.records.files import RECORDS
+from rules.records.kinds import PLACES, find_record_type, is_in_processes, is_logged
 from rules.records.measured.quality import QualityRecord
 from rules.records.measured.serve import ServeRecord
 from rules.records.measured.throughput import ThroughputRecord
@@ -320,7 +321,7 @@ def test_a_record_that_can_be_built_reads_back_as_itself(record_type: type[Recor
 
 
 def test_a_kind_that_is_not_known_is_neither_logged_nor_in_processes() -> None:
-    known = {name: (is_logged(name), is_in_processes(name)) for name in (*KINDS, "levitation")}
+    known = {name: (is_logged(name), is_in_processes(name)) for name in (*PLACES, "levitation")}
     assert known == {
         "training": (True, False), "throughput": (False, True), "profile": (False, False), "quality": (False, True),
         "serve": (False, True), "levitation": (False, False),
@@ -342,7 +343,8 @@ def test_bounds_reach_the_schema() -> None:
 
 
 def test_every_kind_says_what_it_measures_and_its_columns_are_members() -> None:
-    for name, record_type in KINDS.items():
+    for name in PLACES:
+        record_type = find_record_type(name)
         if name == "training":
             record: Any = decode(VERSION_1 / "runs/extra/run_0/attempt_0/run.json", record_type)
         else:
