@@ -55,7 +55,10 @@ class Extension(NamedTuple):
     """Extensions that it imports, and that it is deleted with."""
 
 
-EXTENSIONS: Mapping[str, str] = {}
+EXTENSIONS: Mapping[str, str] = {
+    "memory": "harness.extensions.memory.extension",
+    "placement": "harness.extensions.placement.extension",
+}
 """By name, the module whose EXTENSION says what is added: a line is all that the core has of it."""
 
 

@@ -51,14 +51,7 @@ CORE_COMMANDS: Mapping[str, Verb] = {
     "profile": Verb(
         "harness.cli.profile:profile", "Say where a step's time goes, and how far from the limit.", "Look"
     ),
-    "trace": Verb(
-        "harness.cli.memory:trace", "Keep which embedding rows are looked up; what caches miss of it.", "Look"
-    ),
-    "tiers": Verb("harness.cli.memory:tiers", "Simulate embedding rows in memories slower than DRAM.", "Look"),
     "plan": Verb("harness.cli.plan:plan", "Say what a run would do, need and break, from a few timed steps.", "Run"),
-    "place": Verb(
-        "harness.cli.search:place", "Search where embedding tables should be, on devices not here.", "Look"
-    ),
     "list": Verb("harness.cli.inspect:list_", "List the benchmarks.", "Look"),
     "show": Verb("harness.cli.inspect:show_", "Show one benchmark's definition.", "Look"),
     "init": Verb("harness.cli.inspect:init", "Begin a definition of your own.", "Look"),

@@ -11,9 +11,8 @@ from msgspec.structs import asdict
 
 from harness.config.run_config import RunConfig
 from harness.foundation.optuna import quiet_optuna
-from harness.foundation.study import make_study, make_table
+from harness.foundation.study import Columns, make_study, make_table
 from harness.planning.hardware.accelerator import LOOKUPS, ORDERS, Nest, PEArray, Point, list_nests, model_nest
-from harness.planning.trace import Columns
 from reference_models.process.errors import ConfigError
 from reports.text.formatting import duration, percent, plural
 from rules.records.study import Cell, Parameter, StudyCheck, StudyRecord

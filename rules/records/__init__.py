@@ -16,11 +16,12 @@
 | pair.json                           | PairRecord       | pair           |
 | study.json                          | StudyRecord      | study          |
 | systems/<system>.json               | SystemRecord     | system         |
-| manifest.json of `trace -o`         | TraceManifest    | kept.trace     |
 | manifest.json of `<dataset>/id_maps/` | IdMapManifest    | kept.id_maps   |
 | manifest.json of a checkpoint       | CheckpointManifest | kept.checkpoint |
 | hooks.json, beside a repetition's   | HooksRecord      | kept.hooks     |
 | a line of --log-to FILE.jsonl       | EventRecord      | kept.event     |
+
+Those of an extension are in its own records.py; `dlrmbench schema` lists all.
 
 Versions: files say `schema_version`. Version 3 has every member, null where nothing was measured, but for what it
 gained later (`read_data`); a record has no defaults for the others, so that a writer forgets none. Version 2 lacks

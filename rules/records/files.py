@@ -28,7 +28,6 @@ CORE_RECORDS: Mapping[str, type[Record]] = {
     "checkpoint": load_place("rules.records.kept.checkpoint:CheckpointManifest"),
     "placement": load_place("rules.records.kept.placement:PlanRecord"),
     "learnt": load_place("rules.records.kept.learnt:LearntManifest"),
-    "trace": load_place("rules.records.kept.trace:TraceManifest"),
     "id_map": load_place("rules.records.kept.id_maps:IdMapManifest"),
     "hooks": load_place("rules.records.kept.hooks:HooksRecord"),
     "event": load_place("rules.records.kept.event:EventRecord"),

@@ -10,8 +10,9 @@ import pytest
 from command import Command
 from waiting import HANG_S
 
-from harness.planning import hardware, pooling
-from harness.planning.trace import KeptTrace, keep_trace
+from harness.extensions.memory import pooling
+from harness.extensions.memory.tier import TIERS
+from harness.extensions.memory.trace import KeptTrace, keep_trace
 from reference_models.data.traces.trace import AccessTrace
 from rules.benchmarks.loader import load_benchmark
 
@@ -50,8 +51,7 @@ def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path)
 
 
 def test_a_file_named_like_a_shipped_tier_stands_beside_it(inside: Command, kept: Path) -> None:
-    shipped = Path(hardware.__file__).parent / "nand.toml"
-    (kept.parent / "nand.toml").write_text(shipped.read_text().replace("value = 76e-6", "value = 77e-6"))
+    (kept.parent / "nand.toml").write_text(TIERS["nand"].read_text().replace("value = 76e-6", "value = 77e-6"))
     done = inside("tiers", "--trace", "t", "--tier", "nand,nand.toml", "--format", "json")
     assert done.returncode == 0, done.stderr
     assert [row[0] for row in json.loads(done.stdout)["tables"][0]["rows"]] == ["nand", "nand.toml"]

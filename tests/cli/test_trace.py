@@ -10,8 +10,8 @@ import pytest
 import torch
 from command import Command
 
+from harness.extensions.memory.trace import KeptTrace, keep_trace, read_trace
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of
-from harness.planning.trace import KeptTrace, keep_trace, read_trace
 from reference_models.data.traces.trace import AccessTrace
 
 TRACE = AccessTrace(
@@ -133,7 +133,7 @@ def test_files_are_traced(inside: Command, tmp_path: Path) -> None:
 def test_a_file_above_the_memory_is_refused(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from harness.planning import trace
+    from harness.extensions.memory import trace
     from harness.system.resources import read_resources
 
     found = replace(read_resources(), available_memory_bytes=100)

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from harness.config.placement import read_plan, record_plan, write_sharding
 from harness.config.run_config import Override, resolve
+from harness.extensions.placement.measured_plans import MAX_PLANS, add_measured, list_plans
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
 from harness.planning.learnt import Keeper
-from harness.planning.measured_plans import MAX_PLANS, add_measured, list_plans
 from harness.planning.placement import (
     FoundPlan,
     Placement,

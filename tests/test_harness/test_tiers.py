@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
-from harness.planning import pooling
-from harness.planning.caches import count_misses, find_size, fit_caches, fit_sizes, grid_sizes
-from harness.planning.hardware.tier import TIERS, Quantity, Tier, find_tier
-from harness.planning.pooling import (
+from harness.extensions.memory import pooling
+from harness.extensions.memory.caches import count_misses, find_size, fit_caches, fit_sizes, grid_sizes
+from harness.extensions.memory.pooling import (
     Placement,
     Pool,
     RemoteReads,
@@ -24,7 +23,8 @@ from harness.planning.pooling import (
     service_s,
     simulate_waits,
 )
-from harness.planning.tiers import TierQuestion, tiers_study
+from harness.extensions.memory.tier import TIERS, Quantity, Tier, find_tier
+from harness.extensions.memory.tiers import TierQuestion, tiers_study
 from reference_models.data.synthetic.dataset import zipf_ranks
 from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve
 from reference_models.data.traces.trace import AccessTrace
@@ -275,9 +275,8 @@ def test_each_number_of_a_shipped_tier_has_a_source(name: str) -> None:
 def test_a_tiers_file_that_says_too_little_or_too_much_is_refused(
     old: str, new: str, said: str, tmp_path: Path
 ) -> None:
-    from harness.planning import hardware
 
-    text = (Path(hardware.__file__).parent / "nand.toml").read_text()
+    text = TIERS["nand"].read_text()
     assert old in text
     (tmp_path / "mine.toml").write_text(text.replace(old, new))
     with pytest.raises((ConfigError, DefinitionError)) as caught:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from reference_models.costs import FLOAT_BYTES, ID_BYTES, Step
 from reference_models.process.errors import ConfigError
 from rules.records.codec import Record
 
-SPACES = ("pe_array",)
+SPACES = {"pe_array": Path(__file__).with_name("pe_array.toml")}
 """Files that are shipped, by name."""
 ORDERS = tuple("".join(order) for order in permutations("mkn"))
 LOOKUPS = "lookups"

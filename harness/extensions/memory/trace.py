@@ -1,6 +1,5 @@
 """`trace`: make an access trace, keep it, read it back, and say what is in it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,10 +9,11 @@ import numpy as np
 from harness.autotune.id_maps import ensure_id_map
 from harness.config.catalog import refuse_without_bags
 from harness.config.run_config import RunConfig, command_name
+from harness.extensions.memory.records import TraceManifest
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
-from harness.foundation.study import make_check, make_study, make_table
+from harness.foundation.study import Columns, make_check, make_study, make_table
 from harness.measure.id_maps import read_id_maps
 from harness.measure.refusals import refuse_id_map
 from harness.run_sets.dataset import ensure_dataset
@@ -34,7 +34,6 @@ from reference_models.process.errors import DatasetError
 from reports.text.formatting import percent
 from rules.benchmarks.loader import Benchmark
 from rules.records.kept.arrays import MANIFEST_FILE
-from rules.records.kept.trace import TraceManifest
 from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord
 
 _AGAIN = "Make it again with 'dlrmbench trace'."
@@ -43,7 +42,6 @@ _SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Cache sizes of the study, as shares of the rows."""
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _FLOAT_BYTES, _DEVIATIONS = 4, 6.0
-Columns = Sequence[tuple[str, str | None, Origin]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 import math
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -13,7 +14,7 @@ from reference_models.process.errors import ConfigError
 from rules.records.codec import Amount, DamageError, PositiveAmount, Record, Share
 from rules.records.study import Parameter
 
-TIERS = ("nand", "3dxp", "cxl")
+TIERS = {name: Path(__file__).with_name(f"{name}.toml") for name in ("nand", "3dxp", "cxl")}
 """Files that are shipped, by name."""
 
 

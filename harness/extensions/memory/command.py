@@ -1,6 +1,5 @@
 """`trace` and `tiers`: which embedding rows are looked up, and what memories slower than DRAM make of it."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,37 +15,8 @@ from harness.cli.shared.options import (
     trainable,
 )
 from harness.cli.shared.output import form_option
+from harness.cli.shared.values import amount, several, share
 from reports.render.forms import FORMS
-
-_MOST = 1e12
-
-
-def share(text: str) -> float:
-    """Read a share above 0 and up to 1, such as 5% or 0.05. Raises BadParameter."""
-    try:
-        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise click.BadParameter(f"{text!r}: expected a share above 0 and up to 1, such as 5% or 0.05.")
-    return value
-
-
-def amount(text: str) -> float:
-    """Read a number above 0. Raises BadParameter."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= _MOST:
-        raise click.BadParameter(f"{text!r}: expected a number above 0 and up to {_MOST:g}.")
-    return value
-
-
-def several(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    """Return what reads values with commas between them, each once."""
-    return lambda text: tuple(dict.fromkeys(read(word.strip()) for word in text.split(",")))
-
 
 _SEED = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the draws."
@@ -85,7 +55,14 @@ def trace(
     one cache of all tables and for one of each. The folder has the arrays, study.json and its page.
     """
     from harness.cli.shared.studies import write_study
-    from harness.planning.trace import is_file, keep_trace, refuse_existing, trace_benchmark, trace_file, trace_study
+    from harness.extensions.memory.trace import (
+        is_file,
+        keep_trace,
+        refuse_existing,
+        trace_benchmark,
+        trace_file,
+        trace_study,
+    )
 
     refuse_existing(output)
     if is_file(Path(benchmark)):
@@ -140,8 +117,8 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     their sources. A rate that a device cannot read for is said to be impossible.
     """
     from harness.cli.shared.studies import keep_study
-    from harness.planning.hardware.tier import find_tier
-    from harness.planning.tiers import TierQuestion, read_traced, tiers_study
+    from harness.extensions.memory.tier import find_tier
+    from harness.extensions.memory.tiers import TierQuestion, read_traced, tiers_study
     from rules.benchmarks.loader import load_benchmark
 
     found = {name: find_tier(name) for name in names}

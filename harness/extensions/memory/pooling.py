@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.extensions.memory.tier import Tier
 from harness.measure.serving.queue import ServiceTimes, Times, draw_traffic, finish_singly
-from harness.planning.hardware.tier import Tier
 
 Ids = NDArray[np.int64]
 Pool = Literal["host", "device", "switch"]

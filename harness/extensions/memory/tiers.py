@@ -10,12 +10,8 @@ import numpy as np
 from msgspec.structs import replace as change
 from scipy.optimize import brentq
 
-from harness.foundation.errors import HarnessError
-from harness.foundation.study import make_study, make_table
-from harness.measure.serving.queue import percentile_of
-from harness.planning.caches import count_misses, find_size, fit_caches
-from harness.planning.hardware.tier import Tier, list_parameters
-from harness.planning.pooling import (
+from harness.extensions.memory.caches import count_misses, find_size, fit_caches
+from harness.extensions.memory.pooling import (
     Placement,
     Pool,
     RemoteReads,
@@ -26,7 +22,11 @@ from harness.planning.pooling import (
     service_s,
     simulate_waits,
 )  # fmt: skip
-from harness.planning.trace import Columns, merged_curve, read_trace, table_curve
+from harness.extensions.memory.tier import Tier, list_parameters
+from harness.extensions.memory.trace import merged_curve, read_trace, table_curve
+from harness.foundation.errors import HarnessError
+from harness.foundation.study import Columns, make_study, make_table
+from harness.measure.serving.queue import percentile_of
 from reference_models.data.traces.stack_distances import StackDistances
 from reference_models.data.traces.trace import AccessTrace
 from reports.text.formatting import duration, percent
