@@ -57,6 +57,7 @@ class Extension(NamedTuple):
 
 EXTENSIONS: Mapping[str, str] = {
     "memory": "harness.extensions.memory.extension",
+    "packaging": "harness.extensions.packaging.extension",
     "placement": "harness.extensions.placement.extension",
 }
 """By name, the module whose EXTENSION says what is added: a line is all that the core has of it."""

@@ -37,9 +37,6 @@ CORE_COMMANDS: Mapping[str, Verb] = {
     "score": Verb(
         "harness.cli.check:score", "Score result directories: Olympic mean and its factors.", "Judge and show"
     ),
-    "package": Verb(
-        "harness.cli.package:package", "Build a submission tree from results, and judge it.", "Judge and show"
-    ),
     "compare": Verb(
         "harness.cli.compare:compare",
         "Compare results by the factors of their time, with verdicts.",

@@ -18,8 +18,8 @@ from harness.autotune import tuning as choosing
 from harness.autotune.choices import Candidates, find_candidates
 from harness.experiment.executors import job_members
 from harness.experiment.loop import Watcher, complete
+from harness.extensions.packaging.code import system_files
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.packaging.code import system_files
 from harness.run_sets.folder import RunSet, open_run_set
 from reference_models.fused.choice import convert_choice
 from reports.comparison.comparability import list_changes

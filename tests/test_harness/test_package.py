@@ -16,9 +16,9 @@ from package_builder import DCNV2, SMALL, TINY, digests, make_set, package, refu
 from records_builder import run_content
 
 from harness.cli import main
+from harness.extensions.packaging.build import NotCompliantError
+from harness.extensions.packaging.tree import SUMS_FILE
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.packaging.build import NotCompliantError
-from harness.packaging.tree import SUMS_FILE
 from rules.benchmarks.loader import load_benchmark, read_toml
 
 
@@ -333,13 +333,13 @@ def test_anyones_results_keep_their_own_code_and_power(tmp_path: Path) -> None:
 def test_killed_at_any_time_leaves_nothing_or_all(tmp_path: Path) -> None:
     source, output = make_set(tmp_path / "set"), tmp_path / "out"
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom harness.packaging import tree\n"
+        "import os, sys\nfrom pathlib import Path\nfrom harness.extensions.packaging import tree\n"
         "old, left = tree.Tree.add, [int(sys.argv[1])]\n"
         "def add(self, *arguments):\n"
         "    left[0] -= 1\n"
         "    os._exit(9) if left[0] < 0 else old(self, *arguments)\n"
         "tree.Tree.add = add\n"
-        "from harness.packaging.build import PackageRequest, build_package\n"
+        "from harness.extensions.packaging.build import PackageRequest, build_package\n"
         "build_package(PackageRequest(sources=(Path(sys.argv[2]),), submitter='Example', output=Path(sys.argv[3]),\n"
         "                             second_opinion=False))\n"
     )

@@ -6,7 +6,7 @@ from log_builder import make_runs
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from package_builder import DCNV2, digests, make_set, refused, request
 
-from harness.packaging.build import build_package
+from harness.extensions.packaging.build import build_package
 
 
 def test_runs_under_an_official_name_are_accepted_by_ours_and_theirs(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import torch
 from package_builder import SMALL, TINY, make_set, package, refused, run_set_record
 from run_record_cases import write_recorded
 
+from harness.extensions.packaging import build
+from harness.extensions.packaging.build import package_blocks
+from harness.extensions.packaging.tree import SUMS_FILE
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.weights import keep_weights, read_weights
-from harness.packaging import build
-from harness.packaging.build import package_blocks
-from harness.packaging.tree import SUMS_FILE
 from harness.run_sets.names import find_weights
 from reports.render.markdown import render_markdown
 from rules.judge.checker import check_paths
@@ -127,6 +127,6 @@ def test_of_a_package_with_weights_of_several_sets_one_is_given(tmp_path: Path) 
 
 def test_without_room_nothing_is_packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source: Any = with_weights(recorded(tmp_path / "set"), 0)
-    monkeypatch.setattr("harness.packaging.build.free_disk_bytes", lambda path: 100)
+    monkeypatch.setattr("harness.extensions.packaging.build.free_disk_bytes", lambda path: 100)
     error = refused([source], tmp_path / "out", weights=True)
     assert error.exit_code == ExitCode.RESOURCES and "292 B" in str(error)

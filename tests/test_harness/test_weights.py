@@ -351,7 +351,7 @@ def test_a_call_is_recorded_as_the_command_that_does_the_same() -> None:
 
 
 def test_a_package_leaves_weights_out_and_says_so(kept_set: Path, tmp_path: Path) -> None:
-    from harness.packaging.tree import Tree, left_out
+    from harness.extensions.packaging.tree import Tree, left_out
 
     found = list(left_out([kept_set], Tree(tmp_path, "ORG")))
     (weights,) = (item for item in found if "weights" in item.place)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.extensions.packaging.tree import Tree, is_plain_file
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
-from harness.packaging.tree import Tree, is_plain_file
 from harness.run_sets.folder import RUN_SET_FILE
 from rules.logs.text import printable
 from rules.records.kept.arrays import MANIFEST_FILE

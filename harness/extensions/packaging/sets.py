@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.extensions.packaging.code import read_run_set
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.packaging.code import read_run_set
 from harness.run_sets.folder import RUN_SET_FILE
 from harness.system.submission import UNSPECIFIED
 from rules.benchmarks.loader import shipped_names

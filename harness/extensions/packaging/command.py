@@ -32,7 +32,7 @@ def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) ->
     logs against. What is left out is listed. The tree is judged by our rules and the
     official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
     """
-    from harness.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
+    from harness.extensions.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
     from reports.views.verdict import MAX_PLACES, verdict_blocks
     from rules.tree.inventory import take_inventory
 

@@ -102,7 +102,7 @@ def read_run_set(root: Path) -> RunSetRecord:
 
 def source_files(record: RunSetRecord) -> Files:
     """Yield the installed product's four packages, what pip needs to install them, and the user's own file."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     folders = []
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*")):

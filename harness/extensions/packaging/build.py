@@ -10,10 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.foundation.errors import ExitCode, HarnessError
-from harness.packaging.code import has_source, implementation_of, is_unchanged, own_files, source_files, system_files
-from harness.packaging.records import PackagedWeights, add_records, add_weights, kept_weights
-from harness.packaging.sets import (
+from harness.extensions.packaging.code import (
+    has_source,
+    implementation_of,
+    is_unchanged,
+    own_files,
+    source_files,
+    system_files,
+)
+from harness.extensions.packaging.records import PackagedWeights, add_records, add_weights, kept_weights
+from harness.extensions.packaging.sets import (
     PackagedSet,
     distinct_sets,
     judge_for_package,
@@ -21,7 +27,8 @@ from harness.packaging.sets import (
     refuse_other_submitter,
     refuse_shared_places,
 )
-from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
+from harness.extensions.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.system.resources import free_disk_bytes
 from reference_models.process.atomic_write import sync_folder
 from reference_models.registry import is_model

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.extensions.packaging.code import Files
 from harness.foundation.errors import HarnessError
-from harness.packaging.code import Files
 from rules.logs.text import printable
 from rules.records.kept.weights import WEIGHTS_FOLDER
 from rules.tree.result_set import real_path
