@@ -348,8 +348,8 @@ def test_an_output_format(tree: Tree) -> None:
     promised = (tree.folder / "tests" / "cli" / "cli_surface.txt").read_text().splitlines()
     verbs = {line.split()[1] for line in promised if "--format" in line and "|tsv" in line}
     assert verbs == {
-        "check", "compare", "diff", "history", "place", "profile", "report", "score", "serve", "suite", "sweep",
-        "tiers", "trace", "tune",
+        "check", "codesign", "compare", "diff", "history", "place", "profile", "report", "score", "serve", "suite",
+        "sweep", "tiers", "trace", "tune",
     }  # fmt: skip
     benchmark = load_benchmark("dlrm_tiny")
     write_set(tree.folder / "set", benchmark, make_runs(benchmark))

@@ -1,23 +1,20 @@
-"""`tune`: settings under constraints, each proposed by what those before it measured, or an accelerator, modelled."""
+"""`tune`: settings under constraints, each proposed by what those before it measured."""
 
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from harness.cli.shared.experiments import start_and_show
 from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
     SizeParam,
-    collect_overrides,
     configuration,
 )
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
-from harness.cli.shared.values import several
 from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
@@ -25,11 +22,6 @@ if TYPE_CHECKING:
 
 _NUMBERS = {"training": None, "throughput": 50, "quality": 65_536, "serve": None}
 """What each kind is asked where nothing else is said: steps, samples."""
-_OF_SPACE = {
-    "benchmark", "config_file", "assignments", "name", "data_root", "model", "trials", "space", "modes", "pareto",
-    "output", "seed", "form", "quiet",
-}  # fmt: skip
-"""What is asked with --space; all else is of trials that are run."""
 
 
 def read_constraint(text: str) -> "ConstraintRecord":
@@ -62,16 +54,10 @@ def read_constraint(text: str) -> "ConstraintRecord":
     type=click.IntRange(2, 10_000),
     default=20,
     show_default=True,
-    help="Trials, with the default; with --space of each search.",
+    help="Trials, with the default.",
 )
 @click.option("--sampler", type=click.Choice(["auto", "random"]), default="auto", show_default=True,
               help="auto learns from trials: a Gaussian process where one takes over 3 s, else TPE.")  # fmt: skip
-@click.option("--space", metavar="NAME|FILE.toml",
-              help="Search an accelerator and tilings on it instead: pe_array, or a file in its form.")  # fmt: skip
-@click.option("--mode", "modes", type=several(click.Choice(["separate", "joint"])), metavar="MODE,…",
-              help="With --space: hardware before tiles, or both at once.  [default: separate,joint]")  # fmt: skip
-@click.option("--pareto", type=several(click.Choice(["latency", "energy"])), metavar="OBJECTIVE,…",
-              help="With --space: what to make small; tilings by the first.  [default: latency,energy]")  # fmt: skip
 @request_options(
     "tune", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command",
     "log_to",
@@ -80,7 +66,7 @@ def read_constraint(text: str) -> "ConstraintRecord":
 @QUIET
 def tune(
     benchmark: str, minimize: str | None, maximize: str | None, constraints: "tuple[ConstraintRecord, ...]",
-    trials: int, sampler: Any, space: str | None, modes: Any, pareto: Any, form: str, **given: Any,
+    trials: int, sampler: Any, form: str, **given: Any,
 ) -> None:  # fmt: skip
     """Search settings of BENCHMARK under constraints; then measure the best trial beside the default, in turns.
 
@@ -90,23 +76,9 @@ def tune(
     before that. Columns are those of the table of what is measured, memory, energy_delay, and of runs
     time_to_train_s; where no kind is asked for, the columns decide it. 'dlrmbench resume' completes an interrupted
     search, with the trials that it would have made.
-
-    With --space nothing is run. Latency and energy of a training step's products and lookups on an array of PEs are
-    modelled, by the numbers of the space's file, which are printed with their sources. Its first values are a design
-    by hand, from which the search starts; what takes more area, or tiles that do not fit, is an invalid trial. The
-    seed is 0 unless it is given. The study and its page are kept in a new folder below -o.
     """
-    context = click.get_current_context()
-    typed = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    if space is not None:
-        if odd := sorted(typed - _OF_SPACE):
-            flags = next(each.opts for each in context.command.params if each.name == odd[0])
-            raise click.UsageError(f"{flags[-1]} is of trials that are run; with --space none is. Leave it out.")
-        asked = [mode for mode in ("separate", "joint") if not modes or mode in modes]
-        _search_space(benchmark, space, asked, pareto or ("latency", "energy"), trials, form, given)
-        return
-    if modes or pareto or not given["axes"]:
-        raise click.UsageError("give --axis SECTION.KEY=V1,V2, or --space, of which --mode and --pareto are options.")
+    if not given["axes"]:
+        raise click.UsageError("give --axis SECTION.KEY=V1,V2: the settings that are searched.")
     from harness.experiment.search.trials import kind_with
     from harness.foundation.optuna import quiet_optuna
     from rules.records.experiment import SearchRecord, StopRecord
@@ -122,22 +94,3 @@ def tune(
         request = replace(request, kinds={kind: _NUMBERS[kind]})
     with quiet_optuna():  # refused where it is not installed, before anything is written
         start_and_show(request, form=form)
-
-
-def _search_space(
-    benchmark: str, space: str, modes: Any, pareto: "tuple[str, ...]", trials: int, form: str, given: dict[str, Any]
-) -> None:
-    """Keep and print the study of an accelerator; its last finding ends a table."""
-    from harness.cli.shared.studies import keep_study
-    from harness.config.run_config import resolve
-    from harness.planning.codesign import Objective, space_study
-    from harness.planning.hardware.accelerator import find_space
-    from harness.run_sets.output import refuse_output
-
-    refuse_output(given["output"])
-    array, config = find_space(space), resolve(benchmark, collect_overrides(given), given["name"])
-    units: dict[str, Objective] = {"latency": "latency_s", "energy": "energy_j"}
-    study = space_study(config, array, modes, [units[name] for name in pareto], trials, given["seed"] or 0)
-    keep_study(study, given["output"], f"tune-{config.benchmark.name}", form)
-    if form == "table":
-        click.echo(f"\n{study.findings[-1]}")

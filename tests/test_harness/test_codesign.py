@@ -15,9 +15,19 @@ from msgspec.structs import asdict
 from msgspec.structs import replace as change
 
 from harness.config.run_config import resolve
-from harness.foundation.errors import HarnessError
-from harness.planning import codesign
-from harness.planning.codesign import (
+from harness.extensions.codesign import search as codesign
+from harness.extensions.codesign.accelerator import (
+    ORDERS,
+    SPACES,
+    Nest,
+    PEArray,
+    Point,
+    Space,
+    find_space,
+    list_nests,
+    model_nest,
+)
+from harness.extensions.codesign.search import (
     POPULATION,
     TOLERANCE,
     Mode,
@@ -29,17 +39,7 @@ from harness.planning.codesign import (
     search,
     space_study,
 )
-from harness.planning.hardware.accelerator import (
-    ORDERS,
-    SPACES,
-    Nest,
-    PEArray,
-    Point,
-    Space,
-    find_space,
-    list_nests,
-    model_nest,
-)
+from harness.foundation.errors import HarnessError
 from reference_models.costs import Linear, Lookups, Step
 from reference_models.process.errors import ConfigError
 from rules.errors import DefinitionError
@@ -47,7 +47,7 @@ from rules.records.study import StudyRecord
 
 BOTH: tuple[Objective, ...] = ("latency_s", "energy_j")
 SHAPES = ("rm1_deeprecsys", "rm2_deeprecsys", "rm3_deeprecsys")
-SHIPPED = Path(codesign.__file__).parent / "hardware" / "pe_array.toml"
+SHIPPED = SPACES["pe_array"]
 LARGE = 1 << 20
 WIDE: Point = {
     "rows": 4, "columns": 2, "scratchpad_bytes": LARGE, "tile_m": LARGE, "tile_k": LARGE, "tile_n": LARGE,

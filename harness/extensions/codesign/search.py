@@ -1,4 +1,4 @@
-"""`tune --space`: hardware of a PE array and a benchmark's tilings on it, searched apart and together: modelled."""
+"""`codesign`: hardware of a PE array and a benchmark's tilings on it, searched apart and together: modelled."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ import numpy as np
 from msgspec.structs import asdict
 
 from harness.config.run_config import RunConfig
+from harness.extensions.codesign.accelerator import LOOKUPS, ORDERS, Nest, PEArray, Point, list_nests, model_nest
 from harness.foundation.optuna import quiet_optuna
 from harness.foundation.study import Columns, make_study, make_table
-from harness.planning.hardware.accelerator import LOOKUPS, ORDERS, Nest, PEArray, Point, list_nests, model_nest
 from reference_models.process.errors import ConfigError
 from reports.text.formatting import duration, percent, plural
 from rules.records.study import Cell, Parameter, StudyCheck, StudyRecord
