@@ -23,7 +23,7 @@ from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.extensions import with_extensions
 from rules.records.codec import Document
-from rules.records.kinds import KIND_MODULES
+from rules.records.kinds import KIND_MODULES, why_absent
 from rules.records.run_set import RunSetRecord
 
 if TYPE_CHECKING:
@@ -221,9 +221,6 @@ AUXILIARY_KINDS: Mapping[str, str] = {
 
 def _find(name: str, known: Mapping[str, str]) -> Kind:
     if name not in known:
-        raise HarnessError(
-            f"kind of measurement {name!r}: not known to this version, which has {', '.join(KIND_MODULES)}.",
-            ExitCode.INPUT,
-        )
+        raise HarnessError(why_absent(name) or f"{name}: no set is made of this kind of job.", ExitCode.INPUT)
     kind: Kind = import_module(known[name]).KIND
     return kind

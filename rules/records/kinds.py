@@ -34,6 +34,13 @@ EXTRA_KINDS: tuple[str, ...] = tuple(
 """Kinds whose record is extra/<kind>.json: of the core those that leave no logs, and all of extensions."""
 
 
+def why_absent(kind: str) -> str | None:
+    """Say that this copy does not have a kind; None of one that it has."""
+    if kind in PLACES:
+        return None
+    return f"{kind}: a kind of measurement that this copy does not have. It has {', '.join(PLACES)}."
+
+
 def is_logged(kind: str) -> bool:
     """Return whether a kind's repetitions leave logs to judge; one that this version does not know leaves none."""
     return kind in PLACES and kind not in EXTRA_KINDS
