@@ -18,7 +18,7 @@ from harness.extensions.packaging.code import (
     source_files,
     system_files,
 )
-from harness.extensions.packaging.records import PackagedWeights, add_records, add_weights, kept_weights
+from harness.extensions.packaging.packaged_records import PackagedWeights, add_records, add_weights, kept_weights
 from harness.extensions.packaging.sets import (
     PackagedSet,
     distinct_sets,
