@@ -198,7 +198,8 @@ def use_without(gone: set[str], folder: Path, data_root: Path) -> None:
     trained = sorted(str(path) for path in here.glob("*Z") if "-speed-" not in path.name)
     made = [load_extensions()[name] for name in gone]
     kinds = {kind: _write_set(folder / kind, kind) for extension in made for kind in extension.kinds}
-    studies = {kind: _write_study(folder / kind, kind) for extension in made for kind in extension.shown}
+    shown = [kind for extension in made for kind in extension.shown if kind not in kinds]
+    studies = {kind: _write_study(folder / kind, kind) for kind in shown}
     page = str(folder / "page.html")
     core: list[list[str]] = [
         ["--help"], ["list"], ["show", "dlrm_tiny"], ["check", str(here)], ["report", str(here), "-o", page],

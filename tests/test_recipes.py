@@ -11,6 +11,7 @@ import pytest
 from contributing import EXAMPLES, ROOT, TEXT, Tree, added_lines, apply_change, read_recipes
 from dense_logistic import install, write_definition
 from log_builder import make_records, make_runs, to_text, with_record, write_set
+from measured_builder import write_measured
 from own_order import ORDER, PLAN, STOP_RULE
 from waiting import needs_two_cpus
 
@@ -42,8 +43,8 @@ def tree(compiled: Tree, tmp_path: Path) -> Tree:
 def test_the_document_has_a_recipe_for_each_thing_to_add() -> None:
     assert list(RECIPES) == [
         "A rule", "A benchmark", "A kind of data", "A metric", "A model", "An implementation",
-        "A kind of measurement", "What a kind shows of its own", "A study", "A verb", "A section of the page",
-        "An output format",
+        "A kind of measurement", "An extension", "What a kind shows of its own", "A study", "A verb",
+        "A section of the page", "An output format",
     ]  # fmt: skip
 
 
@@ -278,6 +279,84 @@ def test_a_kind_of_measurement_is_swept_and_paired_by_the_command_and_by_python(
     (tree.folder / pair / "new" / "extra" / "copying_4" / "measured.json").unlink()
     assert tree.run("dlrmbench resume", pair, "-q").returncode == 0
     assert (tree.folder / pair / "new" / "extra" / "copying_4" / "measured.json").exists()
+
+
+@pytest.fixture
+def extended(tree: Tree) -> Tree:
+    """A copy with the made-up extension and its page."""
+    tree.follow(RECIPES["An extension"])
+    (tree.folder / "harness" / "extensions" / "sorting" / "README.md").write_text("# sorting\n\nAn example.\n")
+    return tree
+
+
+def write_sorted(folder: Path) -> Path:
+    """Write a set of the made-up extension's kind."""
+    write_measured(folder, "throughput", [1.0] * 5, options={"num_values": 1000})
+    record = folder / "extra" / "run_set.json"
+    record.write_text(record.read_text().replace('"kind": "throughput"', '"kind": "sorting"'))
+    processes = [{"num_values": 1000, "values_per_s": 1e6 + index} for index in range(5)]
+    (folder / "extra" / "throughput.json").unlink()
+    (folder / "extra" / "sorting.json").write_text(json.dumps({"schema_version": 3, "processes": processes}))
+    return folder
+
+
+_IMPORTED = """
+import sys
+from harness.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    of_sorting = [name for name in sys.modules if name.startswith("harness.extensions.sorting.")]
+    print("IMPORTED", *sorted(name.rpartition(".")[2] for name in of_sorting))
+"""
+
+
+def test_an_extension(extended: Tree) -> None:
+    recipe = RECIPES["An extension"]
+    assert extended.touched() == {*recipe.shown, "rules/extensions.py", "harness/extensions/sorting/__init__.py",
+                                  "harness/extensions/sorting/README.md"}  # fmt: skip
+    assert len(added_lines(recipe.changes["rules/extensions.py"])) == 1
+    limit, _, tests = recipe.commands
+    done = extended.run(limit)
+    assert (done.returncode, done.stdout) == (0, "8529 comparisons, computed\n"), done.stderr
+    held = extended.run(tests, "-k", "not does_without", "--deselect", "tests/test_extensions.py::test_nothing_of")
+    assert held.returncode == 0, held.stdout
+    (extended.folder / "imported.py").write_text(_IMPORTED)
+    benchmark = load_benchmark("dlrm_tiny")
+    write_set(extended.folder / "trained", benchmark, make_runs(benchmark))
+    write_sorted(extended.folder / "sorted")
+    for words, imported in (
+        ("--help", "extension"), ("list", "extension"), ("check trained --no-second-opinion", "extension"),
+        ("report trained --no-second-opinion -o page.html", "extension"), ("history trained", "extension"),
+        ("report sorted -o sorted.html", "extension records shown"), ("history sorted", "extension records"),
+    ):  # fmt: skip
+        done = extended.run(f"python imported.py {words}")
+        assert done.stdout.splitlines()[-1] == f"IMPORTED {imported}", (words, done.stdout[-500:], done.stderr)
+    page = (extended.folder / "sorted.html").read_text()
+    assert "Sorting rate" in page and "Numbers that are sorted in a second." in page
+    assert "sorting" in extended.run("dlrmbench schema").stdout
+    assert "--sorting" in extended.run("dlrmbench run --help").stdout
+
+
+@pytest.mark.slow
+def test_a_made_up_extension_is_deleted_as_those_that_are_here(extended: Tree) -> None:
+    done = extended.run(
+        "python -m pytest -q -p no:cacheprovider tests/test_extensions.py -k 'without_an_extension and sorting'"
+    )
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+
+
+@needs_two_cpus
+@pytest.mark.long
+def test_a_kind_of_an_extension_is_measured_and_compared(extended: Tree, data_root: Path) -> None:
+    _, run, _ = RECIPES["An extension"].commands
+    for name in ("base", "new"):
+        done = extended.run(run, "--data", data_root, "--name", name, "--seed", "1")
+        assert done.returncode == 0 and "Sorting rate" in done.stdout, done.stderr
+    base, new = (next((extended.folder / "results").glob(f"*-{name}-*")) for name in ("base", "new"))
+    compared = extended.run(f"dlrmbench compare {base} {new}")
+    assert compared.returncode == 0 and "Sorting rate" in compared.stdout, compared.stdout + compared.stderr
+    assert extended.run(f"dlrmbench resume {new} -n 6 -q").returncode == 0
 
 
 _ASK_FOR_COPIES = """
