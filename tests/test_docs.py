@@ -12,12 +12,14 @@ from click.testing import CliRunner
 from harness.cli import COMMANDS, cli
 from harness.cli.shared.commands_page import render_page
 from harness.foundation.errors import ExitCode
+from rules.extensions import EXTENSIONS, load_extensions
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
     "README.md", "harness/README.md", "reference_models/README.md", "reports/README.md", "harness/launch/README.md",
     "reference_models/dlrm/README.md", "tests/gpu/README.md", "harness/experiment/README.md",
+    *(f"harness/extensions/{name}/README.md" for name in EXTENSIONS),
 )  # fmt: skip
 """The pages that are written by hand."""
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
@@ -95,6 +97,24 @@ def test_the_picture_of_a_page_is_small() -> None:
 @pytest.mark.parametrize("script", re.findall(r"`python (tests/performance/\w+\.py)", "".join(TEXTS.values())))
 def test_each_measurement_that_a_page_names_is_there(script: str) -> None:
     assert (ROOT / script).is_file()
+
+
+def test_the_table_of_extensions_has_each_with_its_verbs_and_what_it_needs() -> None:
+    rows = re.findall(
+        r"^\| \[(\w+)\]\(extensions/\w+/README.md\) \| (.+?) \| (.+) \|$", TEXTS["harness/README.md"], re.M
+    )
+    assert [name for name, _, _ in rows] == sorted(EXTENSIONS)
+    for name, verbs, what in rows:
+        extension = load_extensions()[name]
+        assert re.findall(r"`([\w-]+)`", verbs) == list(extension.verbs)
+        assert all(what.endswith(f"needs {need}") for need in extension.needs)
+
+
+def test_the_picture_of_the_core_names_files_that_are_there() -> None:
+    (picture,) = re.findall(r"```text\n(dlrmbench .*?)```", TEXTS["harness/README.md"], flags=re.DOTALL)
+    names = re.findall(r"(?:\.\./)?\w+/\w+(?:/\w+)?(?:\.py)?", picture)
+    assert len(names) > 20
+    assert [name for name in names if not (ROOT / "harness" / name).exists() and not name.startswith("extra/")] == []
 
 
 def test_each_exit_code_is_on_the_page_of_the_harness() -> None:
