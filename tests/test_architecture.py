@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 from scripted_workload import ScriptedWorkload, run_scripted
 from waiting import HANG_S
 
 from harness.cli import COMMANDS
 from rules.benchmarks.loader import load_benchmark
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = ("harness", "reference_models", "reports", "rules")
 MAY_IMPORT = {
     "harness": {"harness", "reference_models", "reports", "rules"},

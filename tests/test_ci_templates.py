@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from places import ROOT
 from waiting import HANG_S
 
-ROOT = Path(__file__).parents[1]
 GITHUB, GITLAB = ROOT / ".github" / "workflows" / "benchmark.yml", ROOT / ".gitlab-ci.yml"
 Job = Callable[..., "subprocess.CompletedProcess[str]"]
 

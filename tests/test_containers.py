@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from places import ROOT
 from waiting import HANG_S
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FOLDER = ROOT / ".ci" / "container"
 IMAGES = ("cpu", "cuda")

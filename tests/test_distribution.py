@@ -9,12 +9,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from places import ROOT
 from waiting import HANG_S
 
 from harness.config.catalog import load_entry
 from reference_models.registry import find_implementation
 
-ROOT = Path(__file__).parents[1]
 _BUILD = """
 import sys
 from setuptools import build_meta

@@ -3,18 +3,17 @@
 import json
 import re
 import shlex
-from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from places import ROOT
 
 from harness.cli import COMMANDS, cli
 from harness.cli.shared.commands_page import render_page
 from harness.foundation.errors import ExitCode
 from rules.extensions import EXTENSIONS, load_extensions
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
     "README.md", "harness/README.md", "reference_models/README.md", "reports/README.md", "harness/launch/README.md",

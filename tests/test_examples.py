@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from command import Command
+from places import ROOT
 from report_builder import write_run_set
 
 from harness import api
@@ -15,7 +16,6 @@ from reference_models.registry import find_model, pin_code
 from reports import frames
 from rules.errors import InputError
 
-ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "reference_models" / "examples"
 NOTEBOOK = ROOT / "reports" / "examples" / "paper.ipynb"
 

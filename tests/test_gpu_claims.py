@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from claims import CLAIMS
 from findings import Findings, read_found
+from places import ROOT
 from runner import (
     count_failures,
     judge_claims,
@@ -32,7 +33,6 @@ from steps import STEPS
 from table import readme_section, terminal_table
 from waiting import HANG_S, has_ended, wait_until
 
-ROOT = Path(__file__).resolve().parents[1]
 SYSTEM = {"gpu": "Emulated <GPU> | 1", "driver": "1", "torch": "2"}
 HOSTILE = "\x1b[2J\x1b]0;title\x07| pipe <script>\r\x00\u202e"
 

@@ -23,6 +23,7 @@ from jobs_on_gpu import TINY
 from packages import missing_packages, name_of, prepare_site, read_project, requirements
 from packaging.requirements import Requirement
 from packaging.version import Version
+from places import ROOT
 from pytest_run import read_outcomes
 from runner import read_results
 from setting import Setting
@@ -34,7 +35,6 @@ from reference_models.fused import kernel_sizes
 from reference_models.fused.kernel_check import ComputedValues
 from reference_models.fused.merged_embedding import MergedEmbedding
 
-ROOT = Path(__file__).resolve().parents[1]
 RunStep = Callable[[str], Found]
 
 

@@ -25,6 +25,7 @@ from claims import BY_NAME
 from findings import Findings, Found, read_found
 from gpu_answers import plant_answers
 from jobs_on_gpu import CAPPED, SMALL
+from places import ROOT
 from pytest_run import Outcome
 from runner import StepResult, leave_out, read_results, run_all
 from setting import Setting
@@ -37,7 +38,6 @@ from waiting import HANG_S
 
 from reference_models.fused import merged_embedding
 
-ROOT = Path(__file__).resolve().parents[1]
 SYSTEM = {"gpu": "Emulated", "driver": "1", "torch": "2"}
 Plant = Callable[[pytest.MonkeyPatch, str], None]
 """Given what is to be wrong, or nothing."""

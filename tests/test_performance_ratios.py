@@ -1,15 +1,15 @@
 """A ratio that spreads too far over its rounds is measured again, and is undecided where it still does."""
 
 import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import TESTS
 
 
 @pytest.fixture(scope="module")
 def ratios() -> Any:
-    spec = importlib.util.spec_from_file_location("ratios", Path(__file__).with_name("performance") / "ratios.py")
+    spec = importlib.util.spec_from_file_location("ratios", TESTS / "performance" / "ratios.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -3,13 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from places import ROOT
 from waiting import HANG_S
-
-ROOT = Path(__file__).parent.parent
 
 
 def collect(hash_seed: int) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(
     path for package in ("harness", "reference_models", "rules", "reports") for path in (ROOT / package).rglob("*.py")
 )

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from log_builder import Record, make_records, usual_evals, with_record, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
+from places import TESTS
 from records_builder import process_content, run_set_content, system_part, throughput_content
 
 from reports.page.content import ReportContent
@@ -173,7 +174,7 @@ def test_different_problems_are_refused_with_the_reason_and_exit_2(command: Any,
     assert "1 of 1 not compared: other: different benchmark" in err
 
 
-MEASURED = Path(__file__).parents[1] / "data" / "version_1" / "throughput_sweep" / "01-global_batch_size-128"
+MEASURED = TESTS / "data" / "version_1" / "throughput_sweep" / "01-global_batch_size-128"
 
 
 @pytest.mark.parametrize("measured", [None, MEASURED])

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 from waiting import HANG_S, wait_until
 
 from harness.cli import main
@@ -16,7 +17,7 @@ from reference_models.data.registry import locate_dataset
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, read_manifest
 
-DEFINITION = Path(__file__).parents[2] / "rules" / "benchmarks" / "dlrm_tiny.toml"
+DEFINITION = ROOT / "rules" / "benchmarks" / "dlrm_tiny.toml"
 
 
 @pytest.fixture

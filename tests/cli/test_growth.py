@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from places import ROOT
 from records_builder import run_set_content
 from scripted_workload import ScriptedWorkload
 from sweep_builder import FastWorkers, use_fast_workers
@@ -154,7 +155,7 @@ def test_a_longer_set_without_one_of_its_first_runs_has_no_score(command: Run, r
 def test_an_official_benchmark_does_not_grow_beyond_its_runs(command: Run, run: Run, tmp_path: Path) -> None:
     assert run("-q", "-n", 1).exit_code == 0
     folder = the_set(tmp_path)
-    definition = Path(__file__).resolve().parents[2] / "rules" / "benchmarks" / "dlrm_dcnv2.toml"
+    definition = ROOT / "rules" / "benchmarks" / "dlrm_dcnv2.toml"
     shutil.copy(definition, folder / "extra" / "definition.toml")
     path = folder / "extra" / "run_set.json"
     content = json.loads(path.read_text())

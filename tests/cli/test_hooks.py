@@ -14,6 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 from made_sets import made_in
+from places import ROOT
 from sweep_builder import FastWorkers
 
 from rules.records.codec import Damage, decode, json_schema
@@ -21,7 +22,7 @@ from rules.records.kept.event import EventRecord
 from rules.records.kept.hooks import HOOKS_FILE, MAX_OUTPUT, HooksRecord
 
 Command = Callable[..., tuple[int, str, str]]
-PAGE = Path(__file__).parents[2] / "harness" / "experiment" / "README.md"
+PAGE = ROOT / "harness" / "experiment" / "README.md"
 
 
 def hooks_of(folder: Path) -> list[HooksRecord]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 from click.testing import CliRunner
+from places import ROOT
 
 from harness.cli import cli
 from harness.config.catalog import load_entry
@@ -15,7 +16,7 @@ from harness.config.reference import SECTIONS, list_keys, render_page
 from reference_models.data.registry import examples, find_data
 from rules.benchmarks.loader import load_benchmark, read_toml, shipped_names, workload_names
 
-PAGE = Path(__file__).parents[2] / "rules" / "benchmarks" / "README.md"
+PAGE = ROOT / "rules" / "benchmarks" / "README.md"
 Call = Callable[..., tuple[int, str, str]]
 
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT.parent / "shared" / "data" / "ml1m"
 DEFINITION = ROOT / "tests" / "benchmarks" / "ml1m.toml"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from command import Command
+from places import ROOT
 from ranks_builder import needs_torchrec, started_world
 from records_builder import run_set_content
 from report_builder import write_report
@@ -30,7 +31,6 @@ from reports.results.logs import gather
 
 OWN_FILES = ("rules.py", "numpy.py", "torch.py", "json.py", "signal.py", "mlperf_logging.py", "harness/__init__.py")
 """Of a user, each of which ends a process that imports it, by a code that is none of ours."""
-ROOT = Path(__file__).resolve().parents[2]
 FEW_LAYERS = ("--set", "model.bottom_mlp=[16]", "--set", "model.top_mlp=[1]")
 """So that few shapes of products have ceilings to measure."""
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from command import Command
 from made_sets import made_in
+from places import ROOT
 from sweep_builder import FastWorkers
 
 from harness.config.run_config import Override, read_config_file, resolve
 from reference_models.process.errors import ConfigError
 from reference_models.registry import find_implementation, label_of, parse_place, pin_code
 
-ROOT = Path(__file__).parents[2]
 LOADER = """
 from reference_models.dlrm.reference import ReferenceWorkload
 

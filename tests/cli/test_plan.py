@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import Command
+from places import TESTS
 from ranks_builder import needs_torchrec
 
 from harness.cli import main
@@ -98,7 +99,7 @@ def test_data_that_is_not_there_has_the_one_command_that_makes_it(
     benchmark: str, command: str, exit_code: int, inside: Command, tmp_path: Path
 ) -> None:
     """And ends as `run` does, where --data gives it; without, one may ask what a run would take."""
-    shutil.copy(Path(__file__).parents[1] / "benchmarks" / "ml1m.toml", tmp_path)
+    shutil.copy(TESTS / "benchmarks" / "ml1m.toml", tmp_path)
     for given, expected in ((["--data", tmp_path / "none"], exit_code), ([], 0)):
         made = plan(inside, benchmark, "--no-measure", *given, exit_code=expected)
         data = made["data"]

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from criteo_builder import make_text
 from hypothesis import given
 from hypothesis import strategies as st
+from places import ROOT
 
 from harness.cli.data import prepare, spread_values
 from harness.cli.plan import plan
@@ -20,7 +21,6 @@ from harness.config.catalog import load_data
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.process.errors import DatasetError
 
-ROOT = Path(__file__).parents[2]
 DEFINITION = ROOT / "tests" / "benchmarks" / "ml1m.toml"
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import jsonschema
 import pytest
 from made_sets import made_in
+from places import ROOT, TESTS
 from ranks_builder import Process, find_rank, needs_torchrec, processor_s, reserve_port, send, started, started_world
 from waiting import HANG_S, wait_until
 
@@ -25,7 +26,7 @@ from rules.records.codec import json_schema
 from rules.records.run import RunRecord
 
 pytestmark = needs_torchrec
-SBATCH = Path(__file__).parents[2] / "harness" / "launch" / "slurm" / "dlrmbench.sbatch"
+SBATCH = ROOT / "harness" / "launch" / "slurm" / "dlrmbench.sbatch"
 ENDLESS = ("--set", "train.global_batch_size=4")
 """Steps for many minutes: what waits for such a run to train can stop one of its ranks before it is over."""
 
@@ -74,7 +75,7 @@ def test_two_ranks_train_to_the_target_and_rank_0_logs(tmp_path: Path, data_root
 @pytest.mark.long
 def test_the_full_shape_of_dcnv2_runs_on_two_ranks_in_bounded_memory(tmp_path: Path, dlrmbench: Any) -> None:
     """All its tables, lookups and layers, the tables capped at 40,000 rows: it steps, evaluates, and ends."""
-    definition = Path(__file__).parents[1] / "benchmarks" / "dlrm_dcnv2_capped.toml"
+    definition = TESTS / "benchmarks" / "dlrm_dcnv2_capped.toml"
     options = ["--data", tmp_path / "data", "--implementation", "torchrec", "--ranks", 2, "--threads", 1]
     done = dlrmbench("run", definition, *options, "-n", 1, "--seed", 5)
     assert done.returncode == 4, done.stdout + done.stderr

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from log_builder import make_records, usual_evals
 from measured_builder import write_measured
+from places import ROOT
 from records_builder import system_part
 from report_builder import write_run_set
 from version_builder import next_version
@@ -25,7 +26,6 @@ from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import decode
 from rules.records.run_set import RunSetRecord
 
-ROOT = Path(__file__).parents[2]
 MAKER = runpy.run_path(str(ROOT / ".ci" / "reference_system.py"))
 IMPLEMENTATIONS, KINDS = ("reference", "optimized"), ("training", "throughput")
 Command = Callable[..., tuple[int, str, str]]

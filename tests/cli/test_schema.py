@@ -4,10 +4,10 @@ import json
 import re
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
-from pathlib import Path
 
 import jsonschema
 import pytest
+from places import ROOT
 
 from harness.cli.schema import GROUPS, PAGES, list_names
 from harness.config.schema import definition_schema
@@ -18,7 +18,6 @@ from rules.records.codec import json_schema
 from rules.records.files import RECORDS
 
 CLI = Callable[..., tuple[int, str, str]]
-ROOT = Path(__file__).parents[2]
 NAMES = list_names()
 
 

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 from made_sets import made_in
+from places import TESTS
 from sweep_builder import FastWorkers
 from waiting import HANG_S, needs_two_cpus
 
@@ -215,7 +216,7 @@ def test_a_sweep_survives_kill_9(
         "sweep", "dlrm_tiny", "--data", str(data_root), "-q", "--seed", "5", "-o", str(tmp_path / "out"),
         "--axis", RATES, *mode,
     ]  # fmt: skip
-    program = _KILLED.format(tests=str(Path(__file__).parents[1] / "builders"), kill_at=2, arguments=arguments)
+    program = _KILLED.format(tests=str(TESTS / "builders"), kill_at=2, arguments=arguments)
     killed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S, check=False
     )

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import TESTS
 
 from harness.run_sets.folder import open_run_set
 from rules.records.codec import Damage, decode
 from rules.records.sweep import SweepRecord
 
-VERSION_1 = Path(__file__).parents[1] / "data" / "version_1"
+VERSION_1 = TESTS / "data" / "version_1"
 
 
 @pytest.fixture

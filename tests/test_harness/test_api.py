@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from places import ROOT
 from sweep_builder import FastWorkers, use_fast_workers
 from waiting import HANG_S, needs_two_cpus
 
@@ -25,7 +26,7 @@ from rules.errors import DefinitionError, InputError
 from rules.records.codec import decode
 from rules.records.measured.serve import ServeRecord
 
-README = Path(__file__).parents[2] / "reports" / "README.md"
+README = ROOT / "reports" / "README.md"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from checkpointing import ABOUT, DIGEST, begin
+from places import TESTS
 from toy_clicks import BATCH, MULTI_HOT, NUM_EMBEDDINGS, spec_maker, write_dataset
 from waiting import HANG_S
 
@@ -25,7 +26,7 @@ from reference_models.training.checkpoints import TouchedRows, is_base_due, list
 from rules.records.codec import decode
 from rules.records.kept.checkpoint import CheckpointManifest
 
-BUILDERS = Path(__file__).parents[1] / "builders"
+BUILDERS = TESTS / "builders"
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import ROOT
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from waiting import HANG_S
 
@@ -54,7 +54,7 @@ def test_a_process_ends_with_its_output_and_without_waiting_for_its_threads() ->
 
 def test_every_process_that_is_started_as_a_module_ends_that_way() -> None:
     """All but those that print texts about definitions and start no thread of torch's."""
-    sources = sorted((Path(__file__).parents[2] / "harness").rglob("*.py"))
+    sources = sorted((ROOT / "harness").rglob("*.py"))
     endings = {
         path: ending
         for path in sources

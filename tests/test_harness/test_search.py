@@ -4,12 +4,12 @@ import math
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 from statistics import median
 
 import optuna
 import pytest
 from msgspec import structs
+from places import ROOT
 
 from harness.experiment.search.sampler import Sampler, choose_sampler, propose, tell
 from harness.experiment.search.space import Range, read_search_axis, read_space
@@ -235,6 +235,6 @@ def test_only_tune_imports_optuna() -> None:
     for words in (["resume", "--help"], ["list"], ["resume", "nowhere"], ["sweep", "--help"]):
         done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
         assert done.stdout.endswith("False\n"), words
-    root = Path(__file__).parents[2] / "harness"
+    root = ROOT / "harness"
     naming = {path.name for path in root.rglob("*.py") if "import optuna" in path.read_text(encoding="utf-8")}
     assert naming == {"optuna.py"}

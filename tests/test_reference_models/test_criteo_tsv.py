@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from criteo_builder import make_text, parse_line
+from places import ROOT, TESTS
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.tsv import prepare_tsv
@@ -25,7 +26,7 @@ from reference_models.data.registry import open_dataset, parse_data
 from reference_models.data.store.store import verify
 from reference_models.process.errors import ConfigError, DatasetError
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+SHARED = ROOT.parent / "shared" / "data"
 
 
 def make_data(**parameters: Any) -> DataConfig:
@@ -312,7 +313,7 @@ def test_kill_at_any_moment_leaves_no_dataset_and_the_next_one_is_whole(tmp_path
             [sys.executable, "-c", code, str(source), str(folder)],
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).parents[2],
+            cwd=ROOT,
         )
         assert child.stdout is not None
         for line in child.stdout:
@@ -347,7 +348,7 @@ def test_the_first_rows_of_criteo_kaggle(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_file_larger_than_the_bound_is_prepared_within_it() -> None:
     """1.2 GiB of text with millions of categories, under the default bound of 1 GiB."""
-    command = Path(__file__).parents[1] / "performance" / "parse.py"
+    command = TESTS / "performance" / "parse.py"
     done = subprocess.run(
         [sys.executable, str(command), "--rows", "20000", "--memory-test", "1.2"], capture_output=True, text=True
     )

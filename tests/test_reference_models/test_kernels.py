@@ -14,6 +14,7 @@ import pytest
 import torch
 from fake_step import trace
 from kernel_bytes import Runs, find_runs, update_bytes
+from places import ROOT, TESTS
 from step_traffic import BEFORE, Traffic, draw_runs, times
 from torch._subclasses.fake_tensor import FakeTensorMode
 from waiting import HANG_S
@@ -28,7 +29,7 @@ from reference_models.fused.sorted_update import num_edges, update_sorted
 from rules.benchmarks.loader import load_benchmark
 
 BLOCK, PIECES = 256, choose_sizes().pieces
-BUILDERS = Path(__file__).parents[1] / "builders"
+BUILDERS = TESTS / "builders"
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None and "NEEDS_TRITON" not in os.environ,
     reason="triton is not installed: its interpreter runs the kernels",
@@ -39,7 +40,7 @@ needs_triton = pytest.mark.skipif(
 def answer_of(builder: str, *arguments: str, **variables: str) -> list[dict[str, Any]]:
     """What a script prints; in a process of its own, as Triton looks at its environment once."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, BUILDERS / builder, *arguments],
         capture_output=True, text=True, timeout=HANG_S, env=environment, check=False,

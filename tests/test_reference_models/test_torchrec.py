@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import TESTS
 from waiting import HANG_S
 
 from reference_models.config.sections import SHARDING_TYPES, parse_sharding
@@ -30,7 +31,7 @@ def run_cases(cases: list[dict[str, Any]], folder: Path, *, num_ranks: int = 2) 
     given, answered = folder / "cases.json", folder / "answers.json"
     given.write_text(json.dumps(cases))
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
-    script = Path(__file__).parents[1] / "builders" / "torchrec_ranks.py"
+    script = TESTS / "builders" / "torchrec_ranks.py"
     done = subprocess.run(
         [*launcher, str(script), str(given), str(answered)], capture_output=True, text=True, timeout=HANG_S
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from places import TESTS
 from ranks_builder import needs_torchrec
 from scipy import stats
 from waiting import HANG_S
@@ -27,7 +28,7 @@ def train_pairs(seeds: range, data_root: Path, folder: Path) -> list[tuple[Cours
     data_dir = ensure_dataset(load_entry("dlrm_tiny").workload.data, data_root, num_threads=1)
     case = folder / "case.json"
     case.write_text(json.dumps({"data_dir": str(data_dir), "seeds": list(seeds)}))
-    script = Path(__file__).parents[1] / "builders" / "torchrec_convergence.py"
+    script = TESTS / "builders" / "torchrec_convergence.py"
     launches = []
     for num_ranks in (1, 2):
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]

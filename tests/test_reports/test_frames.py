@@ -17,6 +17,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from log_builder import make_runs, with_record, write_set
+from places import ROOT, TESTS
 from records_builder import serve_content, serve_process
 from report_builder import write_run_set
 
@@ -32,9 +33,9 @@ from reports.tables.reference import FRAMES, render_page
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
-REPORTS = Path(__file__).parents[2] / "reports"
+REPORTS = ROOT / "reports"
 TINY = load_benchmark("dlrm_tiny")
-SETS = Path(__file__).parents[1] / "data" / "version_1"
+SETS = TESTS / "data" / "version_1"
 DTYPES: dict[str, dict[str, str]] = {
     "sets": {
         "string": "configuration benchmark division system rcp_outcome no_score_reason definition_sha256 "

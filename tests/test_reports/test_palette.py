@@ -1,11 +1,11 @@
 """Colours of the page: read from the style sheet, legible on every background they stand on."""
 
 import re
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
-STYLE = (Path(__file__).parents[2] / "reports" / "render" / "templates" / "style.css").read_text(encoding="utf-8")
+STYLE = (ROOT / "reports" / "render" / "templates" / "style.css").read_text(encoding="utf-8")
 PALETTE = {
     name: schemes for name, *schemes in re.findall(r"--(\w+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", STYLE)
 }

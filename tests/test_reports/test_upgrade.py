@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from places import TESTS
 
 from harness.cli import main
 from reports import frames
@@ -17,7 +18,7 @@ from reports.tables.upgrade import upgrade
 from rules.errors import InputError
 from rules.records.codec import json_schema
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = TESTS / "data"
 PRINTED = DATA / "documents_1"
 GOLDENS = {
     "until_json": "run", "train_options": "run", "pair_json": "pair", "pair_throughput": "pair",

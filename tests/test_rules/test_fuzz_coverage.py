@@ -4,9 +4,9 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
+from places import TESTS
 
 needs_atheris = pytest.mark.skipif(
     find_spec("atheris") is None, reason="atheris is not installed (pip install atheris)"
@@ -23,7 +23,7 @@ def test_inputs_that_reach_new_code_are_judged(seed: int) -> None:
         [sys.executable, "fuzz_coverage.py", str(NUM_INPUTS), str(seed)],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[1] / "builders",
+        cwd=TESTS / "builders",
         errors="replace",
         check=False,
     )

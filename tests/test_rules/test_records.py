@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from places import TESTS
 from record_strategy import records
 from records_builder import (
     experiment_content,
@@ -37,7 +38,7 @@ from rules.records.run_set import RunSetRecord
 from rules.records.sweep import SweepRecord
 from rules.records.system import SYSTEM_FIELDS, SystemRecord
 
-VERSION_1 = Path(__file__).parents[1] / "data" / "version_1"
+VERSION_1 = TESTS / "data" / "version_1"
 FILES = {
     RunSetRecord: "runs/extra/run_set.json",
     RunRecord: "two_ranks/extra/run_0/attempt_0/run.json",

@@ -1,14 +1,15 @@
 """rules/README.md is what the rules say today."""
 
 import re
-from pathlib import Path
+
+from places import ROOT
 
 from harness.foundation.errors import ExitCode
 from rules.checks.rule import FAMILIES, family_of
 from rules.judge.families import RULES
 from rules.judge.handbook import render_page
 
-README = Path(__file__).resolve().parents[2] / "rules" / "README.md"
+README = ROOT / "rules" / "README.md"
 CODES = [rule.code for rules in RULES.values() for rule in rules]
 
 

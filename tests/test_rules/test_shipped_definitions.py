@@ -1,15 +1,13 @@
 """Definitions that are shipped name the problems that they named; sets of shipped systems are of those problems."""
 
-from pathlib import Path
-
 import pytest
+from places import ROOT
 
 from reports.results import reference_systems
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import decode
 from rules.records.run_set import RunSetRecord
 
-ROOT = Path(__file__).parents[2]
 DIGESTS = {
     "reference_models/examples/clicks": "72bc060927de01638d69fc290b6b7cbf0c9e02c5fb7e9fa653c248ebef86c996",
     "rules/benchmarks/d2nn_small": "de11d045a5e4931507f856dea3602e2e7b071054dba0dea485ef30475d546d2e",
