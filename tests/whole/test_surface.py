@@ -1,6 +1,6 @@
 """The command line's verbs and options are a promise: they change only together with cli_surface.txt.
 
-After a deliberate change: python tests/cli/test_surface.py > tests/cli/cli_surface.txt
+After a deliberate change: python tests/whole/test_surface.py > tests/whole/cli_surface.txt
 """
 
 import subprocess

@@ -45,7 +45,9 @@ Plant = Callable[[pytest.MonkeyPatch, str], None]
 
 def names_of_tests() -> list[str]:
     """The tests that the step of that name runs, by their names in the source."""
-    sources = [(ROOT / "tests" / "test_reference_models" / name).read_text(encoding="utf-8") for name in FILES]
+    sources = [
+        (ROOT / "tests" / "core" / "test_reference_models" / name).read_text(encoding="utf-8") for name in FILES
+    ]
     return [name for source in sources for name in re.findall(r"^def (test_\w+)", source, flags=re.MULTILINE)]
 
 
