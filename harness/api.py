@@ -195,10 +195,10 @@ def render(
 def _request(verb: str, arguments: Mapping[str, Any]) -> "Request":
     """Make the request that the arguments of a function ask for: those of the command line under the same names."""
     from harness.experiment.request import Request, as_text
-    from rules.records.kinds import KINDS
+    from rules.records.kinds import PLACES
 
     members = {name: value for name, value in arguments.items() if value is not None}
-    kinds = {kind: members.pop(kind) for kind in KINDS if kind in members}
+    kinds = {kind: members.pop(kind) for kind in PLACES if kind in members}
     members["kinds"] = {**members.get("kinds", {}), **kinds}
     if verb == "serve":
         members["kinds"] = {"serve": None}

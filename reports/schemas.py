@@ -7,10 +7,11 @@ import msgspec
 from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument, PairDocument
 from reports.tables.records import ReportDocument
 from reports.tables.scores import MeasurementDocument, RunDocument, ScoreDocument
+from rules.extensions import find_places, load_place, merge
 from rules.judge.document import VerdictDocument
 from rules.records.run_set import SystemChecks
 
-DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
+CORE_DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
     "run": RunDocument,
     "measurement": MeasurementDocument,
     "pair": PairDocument,
@@ -22,3 +23,8 @@ DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
     "history": HistoryDocument,
     "preflight": SystemChecks,
 }
+
+DOCUMENTS: Mapping[str, type[msgspec.Struct]] = merge({
+    "the core": CORE_DOCUMENTS,
+    "an extension": {name: load_place(place) for name, place in find_places("documents").items()},
+})  # fmt: skip

@@ -16,6 +16,10 @@ class NothingToJudgeError(InputError):
     """A directory exists and holds no logs."""
 
 
+class AbsentKindError(InputError):
+    """What is there is of a kind of measurement that this copy does not have."""
+
+
 class ReferenceSystemError(ValueError):
     """A name is of no shipped system, or the system has no set like those that are given (exit code 2)."""
 

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from importlib import import_module
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -16,54 +16,57 @@ import click
 from harness.foundation.address_space import watch_address_space
 from harness.foundation.errors import ExitCode, end_process, exit_code_of, message_of
 from harness.system.code import safe_path_variables
+from rules.extensions import Verb, load_place, with_extensions
 
-# verb -> (module, attribute, one line of help); the help is here so that --help imports nothing else
-COMMANDS: dict[str, tuple[str, str, str]] = {
-    "run": ("harness.cli.run", "run", "Train to the quality target, several times; check, score, report."),
-    "serve": ("harness.cli.serve", "serve", "Find how many queries a second are answered within a latency limit."),
-    "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs, a sweep or a pair."),
-    "sweep": ("harness.cli.sweep", "sweep", "Run a matrix of configurations, interleaved; to target or throughput."),
-    "suite": ("harness.cli.sweep", "suite", "Measure several benchmarks in two settings; verdicts, and one mean."),
-    "tune": ("harness.cli.search", "tune", "Search settings under constraints; measure the best beside the default."),
-    "check": ("harness.cli.check", "check", "Judge logs and result directories against the rules."),
-    "score": ("harness.cli.check", "score", "Score result directories: Olympic mean and its factors."),
-    "package": ("harness.cli.package", "package", "Build a submission tree from results, and judge it."),
-    "compare": ("harness.cli.compare", "compare", "Compare results by the factors of their time, with verdicts."),
-    "diff": ("harness.cli.compare", "diff", "Show what differs between two results."),
-    "history": ("harness.cli.compare", "history", "List past run sets of a directory."),
-    "report": ("harness.cli.report", "report", "Render results as one self-contained HTML page."),
-    "list": ("harness.cli.inspect", "list_", "List the benchmarks."),
-    "show": ("harness.cli.inspect", "show_", "Show one benchmark's definition."),
-    "init": ("harness.cli.inspect", "init", "Begin a definition of your own."),
-    "plan": ("harness.cli.plan", "plan", "Say what a run would do, need and break, from a few timed steps."),
-    "profile": ("harness.cli.profile", "profile", "Say where a step's time goes, and how far from the limit."),
-    "trace": ("harness.cli.memory", "trace", "Keep which embedding rows are looked up; what caches miss of it."),
-    "tiers": ("harness.cli.memory", "tiers", "Simulate embedding rows in memories slower than DRAM."),
-    "place": ("harness.cli.search", "place", "Search where embedding tables should be, on devices not here."),
-    "system": ("harness.cli.inspect", "system", "Describe this system in MLPerf's 33 fields."),
-    "doctor": ("harness.cli.inspect", "doctor", "Check what disturbs measurements here; change nothing."),
-    "schema": ("harness.cli.schema", "schema", "Print JSON Schemas of files and documents; reference pages."),
-    "data": ("harness.cli.data", "data", "Generate, prepare and verify datasets."),
-    "calibrate": ("harness.cli.calibrate", "calibrate", "Measure where a benchmark's target should lie."),
-}
-SECTIONS = {
-    "Run": ("run", "serve", "resume", "sweep", "suite", "tune", "plan"),
-    "Judge and show": ("check", "score", "package", "compare", "report"),
-    "Look": (
-        "diff",
-        "history",
-        "profile",
-        "trace",
-        "tiers",
-        "place",
-        "list",
-        "show",
-        "init",
-        "system",
-        "doctor",
-        "schema",
+CORE_COMMANDS: Mapping[str, Verb] = {
+    "run": Verb("harness.cli.run:run", "Train to the quality target, several times; check, score, report.", "Run"),
+    "serve": Verb(
+        "harness.cli.serve:serve", "Find how many queries a second are answered within a latency limit.", "Run"
     ),
-    "Data": ("data", "calibrate"),
+    "resume": Verb("harness.cli.run:resume", "Complete an interrupted set of runs, a sweep or a pair.", "Run"),
+    "sweep": Verb(
+        "harness.cli.sweep:sweep", "Run a matrix of configurations, interleaved; to target or throughput.", "Run"
+    ),
+    "suite": Verb(
+        "harness.cli.sweep:suite", "Measure several benchmarks in two settings; verdicts, and one mean.", "Run"
+    ),
+    "tune": Verb(
+        "harness.cli.search:tune", "Search settings under constraints; measure the best beside the default.", "Run"
+    ),
+    "check": Verb(
+        "harness.cli.check:check", "Judge logs and result directories against the rules.", "Judge and show"
+    ),
+    "score": Verb(
+        "harness.cli.check:score", "Score result directories: Olympic mean and its factors.", "Judge and show"
+    ),
+    "compare": Verb(
+        "harness.cli.compare:compare",
+        "Compare results by the factors of their time, with verdicts.",
+        "Judge and show",
+    ),
+    "diff": Verb("harness.cli.compare:diff", "Show what differs between two results.", "Look"),
+    "history": Verb("harness.cli.compare:history", "List past run sets of a directory.", "Look"),
+    "report": Verb("harness.cli.report:report", "Render results as one self-contained HTML page.", "Judge and show"),
+    "profile": Verb(
+        "harness.cli.profile:profile", "Say where a step's time goes, and how far from the limit.", "Look"
+    ),
+    "plan": Verb("harness.cli.plan:plan", "Say what a run would do, need and break, from a few timed steps.", "Run"),
+    "list": Verb("harness.cli.inspect:list_", "List the benchmarks.", "Look"),
+    "show": Verb("harness.cli.inspect:show_", "Show one benchmark's definition.", "Look"),
+    "init": Verb("harness.cli.inspect:init", "Begin a definition of your own.", "Look"),
+    "system": Verb("harness.cli.inspect:system", "Describe this system in MLPerf's 33 fields.", "Look"),
+    "doctor": Verb("harness.cli.inspect:doctor", "Check what disturbs measurements here; change nothing.", "Look"),
+    "schema": Verb(
+        "harness.cli.schema:schema", "Print JSON Schemas of files and documents; reference pages.", "Look"
+    ),
+    "data": Verb("harness.cli.data:data", "Generate, prepare and verify datasets.", "Data"),
+    "calibrate": Verb("harness.cli.calibrate:calibrate", "Measure where a benchmark's target should lie.", "Data"),
+}
+"""The core's verbs, each with its line of --help, so that --help imports nothing else."""
+HEADINGS = ("Run", "Judge and show", "Look", "Data")
+COMMANDS = with_extensions(CORE_COMMANDS, "verbs")
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    heading: tuple(name for name, verb in COMMANDS.items() if verb.heading == heading) for heading in HEADINGS
 }
 QUICK_START = """\b
 Quick start:
@@ -85,10 +88,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module, attribute, _ = COMMANDS[cmd_name]
-        command = getattr(import_module(module), attribute)
+        command = load_place(COMMANDS[cmd_name].command)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{module}.{attribute} is not a command")
+            raise TypeError(f"{COMMANDS[cmd_name].command} is not a command")
         return command
 
     def resolve_command(
@@ -103,7 +105,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, verbs in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(verb, COMMANDS[verb][2]) for verb in verbs])
+                formatter.write_dl([(verb, COMMANDS[verb].help) for verb in verbs])
 
 
 @click.group(

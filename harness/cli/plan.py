@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from harness.cli.memory import amount
 from harness.cli.shared.options import BENCHMARK, SizeParam, collect_overrides, configuration
 from harness.cli.shared.output import form_option, show_as
 from harness.cli.shared.studies import show_study
+from harness.cli.shared.values import amount
 from reference_models.distributed.placement import Devices
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -28,7 +28,7 @@ PAGES: Mapping[str, tuple[str, str, str]] = {
 
 
 def _files() -> Entries:
-    from rules.records.kinds import RECORDS
+    from rules.records.files import RECORDS
 
     return _describe_types(RECORDS)
 

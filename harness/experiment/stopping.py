@@ -15,6 +15,7 @@ from reports.results.resolution import time_step
 from reports.statistics.intervals import MIN_RUNS
 from reports.statistics.sequential_stopping import narrow_after
 from rules.benchmarks.loader import Benchmark, load_benchmark
+from rules.extensions import find_places, load_place
 from rules.logs.log import read_log
 from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord, StopRecord
 from rules.records.run_set import UntilRecord
@@ -102,7 +103,7 @@ STOP_RULES: Mapping[str, type[StopRule]] = {
     "search": Search,
     "until": Until,
 }
-"""By the name that a record says."""
+"""By the name that a record says; extensions have theirs."""
 
 
 def find_stop_rule(record: StopRecord | None) -> StopRule | None:
@@ -110,13 +111,15 @@ def find_stop_rule(record: StopRecord | None) -> StopRule | None:
     that it takes."""
     if record is None:
         return None
-    if record.rule not in STOP_RULES:
+    places = find_places("stop_rules")
+    if record.rule not in STOP_RULES and record.rule not in places:
         raise HarnessError(
-            f"stop rule {record.rule!r}: not known to this version, which has {', '.join(STOP_RULES)}.",
+            f"stop rule {record.rule!r}: not known to this version, which has {', '.join([*STOP_RULES, *places])}.",
             ExitCode.INPUT,
         )
+    rule: type[StopRule] = STOP_RULES.get(record.rule) or load_place(places[record.rule])
     try:
-        return STOP_RULES[record.rule](record.values)
+        return rule(record.values)
     except KeyError as missing:
         given = ", ".join(record.values) or "none"
         raise HarnessError(

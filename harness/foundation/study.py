@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Origin, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 
+Columns = Sequence[tuple[str, str | None, Origin]]
+"""The columns of a table: name, unit, and where its numbers come from."""
+
 
 def make_study(
     kind: str,
@@ -35,9 +38,7 @@ def make_study(
     )
 
 
-def make_table(
-    title: str, columns: Sequence[tuple[str, str | None, Origin]], rows: Iterable[Sequence[Cell]]
-) -> StudyTable:
+def make_table(title: str, columns: Columns, rows: Iterable[Sequence[Cell]]) -> StudyTable:
     """Make a table of (name, unit, origin) of each column; ValueError where a row has more cells or fewer."""
     made = tuple(StudyColumn(name=name, unit=unit, origin=origin) for name, unit, origin in columns)
     return StudyTable(title=title, columns=made, rows=tuple(tuple(row) for row in rows))

@@ -1,7 +1,8 @@
 """The kinds of measurement: what one fresh process may be asked to do, and all that is particular to it.
 
-A new kind is a module with a `KIND`, its record, and one line in `rules.records.kinds`. No other module asks which
-kind it has: it asks the kind. Importing a kind imports no torch, so that `--help` can list what each is asked.
+A new kind is a module with a `KIND`, its record, and one line in `rules.records.kinds` or its `extension.py`. No
+other module asks which kind it has: it asks the kind. Importing a kind imports no torch, so that `--help` can list
+what each is asked.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,8 +21,9 @@ from reference_models.fused.choice import convert_choice
 from reference_models.process.world import World
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, parse_benchmark
+from rules.extensions import with_extensions
 from rules.records.codec import Document
-from rules.records.kinds import KIND_MODULES
+from rules.records.kinds import KIND_MODULES, why_absent
 from rules.records.run_set import RunSetRecord
 
 if TYPE_CHECKING:
@@ -197,7 +199,7 @@ def find_kind(name: str) -> Kind:
 
 def find_job_kind(name: str) -> Kind:
     """Find the kind of a job, which may be one that no set is of. Raises HarnessError as `find_kind` does."""
-    return _find(name, {**KIND_MODULES, **_ASIDE})
+    return _find(name, {**KIND_MODULES, **with_extensions(AUXILIARY_KINDS, "jobs")})
 
 
 def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
@@ -206,7 +208,7 @@ def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
     return [(kind, kind.option) for kind in found if kind.option is not None and verb in kind.option.verbs]
 
 
-_ASIDE: Mapping[str, str] = {
+AUXILIARY_KINDS: Mapping[str, str] = {
     "choice": "harness.autotune.job",
     "service_choice": "harness.autotune.service",
     "id_map": "harness.autotune.id_maps",
@@ -214,14 +216,11 @@ _ASIDE: Mapping[str, str] = {
     "queue": "harness.measure.serving.simulate",
     "accuracy": "harness.measure.serving.accuracy",
 }
-"""What a process may be asked besides, of which no set is made."""
+"""What a process may be asked besides, of which no set is made; extensions have theirs."""
 
 
 def _find(name: str, known: Mapping[str, str]) -> Kind:
     if name not in known:
-        raise HarnessError(
-            f"kind of measurement {name!r}: not known to this version, which has {', '.join(KIND_MODULES)}.",
-            ExitCode.INPUT,
-        )
+        raise HarnessError(why_absent(name) or f"{name}: no set is made of this kind of job.", ExitCode.INPUT)
     kind: Kind = import_module(known[name]).KIND
     return kind

@@ -15,7 +15,7 @@ from harness.config.catalog import refuse_without_bags
 from harness.config.placement import record_plan, write_sharding
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.study import make_study, make_table
+from harness.foundation.study import Columns, make_study, make_table
 from harness.planning.devices import (
     list_device_parameters,
     make_devices_plan,
@@ -25,7 +25,6 @@ from harness.planning.devices import (
     torchrec_tables,
 )
 from harness.planning.learnt import Keeper, learn_costs, learn_policy
-from harness.planning.trace import Columns
 from harness.system.resources import read_resources
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.placement import Devices, PlannerEstimate

@@ -12,7 +12,7 @@ from reports.results.reference_systems import system_of
 from reports.results.result import Result
 from reports.results.sequential_stopping import stopping_words
 from reports.text.formatting import plural, printable
-from rules.records.kinds import KINDS
+from rules.records.kinds import find_record_type
 from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
@@ -57,7 +57,7 @@ def why_refused(base: Result, new: Result) -> str | None:
 def _why_other_measurement(base: Result, new: Result) -> str | None:
     """Measurements may differ in whatever is being varied, but not in what is measured."""
     of_base, of_new = dict(base.settings), dict(new.settings)
-    for name, words in KINDS[base.kind].MUST_AGREE.items():
+    for name, words in find_record_type(base.kind).MUST_AGREE.items():
         if name in of_base and name in of_new and of_base[name] != of_new[name]:
             return words.format(of_base[name], of_new[name])
     digests = [side.asked.benchmark.definition_sha256 for side in (base, new) if side.asked]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from reports.statistics.ratios import Verdict
 from reports.text.formatting import duration, percent, si, with_unit
 from rules.records.columns import column_measure
-from rules.records.kinds import KINDS
+from rules.records.kinds import find_record_type
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,9 +64,8 @@ def factor_of(name: str) -> Factor:
     if name in FACTORS:
         return FACTORS[name]
     kind, _, member = name.partition(".")
-    measure = (
-        KINDS[kind].OTHER_MEASURES.get(member) or column_measure(kind, member) if member else KINDS[kind].MEASURE
-    )
+    record = find_record_type(kind)
+    measure = record.OTHER_MEASURES.get(member) or column_measure(kind, member) if member else record.MEASURE
     is_ratio, is_more_better = measure.scale == "ratio", measure.direction == "higher"
     return Factor(
         unit=measure.unit,

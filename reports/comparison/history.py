@@ -15,7 +15,7 @@ from rules.benchmarks.loader import canonical_sha256
 from rules.errors import DefinitionError, InputError
 from rules.judge.sets import judge_set
 from rules.records.codec import Damage, decode
-from rules.records.kinds import EXTRA_KINDS, is_in_processes
+from rules.records.kinds import EXTRA_KINDS, is_in_processes, why_absent
 from rules.records.run_set import RunSetRecord
 from rules.tree.inventory import take_inventory
 from rules.tree.result_set import ResultSet
@@ -73,6 +73,8 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
         "commit": commit_of(record),
         "code": record.code_sha256[:12] if record.code_sha256 else None,
     }
+    if why := why_absent(record.kind):
+        return PastSet(**known, kind=record.kind, num_done=0, problem=why)
     if is_in_processes(record.kind):
         return _measured(path, record.kind, known)
     return _measured_once(path, record.kind, known) if record.kind in EXTRA_KINDS and not sets else _runs(sets, known)

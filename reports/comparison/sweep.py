@@ -25,9 +25,9 @@ from reports.statistics.intervals import LogSummary
 from reports.statistics.multiple_testing import confidence_with_best, least_apart
 from reports.statistics.ratios import factor_from
 from reports.text.formatting import percent, printable, throughput_text
-from rules.errors import InputError
+from rules.errors import AbsentKindError, InputError
 from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord, group_file
-from rules.records.kinds import KINDS, is_in_processes, is_logged
+from rules.records.kinds import find_record_type, is_in_processes, is_logged, why_absent
 from rules.records.measured.throughput import ModelCosts
 from rules.records.profile import ProfileRecord
 from rules.records.run import EnergyRecord
@@ -180,7 +180,7 @@ class SweepFacts:
     @property
     def counts_samples(self) -> bool:
         """Return whether a rate of samples is what is measured alone."""
-        return not self.is_of_runs and KINDS[self.kind].MEASURE.counts_samples
+        return not self.is_of_runs and find_record_type(self.kind).MEASURE.counts_samples
 
     def at(self, values: Sequence[str]) -> SweepRow | None:
         return next((row for row in self.rows if row.values == tuple(values)), None)
@@ -189,7 +189,8 @@ class SweepFacts:
 def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFacts:
     """Everything known about the sweep in `folder`. Raises InputError where there is none, or its record is damaged.
 
-    Sets that are `known` already are not judged again.
+    Raises AbsentKindError where its sets are of a kind that this copy does not have. Sets that are `known` already
+    are not judged again.
     """
     problems: list[str] = []
     sweep = read_experiment_record(folder, problems)
@@ -197,6 +198,8 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
         place = printable(group_file(folder) or folder / EXPERIMENT_FILE)
         why = f"{place}: no such file." if sweep is None else f"{place}: found a group that varies nothing."
         raise InputError(f"{problems[0] if problems else why} Give the folder that 'dlrmbench sweep' made.")
+    if absent := why_absent(sweep.kind):
+        raise AbsentKindError(f"{printable(folder)}: {absent}")
     rows = read_rows(folder, sweep, problems, known=known)
     return SweepFacts(
         name=sweep.name or folder.name,

@@ -1,7 +1,7 @@
 """What a kind shows of its own beside what every kind shows: all of it is optional.
 
 The record of a kind of measurement and its `Measure` are enough for a table, a chart of every process, comparisons,
-a page and files. A kind that has more to say says it in a module here of its own name: DETAILS.
+a page and files. A kind that has more to say says it in a module here of its own name, or of its extension: DETAILS.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,8 +11,10 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 import reports.kinds
-from reports.document.blocks import Block
+from reports.document.blocks import Block, Chart
 from reports.results.result import Result
+from rules.extensions import find_places, load_place
+from rules.records.study import StudyRecord, StudyTable
 
 Lines = Sequence[tuple[str, str]]
 
@@ -23,7 +25,8 @@ class Details:
 
     `lines` are facts of one result for a terminal. `blocks` are shown below the table of several results, their ids
     beginning as given; `hidden` are the members that the table need not have then. `answer` is the title of a page
-    that shows nothing but this kind. `terms` explain its words, by word.
+    that shows nothing but this kind. `terms` explain its words, by word. `chart` draws a table of a study, with the
+    id that is given.
     """
 
     lines: Callable[[Result], Lines] | None = None
@@ -31,6 +34,7 @@ class Details:
     hidden: Collection[str] = ()
     answer: Callable[[Sequence[Result]], str] | None = None
     terms: Mapping[str, str] = field(default_factory=dict)
+    chart: Callable[[StudyRecord, StudyTable, str], Chart | None] | None = None
 
 
 NO_DETAILS = Details()
@@ -38,10 +42,13 @@ NO_DETAILS = Details()
 
 @cache
 def details_of(kind: str) -> Details:
-    """Return what a kind of measurement or of study shows of its own; NO_DETAILS where no module has its name."""
-    if kind not in {module.name for module in iter_modules(reports.kinds.__path__)}:
+    """Return what a kind of measurement or of study shows of its own; NO_DETAILS where nothing says it."""
+    if kind in (places := find_places("shown")):
+        found = load_place(places[kind])
+    elif kind in {module.name for module in iter_modules(reports.kinds.__path__)}:
+        found = getattr(import_module(f"reports.kinds.{kind}"), "DETAILS", NO_DETAILS)
+    else:
         return NO_DETAILS
-    found = getattr(import_module(f"reports.kinds.{kind}"), "DETAILS", NO_DETAILS)
     assert isinstance(found, Details)
     return found
 

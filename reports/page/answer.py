@@ -15,7 +15,7 @@ from reports.results.records import THREADS
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS
 from reports.text.formatting import names, plural, printable
-from rules.records.kinds import KINDS
+from rules.records.kinds import find_record_type
 from rules.records.pair import BASE, NEW
 
 
@@ -91,7 +91,7 @@ def answer_sweep(sweep: SweepFacts) -> str:
         return ""
     benchmark = printable(sweep.benchmark or "several benchmarks", 80)
     of_all = f"{plural(sweep.best.num_compared, 'configuration')} of {benchmark}"
-    what = "time to train" if sweep.is_of_runs else KINDS[sweep.kind].MEASURE.title
+    what = "time to train" if sweep.is_of_runs else find_record_type(sweep.kind).MEASURE.title
     return _of_best(sweep.best, of_all, what)
 
 

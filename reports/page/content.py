@@ -12,6 +12,7 @@ from reports.results.measured import find_measured
 from reports.results.records import read_study
 from reports.results.reference_systems import find_system, system_of, with_alike
 from reports.results.result import Result
+from rules.errors import AbsentKindError
 from rules.official.opinion import OnProgress
 from rules.records.profile import ProfileRecord
 from rules.records.study import StudyRecord
@@ -64,7 +65,12 @@ def gather_everything(
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in places]
     holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
     sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file, on_opinion=on_opinion)
-    sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
+    sweeps, absent = [], list[AbsentKindError]()
+    for folder in (folder for found in inventories for folder in found.sweeps):
+        try:
+            sweeps.append(read_sweep_facts(folder, known=sets))
+        except AbsentKindError as error:  # left out beside others
+            absent.append(error)
     swept = {real_path(folder) for found in inventories for folder in found.sweeps}
     profiled = [(folder, "profile") for found in inventories for folder in found.measurements.get("profile", ())]
     profiles = read_profiles([folder for folder, _ in _outside(swept, profiled)])
@@ -77,6 +83,8 @@ def gather_everything(
     files = {real_path(path): path for found in inventories for path in found.studies}
     studies = tuple(study for path in files.values() if (study := read_study(path)) is not None)
     if not (sets or sweeps or profiles or known or studies):
+        if absent:
+            raise absent[0]
         for found in inventories:
             found.require_result_sets()
     swept_rows = (replace(row.result, label=row.label) for each in sweeps for row in each.rows if row.result)
@@ -88,7 +96,7 @@ def gather_everything(
     others = {real_path(other.path): other for found in inventories for other in found.others}
     return ReportContent(
         results=results,
-        sweeps=sweeps,
+        sweeps=tuple(sweeps),
         profiles=profiles,
         studies=studies if made is None else (*studies, made),
         others=tuple(others.values()),

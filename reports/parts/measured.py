@@ -8,7 +8,7 @@ from reports.document.blocks import Cell, TableColumn, numeric
 from reports.results.measured import centre_of
 from reports.results.result import Result
 from reports.text.formatting import MISSING, count, duration, interval, num_bytes, si, with_unit
-from rules.records.kinds import KINDS
+from rules.records.kinds import find_record_type
 from rules.records.measure import Measure
 from rules.records.metrics import METRICS
 
@@ -24,7 +24,8 @@ def measure_of(sweep: SweepFacts) -> Measure | None:
     """What the kind of a sweep measures; None for runs to a target, and for throughput."""
     if sweep.is_of_runs or sweep.counts_samples:
         return None
-    return next((row.result.measure for row in sweep.rows if row.result is not None), KINDS[sweep.kind].MEASURE)
+    measured = (row.result.measure for row in sweep.rows if row.result is not None)
+    return next(measured, find_record_type(sweep.kind).MEASURE)
 
 
 def in_unit(value: float | None, unit: str | None) -> str:

@@ -1,9 +1,10 @@
 """A study in blocks: what was found, what it rests on, its tables, what was checked; every column says its origin."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
 from reports.document.blocks import Block, Bullets, Cell, Heading, Prose, Table, TableColumn, table_of, text_table
+from reports.facts.profile import amount
 from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, si, time_unit
 from rules.records.study import TIMELINE, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 from rules.records.study import Cell as Value
@@ -121,3 +122,19 @@ def _checks(checks: Sequence[StudyCheck]) -> Bullets:
         ),
         kind="missing" if all(check.is_passed for check in checks) else "warnings",
     )
+
+
+def rows_of(table: StudyTable) -> list[Mapping[str, Value]]:
+    """The rows of a table, each by the names of the columns."""
+    names = [column.name for column in table.columns]
+    return [dict(zip(names, row, strict=True)) for row in table.rows]
+
+
+def find_parameter(study: StudyRecord, name: str) -> float | None:
+    """The number that a study rests on by that name; None where there is none."""
+    return next((number_of(parameter.value) for parameter in study.parameters if parameter.name == name), None)
+
+
+def number_of(value: Value) -> float | None:
+    """A cell that is a finite number above 0; None of any other."""
+    return amount(value) if is_amount(value) else None

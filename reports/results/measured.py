@@ -10,7 +10,7 @@ from reports.statistics.intervals import Interval, LogSummary, log_summary, mean
 from reports.text.formatting import epoch_ms, printable
 from rules.errors import InputError
 from rules.records.codec import Damage
-from rules.records.kinds import KINDS
+from rules.records.kinds import find_record_type
 from rules.records.measure import Measurement
 from rules.records.run_set import RunSetRecord
 
@@ -20,7 +20,7 @@ _CLOCK_STEP_S = 1e-6
 def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None:
     """Return what extra/<kind>.json says; None where there is none, or it is damaged, which is a problem."""
     path = folder / "extra" / f"{kind}.json"
-    record = read_record(path, KINDS[kind], problems)
+    record = read_record(path, find_record_type(kind), problems)
     if record is None:
         return None
     asked = read_run_set(folder, problems)
@@ -41,7 +41,7 @@ def read_measured(folder: Path, kind: str) -> Result:
     measured = find_measured(folder, kind, problems)
     if measured is None:
         why = problems[0] if problems else f"{printable(folder)}: there is no extra/{kind}.json."
-        again = KINDS[kind].COMMAND or f"run --{kind}"
+        again = find_record_type(kind).COMMAND or f"run --{kind}"
         raise InputError(f"{why} Measure again with 'dlrmbench {again}'.")
     return measured
 

@@ -9,8 +9,8 @@ probability 1 - LEVEL.
 
 That holds of independent sets. Sets that resemble their neighbours wander, which orders at random do not: a change
 must be larger than what an AR(1) of the line's correlation does (WANDERING), and what is left beside the changes
-must not resemble its neighbours (RESEMBLING). tests/test_reports/test_change_points.py simulates how often a change
-is shown.
+must not resemble its neighbours (RESEMBLING). tests/core/test_reports/test_change_points.py simulates how often a
+change is shown.
 """
 
 from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ The interval is a bootstrap over seeds. A seed's deviations from the means are d
 sizes share seeds, and made larger by two factors: sqrt(n / (n - 1)), which n deviations from their own mean lack, and
 that by which Student's t with n - 1 degrees of freedom is wider than the normal, since so few seeds know their spread
 badly. Floors of resamples may be below zero, where a bound would keep small exponents out of the interval. How often
-the interval holds an exponent that was planted is simulated in `tests/test_reports/test_power_law.py`.
+the interval holds an exponent that was planted is simulated in `tests/core/test_reports/test_power_law.py`.
 
 Whether the sizes follow a law at all is an F test of lack of fit (Draper and Smith, "Applied Regression Analysis",
 section 2.1): what the best curve, its floor free, leaves of the sizes' means, against how seeds differ between sizes.

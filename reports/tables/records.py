@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, defstruct
 
 from rules.checks.rule import Severity
-from rules.records.kinds import KINDS
+from rules.records.kinds import CORE_PLACES, find_record_type
 from rules.records.measure import DetailTable
 from rules.records.rows import (
     Amount,
@@ -248,9 +248,9 @@ class _ReportMembers(Row, kw_only=True, frozen=True):
 
 
 DETAIL_TABLES: Mapping[str, DetailTable] = {
-    kind.DETAILS.name: kind.DETAILS for kind in KINDS.values() if kind.DETAILS is not None
+    table.name: table for kind in CORE_PLACES if (table := find_record_type(kind).DETAILS) is not None
 }
-"""The tables that kinds of measurement have of their own, by name: of what `measurements` says one quantity alone."""
+"""The tables that kinds of the core have of their own, by name: of what `measurements` says one quantity alone."""
 
 if TYPE_CHECKING:
     ReportDocument = _ReportMembers

@@ -16,11 +16,12 @@
 | pair.json                           | PairRecord       | pair           |
 | study.json                          | StudyRecord      | study          |
 | systems/<system>.json               | SystemRecord     | system         |
-| manifest.json of `trace -o`         | TraceManifest    | kept.trace     |
 | manifest.json of `<dataset>/id_maps/` | IdMapManifest    | kept.id_maps   |
 | manifest.json of a checkpoint       | CheckpointManifest | kept.checkpoint |
 | hooks.json, beside a repetition's   | HooksRecord      | kept.hooks     |
 | a line of --log-to FILE.jsonl       | EventRecord      | kept.event     |
+
+Those of an extension are in its own records.py; `dlrmbench schema` lists all.
 
 Versions: files say `schema_version`. Version 3 has every member, null where nothing was measured, but for what it
 gained later (`read_data`); a record has no defaults for the others, so that a writer forgets none. Version 2 lacks
@@ -30,7 +31,7 @@ better name than its member in the file (`traffic` for "exchange"), `msgspec.fie
 arguments take the attribute's.
 
 The type of a kind of measurement has a `MEASURE`: what is measured, its unit, scale and direction, and the columns of
-one repetition; `repetitions()` are what a comparison takes as its sample. KINDS in `kinds` has them by name.
+one repetition; `repetitions()` are what a comparison takes as its sample. `kinds.find_record_type` finds them.
 
 Nothing here imports more than msgspec and rules.logs.text.
 """

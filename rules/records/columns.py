@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
 
-from rules.records.kinds import KINDS, is_in_processes
+from rules.records.kinds import find_record_type, is_in_processes
 from rules.records.measure import Column, Measure
 from rules.records.metrics import metric_of_member
 
@@ -16,7 +16,8 @@ def columns_of(kind: str) -> Mapping[str, Column]:
     """Return the columns that a repetition of a kind has: of runs their time to train, of what processes measure
     those of their table; an accelerator's memory, else the process's own; energy times duration, per sample squared
     where samples are counted."""
-    record, found, process = KINDS[kind], [TIME_TO_TRAIN], KINDS[kind]
+    record = process = find_record_type(kind)
+    found = [TIME_TO_TRAIN]
     if is_in_processes(kind):
         measures = (record.MEASURE, *record.OTHER_MEASURES.values())
         found = [column for measure in measures for column in measure.columns]

@@ -12,7 +12,7 @@ from rules.records.codec import Amount, Count, Document, PositiveAmount, Positiv
 from rules.records.system import SYSTEM_FIELDS
 
 Kind = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
-"""Kind of measurement: what one fresh process does. One of `rules.records.kinds.KINDS`, or of a newer version's."""
+"""Kind of measurement: what one fresh process does. One of `rules.records.kinds.PLACES`, or of a newer version's."""
 Options = Annotated[
     dict[str, Count], Meta(description="What the kind was asked besides: num_steps of a throughput measurement.")
 ]

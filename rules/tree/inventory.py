@@ -18,7 +18,7 @@ from rules.errors import InputError, NothingToJudgeError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
 from rules.records.experiment import EXPERIMENT_FILE, GROUP_FILES, is_matrix, trials_of
-from rules.records.kinds import EXTRA_KINDS, is_in_processes, is_logged
+from rules.records.kinds import EXTRA_KINDS, PLACES, is_in_processes, is_logged, why_absent
 from rules.records.run_set import RunSetRecord
 from rules.records.study import STUDY_FILE
 from rules.tree.others import OtherSet, other_benchmark, summarise
@@ -77,6 +77,8 @@ class Inventory:
         self.require_readable()
         if self.result_sets:
             return self.result_sets
+        if (why := self.why_absent()) is not None:
+            raise NothingToJudgeError(why)
         if _is_file(self.path / EXTRA / RUN_SET):
             kind = _measured_kind(self.path)
             raise NothingToJudgeError(
@@ -104,6 +106,14 @@ class Inventory:
             ", or a directory of result_*.txt; a single log of another name can be given as a file"
             + (f", here {', '.join(map(printable, texts[:_MAX_NAMES_SHOWN]))}." if texts else ".")
         )
+
+    def why_absent(self) -> str | None:
+        """Say that a run set here is of a kind that this copy does not have; None where the first ones are not."""
+        for folder in self.run_sets[:MAX_MENTIONED]:
+            record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
+            if not isinstance(record, Damage) and (why := why_absent(record.kind)) is not None:
+                return f"{printable(str(folder))}: {why} dlrmbench {printable(record.harness_version)} made it."
+        return None
 
     def require_readable(self) -> None:
         if self.unreadable is not None:
@@ -223,7 +233,8 @@ def result_sets_of(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
 
 def find_in_processes(*inventories: Inventory) -> tuple[tuple[Path, str], ...]:
     """Return each folder that holds a measurement in several fresh processes, with its kind; kind by kind."""
-    kinds = (kind for kind in EXTRA_KINDS if is_in_processes(kind))
+    found = (kind for kind in EXTRA_KINDS if any(each.measurements.get(kind) for each in inventories))
+    kinds = (kind for kind in found if is_in_processes(kind))
     return tuple((place, kind) for kind in kinds for each in inventories for place in each.measurements.get(kind, ()))
 
 
@@ -240,9 +251,7 @@ def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
     for path in inventory.candidates:
         if path in run_sets:
             if path not in finished:
-                kind = _measured_kind(path)
-                reason = f"a {kind} measurement, without logs" if kind else "a run set without a finished run"
-                remedy = "'dlrmbench report' shows it" if kind else "'dlrmbench resume' completes it"
+                reason, remedy = _why_unfinished(path)
                 skipped.append(SkippedFile(path=path, reason=reason, remedy=remedy))
         elif _holds_record(path):
             reason = "holds records of a log and is not named result_*.txt"
@@ -250,6 +259,17 @@ def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
         if len(skipped) >= MAX_SKIPPED:
             break
     return tuple(skipped)
+
+
+def _why_unfinished(folder: Path) -> tuple[str, str]:
+    """Say why a run set has no log of a finished run, and what shows it, or completes it."""
+    record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
+    if not isinstance(record, Damage) and record.kind not in PLACES:
+        made_by = f"dlrmbench {printable(record.harness_version)}, which made it"
+        return f"{record.kind}: a kind of measurement that this copy does not have", f"use {made_by}"
+    if kind := _measured_kind(folder):
+        return f"a {kind} measurement, without logs", "'dlrmbench report' shows it"
+    return "a run set without a finished run", "'dlrmbench resume' completes it"
 
 
 def _measured_kind(folder: Path) -> str | None:

@@ -9,8 +9,8 @@ import pytest
 from log_builder import Record, write_set
 from records_builder import run_set_content
 
+from harness.extensions.packaging.build import Package, PackageRequest, build_package
 from harness.foundation.errors import HarnessError
-from harness.packaging.build import Package, PackageRequest, build_package
 from harness.system.code import code_sha256
 from rules.benchmarks.loader import load_benchmark
 

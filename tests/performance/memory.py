@@ -3,8 +3,8 @@
 python tests/performance/memory.py [--gb N] [--optimizer NAME] [--implementation NAME] [--threads N]
 
 Each implementation and optimizer has a process of its own, with a worker's environment, and is measured from where
-torch is imported and nothing is built (VmHWM less VmRSS, Linux). tests/test_reference_models/test_memory.py pins the
-same bound at a small size, by what torch's allocator counts.
+torch is imported and nothing is built (VmHWM less VmRSS, Linux). tests/core/test_reference_models/test_memory.py pins
+the same bound at a small size, by what torch's allocator counts.
 """
 
 import argparse

@@ -21,7 +21,7 @@ def render_page() -> str:
         for verb in verbs:
             command = cli.get_command(root, verb)
             assert command is not None, verb
-            parts += _describe(command, click.Context(command, info_name=verb, parent=root), COMMANDS[verb][2])
+            parts += _describe(command, click.Context(command, info_name=verb, parent=root), COMMANDS[verb].help)
     return "\n".join(parts)
 
 

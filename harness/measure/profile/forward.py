@@ -16,7 +16,7 @@ from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from reference_models.registry import build_servable, label_of, refuse_impossible_serving
 from reference_models.serving.servable import explain_emulation
-from reports.page.studies.study import CEILINGS, WHOLE
+from reports.kinds.forward import CEILINGS, WHOLE
 from reports.text.formatting import count, duration, percent
 from rules.records.profile import CopyRate
 from rules.records.study import STUDY_FILE, Cell, Origin, Parameter, StudyRecord, StudyTable

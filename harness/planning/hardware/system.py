@@ -1,7 +1,7 @@
 """The description of a system by its rates, from a file of `system --measure` or the user's."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -57,11 +57,11 @@ def read_system(path: Path) -> System:
         raise ConfigError(f"{path}: {error}. A number is written {like}.") from None
 
 
-def read_hardware(what: str, name: str, shipped: Collection[str], record: type[T]) -> tuple[Path, T]:
+def read_hardware(what: str, name: str, shipped: Mapping[str, Path], record: type[T]) -> tuple[Path, T]:
     """Read a file that is shipped by its name, or the user's. Raises ConfigError, DefinitionError for no TOML."""
     if name not in shipped and not name.endswith(".toml"):
         raise ConfigError(f"--{what} {name}: no such {what}, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
-    path = Path(__file__).with_name(f"{name}.toml") if name in shipped else Path(name)
+    path = shipped.get(name) or Path(name)
     try:
         return path, convert(read_toml(path), record)
     except DamageError as error:

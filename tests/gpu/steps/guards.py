@@ -23,6 +23,6 @@ def run(setting: Setting, findings: Findings) -> None:
             findings.note(**{f"num_{kind}": sum(outcome.outcome == kind for outcome in outcomes)})
         findings.note(**{f"failed {each.name}": each.words for each in outcomes if each.outcome == "failed"})
 
-    exit_code = run_tests([f"tests/{name}" for name in FILES], "not gpu and not long", setting, note)
+    exit_code = run_tests([f"tests/core/{name}" for name in FILES], "not gpu and not long", setting, note)
     if exit_code != 0:
         raise SystemExit(f"pytest ended with {exit_code}")

@@ -20,7 +20,7 @@ def run(setting: Setting, findings: Findings) -> None:
     def judge_again(outcomes: list[Outcome]) -> None:
         judge(outcomes, findings)
 
-    exit_code = run_tests([f"tests/test_reference_models/{name}" for name in FILES], "gpu", setting, judge_again)
+    exit_code = run_tests([f"tests/core/test_reference_models/{name}" for name in FILES], "gpu", setting, judge_again)
     if exit_code not in (0, 1):  # 1: some failed, which the claims say
         raise SystemExit(f"pytest ended with {exit_code}")
 

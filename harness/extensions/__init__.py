@@ -1,0 +1,1 @@
+"""Capabilities that the core can do without, a folder each. `rules/extensions.py` names them; nothing else does."""

@@ -1,0 +1,161 @@
+"""A PE array, described by a file shipped here or the user's, and what loop nests take on it: modelled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from msgspec import Meta
+from msgspec.structs import asdict
+from numpy.typing import NDArray
+
+from harness.planning.hardware.system import System, SystemNumber, read_hardware
+from reference_models.costs import FLOAT_BYTES, ID_BYTES, Step
+from reference_models.process.errors import ConfigError
+from rules.records.codec import Record
+
+SPACES = {"pe_array": Path(__file__).with_name("pe_array.toml")}
+"""Files that are shipped, by name."""
+ORDERS = tuple("".join(order) for order in permutations("mkn"))
+LOOKUPS = "lookups"
+_PRODUCT = (("mk", FLOAT_BYTES), ("kn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
+_SUMS = (("mk", ID_BYTES), ("mkn", FLOAT_BYTES), ("mn", FLOAT_BYTES))
+Values = Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 40)], ...], Meta(min_length=1, max_length=100)]
+Sizes = Annotated[tuple[Annotated[int, Meta(ge=64, le=1 << 40)], ...], Meta(min_length=1, max_length=100)]
+Point = Mapping[str, int]
+"""A value of each member of a `Space`."""
+Floats = NDArray[np.float64]
+
+
+class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One number of a PE array and where it comes from; `size` is that of the scratchpad in bytes."""
+
+    of: Literal[  # type: ignore[assignment]
+        "clock_hz", "dram_bytes_per_s", "mac_j", "dram_j_per_byte", "scratchpad_j_per_byte", "pe_mm2",
+        "scratchpad_mm2_per_byte", "area_mm2",
+    ]  # fmt: skip
+
+
+class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The values of each choice, the first of which are a design by hand: of hardware, and of the largest tile."""
+
+    rows: Values
+    columns: Values
+    scratchpad_bytes: Sizes
+    tile_m: Values
+    tile_k: Values
+    tile_n: Values
+
+
+class PEArray(System, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """PEs that multiply and add once a cycle, a scratchpad and DRAM: numbers with sources, and what can be chosen."""
+
+    numbers: Annotated[tuple[ArrayNumber, ...], Meta(max_length=1000)]
+    space: Space
+
+    def find_violations(self, point: Point) -> tuple[float, float, float]:
+        """Return area and scratchpad beyond what there is, as shares of it, and how many sides of the largest tile
+        the array's do not divide; all 0 for a valid point."""
+        size, (m, k, n) = point["scratchpad_bytes"], (point[f"tile_{loop}"] for loop in "mkn")
+        area = point["rows"] * point["columns"] * self.find("pe_mm2") + size * self.find("scratchpad_mm2_per_byte")
+        num_odd = (m % point["rows"] > 0) + (n % point["columns"] > 0)
+        excess = (area / self.find("area_mm2") - 1, 2 * FLOAT_BYTES * (m * k + k * n + m * n) / size - 1)
+        return max(0.0, excess[0]), max(0.0, excess[1]), float(num_odd)
+
+
+def find_space(name: str) -> PEArray:
+    """Read a PE array by its name or its file. Raises ConfigError, DefinitionError for a file that is no TOML."""
+    path, array = read_hardware("space", name, SPACES, PEArray)
+    numbers = {"numbers": [(each.of, each.size) for each in array.numbers]}
+    for member, given in (numbers | asdict(array.space)).items():
+        if len({*given}) < len(given):
+            raise ConfigError(f"{path}: {member}: one is given twice.")
+    if any(over := array.find_violations({member: values[0] for member, values in asdict(array.space).items()})):
+        raise ConfigError(
+            f"{path}: space: the first values are no design: {over[0]:.0%} beyond area_mm2, a tile {over[1]:.0%} "
+            f"beyond scratchpad_bytes, {over[2]:.0f} of tile_m and tile_n no multiples of rows and columns."
+        )
+    return array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nest:
+    """A loop nest, done `num` times: a product [m, k] x [k, n], or m sums of k looked-up rows of n values.
+
+    It can be cut into tiles that divide its extents, each of which has a loop order with the least DRAM traffic.
+    """
+
+    name: str
+    extents: tuple[int, int, int]
+    operands: tuple[tuple[str, int], ...]
+    """The loops of each tensor and the bytes of its elements; the result is the last."""
+    num: int
+    tiles: Floats
+    """[3, tilings]: extents of a tile in m, k and n."""
+    orders: NDArray[np.int64]
+    """[tilings]: indices of `ORDERS`, loops over tiles with the outermost first."""
+    dram_bytes: Floats
+
+
+def list_nests(step: Step, most: Sequence[int]) -> list[Nest]:
+    """List the products of a training step and the lookups of its forward pass, and their tiles of at most `most`."""
+    given = [(f"{each.layer}, {each.phase}", (each.m, each.k, each.n), _PRODUCT, each.num) for each in step.matmuls()]
+    if (read := step.lookups) is not None:
+        pooled, num_longer = divmod(read.num, read.num_sums)
+        sums = ((read.num_sums - num_longer, pooled), (num_longer, pooled + 1))  # as even as whole poolings are
+        given += [(LOOKUPS, (num, rows, read.dim), _SUMS, 1) for num, rows in sums if num * rows]
+    nests = list[Nest]()
+    for name, extents, operands, num in given:
+        ends = [range(1, min(pair) + 1) for pair in zip(extents, most, strict=True)]
+        sides = [[side for side in end if extent % side == 0] for extent, end in zip(extents, ends, strict=True)]
+        tiles = np.array([*product(*sides)], dtype=float).T
+        moved = num * np.array([_count_traffic(extents, operands, tiles, order) for order in ORDERS])
+        nests.append(Nest(name, extents, operands, num, tiles, moved.argmin(axis=0), moved.min(axis=0)))
+    return nests
+
+
+def _volume(loops: str, sides: Floats) -> Floats:
+    volume: Floats = np.multiply.reduce([sides["mkn".index(loop)] for loop in loops], axis=0, initial=1.0)
+    return volume
+
+
+def _count_traffic(extents: Sequence[int], operands: Sequence[tuple[str, int]], tiles: Floats, order: str) -> Floats:
+    """Count DRAM bytes: a tensor's tile stays while only loops turn that it does not have."""
+    trips, moved = np.array(extents)[:, None] / tiles, np.zeros(tiles.shape[1])
+    for place, (loops, width) in enumerate(operands, 1):
+        num_moved, is_inside = np.ones(tiles.shape[1]), np.zeros(tiles.shape[1], dtype=bool)
+        for loop in reversed(order):
+            is_inside |= (loop in loops) & (trips["mkn".index(loop)] > 1)
+            num_moved *= np.where(is_inside, trips["mkn".index(loop)], 1)
+        if place == len(operands):  # written each time, and read each time but a tile's first
+            num_moved = 2 * num_moved - _volume(loops, trips)
+        moved += width * num_moved * _volume(loops, tiles)
+    return moved
+
+
+def model_nest(nest: Nest, point: Point, array: PEArray) -> tuple[Floats, Floats, Floats]:
+    """Model a nest in each of its tilings: cycles, seconds and joules, the latter two infinite without room for it.
+
+    PEs keep results, and a fold of a tile over them takes 2 rows + columns + k - 2 cycles (output stationary:
+    SCALE-Sim, Samajdar et al., ISPASS 2020). Seconds are the longer of computing and DRAM traffic, so the scratchpad
+    holds a tile of each tensor and the next one. All DRAM traffic passes it, it is read for each fold, and read and
+    written for each result. An addition takes what a multiply-add does.
+    """
+    tiles, rows, columns = nest.tiles, point["rows"], point["columns"]
+    folds = np.ceil(tiles / np.array([[rows], [np.inf], [columns]]))
+    num_tiles = nest.num * _volume("mkn", np.array(nest.extents)[:, None] / tiles)
+    cycles = num_tiles * folds[0] * folds[2] * (2 * rows + columns + tiles[1] - 2)
+    held, passed = np.zeros_like(cycles), nest.dram_bytes.copy()
+    for place, (loops, width) in enumerate(nest.operands, 1):
+        num_passes = (1 + (place == len(nest.operands))) * _volume("".join({*"mn"} - {*loops}), folds)
+        passed += num_tiles * num_passes * width * _volume(loops, tiles)
+        held += 2 * width * _volume(loops, tiles)
+    is_fit = (tiles <= np.array([[point[f"tile_{loop}"]] for loop in "mkn"])).all(axis=0)
+    is_fit &= held <= point["scratchpad_bytes"]
+    seconds = np.maximum(cycles / array.find("clock_hz"), nest.dram_bytes / array.find("dram_bytes_per_s"))
+    joules = num_tiles * _volume("mkn", tiles) * array.find("mac_j")
+    joules += passed * array.find("scratchpad_j_per_byte", point["scratchpad_bytes"])
+    joules += nest.dram_bytes * array.find("dram_j_per_byte")
+    return cycles, np.where(is_fit, seconds, np.inf), np.where(is_fit, joules, np.inf)

@@ -1,0 +1,55 @@
+"""`codesign`: an accelerator, and a benchmark's tilings on it, modelled."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.shared.options import BENCHMARK, collect_overrides, defining, output_option
+from harness.cli.shared.output import form_option
+from harness.cli.shared.values import several
+from reports.render.forms import FORMS
+
+if TYPE_CHECKING:
+    from harness.extensions.codesign.search import Objective
+
+
+@click.command()
+@BENCHMARK
+@defining
+@click.option("--space", metavar="NAME|FILE.toml", default="pe_array", show_default=True,
+              help="The accelerator, its choices and their numbers: pe_array, or a file in its form.")  # fmt: skip
+@click.option("--mode", "modes", type=several(click.Choice(["separate", "joint"])), metavar="MODE,…",
+              help="Hardware before tiles, or both at once.  [default: separate,joint]")  # fmt: skip
+@click.option("--pareto", type=several(click.Choice(["latency", "energy"])), metavar="OBJECTIVE,…",
+              help="What to make small; tilings by the first.  [default: latency,energy]")  # fmt: skip
+@click.option(
+    "--trials", type=click.IntRange(2, 10_000), default=20, show_default=True, help="Trials of each search."
+)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the searches.")
+@output_option("Make the study's folder in it.")
+@form_option("table", "json", *FORMS)
+def codesign(
+    benchmark: str, space: str, modes: Any, pareto: Any, trials: int, seed: int, output: Path, form: str, **given: Any
+) -> None:
+    """Search an accelerator and tilings of BENCHMARK's training step on it; nothing is run.
+
+    Latency and energy of the step's products and lookups on an array of PEs are modelled, by the numbers of the
+    space's file, which are printed with their sources. Its first values are a design by hand, from which the search
+    starts; what takes more area, or tiles that do not fit, is an invalid trial. The study and its page are kept in a
+    new folder below -o.
+    """
+    from harness.cli.shared.studies import keep_study
+    from harness.config.run_config import resolve
+    from harness.extensions.codesign.accelerator import find_space
+    from harness.extensions.codesign.search import space_study
+    from harness.run_sets.output import refuse_output
+
+    refuse_output(output)
+    array, config = find_space(space), resolve(benchmark, collect_overrides(given), given["name"])
+    units: dict[str, Objective] = {"latency": "latency_s", "energy": "energy_j"}
+    asked: Any = [mode for mode in ("separate", "joint") if not modes or mode in modes]
+    study = space_study(config, array, asked, [units[name] for name in pareto or units], trials, seed)
+    keep_study(study, output, f"codesign-{config.benchmark.name}", form)
+    if form == "table":
+        click.echo(f"\n{study.findings[-1]}")

@@ -1,0 +1,13 @@
+"""What the core is told of codesign: one verb."""
+
+from rules.extensions import Extension, Verb
+
+EXTENSION = Extension(
+    verbs={
+        "codesign": Verb(
+            "harness.extensions.codesign.command:codesign",
+            "Search an accelerator and a benchmark's tilings on it, modelled.",
+            "Look",
+        ),
+    },
+)

@@ -1,0 +1,128 @@
+"""`trace` and `tiers`: which embedding rows are looked up, and what memories slower than DRAM make of it."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from harness.cli.shared.options import (
+    BENCHMARK,
+    SizeParam,
+    collect_overrides,
+    completing,
+    defining,
+    output_option,
+    trainable,
+)
+from harness.cli.shared.output import form_option
+from harness.cli.shared.values import amount, several, share
+from reports.render.forms import FORMS
+
+_SEED = click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the draws."
+)
+_HOSTS = click.IntRange(1, 10**9)
+
+
+@click.command()
+@BENCHMARK
+@defining
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder of the trace: a new one."
+)
+@click.option(
+    "--split", type=click.Choice(["train", "eval"]), default="train", show_default=True, help="What to trace."
+)
+@click.option(
+    "--lookups", "num_lookups", type=click.IntRange(min=1), default=1_000_000, show_default=True,
+    help="Trace samples from the start of the split until they have so many.",
+)  # fmt: skip
+@click.option(
+    "--sample-rate", type=share, metavar="SHARE", default="100%", show_default=True,
+    help="Estimate miss ratios from so many of the rows, chosen by hash: for long traces.",
+)  # fmt: skip
+@_SEED
+@form_option("table", "json", *FORMS)
+def trace(
+    benchmark: str, output: Path, split: Literal["train", "eval"], num_lookups: int, sample_rate: float, seed: int,
+    form: str, **given: Any,
+) -> None:  # fmt: skip
+    """Keep which embedding rows BENCHMARK's samples look up, and say what LRU caches of every size miss of them.
+
+    The lookups are those that models see. In place of BENCHMARK may be a file: lookups in the form of
+    facebookresearch/dlrm_datasets (.pt, .pt.gz), or a profile of stack distances as dlrm's --data-trace-file takes it
+    (.log, .txt), after which lookups are drawn. Miss ratios are exact, from the stack distance of every access, for
+    one cache of all tables and for one of each. The folder has the arrays, study.json and its page.
+    """
+    from harness.cli.shared.studies import write_study
+    from harness.extensions.memory.trace import (
+        is_file,
+        keep_trace,
+        refuse_existing,
+        trace_benchmark,
+        trace_file,
+        trace_study,
+    )
+
+    refuse_existing(output)
+    if is_file(Path(benchmark)):
+        kept = trace_file(Path(benchmark), num_lookups, seed)
+    else:
+        from harness.config.run_config import resolve
+
+        config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_trace")
+        kept = trace_benchmark(config, split, num_lookups, given["data_root"])
+    keep_trace(kept, output)
+    write_study(trace_study(kept, sample_rate, seed), output, form)
+
+
+@click.command()
+@click.argument("benchmark", required=False, shell_complete=completing(trainable))
+@click.option("--trace", "folder", type=click.Path(path_type=Path), required=True, help="What 'trace' made.")
+@click.option(
+    "--tier", "names", type=several(str), default="nand", show_default=True, metavar="NAME,…",
+    help="Memories below DRAM: nand, 3dxp, cxl, or a FILE.toml in their form.",
+)  # fmt: skip
+@click.option(
+    "--cache", "caches", type=several(share), metavar="SHARE,…", help="LRU caches in DRAM, as shares of all rows."
+)
+@click.option("--rate", type=amount, metavar="NUMBER", help="Queries a second.  [default: none waits]")
+@click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")
+@click.option("--hit-rate", type=share, metavar="SHARE", help="Find the smallest cache that hits so often.")
+@click.option("--devices", "num_devices", type=click.IntRange(1, 64), default=1, help="Its devices.  [default: 1]")
+@click.option(
+    "--pool", "pools", type=several(click.Choice(["host", "device", "switch"])), default="host", show_default=True,
+    metavar="WHO,…", help="Who adds rows up: host, device or switch.",
+)  # fmt: skip
+@click.option(
+    "--placement", type=click.Choice(["interleave", "hot-local"]), default="interleave", show_default=True,
+    help="Which rows are in --local: spread over all, or those that the trace looks up most.",
+)  # fmt: skip
+@click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay.  [default: none]")
+@click.option(
+    "--fleet", type=(_HOSTS, amount, _HOSTS, amount), metavar="HOSTS WATTS HOSTS WATTS",
+    help="Hosts, and watts of each: of a fleet with all rows in DRAM, and of one with the tier.",
+)  # fmt: skip
+@click.option(
+    "--row-size", "row_bytes", type=SizeParam(takes_bytes=True), help="Bytes of a row.  [default: as traced]"
+)
+@_SEED
+@output_option("Make the study's folder in it.")
+@form_option("table", "json", *FORMS)
+def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: Path, form: str, **given: Any) -> None:
+    """Simulate embedding rows below DRAM: misses of a row cache, reads, bytes over links, and what a query waits.
+
+    A query is a sample of the trace. BENCHMARK, where it is given, is what the trace must be of. Miss ratios and
+    bytes are computed, exactly; latencies are simulated, from the numbers of the tier's file, which are printed with
+    their sources. A rate that a device cannot read for is said to be impossible.
+    """
+    from harness.cli.shared.studies import keep_study
+    from harness.extensions.memory.tier import find_tier
+    from harness.extensions.memory.tiers import TierQuestion, read_traced, tiers_study
+    from rules.benchmarks.loader import load_benchmark
+
+    found = {name: find_tier(name) for name in names}
+    definition = None if benchmark is None else load_benchmark(benchmark)
+    trace, given["row_bytes"], place = read_traced(folder, definition, given["row_bytes"])
+    question = TierQuestion(tiers=found, **{**given, "caches": given["caches"] or (None,)})
+    keep_study(tiers_study(trace, question, definition, place), output, f"tiers-{folder.name}", form)

@@ -1,0 +1,296 @@
+"""`tiers`: what a memory slower than DRAM below a row cache costs in reads, bytes and latency: simulated."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace as change
+from scipy.optimize import brentq
+
+from harness.extensions.memory.caches import count_misses, find_size, fit_caches
+from harness.extensions.memory.pooling import (
+    Placement,
+    Pool,
+    RemoteReads,
+    Waits,
+    count_reads,
+    link_bytes,
+    place_rows,
+    service_s,
+    simulate_waits,
+)  # fmt: skip
+from harness.extensions.memory.tier import Tier, list_parameters
+from harness.extensions.memory.trace import merged_curve, read_trace, table_curve
+from harness.foundation.errors import HarnessError
+from harness.foundation.study import Columns, make_study, make_table
+from harness.measure.serving.queue import percentile_of
+from reference_models.data.traces.stack_distances import StackDistances
+from reference_models.data.traces.trace import AccessTrace
+from reports.text.formatting import duration, percent
+from rules.benchmarks.loader import Benchmark
+from rules.records.study import Cell, Parameter, StudyRecord, StudyTable
+
+_SPEEDUP = 3.89
+PUBLISHED_SPEEDUP, PUBLISHED_POWER = f"{_SPEEDUP}x, other traces", "5 % to 29 %, other models"
+"""PIFS-Rec's abstract, switch pooling over pooling at the host (Pond); and that of software-defined memory (2021)."""
+_SOLVED = ("read_latency_s", "host_reads_in_flight", "pool_reads_in_flight", "link_bytes_per_s")
+
+Row = tuple[Cell, ...]
+_OF_ROWS = "by --row-size, else by the definition that was traced"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TierQuestion:
+    """What is asked of a trace."""
+
+    tiers: dict[str, Tier]
+    row_bytes: int
+    caches: tuple[float | None, ...]
+    """Shares of all rows in an LRU cache in DRAM; None: no cache."""
+    rate: float | None
+    """Queries a second; None: none waits for another."""
+    num_devices: int
+    pools: tuple[Pool, ...]
+    placement: Placement
+    local_bytes: int
+    """DRAM for rows that stay in it."""
+    fit_bytes: int | None
+    hit_rate: float | None
+    fleet: tuple[int, float, int, float] | None
+    """Hosts and watts of each, with all rows in DRAM, and with the tier; None where they are not given."""
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Setup:
+    """A tier below a row cache, and what the cache leaves to be read from it."""
+
+    question: TierQuestion
+    name: str
+    tier: Tier
+    share: float | None
+    """Size of the cache, as a share of all rows; None without one."""
+    cache_rows: int
+    reads: RemoteReads
+    miss_ratio: float
+    cold_ratio: float | None
+
+    def busy(self, pool: Pool) -> float:
+        """Return the share of the time that the busiest device would be busy."""
+        of_devices = service_s(self.reads, self.tier, pool, self.question.row_bytes).mean(axis=0)
+        return float(of_devices.max()) * (self.question.rate or 0.0)
+
+    def waits(self, pool: Pool) -> Waits:
+        asked = self.question
+        return simulate_waits(self.reads, self.tier, pool, asked.row_bytes, rate=asked.rate, seed=asked.seed)
+
+    def speed_up(self, pool: Pool) -> float | None:
+        """Return the mean that pooling by the host adds over what `pool` adds; None where one is impossible, or 0."""
+        if max(self.busy("host"), self.busy(pool)) >= 1:
+            return None
+        host, other = (float(self.waits(each).total.mean()) for each in ("host", pool))
+        return host / other if other else None
+
+    def changed(self, **values: float | None) -> "_Setup":
+        """Return the same with other values of the tier's numbers, without a tail; None leaves one as it is."""
+        given = {name: value for name, value in values.items() if value is not None}
+        others = {name: change(getattr(self.tier, name), value=value, tail=()) for name, value in given.items()}
+        return replace(self, tier=change(self.tier, **others))
+
+
+def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark | None, place: str) -> StudyRecord:
+    """Simulate what the rows of a trace cost where they are not in DRAM: one row per tier, cache and pool."""
+    caches = list(_apply_caches(trace, question))
+    setups = [
+        _Setup(question=question, name=name, tier=tier, **cache)
+        for (name, tier), cache in product(question.tiers.items(), caches)
+    ]
+    said = [_say_wait(setup, pool) for setup, pool in product(setups, question.pools)]
+    tables = [
+        make_table("What has to be read from the tier", _NEEDS, map(_say_need, setups)),
+        make_table("What a query waits for", _WAITS, [row for row, _ in said]),
+    ]
+    findings = [finding for _, finding in said]
+    if not any(setup.reads.rows.any() for setup in setups):
+        findings.insert(0, "Nothing is remote: local memory and cache hold every row.")
+    elif {"host", "switch"} <= {*question.pools}:
+        tables.append(_solve([setup for setup in setups if setup.share == question.caches[0]]))
+        findings.append(f"Published for pooling in the switch over pooling at the host: {PUBLISHED_SPEEDUP}.")
+    tables += [] if question.hit_rate is None else [_find_size(trace, question, question.hit_rate)]
+    tables += [] if question.fit_bytes is None else [_share_memory(trace, question.fit_bytes // question.row_bytes)]
+    tables += [] if question.fleet is None else [_compare_fleets(*question.fleet)]
+    title = f"Embedding rows below DRAM, simulated: {place}"
+    parameters = _list_parameters(trace, question, place)
+    return make_study(
+        "tiers", title, benchmark, seed=question.seed, tables=tables, parameters=parameters, findings=findings
+    )
+
+
+def read_traced(folder: Path, benchmark: Benchmark | None, row_bytes: int | None) -> tuple[AccessTrace, int, str]:
+    """Read a trace, the bytes of its rows where they are not given, and what was traced.
+
+    Raises HarnessError where it is of another definition or no row size is known (exit 2), and as `read_trace`.
+    """
+    manifest, trace = read_trace(folder)
+    if benchmark is not None and manifest.definition_sha256 not in (None, benchmark.definition_sha256):
+        raise HarnessError(
+            f"{folder}: a trace of another definition ({manifest.benchmark}, {str(manifest.definition_sha256)[:12]}) "
+            f"than {benchmark.name} ({benchmark.definition_sha256[:12]}). Trace that, or leave it out."
+        )
+    if (found := row_bytes or manifest.row_bytes) is None:
+        raise HarnessError(f"{folder}: a trace of a file, which does not say how large rows are. Give --row-size.")
+    return trace, found, manifest.source
+
+
+def _apply_caches(trace: AccessTrace, question: TierQuestion) -> Iterator[dict[str, Any]]:
+    """Count what each cache leaves to be read; the cache is of rows that are not in local memory."""
+    num_rows, num_devices = sum(trace.num_rows), question.num_devices
+    keys, tables, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
+    num_local = min(num_rows, question.local_bytes // question.row_bytes)
+    devices = place_rows(keys, num_rows, num_local, num_devices, question.placement)
+    is_remote, num_lookups = devices >= 0, len(keys)
+    keys, tables, samples, devices = (each[is_remote] for each in (keys, tables, samples, devices))
+    is_cached = question.caches != (None,)
+    distances = StackDistances().update(keys, np.ones(len(keys))) if is_cached else np.full(len(keys), np.inf)
+    cold_ratio = float(np.isinf(distances).sum()) / num_lookups if is_cached else None
+    for share in question.caches:
+        size = 0 if share is None else max(1, round(share * num_rows))
+        missed = distances >= size
+        reads = count_reads(
+            samples[missed], tables[missed], devices[missed],
+            num_samples=trace.num_bags, num_tables=len(trace.num_rows), num_devices=num_devices,
+        )  # fmt: skip
+        ratio = float(missed.sum()) / num_lookups
+        yield {"share": share, "cache_rows": size, "reads": reads, "miss_ratio": ratio, "cold_ratio": cold_ratio}
+
+
+_NEEDS: Columns = (
+    ("Tier", None, "given"), ("Cache", "share", "given"), ("Cache rows", None, "computed"),
+    ("Miss ratio", "share", "computed"), ("Cold misses", "share", "computed"),
+    ("Reads needed", "reads/s", "computed"), ("Reads available", "reads/s", "given"), ("Load", "share", "computed"),
+    ("Read amplification", None, "computed"),
+)  # fmt: skip
+_WAITS: Columns = (
+    ("Tier", None, "given"), ("Cache", "share", "given"), ("Pool", None, "given"),
+    ("Device links", "B", "computed"), ("Host link", "B", "computed"),
+    ("Queue", "s", "simulated"), ("Device", "s", "simulated"), ("Link", "s", "simulated"), ("Adds", "s", "simulated"),
+    ("Mean added", "s", "simulated"), ("p99 added", "s", "simulated"), ("Speed-up", None, "simulated"),
+    ("Speed-up, least", None, "simulated"), ("Speed-up, most", None, "simulated"),
+)  # fmt: skip
+
+
+def _say_need(setup: _Setup) -> Row:
+    question, tier = setup.question, setup.tier
+    granules, available = tier.granules(question.row_bytes), tier.reads_per_s.value * question.num_devices
+    rate = question.rate
+    needed = None if rate is None else float(setup.reads.rows.sum(axis=1).mean()) * granules * rate
+    load = None if needed is None else needed / available
+    amplification = granules * tier.granule_bytes.value / question.row_bytes
+    sizes = (setup.name, setup.share, setup.cache_rows, setup.miss_ratio, setup.cold_ratio)
+    return (*sizes, needed, available, load, amplification)
+
+
+def _say_wait(setup: _Setup, pool: Pool) -> tuple[Row, str]:
+    """Simulate one pool, or say that the rate is too high for it. Speed-ups are over pooling by the host."""
+    tier, question, busy = setup.tier, setup.question, setup.busy(pool)
+    sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, question.row_bytes)]
+    cache = "" if setup.share is None else f", cache of {percent(setup.share)}"
+    label, head = f"{setup.name}{cache}, pooled by the {pool}", (setup.name, setup.share, pool, *sizes)
+    if busy >= 1:
+        why = f"impossible, not simulated: reads would take a device {percent(busy)} of the time"
+        return (*head, *[None] * (len(_WAITS) - len(head))), f"{label}: {question.rate:g} queries/s are {why}."
+    waits = setup.waits(pool)
+    parts = [float(part.mean()) for part in (*waits, waits.total)]
+    speed_ups: list[float | None] = [None] * 3
+    p99, gain = percentile_of(waits.total, 0.99), ""
+    if pool != "host" and (speed_up := setup.speed_up(pool)) is not None:
+        latency, hop = tier.read_latency_s, tier.switch_latency_s
+        ends = [setup.changed(read_latency_s=read, switch_latency_s=switch).speed_up(pool)
+                for read, switch in ((latency.low, hop.low), (latency.high, hop.high))]  # fmt: skip
+        known = [speed_up, *(each for each in ends if each is not None)]
+        speed_ups = [speed_up, min(known), max(known)]
+        gain = f", {speed_up:.2f} times as fast as by the host ({min(known):.2f} to {max(known):.2f} over the ranges)"
+    wait = f"a query waits {duration(parts[-1])} on average, {duration(p99)} at p99{gain} (simulated)"
+    return (*head, *parts, p99, *speed_ups), f"{label}: {wait}."
+
+
+def _solve(setups: Sequence[_Setup]) -> StudyTable:
+    """Find the value of each number, the others as they are, at which the speed-up would be the published one."""
+    rows = list[Row]()
+    for setup, member in product(setups, _SOLVED):
+        alone = replace(setup, question=replace(setup.question, rate=None))
+        value = getattr(setup.tier, member).value
+
+        def miss(power: float, alone: _Setup = alone, member: str = member, value: float = value) -> float:
+            return (alone.changed(**{member: value * 2.0**power}).speed_up("switch") or 0.0) - _SPEEDUP
+
+        is_crossed = miss(-6.0) * miss(6.0) < 0
+        found = value * 2.0 ** float(brentq(miss, -6.0, 6.0, xtol=1e-3)) if is_crossed else None
+        rows.append((setup.name, member, value, found, PUBLISHED_SPEEDUP))
+    columns: Columns = (
+        ("Tier", None, "given"), ("Parameter", None, "given"), ("Here", None, "given"),
+        (f"For {_SPEEDUP}x", None, "simulated"), ("PIFS-Rec over Pond", None, "published"),
+    )  # fmt: skip
+    title = "Where pooling in the switch would gain what was published: one value changed, none waits"
+    return make_table(title, columns, rows)
+
+
+def _find_size(trace: AccessTrace, question: TierQuestion, hit_rate: float) -> StudyTable:
+    curve = merged_curve(trace)
+    size = find_size(curve, hit_rate)
+    sizes = (None,) * 3 if size is None else (size, size / sum(trace.num_rows), size * question.row_bytes)
+    columns: Columns = (
+        ("Hit rate", "share", "given"), ("Cache rows", None, "computed"), ("Cache", "share", "computed"),
+        ("Memory", "B", "computed"), ("Highest hit rate", "share", "computed"),
+    )  # fmt: skip
+    row = (hit_rate, *sizes, 1 - curve.num_cold / curve.num_lookups)
+    return make_table("The smallest LRU cache of all tables that hits so often", columns, [row])
+
+
+def _share_memory(trace: AccessTrace, max_rows: int) -> StudyTable:
+    curves = [table_curve(trace, table) for table in range(len(trace.num_rows))]
+    fitted, uniform = fit_caches(curves, trace.num_rows, max_rows)
+    columns: Columns = (
+        ("Table", None, "given"), ("Rows", None, "given"), ("Cache rows", None, "computed"),
+        ("Miss ratio", "share", "computed"), ("Rows at one factor", None, "computed"),
+        ("Miss ratio at it", "share", "computed"),
+    )  # fmt: skip
+    ratios = [count_misses(curves, sizes) / len(trace.indices) for sizes in (fitted, uniform)]
+    rows: list[Row] = [("all", sum(trace.num_rows), sum(fitted), ratios[0], sum(uniform), ratios[1])]
+    for table, (curve, one, other) in enumerate(zip(curves, fitted, uniform, strict=True)):
+        at = (one, curve.miss_ratio(one), other, curve.miss_ratio(other))
+        rows.append((str(table), trace.num_rows[table], *at))
+    return make_table("Memory shared among tables: fewest misses, and one load factor for all", columns, rows)
+
+
+def _compare_fleets(hosts: int, watts: float, others: int, other_watts: float) -> StudyTable:
+    """Hosts x watts of both alternatives, as they were given."""
+    columns: Columns = (
+        ("Fleet", None, "given"), ("Hosts", None, "given"), ("Watts a host", "W", "given"),
+        ("Fleet watts", "W", "computed"), ("Saved", "share", "computed"), ("Published savings", None, "published"),
+    )  # fmt: skip
+    before, after = hosts * watts, others * other_watts
+    saved = (1 - after / before, PUBLISHED_POWER)
+    rows: list[Row] = [
+        ("all in DRAM", hosts, watts, before, None, None), ("with the tier", others, other_watts, after, *saved),
+    ]  # fmt: skip
+    return make_table("Fleet power", columns, rows)
+
+
+def _list_parameters(trace: AccessTrace, question: TierQuestion, place: str) -> list[Parameter]:
+    of_trace = [("rows of all tables", sum(trace.num_rows)), ("queries of the trace", trace.num_bags)]
+    given: list[tuple[str, int | float | str, str | None]] = [
+        ("query rate", question.rate or "none: no query waits for another", "queries/s" if question.rate else None),
+        ("devices", question.num_devices, None), ("placement", question.placement, None),
+        ("local memory", question.local_bytes, "B"),
+        ("fleet power", "in its table" if question.fleet else "not given", None),
+    ]  # fmt: skip
+    return [
+        *(Parameter(name=name, value=value, unit=None, source="measured", note=place) for name, value in of_trace),
+        Parameter(name="row size", value=question.row_bytes, unit="B", source="given", note=_OF_ROWS),
+        *(Parameter(name=name, value=value, unit=unit, source="given", note=None) for name, value, unit in given),
+        *(each for name, tier in question.tiers.items() for each in list_parameters(name, tier)),
+    ]

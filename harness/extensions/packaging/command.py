@@ -1,0 +1,47 @@
+"""`package`: build an MLPerf submission tree from result sets, and judge it."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.shared.options import NO_SECOND_OPINION, ResultPath, distinct
+from harness.cli.shared.output import echo_others, show
+from harness.foundation.errors import ExitCode
+
+
+@click.command()
+@click.argument("results", metavar="RESULTS...", nargs=-1, required=True, type=ResultPath())
+@click.option("--submitter", required=True, metavar="ORG", help="Organisation that submits, as the logs name it.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR",
+    help="Folder to make; it holds ORG/ and SHA256SUMS.",
+)  # fmt: skip
+@click.option("--division", type=click.Choice(["closed", "open"]), help="Refuse results of the other division.")
+@click.option("--ruleset", metavar="ROUND", help="Official round to judge by, such as 6.0.  [default: inferred]")
+@click.option(
+    "--weights", is_flag=True,
+    help="Package also the weights that 'run --keep-weights' kept; their size is said.",
+)  # fmt: skip
+@click.option("--allow-non-compliant", is_flag=True, help="Package also what breaks rules or is incomplete.")
+@NO_SECOND_OPINION
+def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) -> int:
+    """Build the submission tree of ORG from RESULTS: run sets or their names, or anyone's result trees.
+
+    Logs are copied byte for byte, never edited; beside the code are the records of own runs, which the rules hold the
+    logs against. What is left out is listed. The tree is judged by our rules and the
+    official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
+    """
+    from harness.extensions.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
+    from reports.views.verdict import MAX_PLACES, verdict_blocks
+    from rules.tree.inventory import take_inventory
+
+    results = distinct(results)
+    echo_others([take_inventory(path) for path in results])
+    try:
+        made = build_package(PackageRequest(sources=results, second_opinion=not no_second_opinion, **given))
+    except NotCompliantError as error:
+        show(verdict_blocks(error.verdicts, max_places=MAX_PLACES))
+        raise
+    show((*verdict_blocks((made.verdict,), max_places=MAX_PLACES), *package_blocks(made)))
+    return ExitCode.COMPLIANCE if made.verdict.outcome == "invalid" else ExitCode.DONE

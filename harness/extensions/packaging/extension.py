@@ -1,0 +1,13 @@
+"""What the core is told of packaging: one verb."""
+
+from rules.extensions import Extension, Verb
+
+EXTENSION = Extension(
+    verbs={
+        "package": Verb(
+            "harness.extensions.packaging.command:package",
+            "Build a submission tree from results, and judge it.",
+            "Judge and show",
+        ),
+    },
+)

@@ -1,0 +1,73 @@
+"""What a package keeps of how our own runs were made: the set's record, each run's, and on request its weights.
+
+They are beside the scripts, in benchmarks/<benchmark>/<system>/extra/, as they are in a run set: the rules then hold
+the logs of a package against them, and `serve --weights` finds what was kept.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.extensions.packaging.tree import Tree, is_plain_file
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import read_record
+from harness.run_sets.folder import RUN_SET_FILE
+from rules.logs.text import printable
+from rules.records.kept.arrays import MANIFEST_FILE
+from rules.records.kept.weights import WEIGHTS_FOLDER, WeightsManifest
+
+EXTRA = "extra"
+_FILES = (RUN_SET_FILE, "definition.toml")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackagedWeights:
+    """What was packaged of one set's weights."""
+
+    num_runs: int = 0
+    num_bytes: int = 0
+
+
+def add_records(tree: Tree, place: str, root: Path) -> None:
+    """Add to `place` the records of the set in `root`, and of each of its runs that became a result."""
+    for name in _FILES:
+        if is_plain_file(root / EXTRA / name):
+            tree.add(f"{place}/{EXTRA}/{name}", root / EXTRA / name)
+    for record in sorted(root.glob(f"{EXTRA}/run_*/attempt_*/run.json")):
+        # An attempt with a log of its own did not become a result.
+        if is_plain_file(record) and not record.with_name("log.txt").exists():
+            tree.add(f"{place}/{record.relative_to(root).as_posix()}", record)
+
+
+def add_weights(tree: Tree, place: str, root: Path) -> PackagedWeights:
+    """Add to `place` the weights that runs of the set in `root` kept, each file as its manifest says.
+
+    Raises HarnessError (exit 8) where a manifest or a file is damaged.
+    """
+    num_runs = num_bytes = 0
+    for folder, manifest in kept_weights(root):
+        inner = f"{place}/{folder.relative_to(root).as_posix()}"
+        tree.add(f"{inner}/{MANIFEST_FILE}", folder / MANIFEST_FILE)
+        for name, tensor in manifest.tensors.items():
+            file = folder / f"{name}.npy"
+            if not is_plain_file(file):
+                raise _damaged(file, "no regular file")
+            if (found := tree.add(f"{inner}/{file.name}", file)) != tensor.sha256:
+                raise _damaged(file, f"sha256 {found[:12]}… where the manifest says {tensor.sha256[:12]}…")
+        num_runs, num_bytes = num_runs + 1, num_bytes + manifest.num_bytes
+    return PackagedWeights(num_runs=num_runs, num_bytes=num_bytes)
+
+
+def kept_weights(root: Path) -> Iterator[tuple[Path, WeightsManifest]]:
+    """Yield the folders with weights of the set in `root`. Raises HarnessError (exit 8) for a damaged manifest."""
+    for path in sorted(root.glob(f"{EXTRA}/run_*/{WEIGHTS_FOLDER}/{MANIFEST_FILE}")):
+        if is_plain_file(path) and not path.parent.is_symlink():
+            yield path.parent, read_record(path, WeightsManifest)
+
+
+def _damaged(file: Path, why: str) -> HarnessError:
+    return HarnessError(
+        f"{printable(str(file))}: {why}. Leave --weights out, or keep weights anew with 'dlrmbench run "
+        "--keep-weights'.",
+        ExitCode.INPUT,
+    )

@@ -1,0 +1,1 @@
+"""Where embedding tables should be, found by searches: `place`."""

@@ -1,0 +1,42 @@
+"""What studies of answering show of their own: the parts of a batch under the roof."""
+
+from collections.abc import Mapping
+
+from reports.charts.roofline import RooflineDot, roofline_figure
+from reports.document.blocks import Chart
+from reports.kinds.details import Details
+from reports.parts.study import find_parameter, number_of, rows_of
+from reports.text.formatting import count, printable, si
+from rules.records.study import Cell, StudyRecord, StudyTable
+
+CEILINGS = ("matrix products", "memory", "cache")
+"""Parameters of a forward study that are the roof."""
+WHOLE = "whole batch"
+"""Its part that is all of a batch, which is not drawn."""
+
+
+def draw_roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw every part of every batch size; None where there is no ceiling or nothing to draw."""
+    best, memory, cache = (find_parameter(study, name) for name in CEILINGS)
+    dots = [dot for row in rows_of(table) if row.get("Part") != WHOLE and (dot := _roofline_dot(row)) is not None]
+    if not dots or best is None or memory is None:
+        return None
+    lead = f"The ceilings meet at {best / memory:.3g} FLOP per byte: a part to the left of that is bound by memory."
+    figure = roofline_figure(
+        dots, peak=best, memory=memory, cache=cache,
+        id_=id_, title="Parts of a batch under the roof", description=f"One dot per part and batch size. {lead}",
+    )  # fmt: skip
+    return Chart(figure=figure, lead=lead, table_note="The table below has the numbers.")
+
+
+def _roofline_dot(row: Mapping[str, Cell]) -> RooflineDot | None:
+    work, rate, size = (number_of(row.get(name)) for name in ("FLOP/B", "Reached", "Batch"))
+    if work is None or rate is None or size is None:
+        return None
+    label = f"{printable(str(row.get('Part')), 40)}, {count(size)}"
+    return RooflineDot(
+        label=label, flop_per_byte=work, flop_per_s=rate, kind="phase", hint=f"{label}: {si(rate)}FLOP/s"
+    )
+
+
+DETAILS = Details(chart=draw_roofline)

@@ -1,0 +1,165 @@
+"""--prepare and --cleanup run around each run, and only for being asked; --log-to says what happens."""
+
+import io
+import json
+import os
+import re
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jsonschema
+import pytest
+from made_sets import made_in
+from places import ROOT
+from sweep_builder import FastWorkers
+
+from rules.records.codec import Damage, decode, json_schema
+from rules.records.kept.event import EventRecord
+from rules.records.kept.hooks import HOOKS_FILE, MAX_OUTPUT, HooksRecord
+
+Command = Callable[..., tuple[int, str, str]]
+PAGE = ROOT / "harness" / "experiment" / "README.md"
+
+
+def hooks_of(folder: Path) -> list[HooksRecord]:
+    found = [decode(path, HooksRecord) for path in sorted(folder.rglob(HOOKS_FILE))]
+    assert not any(isinstance(each, Damage) for each in found)
+    return found  # type: ignore[return-value]
+
+
+def events_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_both_run_around_every_run_and_are_on_record(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
+    prepare, cleanup = "echo before >> seen; echo said", "echo after >> seen; echo wrong >&2"
+    code, _, err = call("run", "dlrm_tiny", "-n", 3, "--threads", 1, "--prepare", prepare, "--cleanup", cleanup)
+    assert code == 0, err
+    assert (tmp_path / "seen").read_text().split() == ["before", "after"] * 3
+    (folder,) = made_in(tmp_path / "results")
+    found = hooks_of(folder)
+    assert len(found) == 3
+    for each in found:
+        assert each.prepare is not None and each.cleanup is not None
+        assert (each.prepare.command, each.prepare.exit_code, each.prepare.output) == (prepare, 0, "said\n")
+        assert (each.cleanup.command, each.cleanup.exit_code, each.cleanup.output) == (cleanup, 0, "wrong\n")
+    assert json.loads((folder / "extra/run_set.json").read_text())["hooks"] == {
+        "prepare": prepare, "cleanup": cleanup,
+    }  # fmt: skip
+    assert len(workers.launches) == 3
+
+
+def test_nothing_starts_them_but_the_one_who_asks(call: Command, command: Command, tmp_path: Path) -> None:
+    assert call("run", "dlrm_tiny", "-n", 5, "--threads", 1, "--prepare", "echo once >> seen")[0] == 0
+    (folder,) = made_in(tmp_path / "results")
+    before = (tmp_path / "seen").read_text()
+    assert command("check", folder, "--no-second-opinion")[0] in (0, 3)
+    assert command("report", folder, "-o", tmp_path / "page.html", "--no-second-opinion")[0] in (0, 3)
+    for words in ((), ("--prepare", "echo other >> seen")):
+        code, _, err = call("resume", folder, "-n", 6, *words)
+        assert code == 2 and "--prepare 'echo once >> seen'" in err
+    code, _, err = call("run", "--beside", folder, "-n", 5, "--set", "train.opt_base_learning_rate=0.02")
+    assert code == 2 and "--prepare 'echo once >> seen'" in err
+    assert (tmp_path / "seen").read_text() == before
+    assert call("resume", folder, "-n", 6, "--prepare", "echo once >> seen")[0] == 0
+    assert (tmp_path / "seen").read_text() == before + "once\n"
+
+
+def test_a_set_without_them_is_not_resumed_with_them(call: Command, tmp_path: Path) -> None:
+    assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1)[0] == 0
+    (folder,) = made_in(tmp_path / "results")
+    code, _, err = call("resume", folder, "-n", 2, "--cleanup", "touch seen")
+    assert code == 2 and "was begun without --cleanup" in err and not (tmp_path / "seen").exists()
+
+
+@pytest.mark.parametrize("verb", [("run",), ("sweep", "--axis", "runtime.threads=1,2")])
+def test_one_that_fails_ends_everything_with_what_it_said(
+    verb: tuple[str, ...], call: Command, workers: FastWorkers, tmp_path: Path
+) -> None:
+    command = "test -e ready || { echo '\x1b[2Jno sensor'; exit 7; }"
+    code, _, err = call(*verb, "dlrm_tiny", "-n", 2, "--prepare", command)
+    assert code == 2 and "ended with exit code 7" in err and "no sensor" in err and "\x1b" not in err
+    assert workers.launches == []
+    (folder,) = made_in(tmp_path / "results")
+    (failed,) = hooks_of(folder)
+    assert failed.prepare is not None and failed.prepare.exit_code == 7
+    (tmp_path / "ready").touch()
+    assert call("resume", folder, "--prepare", command)[0] == 0
+
+
+def test_a_cleanup_that_fails_loses_no_run(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
+    code, _, err = call("run", "dlrm_tiny", "-n", 2, "--threads", 1, "--cleanup", "exit 3")
+    assert code == 2 and "--cleanup 'exit 3' ended with exit code 3. It said nothing." in err
+    (folder,) = made_in(tmp_path / "results")
+    assert [path.name for path in folder.rglob("result_*.txt")] == ["result_0.txt"] and len(workers.launches) == 1
+
+
+def test_a_cleanup_runs_after_a_run_that_failed(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
+    workers.fail = lambda spec: True
+    for ending, expected in (("true", 9), ("exit 3", 2)):
+        command = f"echo once >> cleaned; {ending}"
+        code, _, err = call("run", "dlrm_tiny", "-n", 2, "--threads", 1, "--cleanup", command)
+        assert code == expected and "out of memory" in err and ("exit code 3" in err) == (expected == 2)
+    assert (tmp_path / "cleaned").read_text().split() == ["once"] * 2
+
+
+def test_a_flood_of_output_is_cut(call: Command, tmp_path: Path) -> None:
+    assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--prepare", "yes | head -c 100000; echo end")[0] == 0
+    (hooks,) = hooks_of(tmp_path / "results")
+    assert hooks.prepare is not None and len(hooks.prepare.output) == MAX_OUTPUT
+    assert hooks.prepare.output.endswith("end\n")
+
+
+def test_what_happens_is_appended_line_by_line(call: Command, tmp_path: Path) -> None:
+    words = ("run", "dlrm_tiny", "-n", 2, "--threads", 1, "--log-to", "log.jsonl", "--prepare", "true")
+    assert call(*words)[0] == 0
+    events = events_of(tmp_path / "log.jsonl")
+    validator = jsonschema.Draft202012Validator(json_schema(EventRecord))
+    for event in events:
+        validator.validate(event)
+    names = [event["event"] for event in events]
+    assert names[0] == "experiment_start" and names[-1] == "experiment_end"
+    assert names.count("repetition_start") == names.count("prepare") == names.count("repetition_end") == 2
+    ends = [event for event in events if event["event"] == "repetition_end"]
+    assert [event["repetition"] for event in ends] == [0, 1]
+    assert all(event["benchmark"] == "dlrm_tiny" and event["values"]["duration_s"] >= 0 for event in ends)
+    assert call(*words)[0] == 0
+    assert events_of(tmp_path / "log.jsonl")[: len(events)] == events
+
+
+def test_a_log_that_cannot_be_written_stops_before_the_first_run(
+    call: Command, workers: FastWorkers, tmp_path: Path
+) -> None:
+    code, _, err = call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--log-to", tmp_path)
+    assert code == 2 and "--log-to" in err and workers.launches == []
+
+
+def test_a_pipe_without_a_reader_is_not_waited_for(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--log-to", "pipe")
+    assert code == 2 and "--log-to pipe" in err and workers.launches == []
+
+
+def test_a_log_that_fails_later_costs_no_run(call: Command, tmp_path: Path) -> None:
+    code, _, err = call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--log-to", "/dev/full")
+    assert code == 0 and err.count("warning: --log-to /dev/full") == 1
+
+
+def test_the_lines_of_the_page_feed_mlflow(call: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "feed.py").write_text(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[0])
+    assert call("run", "dlrm_tiny", "-n", 2, "--threads", 1, "--log-to", "log.jsonl")[0] == 0
+    calls: list[tuple[str, Any]] = []
+    mlflow = ModuleType("mlflow")
+    mlflow.start_run = lambda run_name: calls.append(("start", run_name))  # type: ignore[attr-defined]
+    mlflow.log_metric = lambda key, value, timestamp: calls.append((key, value))  # type: ignore[attr-defined]
+    mlflow.end_run = lambda status: calls.append(("end", status))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    monkeypatch.setattr(sys, "stdin", io.StringIO((tmp_path / "log.jsonl").read_text()))
+    runpy.run_path(str(tmp_path / "feed.py"))
+    assert [name for name, _ in calls if name in ("start", "end")] == ["start", "end"] * 2
+    assert len([name for name, _ in calls if name == "repetition_end.duration_s"]) == 2
+    assert calls[-1] == ("end", "FINISHED")

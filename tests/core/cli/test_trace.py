@@ -1,0 +1,175 @@
+"""`trace`: lookups of a benchmark or a file in a folder, with its study; what is no trace is refused."""
+
+import json
+import resource
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command import Command
+
+from harness.extensions.memory.trace import KeptTrace, keep_trace, read_trace
+from harness.foundation.errors import ExitCode, HarnessError, exit_code_of
+from reference_models.data.traces.trace import AccessTrace
+
+TRACE = AccessTrace(
+    num_rows=(4, 3), num_bags=2, indices=np.array([0, 3, 1, 2]), offsets=np.array([0, 2, 2, 3, 4], dtype=np.int64)
+)
+ABOUT: dict[str, Any] = {
+    "source": "a test", "benchmark": None, "definition_sha256": None, "dataset_sha256": None, "seed": None,
+    "row_bytes": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    keep_trace(KeptTrace(trace=TRACE, about=ABOUT), tmp_path / "t")
+    return tmp_path / "t"
+
+
+def refusal(folder: Path) -> tuple[ExitCode, str]:
+    with pytest.raises(HarnessError) as caught:
+        read_trace(folder)
+    return caught.value.exit_code, str(caught.value)
+
+
+def test_a_trace_comes_back_as_it_was(kept: Path) -> None:
+    manifest, trace = read_trace(kept)
+    assert [(table.num_rows, table.num_lookups) for table in manifest.tables] == [(4, 2), (3, 2)]
+    assert (trace.num_rows, trace.num_bags) == (TRACE.num_rows, TRACE.num_bags)
+    assert np.array_equal(trace.indices, TRACE.indices) and np.array_equal(trace.offsets, TRACE.offsets)
+
+
+def test_nothing_that_is_there_gives_way_to_a_trace(kept: Path) -> None:
+    (kept / "thesis.txt").write_text("precious")
+    with pytest.raises(HarnessError, match="is there already"):
+        keep_trace(KeptTrace(trace=TRACE, about=ABOUT), kept)
+    assert (kept / "thesis.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "said"),
+    [
+        ("tables", [{"num_rows": 1 << 62, "num_lookups": 2}] * 2, "rows, expected at most"),
+        ("num_bags", 3, "4 lookups in 2 x 3 bags"),
+        ("tables", [{"num_rows": 4, "num_lookups": 4}], "4 lookups in 1 x 2 bags"),
+        ("tables", [{"num_rows": 3, "num_lookups": 2}] * 2, "table 0, lookup 1: row 3"),
+        ("arrays", {}, "arrays"),
+        ("source", 7, "source"),
+        ("num_bags", -1, "num_bags"),
+    ],
+)  # fmt: skip
+def test_a_manifest_that_does_not_fit_is_refused(member: str, value: object, said: str, kept: Path) -> None:
+    manifest = json.loads((kept / "manifest.json").read_text())
+    (kept / "manifest.json").write_text(json.dumps({**manifest, member: value}))
+    code, message = refusal(kept)
+    assert code == ExitCode.INPUT and said in message
+
+
+def test_damage_names_its_file(kept: Path) -> None:
+    content = (kept / "indices.npy").read_bytes()
+    (kept / "indices.npy").write_bytes(content[:-1] + b"\x01")
+    code, message = refusal(kept)
+    assert code == ExitCode.INPUT and "indices.npy" in message and "dlrmbench trace" in message
+    (kept / "indices.npy").write_bytes(content[:-8])
+    assert "indices.npy" in refusal(kept)[1]
+    (kept / "manifest.json").unlink()
+    assert refusal(kept)[0] == ExitCode.INPUT and "manifest.json" in refusal(kept)[1]
+
+
+def test_a_benchmark_is_traced_and_its_study_kept(inside: Command, tmp_path: Path) -> None:
+    done = inside("trace", "rm1_deeprecsys", "-o", "t", "--lookups", 64_000, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    study = json.loads(done.stdout)
+    assert study == json.loads((tmp_path / "t" / "study.json").read_text()) and study["kind"] == "trace"
+    assert [check["is_passed"] for check in study["checks"]] == [True]
+    assert "64,000 lookups touch" in study["findings"][0]
+    assert "Miss ratio against cache size" in (tmp_path / "t" / "report.html").read_text()
+    manifest, trace = read_trace(tmp_path / "t")
+    assert (manifest.benchmark, manifest.row_bytes, trace.num_bags) == ("rm1_deeprecsys", 128, 100)
+    again = inside("trace", "rm1_deeprecsys", "-o", "t", "--lookups", 64_000)
+    assert again.returncode == 2 and "is there already" in again.stderr
+    other = inside(
+        "trace", "rm1_deeprecsys", "-o", "u", "--lookups", 64_000, "--split", "eval", "--sample-rate", "10%"
+    )
+    assert other.returncode == 0 and "SHARDS" in other.stdout
+    assert not np.array_equal(read_trace(tmp_path / "u")[1].indices, trace.indices)
+
+
+def test_a_dataset_in_files_is_traced_as_models_see_it(inside: Command, tmp_path: Path, data_root: Path) -> None:
+    done = inside("trace", "dlrm_tiny", "-o", "t", "--lookups", 26_000, "--data", data_root)
+    assert done.returncode == 0, done.stderr
+    manifest, trace = read_trace(tmp_path / "t")
+    (folder,) = {path.parent for path in data_root.rglob("train_indices.npy") if "tiny" in str(path)}
+    ids = np.load(folder / "train_indices.npy")[: trace.num_bags]
+    assert np.array_equal(trace.indices, ids.T.reshape(-1)) and manifest.dataset_sha256 is not None
+
+
+@pytest.mark.parametrize(("name", "said"), [("dlrmv4_small", "pools no bags"), ("d2nn_small", "no embedding tables")])
+def test_models_without_bags_are_refused_with_the_reason(
+    name: str, said: str, inside: Command, tmp_path: Path
+) -> None:
+    done = inside("trace", name, "-o", "t")
+    assert done.returncode == 2 and said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_are_traced(inside: Command, tmp_path: Path) -> None:
+    tensors = (torch.tensor([3, 0, 1, 1, 2]), torch.tensor([0, 1, 3, 3, 5]), torch.tensor([[1, 2], [0, 2]]))
+    torch.save(tensors, tmp_path / "lookups.pt")
+    done = inside("trace", "lookups.pt", "-o", "t")
+    assert done.returncode == 0 and "lookups in lookups.pt: 5 lookups touch 5 of 7 rows" in " ".join(
+        done.stdout.split()
+    )
+    torch.save((tensors[0] - 4, *tensors[1:]), tmp_path / "bad.pt")
+    bad = inside("trace", "bad.pt", "-o", "u")
+    assert bad.returncode == 8 and "bad.pt: table 0, lookup 0" in bad.stderr and not (tmp_path / "u").exists()
+    missing = inside("trace", "nothing.pt", "-o", "u")
+    assert missing.returncode == 8 and "nothing.pt" in missing.stderr
+
+
+def test_a_file_above_the_memory_is_refused(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from harness.extensions.memory import trace
+    from harness.system.resources import read_resources
+
+    found = replace(read_resources(), available_memory_bytes=100)
+    monkeypatch.setattr(trace, "read_resources", lambda: found)
+    torch.save((torch.tensor([0]), torch.tensor([0, 1]), torch.tensor([[1]])), tmp_path / "lookups.pt")
+    done = inside("trace", "lookups.pt", "-o", "t")
+    assert done.returncode == 9 and "100 bytes of memory" in done.stderr
+
+
+@pytest.mark.parametrize("rate", ["0", "101%", "x", "-1", "nan"])
+def test_rates_that_are_none_are_refused(rate: str, inside: Command) -> None:
+    done = inside("trace", "rm1_deeprecsys", "-o", "t", "--sample-rate", rate)
+    assert done.returncode == 2 and "--sample-rate" in done.stderr
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    large = AccessTrace(
+        num_rows=(1,), num_bags=1, indices=np.zeros(1 << 15, np.int64), offsets=np.array([0, 1 << 15], np.int64)
+    )
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(OSError) as caught:
+            keep_trace(KeptTrace(trace=large, about=ABOUT), tmp_path / "t")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert exit_code_of(caught.value) == ExitCode.RESOURCES and "indices.npy" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_stranger_wrote_into_a_trace_reaches_no_page_as_code(kept: Path, inside: Command) -> None:
+    manifest = json.loads((kept / "manifest.json").read_text())
+    hostile = "<script>alert(1)</script>\x1b[31m"
+    (kept / "manifest.json").write_text(json.dumps({**manifest, "source": hostile, "row_bytes": 64}))
+    done = inside("tiers", "--trace", "t")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b[31m" not in done.stdout
+    (page,) = (kept.parent / "results").glob("*/report.html")
+    assert "<script>alert(1)" not in page.read_text()

@@ -1,0 +1,361 @@
+"""A PE array and tilings on it: as by hand, as a simulated scratchpad, and as brute force finds them."""
+
+import statistics
+import sys
+from dataclasses import replace
+from itertools import permutations, product
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import asdict
+from msgspec.structs import replace as change
+
+from harness.config.run_config import resolve
+from harness.extensions.codesign import search as codesign
+from harness.extensions.codesign.accelerator import (
+    ORDERS,
+    SPACES,
+    Nest,
+    PEArray,
+    Point,
+    Space,
+    find_space,
+    list_nests,
+    model_nest,
+)
+from harness.extensions.codesign.search import (
+    POPULATION,
+    TOLERANCE,
+    Mode,
+    Objective,
+    Trial,
+    evaluate,
+    execute_tiling,
+    find_pareto,
+    search,
+    space_study,
+)
+from harness.foundation.errors import HarnessError
+from reference_models.costs import Linear, Lookups, Step
+from reference_models.process.errors import ConfigError
+from rules.errors import DefinitionError
+from rules.records.study import StudyRecord
+
+BOTH: tuple[Objective, ...] = ("latency_s", "energy_j")
+SHAPES = ("rm1_deeprecsys", "rm2_deeprecsys", "rm3_deeprecsys")
+SHIPPED = SPACES["pe_array"]
+LARGE = 1 << 20
+WIDE: Point = {
+    "rows": 4, "columns": 2, "scratchpad_bytes": LARGE, "tile_m": LARGE, "tile_k": LARGE, "tile_n": LARGE,
+}  # fmt: skip
+
+
+def product_nest(m: int, k: int, n: int) -> Nest:
+    layer = Linear(("forward", "backward"), "layer", m, k, n, is_trained=False, needs_input_gradient=False)
+    (nest,) = list_nests(Step(layers=[layer]), (LARGE,) * 3)
+    return nest
+
+
+def lookups_nest(num_sums: int, pooling: int, dim: int) -> Nest:
+    read = Lookups(tables=None, dim=dim, num=num_sums * pooling, num_sums=num_sums, num_added=0, gradient_bytes=0)
+    (nest,) = list_nests(Step(layers=[], lookups=read), (LARGE,) * 3)
+    return nest
+
+
+def index_of(nest: Nest, tile: tuple[int, int, int]) -> int:
+    (index,) = np.flatnonzero((tile == nest.tiles.T).all(axis=1))
+    return int(index)
+
+
+def simulated_bytes(nest: Nest, tile: tuple[int, ...], order: str) -> int:
+    """DRAM bytes of a scratchpad that holds the tiles in use, as the loops turn one by one."""
+    trips = {loop: extent // side for loop, extent, side in zip("mkn", nest.extents, tile, strict=True)}
+    sides = dict(zip("mkn", tile, strict=True))
+    held: dict[str, object] = {}
+    begun, moved = set(), 0
+    result = nest.operands[-1][0]
+    for at in product(*(range(trips[loop]) for loop in order)):
+        place = dict(zip(order, at, strict=True))
+        for loops, width in nest.operands:
+            key = tuple(place[loop] for loop in loops)
+            if held.get(loops) == key:
+                continue
+            held[loops] = key
+            size = width * prod(sides[loop] for loop in loops)
+            moved += size  # inputs are read; a result will be written when it leaves
+            if loops == result:
+                moved += size * (key in begun)
+                begun.add(key)
+    return moved
+
+
+@pytest.mark.parametrize(
+    ("tile", "cycles", "dram_bytes", "order"),
+    [
+        # One tile: 2 x 2 folds of 2*4 + 2 + 6 - 2 = 14 cycles; each of 48, 24 and 32 values moves once.
+        ((8, 6, 4), 4 * 14, 4 * 104, "mkn"),
+        # 8 tiles of one fold of 11 cycles; k innermost: left 96, right 48, results 32 values.
+        ((4, 3, 2), 8 * 11, 4 * 176, "mnk"),
+        # 32 tiles of one fold of 14 cycles; m innermost: the right moves once, the left 4 times.
+        ((1, 6, 1), 32 * 14, 4 * (4 * 48 + 24 + 32), "nmk"),
+    ],
+)  # fmt: skip
+def test_cycles_and_traffic_of_three_tilings_are_those_by_hand(
+    tile: tuple[int, int, int], cycles: int, dram_bytes: int, order: str
+) -> None:
+    nest, array = product_nest(8, 6, 4), find_space("pe_array")
+    found, seconds, _ = model_nest(nest, WIDE, array)
+    index = index_of(nest, tile)
+    assert (found[index], nest.dram_bytes[index]) == (cycles, dram_bytes)
+    assert simulated_bytes(nest, tile, ORDERS[nest.orders[index]]) == simulated_bytes(nest, tile, order)
+    assert seconds[index] == pytest.approx(max(cycles / 800e6, dram_bytes / 34.1e9))
+
+
+def test_energy_is_that_of_products_scratchpad_and_dram_by_hand() -> None:
+    nest, array = product_nest(8, 6, 4), find_space("pe_array")
+    joules = model_nest(nest, WIDE, array)[2][index_of(nest, (8, 6, 4))]
+    # 4 columns are 2 folds, so the left is read twice; 8 rows are 2, so the right is; results are read and written.
+    scratchpad_bytes = 4 * (2 * 48 + 2 * 24 + 2 * 32) + 4 * 104
+    assert joules == pytest.approx(192 * 4.6e-12 + scratchpad_bytes * 12.5e-12 + 4 * 104 * 64e-12)
+
+
+EXTENT = st.sampled_from((1, 2, 4, 6))
+
+
+@given(extents=st.tuples(EXTENT, EXTENT, EXTENT), is_of_lookups=st.booleans())
+def test_traffic_is_the_least_that_a_scratchpad_moves_in_any_loop_order(
+    extents: tuple[int, int, int], is_of_lookups: bool
+) -> None:
+    nest = lookups_nest(*extents) if is_of_lookups else product_nest(*extents)
+    for index, sides in enumerate(nest.tiles.T):
+        tile = tuple(int(side) for side in sides)
+        assert all(extent % side == 0 for extent, side in zip(nest.extents, tile, strict=True))
+        moved = {order: simulated_bytes(nest, tile, order) for order in ORDERS}
+        assert nest.dram_bytes[index] == min(moved.values()) == moved[ORDERS[nest.orders[index]]]
+
+
+def test_a_tiling_without_room_is_never_chosen() -> None:
+    nest, array = product_nest(64, 64, 64), find_space("pe_array")
+    point = {**WIDE, "scratchpad_bytes": 2048, "tile_n": 8}
+    cycles, seconds, joules = model_nest(nest, point, array)
+    held = 8 * (nest.tiles[0] * nest.tiles[1] + nest.tiles[1] * nest.tiles[2] + nest.tiles[0] * nest.tiles[2])
+    assert (np.isfinite(seconds) == ((held <= 2048) & (nest.tiles[2] <= 8))).all()
+    assert (np.isfinite(joules) == np.isfinite(seconds)).all() and np.isfinite(cycles).all()
+
+
+@pytest.mark.parametrize("order", ["".join(order) for order in permutations("mkn")])
+@pytest.mark.parametrize("tile", [(1, 30, 5), (6, 5, 20), (24, 30, 20), (3, 1, 4)])
+def test_a_product_in_blocks_is_torchs(tile: tuple[int, int, int], order: str) -> None:
+    assert execute_tiling((24, 30, 20), tile, order) <= TOLERANCE
+
+
+def test_blocks_that_leave_a_part_out_are_seen() -> None:
+    assert execute_tiling((24, 30, 20), (24, 15, 20), "mkn") < TOLERANCE
+    left_out = pytest.MonkeyPatch()
+    with left_out.context() as patch:
+        patch.setattr(codesign, "product", lambda *ranges: list(product(*ranges))[:-1])
+        assert execute_tiling((24, 30, 20), (24, 15, 20), "mkn") > TOLERANCE
+
+
+def small_array(**values: tuple[int, ...]) -> PEArray:
+    """The shipped numbers with a space of 216 points, of which the first is valid."""
+    space = Space(
+        rows=(16, 32), columns=(16, 32, 48), scratchpad_bytes=(131072, 524288),
+        tile_m=(64, 128), tile_k=(64, 256, 512), tile_n=(64, 32, 96),
+    )  # fmt: skip
+    return change(find_space("pe_array"), space=change(space, **values))
+
+
+def nests_of(name: str, array: PEArray) -> list[Nest]:
+    workload = resolve(name, []).workload
+    step = workload.model_spec.costs.step(workload.model, workload.data.mapped, workload.train.global_batch_size)
+    return list_nests(step, [max(asdict(array.space)[f"tile_{loop}"]) for loop in "mkn"])
+
+
+def try_all(nests: list[Nest], array: PEArray) -> list[Trial]:
+    space = asdict(array.space)
+    return [evaluate(nests, dict(zip(space, each, strict=True)), array, BOTH) for each in product(*space.values())]
+
+
+def brute_force(trials: list[Trial]) -> set[tuple[float, float]]:
+    values = {(trial.latency_s, trial.energy_j) for trial in trials if trial.violations == (0, 0, 0)}
+    return {one for one in values if not any(two[0] <= one[0] and two[1] <= one[1] and two != one for two in values)}
+
+
+def designs(study: StudyRecord, mode: str) -> list[tuple[float, float]]:
+    return [(float(row[-3]), float(row[-2])) for row in study.tables[0].rows if row[0] == mode]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["rm1_deeprecsys", "dlrm_tiny"])
+def test_the_pareto_set_of_a_small_space_is_that_of_brute_force(name: str) -> None:
+    array = small_array()
+    study = space_study(resolve(name, []), array, ("joint",), BOTH, 10, seed=0)
+    expected = brute_force(try_all(nests_of(name, array), array))
+    assert sorted(designs(study, "joint")) == sorted(expected)
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.booleans()), max_size=12))
+def test_pareto_sets_are_those_of_brute_force(made: list[tuple[int, int, bool]]) -> None:
+    trials = [
+        Trial({}, (0, 0, 0), latency, energy) if is_valid else Trial({}, (1, 0, 0))
+        for latency, energy, is_valid in made
+    ]
+    found = [(trial.latency_s, trial.energy_j) for trial in find_pareto(trials, BOTH)]
+    assert len(found) == len(set(found)) and set(found) == brute_force(trials)
+    least = {trial.energy_j for trial in find_pareto(trials, ("energy_j",))}
+    assert least == {min(trial.energy_j for trial in trials)} - {float("inf")} if trials else not least
+
+
+def test_the_search_of_a_large_space_tries_no_point_twice() -> None:
+    array, nests = find_space("pe_array"), [product_nest(64, 64, 64)]
+    space = asdict(array.space)
+    by_hand = {name: values[0] for name, values in space.items()}
+    trials = search(space, lambda point: evaluate(nests, point, array, BOTH), [by_hand], BOTH, 100, 0)
+    assert trials[0].point == by_hand
+    assert len({tuple(sorted(trial.point.items())) for trial in trials}) == len(trials) == 100
+    assert all(trial.point[name] in values for trial in trials for name, values in space.items())
+
+
+@pytest.fixture(scope="module")
+def studies() -> dict[str, StudyRecord]:
+    modes: tuple[Mode, ...] = ("separate", "joint")
+    return {name: space_study(resolve(name, []), find_space("pe_array"), modes, BOTH, 300, seed=0) for name in SHAPES}
+
+
+def test_joint_is_never_worse_than_separate_and_faster_on_two_of_three(studies: dict[str, StudyRecord]) -> None:
+    num_faster = 0
+    for study in studies.values():
+        separate, joint = designs(study, "separate"), designs(study, "joint")
+        assert all(any(one[0] <= two[0] and one[1] <= two[1] for one in joint) for two in separate)
+        num_faster += min(joint)[0] < min(separate)[0]
+    assert num_faster >= 2
+
+
+def test_energy_delay_is_never_above_the_design_by_hand(studies: dict[str, StudyRecord]) -> None:
+    for study in studies.values():
+        ((latency_s, energy_j),) = designs(study, "by hand")
+        for mode in ("separate", "joint"):
+            assert min(latency * energy for latency, energy in designs(study, mode)) <= latency_s * energy_j
+
+
+def test_every_number_is_modelled_and_has_its_source(studies: dict[str, StudyRecord]) -> None:
+    study = studies["rm3_deeprecsys"]
+    origins = {column.name: column.origin for table in study.tables for column in table.columns}
+    assert origins["Latency"] == origins["Energy"] == origins["Cycles"] == origins["DRAM traffic"] == "modelled"
+    assert all(parameter.source == "file" and parameter.note for parameter in study.parameters)
+    (check,) = study.checks
+    assert check.is_passed and check.found <= TOLERANCE
+    said = " ".join(study.findings)
+    assert "published: 1.25x-1.44x, other kernels" in said and "published: -18 %, -40 %, other networks" in said
+    tilings = study.tables[1].rows
+    assert len(tilings) == len(nests_of("rm3_deeprecsys", find_space("pe_array")))
+    assert all(row[-1] is not None for row in tilings[:-1])
+
+
+def test_every_lookup_is_counted_and_every_sum() -> None:
+    for num, num_sums in ((7, 3), (6, 3), (2, 3)):
+        read = Lookups(tables=None, dim=4, num=num, num_sums=num_sums, num_added=0, gradient_bytes=0)
+        sums = [nest.extents for nest in list_nests(Step(layers=[], lookups=read), (LARGE,) * 3)]
+        assert sum(m * k for m, k, _ in sums) == num
+        assert sum(m for m, _, _ in sums) == min(num, num_sums)
+
+
+def test_separate_has_every_design_than_which_no_trial_of_it_is_better() -> None:
+    array, config = small_array(), resolve("dlrm_tiny", [])
+    trials = try_all(nests_of("dlrm_tiny", array), array)
+    by_hand = {name: values[0] for name, values in asdict(array.space).items()}
+    first = [
+        trial for trial in trials if all(trial.point[f"tile_{loop}"] == by_hand[f"tile_{loop}"] for loop in "mkn")
+    ]
+    study = space_study(config, array, ("separate",), BOTH, 10, seed=0)
+    assert len(brute_force(first)) > 1
+    for each in brute_force(first):
+        assert any(found[0] <= each[0] and found[1] <= each[1] for found in designs(study, "separate"))
+
+
+@pytest.mark.parametrize(("objective", "other"), [("latency_s", "J at best"), ("energy_j", "times as fast")])
+def test_nothing_is_said_of_what_was_no_objective(objective: Objective, other: str) -> None:
+    study = space_study(resolve("dlrm_tiny", []), small_array(), ("separate", "joint"), (objective,), 10, seed=0)
+    assert all("at best" in said and other not in said for said in study.findings[1:])
+    assert "best in the first objective" in study.findings[0]
+
+
+def test_a_search_is_the_same_for_the_same_seed() -> None:
+    def run() -> StudyRecord:
+        return space_study(resolve("dlrm_tiny", []), find_space("pe_array"), ("joint",), ("energy_j",), 30, seed=3)
+
+    assert run() == run()
+
+
+def test_after_its_start_the_search_tries_fewer_invalid_points_than_random() -> None:
+    array = find_space("pe_array")
+    nests, space = [product_nest(256, 256, 256)], asdict(array.space)
+    by_hand = {name: values[0] for name, values in space.items()}
+    found, drawn = list[float](), list[float]()
+    for seed in range(10):
+        trials = search(space, lambda point: evaluate(nests, point, array, BOTH), [by_hand], BOTH, 120, seed)
+        found.append(statistics.mean(any(trial.violations) for trial in trials[POPULATION:]))
+        generator = np.random.default_rng(seed)
+        points = [{name: int(generator.choice(values)) for name, values in space.items()} for _ in range(120)]
+        drawn.append(statistics.mean(any(array.find_violations(point)) for point in points))
+    assert statistics.median(found) < statistics.median(drawn)
+
+
+def test_without_optuna_a_large_space_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(HarnessError, match=r"pip install") as error:
+        space_study(resolve("dlrm_tiny", []), find_space("pe_array"), ("joint",), BOTH, 5, 0)
+    assert error.value.exit_code == 2
+
+
+def test_a_benchmark_without_products_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = resolve("dlrm_tiny", [])
+    spec = config.workload.model_spec
+    empty = replace(spec, costs=replace(spec.costs, step=lambda *given: Step(layers=[])))
+    monkeypatch.setattr(type(config.workload), "model_spec", property(lambda self: empty))
+    with pytest.raises(ConfigError, match="dlrm_tiny: has neither matrix products nor lookups"):
+        space_study(config, find_space("pe_array"), ("joint",), BOTH, 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("rows = [16", "rows = [0", "rows"),
+        ("rows = [16", "rows = [1.5", "rows"),
+        ("rows = [16", "rows = [16, 16", "rows: one is given twice"),
+        ('of = "pe_mm2"', 'of = "mac_j"', "numbers: one is given twice"),
+        ("rows = [16, 8, 12, 24, 32, 48, 64]", "rows = []", "rows"),
+        ("tile_k = ", "tile_q = ", "tile_q"),
+        ('of = "mac_j"', 'of = "mac_joules"', "numbers"),
+        ("value = 4.6e-12", "value = -1.0", "numbers"),
+        ("value = 4.6e-12", "value = nan", "numbers"),
+        ('source = "JESD209-4', 'sauce = "JESD209-4', "numbers"),
+        ('of = "pe_mm2"', 'of = "mac_j", size = 2', "pe_mm2"),
+        ("value = 12.25", "value = 1.0", "beyond area_mm2"),
+        ("tile_m = [64", "tile_m = [65", "no multiples of rows"),
+        ("scratchpad_bytes = [131072", "scratchpad_bytes = [16640", "beyond scratchpad_bytes"),
+        ("title = ", "title = 1 # ", "title"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_place(old: str, new: str, said: str, tmp_path: Path) -> None:
+    text = SHIPPED.read_text()
+    assert text.count(old) >= 1
+    file = tmp_path / "mine.toml"
+    file.write_text(text.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=said) as error:
+        find_space(str(file))
+    assert str(file) in str(error.value) or "Systolic PE array" in str(error.value)
+
+
+def test_a_space_is_found_by_name_or_file(tmp_path: Path) -> None:
+    assert [find_space(name) for name in SPACES] == [find_space(str(SHIPPED))]
+    with pytest.raises(ConfigError, match="Did you mean 'pe_array'"):
+        find_space("pe_aray")
+    (tmp_path / "bad.toml").write_text("[")
+    for name in ("bad.toml", "missing.toml"):
+        with pytest.raises(DefinitionError, match=name):
+            find_space(str(tmp_path / name))

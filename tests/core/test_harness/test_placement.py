@@ -1,0 +1,331 @@
+"""Plans of tables: as files, as what a run is asked, and as studies that compare searches."""
+
+import fcntl
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.config.placement import read_plan, record_plan, write_sharding
+from harness.config.run_config import Override, resolve
+from harness.extensions.placement.measured_plans import MAX_PLANS, add_measured, list_plans
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import write_record
+from harness.planning.learnt import Keeper
+from harness.planning.placement import (
+    FoundPlan,
+    Placement,
+    PlacementQuestion,
+    _compare,
+    make_tasks,
+    record_best,
+    search_plans,
+    task_of_benchmark,
+)
+from reference_models.config.sections import parse_sharding
+from reference_models.distributed.placement import Devices
+from reference_models.distributed.search.net import net_of
+from reference_models.distributed.search.task import Plan, Shard, Task, place_whole
+from reference_models.distributed.search.tasks import generate_tasks
+from reference_models.process.errors import ConfigError
+from reports.statistics.intervals import log_summary, mean_interval
+
+DEVICES = Devices(
+    num_devices=2, device_type="cuda", memory_bytes=10**9, memory_bandwidth=2e12, devices_per_host=8,
+    intra_host_bandwidth=450e9, inter_host_bandwidth=50e9,
+)  # fmt: skip
+FOUND = {"benchmark": None, "definition_sha256": None, "search": "dim", "cost": "bandwidth", "seed": 3}
+EQUAL = "0,1,0,1,0,1,0,1"
+
+
+def question(data: Path, *by: str, **given: Any) -> PlacementQuestion:
+    keeper = Keeper(data_root=data, seed=0, retrain=False, say=lambda text: None)
+    return PlacementQuestion(by=by, devices=DEVICES, given=(), keeper=keeper, **given)
+
+
+def search_tiny(data: Path, *by: str) -> tuple[PlacementQuestion, Placement]:
+    config, asked = resolve("dlrm_tiny", [], None), question(data, *by)
+    return asked, search_plans(asked, [task_of_benchmark(config, asked, None)], config)
+
+
+def rows_of(placement: Placement) -> dict[Any, dict[str, Any]]:
+    table = placement.study.tables[0]
+    names = [column.name for column in table.columns]
+    return {row[0]: dict(zip(names, row, strict=True)) for row in table.rows}
+
+
+@pytest.fixture
+def tiny_plan(tmp_path: Path) -> tuple[Path, Task]:
+    config, asked = resolve("dlrm_tiny", [], None), question(tmp_path)
+    task = task_of_benchmark(config, asked, None)
+    write_record(tmp_path / "plan.json", record_plan(task, place_whole(task, [0, 1] * 4), **FOUND))
+    return tmp_path / "plan.json", task
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 3))
+def test_a_plan_is_read_as_it_was_written(tmp_path_factory: Any, seed: int, num_cuts: int) -> None:
+    (task,) = generate_tasks(1, seed)
+    rng, path = np.random.default_rng(seed), tmp_path_factory.mktemp("plan") / "plan.json"
+    task, shards = replace(task, memory_bytes=2**40), []
+    for number, table in enumerate(task.tables):
+        parts = 1 << int(rng.integers(num_cuts + 1)) if table.dim >= 8 else 1
+        width = table.dim // parts
+        shards += [
+            Shard(table=number, first_column=part * width, num_columns=width, device=int(rng.integers(4)))
+            for part in range(parts)
+        ]
+    plan = Plan(shards=tuple(shards))
+    write_record(path, record_plan(task, plan, **FOUND))
+    assert read_plan(path) == (task, plan)
+    ranks = parse_sharding(write_sharding(task, plan)) or ()
+    assert [device for of in ranks for device in of] == [shard.device for shard in plan.shards]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content.update(memory_bytes=7), "holds? .* bytes|another task|would hold"),
+        (lambda content: content["tables"][3].update(pooling=2.5), "another task"),
+        (lambda content: content["shards"].pop(), "0 of its 16 columns are placed"),
+        (lambda content: content["shards"][2].update(device=2), "is on device 2"),
+        (lambda content: content["shards"][2].update(device="x"), r"shards\[2\].device: found \"x\""),
+        (lambda content: content["tables"][0]["reuse"].pop(), r"tables\[0\].reuse"),
+        (lambda content: content.update(num_devices=10**12), "num_devices"),
+        (lambda content: content.update(num_devices=1), "another task"),
+    ],
+)
+def test_a_plan_that_is_none_of_its_task_is_damaged(
+    tiny_plan: tuple[Path, Task], change: Callable[[Any], object], message: str
+) -> None:
+    path, _ = tiny_plan
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(HarnessError, match=message) as refused:
+        read_plan(path)
+    assert refused.value.exit_code == ExitCode.INPUT
+
+
+def test_the_line_of_damage_is_named(tiny_plan: tuple[Path, Task]) -> None:
+    path, _ = tiny_plan
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:4], "]", *lines[5:]]))
+    with pytest.raises(HarnessError, match=r"plan\.json: .*line 5") as refused:
+        read_plan(path)
+    assert refused.value.exit_code == ExitCode.INPUT
+
+
+def asked(path: Path | str, num_ranks: int, **more: Any) -> list[Override]:
+    values = {"runtime.sharding": f"plan:{path}", "runtime.ranks": num_ranks, **more}
+    return [Override(key=key, value=value, source="a test") for key, value in values.items()]
+
+
+def test_a_run_keeps_the_plan_and_not_its_file(tiny_plan: tuple[Path, Task]) -> None:
+    path, _ = tiny_plan
+    config = resolve("dlrm_tiny", asked(path, 2), None)
+    path.unlink()
+    assert config.workload.runtime.sharding == config.tables["runtime"]["sharding"] == f"plan:{EQUAL}"
+    again = resolve("dlrm_tiny", asked(EQUAL, 2), None)
+    assert again.values()["runtime.sharding"]["value"] == f"plan:{EQUAL}"
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "num_ranks", "more", "message"),
+    [
+        ("dlrm_tiny", 1, {}, "plan is of 2 devices, and the run has 1 ranks"),
+        ("dlrm_tiny", 4, {}, "plan is of 2 devices, and the run has 4 ranks"),
+        ("dlrm_small", 2, {}, "plan is of 8 tables that are not this model's, which has 26"),
+        ("dlrm_tiny", 2, {"data.num_embeddings": [1000, 500, 200, 100, 1000, 3, 50, 21]}, "not this model's"),
+        ("dlrm_tiny", 2, {"model.embedding_dim": 32}, "not this model's"),
+    ],
+)
+def test_a_plan_of_another_task_is_refused(
+    tiny_plan: tuple[Path, Task], benchmark: str, num_ranks: int, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve(benchmark, asked(tiny_plan[0], num_ranks, **more), None, derived_suffix="_x")
+
+
+def test_cuts_that_torchrec_cannot_express_are_refused(tiny_plan: tuple[Path, Task]) -> None:
+    path, task = tiny_plan
+    whole = place_whole(task, [0] * 8).shards[1:]
+    parts = (Shard(table=0, first_column=0, num_columns=4, device=0),)
+    parts += (Shard(table=0, first_column=4, num_columns=12, device=1),)
+    write_record(path, record_plan(task, Plan(shards=parts + whole), **FOUND))
+    with pytest.raises(ConfigError, match="parts of 4, 12 columns"):
+        resolve("dlrm_tiny", asked(path, 2), None)
+    with pytest.raises(ConfigError, match="16 columns of table 0 cannot be cut into 8 parts"):
+        resolve("dlrm_tiny", asked("0+1+0+1+0+1+0+1,0,0,0,0,0,0,0", 2), None)
+
+
+def test_searches_are_compared_with_the_optimum(tmp_path: Path) -> None:
+    asked, placement = search_tiny(tmp_path, "random", "dim", "lookup", "greedy", "optimal")
+    rows = rows_of(placement)
+    assert rows["optimal"]["Over the optimum"] == 0
+    assert all(
+        row["Over the optimum"] >= 0 and row["Balance"] >= 1 and not row["Cuts tables"] for row in rows.values()
+    )
+    cheapest = min(row["Cost"] for row in rows.values())
+    assert cheapest == rows["optimal"]["Cost"]
+    origins = {column.name: column.origin for column in placement.study.tables[0].columns}
+    assert (origins["Cost"], origins["Search time"]) == ("modelled", "measured")
+    record, skipped = record_best(placement, asked)
+    assert (record.benchmark, record.cost, skipped) == ("dlrm_tiny", "bandwidth", "")
+    assert rows[record.search]["Cost"] == cheapest
+
+
+@pytest.mark.parametrize(("optimizer", "why"), [("adagrad", "of 4, 12 columns"), ("rowwise_adagrad", "row-wise")])
+def test_the_plan_that_is_kept_or_measured_can_be_run(tmp_path: Path, optimizer: Any, why: str) -> None:
+    asked, placement = search_tiny(tmp_path, "lookup")
+    (task,), ((lookup,),) = placement.tasks, placement.found.values()
+    task = replace(task, tables=tuple(replace(table, optimizer=optimizer) for table in task.tables))
+    ends = (0, 4, 16) if optimizer == "adagrad" else (0, 8, 16)
+    parts = [Shard(table=0, first_column=start, num_columns=stop - start, device=0) for start, stop in pairwise(ends)]
+    cut = FoundPlan(search="cut", plan=Plan(shards=(*parts, *place_whole(task, [0] * 8).shards[1:])), cost_s=1e-9)
+    placement = replace(placement, tasks=(task,), found={"cut": [cut], "lookup": [lookup]})
+    record, skipped = record_best(placement, asked)
+    assert record.search == "lookup" and why in skipped and skipped.startswith("; that of cut costs no more")
+    assert "cut" not in list_plans(placement, asked)
+    with pytest.raises(HarnessError, match=f"no plan to keep: .*{why}"):
+        record_best(replace(placement, found={"cut": [cut]}), asked)
+
+
+def test_tasks_have_an_interval_of_the_improvement(tmp_path: Path) -> None:
+    asked = question(tmp_path, "random", "lookup", "greedy")
+    tasks = make_tasks(replace(asked, devices=replace(DEVICES, num_devices=4, memory_bytes=4 << 30)), 6, None, None)
+    placement = search_plans(asked, tasks, None)
+    rows = rows_of(placement)
+    base = min(rows, key=lambda name: rows[name]["Cost"])
+    assert [name for name, row in rows.items() if row["From"] is None] == [base]
+    for name in set(rows) - {base}:
+        pairs = zip(placement.found[base], placement.found[name], strict=True)
+        interval = mean_interval([one.cost_s / other.cost_s - 1 for one, other in pairs])
+        assert interval is not None and (rows[name]["From"], rows[name]["To"]) == (interval.low, interval.high)
+    assert base in placement.study.findings[0]
+    assert search_plans(asked, tasks, None).study.tables[0].rows[0][2] == rows["random"]["Cost"]
+    tasks[0] = replace(tasks[0], memory_bytes=max(table.memory_bytes for table in tasks[0].tables) - 1)
+    rows = rows_of(search_plans(asked, tasks, None))
+    assert all(row["Tasks"] == 5 and row["Cost"] is None for row in rows.values())
+
+
+def test_a_search_without_a_plan_says_why_beside_the_others_and_ends_it_alone(tmp_path: Path) -> None:
+    rows = rows_of(search_plans(question(tmp_path, "dim", "torchrec"), generate_tasks(2, 0), None))
+    assert "of none" in rows["torchrec"]["Why it has none"] and rows["dim"]["Tasks"] == 2
+    with pytest.raises(ConfigError, match="of none"):
+        search_plans(question(tmp_path, "torchrec"), generate_tasks(2, 0), None)
+
+
+def test_torchrec_that_is_missing_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reference_models.spec.find_spec", lambda name: None)
+    rows = rows_of(search_tiny(tmp_path, "dim", "torchrec")[1])
+    assert "pip install" in rows["torchrec"]["Why it has none"] and rows["dim"]["Cost"] > 0
+    with pytest.raises(ConfigError, match="pip install"):
+        search_tiny(tmp_path, "torchrec")
+
+
+def test_what_is_learnt_is_kept_and_learnt_anew_when_asked(tmp_path: Path) -> None:
+    done: list[int] = []
+
+    def train() -> tuple[dict[str, Any], dict[str, float]]:
+        done.append(1)
+        return {"a": np.array([1.0, len(done)])}, {"tau": 0.9, "additive_tau": float("nan")}
+
+    keeper, digest = question(tmp_path).keeper, "ab" * 32
+    first = keeper.keep("cost_net", digest, train, dict)
+    assert np.array_equal(keeper.keep("cost_net", digest, train, dict)["a"], first["a"]) and len(done) == 1
+    (folder,) = (tmp_path / "place").glob("cost_net-*")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["digest"], manifest["seed"], manifest["accuracy"]) == (digest, 0, {"tau": 0.9})
+    keeper.keep("cost_net", "cd" * 32, train, dict)
+    assert replace(keeper, retrain=True).keep("cost_net", digest, train, dict)["a"].tolist() == [1.0, 3.0]
+    damage: list[tuple[Callable[[], object], Callable[[Any], Any]]] = [
+        (lambda: None, net_of),
+        (lambda: (folder / "a.npy").write_bytes(b"x"), dict),
+        (lambda: (folder / "manifest.json").write_text("{"), dict),
+    ]
+    for make, load in damage:
+        make()
+        with pytest.raises(HarnessError, match=rf"{folder.name}.* Make it anew with --retrain") as refused:
+            keeper.keep("cost_net", digest, train, load)
+        assert refused.value.exit_code == ExitCode.INPUT
+
+
+def test_two_processes_that_learn_the_same_train_once(tmp_path: Path) -> None:
+    def train() -> tuple[dict[str, Any], dict[str, float]]:
+        with (tmp_path / "place" / ".lock").open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return {"a": np.array([1.0])}, {}
+
+    assert question(tmp_path).keeper.keep("policy", "ab" * 32, train, dict) == {"a": 1}
+
+
+def test_plans_to_run_are_distinct_and_filled_up(tmp_path: Path) -> None:
+    asked, placement = search_tiny(tmp_path, "random", "dim", "lookup", "optimal")
+    plans = list_plans(placement, asked)
+    assert len(plans) == len(dict(plans.values())) == MAX_PLANS and {"random", "dim"} <= plans.keys()
+    (task,) = placement.tasks
+    equal = replace(placement, tasks=(replace(task, tables=task.tables[:1] * 8),), found={})
+    assert len(list_plans(equal, asked)) == 5, "of 8 equal tables on 2 devices there are 4 to 8 on one"
+
+
+@pytest.mark.parametrize(
+    ("is_predicted", "num_lost", "said"),
+    [
+        (True, 1, "9 of 10 plans were measured. A positive rank correlation shown"),
+        (False, 1, "No rank"),
+        (True, 6, "takes 5"),
+    ],
+)
+def test_measured_steps_are_beside_the_predicted_ones(
+    tmp_path: Path, is_predicted: bool, num_lost: int, said: str
+) -> None:
+    asked, placement = search_tiny(tmp_path, "random", "dim", "lookup", "optimal")
+    plans, rng = list_plans(placement, asked), np.random.default_rng(0)
+    costs = [cost for _, cost in plans.values()]
+    steps = costs if is_predicted else rng.permutation(costs).tolist()
+    rows = [SimpleNamespace(throughput=log_summary([512 / step]), failure=None) for step in [1.0, *steps]]
+    for row in rows[3 : 3 + num_lost]:
+        row.throughput, row.failure = None, "lost"
+    sweep: Any = SimpleNamespace(rows=rows)
+    table = (measured := add_measured(placement, plans, sweep)).study.tables[-1]
+    assert [row[0] for row in table.rows] == ["auto", *plans] and "one thread each" in table.title
+    assert table.rows[1][2] == pytest.approx(steps[0]) and table.rows[3][2:] == (None, "lost")
+    assert said in measured.study.findings[0]
+
+
+def test_costs_of_a_task_are_correlated_apart_each_plan_once(tmp_path: Path) -> None:
+    """Predicted ones rank each task's measured ones the wrong way round, and tell tasks apart."""
+    asked = question(tmp_path, "random", "dim", "lookup", cost="bandwidth")
+    tasks = make_tasks(replace(asked, devices=replace(DEVICES, num_devices=4, memory_bytes=4 << 30)), 3, None, None)
+    costs, find = search_plans(asked, tasks, None).costs, {}
+    for at, name in enumerate(["random", "dim", "lookup", "lookup again"]):
+        at = min(at, 2)
+        find[name] = [FoundPlan(search=name, cost_s=10.0**n - at, predicted_s=10.0**n + at) for n in (1, 2, 3)]
+    said = _compare(asked, costs, find, [None] * 3, is_small=False)[1]
+    assert "of 9 plans: Kendall's tau -1.00, the mean over 3 tasks" in said
+
+
+def test_fixed_times_of_bandwidths_are_shown(tmp_path: Path) -> None:
+    shown = {each.name: each.value for each in search_tiny(tmp_path, "lookup")[1].study.parameters}
+    assert [value for name, value in shown.items() if "assumed" in name] == [50e-6, 2e-6]
+
+
+def test_each_search_measures_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[int, Any] = {}
+
+    def count(cost: Any, sets: Any) -> Any:
+        made[id(cost)] = cost
+        return np.array([float(len(each)) for each in sets])
+
+    monkeypatch.setattr("reference_models.distributed.search.measured.MeasuredCost.__call__", count)
+    config, asked = resolve("dlrm_tiny", [], None), question(tmp_path, "greedy", "optimal", cost="measured")
+    search_plans(asked, [task_of_benchmark(config, asked, None)], config)
+    assert len(made) == 3, "two searches, and what judges"

@@ -1,0 +1,290 @@
+"""Tiers and pooling: exact where they can be counted by hand, as queueing theory says where they are simulated."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from examples import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace as change
+
+from harness.extensions.memory import pooling
+from harness.extensions.memory.caches import count_misses, find_size, fit_caches, fit_sizes, grid_sizes
+from harness.extensions.memory.pooling import (
+    Placement,
+    Pool,
+    RemoteReads,
+    count_reads,
+    link_bytes,
+    place_rows,
+    service_s,
+    simulate_waits,
+)
+from harness.extensions.memory.tier import TIERS, Quantity, Tier, find_tier
+from harness.extensions.memory.tiers import TierQuestion, tiers_study
+from reference_models.data.synthetic.dataset import zipf_ranks
+from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve
+from reference_models.data.traces.trace import AccessTrace
+from reference_models.process.errors import ConfigError
+from rules.errors import DefinitionError
+from rules.records.study import StudyRecord
+
+POOLS: tuple[Pool, ...] = get_args(Pool)
+PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
+
+
+def made_trace(num_rows: tuple[int, ...] = (2_000, 500, 900), pooling: int = 20, num_bags: int = 400) -> AccessTrace:
+    generator = np.random.default_rng(0)
+    ids = [zipf_ranks(generator.random(num_bags * pooling), rows, 1.05) for rows in num_rows]
+    offsets = np.arange(0, num_bags * pooling * len(num_rows) + 1, pooling, dtype=np.int64)
+    return AccessTrace(num_rows=num_rows, num_bags=num_bags, indices=np.concatenate(ids), offsets=offsets)
+
+
+def question(*names: str, **asked: object) -> TierQuestion:
+    usual = TierQuestion(
+        tiers={name: find_tier(name) for name in names}, row_bytes=128, caches=(None,), rate=None, num_devices=1,
+        pools=("host",), placement="interleave", local_bytes=0, fit_bytes=None, hit_rate=None, fleet=None, seed=0,
+    )  # fmt: skip
+    return replace(usual, **asked)  # type: ignore[arg-type]
+
+
+def rows_of(study: StudyRecord, title: str) -> list[dict[str, object]]:
+    (table,) = (table for table in study.tables if table.title.startswith(title))
+    return [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
+
+
+@pytest.fixture(autouse=True)
+def few_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulate so many that studies are quick."""
+    monkeypatch.setattr(pooling, "NUM_QUERIES", 20_000)
+    monkeypatch.setattr(pooling, "NUM_UNLOADED", 2_000)
+
+
+def expected_wait_s(service: np.ndarray, rate: float) -> float:
+    """Mean wait of one queue of Poisson arrivals, of the service times: Pollaczek-Khinchine."""
+    return float(rate * np.square(service).mean() / (2 * (1 - rate * service.mean())))
+
+
+def one_device(rows: np.ndarray) -> RemoteReads:
+    return RemoteReads(
+        rows=rows[:, None], partials=np.ones((len(rows), 1), np.int64), bags=np.ones(len(rows), np.int64)
+    )
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_the_mean_wait_is_pollaczek_khinchines(
+    load: float, is_constant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # as many queries as a study has
+    rows = np.ones(1_000, np.int64) if is_constant else np.random.default_rng(0).geometric(0.02, 1_000)
+    reads, tier = one_device(rows), find_tier("nand")
+    service = service_s(reads, tier, "host", 128)[:, 0]
+    rate = load / service.mean()
+    found = simulate_waits(reads, tier, "host", 128, rate=rate, seed=1).queue.mean()
+    assert found == pytest.approx(expected_wait_s(service, rate), rel=0.03)
+    if is_constant:  # M/D/1
+        assert expected_wait_s(service, rate) == pytest.approx(load * service[0] / (2 * (1 - load)))
+
+
+def test_two_devices_and_three_rows_by_hand() -> None:
+    """Sample 0 reads rows 0, 1, 2 in one bag and row 1 in another; sample 1 reads row 2. Device 0 has rows 0, 2."""
+    keys, tables, samples = np.array([0, 1, 2, 1, 2]), np.array([0, 0, 0, 1, 0]), np.array([0, 0, 0, 0, 1])
+    devices = place_rows(keys, 3, 0, 2, "interleave")
+    assert devices.tolist() == [0, 1, 0, 1, 0]
+    reads = count_reads(samples, tables, devices, num_samples=2, num_tables=2, num_devices=2)
+    assert reads.rows.tolist() == [[2, 2], [1, 0]]
+    assert reads.partials.tolist() == [[1, 2], [1, 0]]
+    assert reads.bags.tolist() == [2, 1]
+    tier = find_tier("cxl")
+    found = {pool: [each.tolist() for each in link_bytes(reads, tier, pool, 128)] for pool in POOLS}
+    assert found == {
+        "host": [[[256, 256], [128, 0]], [512, 128]],
+        "device": [[[128, 256], [128, 0]], [384, 128]],
+        "switch": [[[256, 256], [128, 0]], [256, 128]],
+    }
+    # Sample 0, pooled by the host: 4 rows of 2 lines, 10 in flight, then the slowest; 512 bytes; 4 adds.
+    latency, waits = 240e-9 + 50e-9, simulate_waits(reads, tier, "host", 128, rate=None, seed=0)
+    expected = 8 * latency / 10 + latency + 512 / 63e9 + 4 * 128 / 128e9
+    assert waits.total.max() == pytest.approx(expected) and set(waits.queue.tolist()) == {0.0}
+    pooled = simulate_waits(reads, tier, "switch", 128, rate=None, seed=0).total.max()
+    assert pooled == pytest.approx(8 * 240e-9 / 64 + 240e-9 + 256 / 63e9 + 50e-9 + 4 * 128 / 128e9)
+
+
+@settings(derandomize=True, deadline=None, max_examples=examples(40))
+@given(st.integers(1, 5), st.integers(0, 60), st.integers(0, 2**31))
+def test_bytes_are_conserved_and_hot_rows_in_local_memory_raise_no_reads(
+    num_devices: int, num_local: int, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    keys = zipf_ranks(generator.random(300), 60, 1.05)
+    samples, tables = np.sort(generator.integers(0, 20, 300)), generator.integers(0, 3, 300)
+    remote = {}
+    for placement in PLACEMENTS:
+        devices = place_rows(keys, 60, num_local, num_devices, placement)
+        away = devices >= 0
+        remote[placement] = int(away.sum())
+        assert devices.max(initial=-1) < num_devices
+        assert len(np.unique(keys[~away])) <= num_local
+        reads = count_reads(
+            samples[away], tables[away], devices[away], num_samples=20, num_tables=3, num_devices=num_devices
+        )
+        assert reads.rows.sum() == away.sum()
+        assert (reads.bags <= reads.partials.sum(axis=1)).all() and (reads.partials <= reads.rows).all()
+        for pool in ("host", "device"):
+            of_devices, of_host = link_bytes(reads, find_tier("cxl"), pool, 128)  # type: ignore[arg-type]
+            assert np.array_equal(of_devices.sum(axis=1), of_host)
+    assert remote["hot-local"] <= remote["interleave"]
+    if num_local == 60:
+        assert set(remote.values()) == {0}
+
+
+def test_the_host_link_carries_the_pooling_factor_less_where_the_switch_pools() -> None:
+    study = tiers_study(made_trace(pooling=80), question("cxl", pools=POOLS), None, "a test")
+    host, device, switch = (row["Host link"] for row in rows_of(study, "What a query"))
+    assert host == 80.0 * switch == 80.0 * device  # type: ignore[operator]
+    solved = rows_of(study, "Where pooling in the switch")
+    assert {row["PIFS-Rec over Pond"] for row in solved} == {"3.89x, other traces"}
+    found = next(row for row in solved if row["Parameter"] == "host_reads_in_flight")
+    slower = change(find_tier("cxl"), host_reads_in_flight=Quantity(value=found["For 3.89x"], source="solved"))
+    again = tiers_study(made_trace(pooling=80), question(pools=POOLS, tiers={"x": slower}), None, "a test")
+    assert rows_of(again, "What a query")[2]["Speed-up"] == pytest.approx(3.89, rel=0.01)
+
+
+def test_pooling_by_the_host_of_one_device_is_the_plain_tier() -> None:
+    trace, asked = made_trace(), question("nand", caches=(0.05,), rate=1_000.0)
+    plain = tiers_study(trace, asked, None, "a test")
+    pooled = tiers_study(trace, replace(asked, pools=("switch", "host"), num_devices=1), None, "a test")
+    assert rows_of(plain, "What a query")[0] == rows_of(pooled, "What a query")[1]
+
+
+def test_a_larger_cache_never_misses_more_and_one_of_all_misses_first_accesses_alone() -> None:
+    shares = (0.001, 0.01, 0.05, 0.3, 1.0)
+    study = tiers_study(made_trace(), question("nand", "3dxp", caches=shares, rate=100.0), None, "a test")
+    for name in ("nand", "3dxp"):
+        rows = [row for row in rows_of(study, "What has to be read") if row["Tier"] == name]
+        ratios = [float(row["Miss ratio"]) for row in rows]  # type: ignore[arg-type]
+        assert ratios == sorted(ratios, reverse=True) and ratios[-1] == rows[-1]["Cold misses"] > 0
+        assert {row["Read amplification"] for row in rows} == {32.0 if name == "nand" else 4.0}
+        assert rows[0]["Reads needed"] == pytest.approx(100 * 60 * ratios[0])
+        waits = [row["Mean added"] for row in rows_of(study, "What a query") if row["Tier"] == name]
+        assert waits == sorted(waits, reverse=True)  # type: ignore[type-var]
+
+
+def test_a_rate_above_what_the_device_reads_is_said_to_be_impossible() -> None:
+    study = tiers_study(made_trace(), question("nand", caches=(0.01, 1.0), rate=20_000.0), None, "a test")
+    first, second = rows_of(study, "What a query")
+    assert first["Mean added"] is None and second["Mean added"] is not None
+    assert "impossible, not simulated" in study.findings[0]
+
+
+def test_local_memory_of_all_rows_leaves_nothing_remote() -> None:
+    for placement in PLACEMENTS:
+        asked = question("cxl", pools=POOLS, local_bytes=1 << 40, placement=placement, rate=100.0)
+        study = tiers_study(made_trace(), asked, None, "a test")
+        assert study.findings[0].startswith("Nothing is remote")
+        assert {row["Mean added"] for row in rows_of(study, "What a query")} == {0.0}
+
+
+def test_hot_rows_in_local_memory_lower_what_is_read() -> None:
+    asked = question("cxl", local_bytes=128 * 340)
+    found = [
+        rows_of(tiers_study(made_trace(), replace(asked, placement=each), None, "a test"), "What has")[0][
+            "Miss ratio"
+        ]
+        for each in PLACEMENTS
+    ]
+    assert found[0] > 0.8 and found[1] < 0.5  # type: ignore[operator]
+
+
+def made_curves() -> list[MissRatioCurve]:
+    return [measure_curve([(zipf_ranks(np.random.default_rng(s).random(n), 400, 1.05), False)])
+            for s, n in ((0, 6_000), (1, 900), (2, 2_500))]  # fmt: skip
+
+
+@pytest.mark.parametrize("max_rows", [0, 1, 37, 120, 500, 1_200])
+def test_shared_memory_is_what_trying_all_finds(max_rows: int) -> None:
+    curves, sizes = made_curves(), [np.array([0, 3, 10, 25, 60, 120, 250, 400])] * 3
+    misses = [curve.misses(each) for curve, each in zip(curves, sizes, strict=True)]
+    found = fit_sizes(sizes, misses, max_rows)
+    best = min(count_misses(curves, each) for each in product(*map(list, sizes)) if sum(each) <= max_rows)
+    assert sum(found) <= max_rows and count_misses(curves, found) == best
+
+
+@pytest.mark.parametrize("max_rows", [3, 100, 5_000, 77_777, 2_000_000])
+def test_shared_memory_never_misses_more_than_one_load_factor(max_rows: int) -> None:
+    curves, num_rows = made_curves(), (400, 90_000, 777_777)
+    fitted, uniform = fit_caches(curves, num_rows, max_rows)
+    assert sum(fitted) <= max_rows and sum(uniform) <= max_rows
+    assert count_misses(curves, fitted) <= count_misses(curves, uniform)
+    assert set(uniform) <= {
+        int(size) for num in num_rows for size in grid_sizes(num, min(1, max_rows / sum(num_rows)))
+    }
+
+
+def test_the_smallest_cache_of_a_hit_rate_is_found_or_said_not_to_be() -> None:
+    curve = made_curves()[0]
+    size = find_size(curve, 0.6)
+    assert size is not None and curve.miss_ratio(size) <= 0.4 < curve.miss_ratio(size - 1)
+    assert find_size(curve, 1.0) is None
+    study = tiers_study(made_trace(), question("nand", hit_rate=0.7, fit_bytes=128 * 100), None, "a test")
+    (row,) = rows_of(study, "The smallest")
+    again = tiers_study(made_trace(), question("nand", caches=(float(row["Cache"]),)), None, "a test")  # type: ignore[arg-type]
+    assert rows_of(again, "What has")[0]["Miss ratio"] <= 0.3  # type: ignore[operator]
+    shared = rows_of(study, "Memory shared")
+    assert shared[0]["Cache rows"] == sum(int(row["Cache rows"]) for row in shared[1:]) <= 100  # type: ignore[call-overload]
+
+
+def test_fleet_power_is_hosts_times_watts() -> None:
+    study = tiers_study(made_trace(), question("nand", fleet=(100, 450.0, 90, 470.0)), None, "a test")
+    before, after = rows_of(study, "Fleet power")
+    assert (before["Fleet watts"], after["Fleet watts"], after["Saved"]) == (45_000, 42_300, pytest.approx(0.06))
+    assert after["Published savings"] == "5 % to 29 %, other models"
+    silent = tiers_study(made_trace(), question("nand"), None, "a test")
+    assert ("fleet power", "not given") in [(each.name, each.value) for each in silent.parameters]
+
+
+def test_a_study_is_the_same_for_its_seed() -> None:
+    asked = question("nand", caches=(0.05,), rate=1_000.0)
+    assert tiers_study(made_trace(), asked, None, "x") == tiers_study(made_trace(), asked, None, "x")
+    assert tiers_study(made_trace(), asked, None, "x") != tiers_study(made_trace(), replace(asked, seed=1), None, "x")
+
+
+@pytest.mark.parametrize("name", TIERS)
+def test_each_number_of_a_shipped_tier_has_a_source(name: str) -> None:
+    tier = find_tier(name)
+    for member in Tier.__struct_fields__:
+        assert member == "title" or len(getattr(tier, member).source) > 10
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (', source = "the size of those reads"', "", "granule_bytes.source"),
+        ("value = 4096", "value = 0", "granule_bytes.value"),
+        ("value = 4096", "value = 1.5", "granule_bytes.value"),
+        ("granule_bytes =", "granules =", "granule"), ("[0.99, 96e-6]", "[0.99, 1e-6]", "tail"),
+        ("[0.99, 96e-6]", "[0.3, 96e-6]", "tail"), ("value = 4096", "value = 4096, watts = 7", "watts"),
+        ("value = 76e-6", "value = nan", "read_latency_s"), ("value = 3.94e9", "value = inf", "link_bytes_per_s"),
+        ("granule_bytes = {", "granule_bytes = ", "TOML"),
+    ],
+)  # fmt: skip
+def test_a_tiers_file_that_says_too_little_or_too_much_is_refused(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+
+    text = TIERS["nand"].read_text()
+    assert old in text
+    (tmp_path / "mine.toml").write_text(text.replace(old, new))
+    with pytest.raises((ConfigError, DefinitionError)) as caught:
+        find_tier(str(tmp_path / "mine.toml"))
+    assert said in str(caught.value) and "mine.toml" in str(caught.value)
+
+
+def test_an_unknown_tier_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match="Did you mean '3dxp'"):
+        find_tier("3dxpp")

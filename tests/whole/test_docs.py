@@ -1,0 +1,127 @@
+"""The pages' commands exist, with the options they show; what they list is what there is."""
+
+import json
+import re
+import shlex
+
+import click
+import pytest
+from click.testing import CliRunner
+from places import ROOT
+
+from harness.cli import COMMANDS, cli
+from harness.cli.shared.commands_page import render_page
+from harness.foundation.errors import ExitCode
+from rules.extensions import EXTENSIONS, load_extensions
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = (
+    "README.md", "harness/README.md", "reference_models/README.md", "reports/README.md", "harness/launch/README.md",
+    "reference_models/dlrm/README.md", "tests/gpu/README.md", "harness/experiment/README.md",
+    *(f"harness/extensions/{name}/README.md" for name in EXTENSIONS),
+)  # fmt: skip
+"""The pages that are written by hand."""
+TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+
+
+def console_commands() -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", "".join(TEXTS.values()), flags=re.DOTALL)
+    return [line.split("  #")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def dlrmbench_commands() -> list[str]:
+    prose = re.sub(r"```.*?```", "", "".join(TEXTS.values()), flags=re.DOTALL)
+    inline = re.findall(r"`(dlrmbench [^`]*--[^`]*)`", prose)
+    return [command for command in [*console_commands(), *inline] if command.startswith("dlrmbench ")]
+
+
+@pytest.mark.parametrize("command", dlrmbench_commands())
+def test_each_command_of_the_readme_parses(command: str) -> None:
+    words = shlex.split(re.split(r" >>? ", command)[0])[1:]
+    # As the command line makes it: a command remembers the first help option that it is asked for.
+    context: click.Context = click.Context(cli, **cli.context_settings)
+    group: click.Command = cli
+    while isinstance(group, click.Group):
+        subcommand = group.get_command(context, words.pop(0))
+        assert subcommand is not None, command
+        group = subcommand
+    group.make_context(group.name, words, parent=context)
+
+
+def test_the_submission_of_the_readme_is_of_a_set_whose_logs_name_its_submitter() -> None:
+    (row,) = re.findall(r"^\| build a submission \| (.*) \|$", README, flags=re.MULTILINE)
+    ran, packaged = (shlex.split(command) for command in re.findall("`(.*?)`", row))
+    assert (ran[1], packaged[1]) == ("run", "package")
+    assert packaged[2] == ran[ran.index("--name") + 1]
+    assert packaged[packaged.index("--submitter") + 1] == ran[ran.index("--submitter") + 1]
+
+
+@pytest.mark.parametrize("target", [c.split()[1] for c in console_commands() if c.startswith("make ")])
+def test_each_make_target_of_the_readme_exists(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+
+
+def test_the_page_of_commands_is_what_help_says() -> None:
+    page = (ROOT / "harness" / "cli" / "README.md").read_text(encoding="utf-8")
+    assert page.rstrip("\n") == render_page().rstrip("\n"), (
+        "run: dlrmbench schema commands_page > harness/cli/README.md"
+    )
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_each_verb_is_on_the_page_of_commands(verb: str) -> None:
+    assert f"### `dlrmbench {verb} " in render_page()
+
+
+def test_the_page_of_models_has_the_benchmarks_and_workloads_that_list_names() -> None:
+    page = TEXTS["reference_models/README.md"].partition("## Benchmarks")[2].partition("\n## ")[0]
+    listed = json.loads(CliRunner().invoke(cli, ["list", "--format", "json"]).stdout)
+    names = [record["name"] for part in ("benchmarks", "workloads") for record in listed[part]]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("page", "link"),
+    [(page, link) for page, text in TEXTS.items() for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)],
+)
+def test_each_link_of_the_pages_leads_somewhere(page: str, link: str) -> None:
+    assert (ROOT / page).parent.joinpath(link).exists()
+
+
+def test_the_picture_of_a_page_is_small() -> None:
+    (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
+    assert (ROOT / picture).read_bytes()[:4] == b"\x89PNG" and (ROOT / picture).stat().st_size <= 200_000
+
+
+@pytest.mark.parametrize("script", re.findall(r"`python (tests/performance/\w+\.py)", "".join(TEXTS.values())))
+def test_each_measurement_that_a_page_names_is_there(script: str) -> None:
+    assert (ROOT / script).is_file()
+
+
+def test_the_table_of_extensions_has_each_with_its_verbs_and_what_it_needs() -> None:
+    rows = re.findall(
+        r"^\| \[(\w+)\]\(extensions/\w+/README.md\) \| (.+?) \| (.+) \|$", TEXTS["harness/README.md"], re.M
+    )
+    assert [name for name, _, _ in rows] == sorted(EXTENSIONS)
+    for name, verbs, what in rows:
+        extension = load_extensions()[name]
+        assert re.findall(r"`([\w-]+)`", verbs) == list(extension.verbs)
+        assert all(what.endswith(f"needs {need}") for need in extension.needs)
+
+
+def test_the_picture_of_the_core_names_files_that_are_there() -> None:
+    (picture,) = re.findall(r"```text\n(dlrmbench .*?)```", TEXTS["harness/README.md"], flags=re.DOTALL)
+    names = re.findall(r"(?:\.\./)?\w+/\w+(?:/\w+)?(?:\.py)?", picture)
+    assert len(names) > 20
+    assert [name for name in names if not (ROOT / "harness" / name).exists() and not name.startswith("extra/")] == []
+
+
+def test_each_exit_code_is_on_the_page_of_the_harness() -> None:
+    text = TEXTS["harness/README.md"].split("\n## Exit codes\n")[1].split("\n## ")[0]
+    assert [int(number) for number in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)] == [
+        int(code) for code in ExitCode
+    ]
+
+
+def test_ci_runs_what_make_test_runs() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
