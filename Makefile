@@ -7,17 +7,15 @@ JOBS ?= 2
 PRODUCT := pyproject.toml README.md LICENSE $(shell find harness reference_models rules reports -type f \
 	-not -path '*/__pycache__/*' -not -name '*.pyc')
 
-.PHONY: demo test test-long gpu gpu-wheels lint picture reference-system clean
+.PHONY: demo test test-all test-long gpu gpu-wheels lint picture reference-system clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/dlrmbench run
 
-test: $(VENV)/test.stamp
-	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh "not long and not gpu"
-
-test-long: $(VENV)/test.stamp
-	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh "(long or hypothesis) and not gpu"
+# Three tiers, told apart by what a test costs: CONTRIBUTING.md has their table.
+test test-all test-long: $(VENV)/test.stamp
+	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh $@
 
 # On a system with a GPU, by its own Python, which has torch: all steps, or STEP="tests throughput"; its result goes
 # to OUT=FILE, and it ends WITHIN=SECONDS.

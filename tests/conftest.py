@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from command import Command
+from costs import Costs
 from hypothesis import HealthCheck, settings
 from inside import run_inside, use_workers_inside
 from small_set import SmallBenchmark, make_small_benchmark
+from tiers import note_files
 from waiting import HANG_S
 
 from harness.config.catalog import load_entry
@@ -37,12 +39,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-LONGEST_FILES = ("test_recipes", "test_torchrec", "test_ranks", "test_runner", "test_checkpoints", "test_own_code")
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--costs", type=float, metavar="UNITS", help="print what tests cost, and of how many units allowed"
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin the files that take longest first: a worker takes whole files, and the last one ends alone."""
-    items.sort(key=lambda item: item.path.stem not in LONGEST_FILES)
+def pytest_configure(config: pytest.Config) -> None:
+    if (budget := config.getoption("costs")) is not None:
+        config.pluginmanager.register(Costs(config, budget), "costs")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    note_files(config, items)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Format, lint, types, and the tests that pytest's marker expression $1 selects. Says what each took; fails if any did.
+# The checks of one tier: `test`, `test-all` or `test-long`, as CONTRIBUTING.md has them. Says what each took; fails if
+# any did. TEST_COSTS=assert has `test` fail by what tests cost, too, in processor time.
 set -u
 cd "$(dirname "$0")/.."
 export OMP_NUM_THREADS=1
 unset PYTHONDONTWRITEBYTECODE # which has every process compile the tests again
-marker=$1
+tier=$1
 bin=${BIN:-.venv/bin}
 failed=()
 
@@ -12,30 +13,60 @@ check() {
   local name=$1 started=$SECONDS
   shift
   printf '\n== %s ==\n' "$name"
-  "$@"
+  "$@" </dev/null
   local code=$?
   printf -- '-- %s: %s s, exit code %s\n' "$name" "$((SECONDS - started))" "$code"
   if [ "$code" -ne 0 ]; then failed+=("$name"); fi
 }
 
-examples=repeatable
-if [[ $marker == *"not long"* ]]; then
+run_tests() { # MARKS PROFILE [OPTION...]
+  local marks=$1 profile=$2
+  shift 2
+  "$bin/pytest" -q -n "${JOBS:-2}" --dist worksteal -m "$marks" --hypothesis-profile "$profile" "$@"
+}
+
+run_numbers() { # VARIABLES
+  local variable
+  (
+    for variable in $1; do export "${variable?}"; done
+    run_tests "numeric and $quick" quick
+  )
+}
+
+quick="not slow and not long and not gpu"
+case $tier in
+test)
   check "format" "$bin/ruff" format --check .
   check "lint" "$bin/ruff" check .
+  check "quick tests" run_tests "$quick" quick --costs 250
+  ;;
+test-all)
   check "types" "$bin/mypy"
-  spread=(--dist loadfile --no-loadscope-reorder) # files share costly fixtures; the longest come first
-else
-  spread=(--dist load) # the long counts are many tests of one file
-  examples=random      # whatever Hypothesis finds here prints what repeats it
+  check "slow tests" run_tests "slow and not long and not gpu" repeatable
+  check "quick tests, shuffled" run_tests "$quick" repeatable -p randomly
+  # Other CPUs, as far as this one can be them: libraries choose their kernels by these variables.
+  for variables in \
+    "OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default DNNL_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE" \
+    "OMP_NUM_THREADS=2 ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2" \
+    "OMP_NUM_THREADS=3 ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2"; do
+    check "numbers, $variables" run_numbers "$variables"
+  done
+  ;;
+test-long)
   # Triton is in the test extra there: a skip of the kernels' tests is a failure.
   if [[ $(uname -sm) == "Linux x86_64" ]]; then export NEEDS_TRITON=1; fi
-fi
-check "tests" "$bin/pytest" -q -n "${JOBS:-2}" "${spread[@]}" -m "$marker" --durations 15 \
-  --hypothesis-profile "$examples"
+  # Whatever Hypothesis finds here prints what repeats it.
+  check "long tests" run_tests "(long or hypothesis) and not gpu" random
+  ;;
+*)
+  printf 'no such tier: %s\n' "$tier" >&2
+  exit 2
+  ;;
+esac
 
 printf '\n'
 if [ ${#failed[@]} -ne 0 ]; then
   printf 'failed: %s\n' "${failed[*]}"
   exit 1
 fi
-printf 'all checks passed in %s s\n' "$SECONDS"
+printf 'all checks of %s passed in %s s\n' "$tier" "$SECONDS"

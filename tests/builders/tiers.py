@@ -1,0 +1,17 @@
+"""The tiers of tests: what `make test` runs, and what the others do. CONTRIBUTING.md has their table."""
+
+from pathlib import Path
+
+import pytest
+
+NOT_IN_MAKE_TEST = ("slow", "long", "gpu")
+QUICK_FILES = pytest.StashKey[dict[Path, bool]]()
+"""The collected files, and whether `make test` has a test of each."""
+
+
+def note_files(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Note in `QUICK_FILES` what is collected; to be called before any test is deselected."""
+    files = config.stash[QUICK_FILES] = {}
+    for item in items:
+        is_quick = not any(map(item.get_closest_marker, NOT_IN_MAKE_TEST))
+        files[item.path] = files.get(item.path, False) or is_quick
