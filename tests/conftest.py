@@ -34,6 +34,9 @@ settings.load_profile("repeatable")
 # What tests start compiles each module once, and not in every process again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Extensions have builders of their own.
+sys.path += map(str, sorted((Path(__file__).parent / "extensions").glob("*/builders")))
+
 # A shell ignores Ctrl-C for what it starts in the background, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
