@@ -66,6 +66,7 @@ def tracked_files() -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.once("the arrows between folders")
 @pytest.mark.parametrize("package", PACKAGES)
 def test_imports_run_downwards_only(package: str) -> None:
     wrong = [
@@ -213,6 +214,7 @@ def test_every_other_file_of_a_package_is_in_the_distribution() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_code_changes_no_setting_of_the_interpreter_that_others_share() -> None:
     wrong = []
     for package in PACKAGES:

@@ -92,6 +92,7 @@ def job(tmp_path: Path, data_root: Path) -> Job:
     return run
 
 
+@pytest.mark.slow
 def test_no_expression_of_an_event_is_inside_a_shell_line() -> None:
     """Who names a branch would write the shell's commands; what an event says comes as a variable."""
     lines = shell_lines()
@@ -109,6 +110,7 @@ def test_the_jobs_read_only_and_keep_what_was_measured() -> None:
     assert gitlab["artifacts"]["when"] == "always" and gitlab["artifacts"]["paths"] == ["benchmark"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", sorted(set(shell_lines())))
 def test_a_slower_commit_fails_the_job_and_both_are_installed_apart(line: str, job: Job, tmp_path: Path) -> None:
     summary, values = tmp_path / "summary", ("512", "1024")
@@ -131,6 +133,7 @@ def test_a_slower_commit_fails_the_job_and_both_are_installed_apart(line: str, j
     assert len(worktrees.stdout.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_commit_that_is_as_fast_passes(job: Job, tmp_path: Path) -> None:
     done = job(shell_lines()[0], slower=1.001)
     assert done.returncode == 0, done.stderr

@@ -49,12 +49,14 @@ def build(what: str, source: Path, output: Path) -> Path:
     return output / done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_source_archive_has_every_tracked_file(source: Path, tmp_path: Path) -> None:
     with tarfile.open(build("build_sdist", source, tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert sorted(set(tracked_files()) - names) == []
 
 
+@pytest.mark.once("a wheel is built")
 def test_the_wheel_has_what_the_product_names(source: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(build("build_wheel", source, tmp_path)) as archive:
         names = set(archive.namelist())

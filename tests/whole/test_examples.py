@@ -34,6 +34,7 @@ def opt_name(results: Path) -> str:
     return str(json.loads(line.partition(":::MLLOG ")[2])["value"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_model_that_init_began_trains_at_the_first_try(inside: Command, here: Path, data_root: Path) -> None:
     done = inside("init", "--model", "mine.py")
@@ -47,6 +48,7 @@ def test_a_model_that_init_began_trains_at_the_first_try(inside: Command, here: 
     assert planned["counts"]["training_flop_per_sample"] > planned["counts"]["forward_flop_per_sample"] > 0
 
 
+@pytest.mark.slow
 def test_what_own_code_prints_is_in_no_answer_and_hides_no_event(
     dlrmbench: Command, inside: Command, here: Path, data_root: Path
 ) -> None:
@@ -100,6 +102,7 @@ def test_the_flop_of_a_model_are_counted_where_nobody_says_them(tmp_path: Path) 
     assert counted.num_embedding_parameters == 5 * sum(data.num_embeddings)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_the_optimizer_trains_and_the_log_names_it(inside: Command, here: Path, data_root: Path) -> None:
     code = f"{EXAMPLES / 'momentum.py'}:MomentumWorkload"
@@ -109,6 +112,7 @@ def test_the_optimizer_trains_and_the_log_names_it(inside: Command, here: Path, 
     assert opt_name(here / "results") == "adagrad and own MomentumAdagrad"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_the_columns_are_prepared_and_trained_on(inside: Command, here: Path) -> None:
     definition = EXAMPLES / "clicks.toml"
@@ -118,6 +122,7 @@ def test_the_columns_are_prepared_and_trained_on(inside: Command, here: Path) ->
     assert done.returncode == 0 and "1 of 1 reached the target" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_the_notebook_makes_two_figures_and_a_table(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_step_that_fails_keeps_what_it_had_found(code: str, ended: str, why: s
     assert found["judgements"]["million"]["verdict"] == "proved"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -328,6 +329,7 @@ def test_children_import_the_checkout_before_all_else(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_command_names_an_unknown_step_and_joins_files(tmp_path: Path) -> None:
     """By a Python that needs no package for it."""
 

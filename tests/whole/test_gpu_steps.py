@@ -59,6 +59,7 @@ def on_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStep]
         yield run
 
 
+@pytest.mark.slow
 def test_throughput_judges_its_three_claims(on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steps.throughput.CUDA_PRECISIONS", ("fp32",))
     found = on_gpu("throughput")
@@ -69,6 +70,7 @@ def test_throughput_judges_its_three_claims(on_gpu: RunStep, monkeypatch: pytest
     assert found.figures["dlrm_small reference fp32 peak_gb"] == pytest.approx((1 << 20) / 1e9)
 
 
+@pytest.mark.slow
 def test_batches_on_the_gpu_that_are_refused_leave_one_claim_out(
     on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def loaded(two_results: Path) -> Loaded:
     return modules_after(two_results, *UNUSED)
 
 
+@pytest.mark.once("what each command imports")
 @pytest.mark.parametrize("arguments", [each for each in UNUSED if each[1:] != ("--help",)], ids=" ".join)
 def test_verbs_import_nothing_that_they_do_not_use(loaded: Loaded, arguments: Arguments) -> None:
     assert loaded[arguments][0] & ({"torch"} | UNUSED[arguments]) == set()
@@ -124,6 +125,7 @@ def test_no_command_is_asked_after_one_that_may_import_what_it_may_not() -> None
     assert all(after <= before for before, after in pairwise(unused))
 
 
+@pytest.mark.once("what each command imports")
 def test_what_is_looked_for_is_what_the_commands_did(loaded: Loaded) -> None:
     assert "click" in loaded[("--help",)][0]
     assert "result_0.txt" in loaded[("check", "result_0.txt")][1]
@@ -135,6 +137,7 @@ SHOWS_NO_STATISTICS = {*RUNS_THINGS, "scipy"}
 """Of two runs no interval is shown and no convergence tested."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "unused"),
     [
@@ -170,12 +173,14 @@ def test_nothing_is_looked_through_when_a_command_ends(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "True"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("report", "."), ("compare", ".", "../again")])
 def test_frames_are_made_where_they_are_asked_for(two_results: Path, arguments: Arguments) -> None:
     asked = (*arguments, "--format", "csv")
     assert "pandas" in modules_after(two_results, asked)[asked][0]
 
 
+@pytest.mark.once("what help imports")
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_help_of_every_verb_is_that_of_the_verb_and_imports_no_torch(loaded: Loaded, verb: str) -> None:
     modules, said = loaded[(verb, "--help")]

@@ -85,6 +85,7 @@ def test_a_change_that_fits_nowhere_or_twice_is_an_error() -> None:
             apply_change(content, " a\n+c\n")
 
 
+@pytest.mark.once("a recipe is followed")
 def test_a_rule(tree: Tree) -> None:
     recipe = RECIPES["A rule"]
     tree.follow(recipe)
@@ -107,6 +108,7 @@ def test_a_rule(tree: Tree) -> None:
     assert judged.returncode == 3 and "TI199" in judged.stdout, judged.stderr
 
 
+@pytest.mark.slow
 def test_a_benchmark(tree: Tree, data_root: Path) -> None:
     show, plan, run = RECIPES["A benchmark"].commands
     assert tree.run(show).returncode == 0
@@ -174,6 +176,7 @@ def test_a_metric(tree: Tree) -> None:
     assert measured.returncode == 0 and "Average precision" in measured.stdout, measured.stdout + measured.stderr
 
 
+@pytest.mark.slow
 def test_a_model(tree: Tree) -> None:
     recipe = RECIPES["A model"]
     tree.follow(recipe)
@@ -190,6 +193,7 @@ def test_a_model(tree: Tree) -> None:
     assert done.returncode == 0 and "mean service time" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_model_and_an_implementation_of_another_package(tree: Tree) -> None:
     (toml,) = [text for kind, text in RECIPES["A model"].blocks if kind == "toml"]
     lines: list[str] = []
@@ -368,6 +372,7 @@ print(json.loads((pair / "base" / "extra" / "run_set.json").read_text())["kind"]
 """
 
 
+@pytest.mark.slow
 def test_an_order_and_a_stop_rule(tree: Tree, data_root: Path) -> None:
     for name, change in (("orders", ORDER), ("stopping", STOP_RULE)):
         path = tree.folder / "harness" / "experiment" / f"{name}.py"
@@ -379,6 +384,7 @@ def test_an_order_and_a_stop_rule(tree: Tree, data_root: Path) -> None:
     assert done.stdout.splitlines() == ["rounds 3", "01 02 01 02 01 02"]
 
 
+@pytest.mark.slow
 def test_a_study_and_its_verb(tree: Tree) -> None:
     study, verb = RECIPES["A study"], RECIPES["A verb"]
     tree.follow(study)
@@ -407,6 +413,7 @@ def test_a_study_and_its_verb(tree: Tree) -> None:
     assert [check["is_passed"] for check in document["checks"]] == [True]
 
 
+@pytest.mark.slow
 def test_a_section_of_the_page(tree: Tree) -> None:
     recipe = RECIPES["A section of the page"]
     tree.follow(recipe)
@@ -419,6 +426,7 @@ def test_a_section_of_the_page(tree: Tree) -> None:
     assert 'id="group1-seeds"' in page and "The seeds" in page
 
 
+@pytest.mark.slow
 def test_an_output_format(tree: Tree) -> None:
     recipe = RECIPES["An output format"]
     tree.follow(recipe)

@@ -1,15 +1,68 @@
-"""The tests themselves: every process that collects them collects the same ones, whenever it does."""
+"""The tests themselves: every process collects the same, and `make test` has some of each file, verb and kind."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 from examples import examples
 from hypothesis import settings
 from places import ROOT, TESTS
+from tiers import NOT_IN_MAKE_TEST, QUICK_FILES
 from waiting import HANG_S
+
+from harness.cli import COMMANDS
+from rules.records.kinds import PLACES
+
+STARTS_A_COMMAND = {"dlrmbench", "inside", "command", "call", "run_inside", "start", "invoke", "main"}
+"""Names of the functions to which tests give the words of a command line."""
+
+
+def marks_of(function: ast.FunctionDef, module: ast.Module) -> dict[str, str]:
+    """The marks of a test and of its module, each with the first thing that it says."""
+    found: dict[str, str] = {}
+    of_module = [
+        value
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+        for value in (node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value])
+    ]
+    for mark in [*function.decorator_list, *of_module]:
+        arguments = mark.args if isinstance(mark, ast.Call) else []
+        name = ast.unparse(mark.func if isinstance(mark, ast.Call) else mark)
+        if name.startswith("pytest.mark."):
+            found[name.removeprefix("pytest.mark.")] = ast.unparse(arguments[0]) if arguments else ""
+    return found
+
+
+@cache
+def find_functions_of_make_test() -> dict[ast.FunctionDef, dict[str, str]]:
+    """Every test function that `make test` runs, with its marks, and what else stands in a file with such a test.
+
+    Of a test whose cases are marked, all cases count.
+    """
+    found = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+        marked = {function: marks_of(function, module) for function in functions}
+        run = {function: marks for function, marks in marked.items() if not marks.keys() & set(NOT_IN_MAKE_TEST)}
+        if any(function.name.startswith("test_") for function in run):
+            found |= run
+    return found
+
+
+def verbs_started(function: ast.FunctionDef) -> set[str]:
+    """The first words of the command lines that a function starts, where they are written there."""
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in STARTS_A_COMMAND:
+            first = [word for argument in node.args[:2] for word in getattr(argument, "elts", [argument])][:2]
+            found |= {word.value for word in first if isinstance(word, ast.Constant)}
+    return found
 
 
 def collect(hash_seed: int) -> list[str]:
@@ -51,3 +104,19 @@ def test_no_test_asks_for_a_number_of_examples_whatever_the_profile() -> None:
     files = sorted(TESTS.rglob("*.py"))
     fixed = [path.name for path in files if re.search(r"max_examples=\d", path.read_text("utf-8"))]
     assert fixed == ["conftest.py"]
+
+
+def test_make_test_has_a_test_of_each_file(request: pytest.FixtureRequest) -> None:
+    """Of all files, where all are collected."""
+    files = request.config.stash[QUICK_FILES]
+    assert [str(path.relative_to(ROOT)) for path, has_quick in files.items() if not has_quick] == []
+
+
+@pytest.mark.once("make test has a test of each verb and kind")
+def test_make_test_runs_each_verb_and_measures_each_kind_by_real_processes() -> None:
+    found = find_functions_of_make_test()
+    started = {verb for function in found for verb in verbs_started(function)}
+    assert set(COMMANDS) - started == set()
+    said = {function.name: marks["once"] for function, marks in found.items() if "once" in marks}
+    assert [name for name, what in said.items() if not what] == []
+    assert [kind for kind in PLACES if f"kind {kind}" not in " ".join(said.values())] == []

@@ -62,6 +62,7 @@ def made(workers: FastWorkers) -> list[tuple[str, int]]:
     ]
 
 
+@pytest.mark.slow
 @needs_two_cpus
 @pytest.mark.parametrize("kind", [(), ("--throughput", 4), ("--quality", 4096)])
 def test_two_sets_are_made_in_turns_with_equal_seeds_and_compared(
@@ -85,6 +86,7 @@ def test_two_sets_are_made_in_turns_with_equal_seeds_and_compared(
     assert (folder / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_a_slower_new_side_is_a_regression_of_the_pair(
     run: Command, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +108,7 @@ def test_a_slower_new_side_is_a_regression_of_the_pair(
     assert command("compare", folder / "base", folder / "new", "--fail-on", "regression")[0] == 5
 
 
+@pytest.mark.slow
 def test_the_new_side_is_the_old_one_with_what_the_command_says(run: Command, tmp_path: Path) -> None:
     make(run, "--set", f"{RATE}=0.05", "--throughput", 4)
     assert run("--beside", "old", "--implementation", "optimized", "--throughput", 6)[0] == 0
@@ -118,6 +121,7 @@ def test_the_new_side_is_the_old_one_with_what_the_command_says(run: Command, tm
     assert [record_of(folder / side)["options"] for side in ("base", "new")] == [{"num_steps": 6}] * 2
 
 
+@pytest.mark.slow
 def test_with_a_benchmark_the_new_side_is_what_that_command_line_says(run: Command, tmp_path: Path) -> None:
     make(run, "--set", f"{RATE}=0.05", "--throughput", 4)
     assert run("dlrm_tiny", "--beside", "old")[0] == 0
@@ -126,6 +130,7 @@ def test_with_a_benchmark_the_new_side_is_what_that_command_line_says(run: Comma
     assert (base["runtime.threads"], new["runtime.threads"]) == (1, "auto")
 
 
+@pytest.mark.slow
 def test_an_interrupted_pair_is_completed_in_turns_and_as_a_whole(
     run: Command, command: Command, workers: FastWorkers, tmp_path: Path
 ) -> None:
@@ -145,6 +150,7 @@ def test_an_interrupted_pair_is_completed_in_turns_and_as_a_whole(
     assert record_of(folder / "base")["seeds"] == record_of(folder / "new")["seeds"]
 
 
+@pytest.mark.slow
 def test_a_pair_goes_on_with_the_code_that_it_began_with(
     run: Command, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +204,7 @@ def test_a_program_in_a_folder_is_that_file_and_no_other_of_its_name(
     assert (code, "LOCAL" in err) == (2, True), err
 
 
+@pytest.mark.slow
 def test_a_folder_of_several_sets_is_no_set(run: Command, tmp_path: Path) -> None:
     make(run, "--throughput", 4)
     assert run("--beside", "old")[0] == 0
@@ -227,6 +234,7 @@ def test_a_set_whose_definition_or_data_is_another_is_refused(run: Command, tmp_
     assert code == 2 and f"{digest[:12]}, which none of the versions here has (1 and 2, the current one)" in err
 
 
+@pytest.mark.once("another interpreter measures a side")
 @needs_two_cpus
 @pytest.mark.parametrize("kind", [(), ("--throughput", 4)])
 def test_a_set_of_an_older_version_is_measured_again_by_that_version(
@@ -244,6 +252,7 @@ def test_a_set_of_an_older_version_is_measured_again_by_that_version(
     assert {side["version"] for side in sides} == {older.version}
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_code_that_only_the_set_names_runs_where_it_is_given_again(run: Command, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"

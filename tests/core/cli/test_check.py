@@ -134,6 +134,7 @@ def test_hostile_text_reaches_the_terminal_escaped(command: Any, tmp_path: Path)
             assert all(character.isprintable() or character == "\n" for character in out), (verb, form)
 
 
+@pytest.mark.slow
 def test_json_follows_its_schema(command: Any, good: Path, broken: Path, tmp_path: Path) -> None:
     official = tmp_path / "official"
     write_set(official, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
@@ -269,6 +270,7 @@ def test_of_a_published_score_verification_is_not_known(command: Any) -> None:
     assert "2.241051 min" in out and "verification by MLCommons is not known here" in out and "round 5.0" in out
 
 
+@pytest.mark.slow
 def test_check_of_one_log_imports_nothing_heavy(tmp_path: Path) -> None:
     records: list[Record] = make_records(TINY)
     path = write_log(tmp_path / "result_0.txt", records)

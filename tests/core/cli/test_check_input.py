@@ -79,6 +79,7 @@ def test_logs_of_other_names_are_mentioned(command: Command, tmp_path: Path) -> 
     assert command("check", tmp_path / "logs" / "run_1.txt")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_round_is_shown_by_submission_and_rule_and_fits_a_screen(command: Command, tmp_path: Path) -> None:
     folder = tmp_path / "training_results_v6.0"
     for number in range(30):

@@ -125,6 +125,7 @@ def test_data_that_is_generated_says_what_to_do_for_files_of_ones_own(command: C
     assert "init mine.toml --from-columns FILE" in err and "--kind criteo" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [make_ratings, make_ads])
 def test_a_guessed_definition_trains_at_the_first_try_and_its_data_verify(
     command: Call, here: Path, make: Make

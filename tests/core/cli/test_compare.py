@@ -101,6 +101,7 @@ def test_the_gate_passes_where_a_regression_is_excluded_in_turns(command: Any, t
     assert command("compare", base, new, "--fail-on", "regression")[0] == 5
 
 
+@pytest.mark.slow
 def test_the_gate_does_not_pass_in_turns_what_may_be_slower(command: Any, tmp_path: Path) -> None:
     """Convergence that differs from run to run hides 3 % of the time to train, and too few runs hide everything."""
     base, new = write_turns(tmp_path, 1.0, is_luck_shared=False)
@@ -246,6 +247,7 @@ def test_sets_that_break_rules_are_compared_and_marked(command: Any, base: Path,
     assert "new: the rules reject this set; 'dlrmbench check' says why." in " ".join(out.split())
 
 
+@pytest.mark.slow
 def test_names_cannot_move_the_cursor(command: Any, base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "evil\x1b[2J\u202e|<b>`"
     write_set(folder, TINY, runs_at(10_000.0, seed=7, platform="\x1b[31mred\u202e"))
@@ -308,6 +310,7 @@ def test_published_results_are_compared_across_systems(command: Any) -> None:
     assert "normalised scores: 0.696" in text
 
 
+@pytest.mark.slow
 def test_none_of_the_three_ever_imports_torch(base: Path, slow: Path) -> None:
     code = (
         "import sys\nfrom harness.cli import main\n"

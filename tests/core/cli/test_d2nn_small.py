@@ -109,6 +109,7 @@ def test_show_and_plan_name_the_metric_and_serve_refuses_codes(command: CLI) -> 
     assert (code, out, len(err.splitlines())) == (2, "", 1) and "runtime.precision is 'int8', expected 'fp32'" in err
 
 
+@pytest.mark.slow
 def test_a_set_is_judged_and_shown_by_its_accuracy(definition: Path, workers: FastWorkers, command: CLI) -> None:
     code, out, err = command("run", definition, "--name", "first", "--seed", "5")
     assert code == 0, err + out
@@ -140,6 +141,7 @@ def test_a_set_is_judged_and_shown_by_its_accuracy(definition: Path, workers: Fa
     assert code == 3 and "quality_metric" in out
 
 
+@pytest.mark.slow
 def test_accuracies_are_compared_by_their_difference(
     definition: Path, command: CLI, monkeypatch: pytest.MonkeyPatch, workers: FastWorkers
 ) -> None:
@@ -190,6 +192,7 @@ def test_quality_is_measured_as_accuracy(definition: Path, tmp_path: Path) -> No
     assert process.normalised_entropy == pytest.approx(process.log_loss / 1.386, rel=0.1)
 
 
+@pytest.mark.slow
 def test_what_is_served_has_its_accuracy_and_none_where_weights_are_random(definition: Path, tmp_path: Path) -> None:
     entry = load_entry(definition)
     data_dir = ensure_dataset(entry.workload.data, tmp_path / "data", num_threads=1)
@@ -211,6 +214,7 @@ def test_what_is_served_has_its_accuracy_and_none_where_weights_are_random(defin
             assert quality.normalised_entropy == pytest.approx(quality.log_loss / 1.386, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_profile_has_the_phases_of_images(definition: Path, tmp_path: Path, command: CLI) -> None:
     code, out, err = command(
         "profile",

@@ -150,6 +150,7 @@ def has_opened(process: "subprocess.Popen[str]", path: Path) -> bool:
     return path.resolve() in opened or process.poll() is not None
 
 
+@pytest.mark.slow
 def test_two_processes_make_one_dataset(mine: Path, tmp_path: Path) -> None:
     """The second waits for the first, and then finds the dataset finished."""
     command = [sys.executable, "-m", "harness", "data", "generate", str(mine), "--data", str(tmp_path)]
@@ -165,6 +166,7 @@ def test_two_processes_make_one_dataset(mine: Path, tmp_path: Path) -> None:
     assert run("data", "verify", folder) == 0
 
 
+@pytest.mark.slow
 def test_generating_and_verifying_need_no_torch(mine: Path, tmp_path: Path) -> None:
     script = (
         "import sys\nfrom harness.cli import main\n"

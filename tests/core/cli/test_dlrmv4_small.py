@@ -40,6 +40,7 @@ def test_a_wrong_definition_is_one_line_and_exit_code_2(
     assert message in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("array", "row", "value", "message"),
     [

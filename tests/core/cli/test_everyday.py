@@ -46,6 +46,7 @@ def run(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -65,6 +66,7 @@ def test_what_disturbs_is_said_before_the_first_run(run: Run, words: list[object
     assert "warning" not in run(*words, "-q").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["run", "-n", 1], ["sweep", "-n", 1, "--axis", "train.opt_base_learning_rate=0.04,0.05"]]
 )
@@ -112,6 +114,7 @@ def test_progress_does_not_round_a_miss_to_the_target(
     assert f"{label} 0.90496 (target 0.905)" in shown[-1]
 
 
+@pytest.mark.slow
 def test_a_set_that_cannot_be_packaged_says_so_before_it_is_run(run: Run) -> None:
     assert "no submitter is given (--submitter)" in run("run", "-n", 1).stderr
     assert "submitter" not in run("run", "-n", 1, "--submitter", "Example").stderr
@@ -139,6 +142,7 @@ def test_a_plan_of_what_cannot_start_is_an_error(
         assert any("cannot start" in problem for problem in json.loads(done.stdout)["problems"])
 
 
+@pytest.mark.slow
 def test_a_profile_is_no_set_that_lacks_its_runs(run: Run) -> None:
     assert run("profile", "-q").exit_code == 0
     (folder,) = (path for path in Path("out").iterdir() if not path.is_symlink())
@@ -163,6 +167,7 @@ def test_a_profile_is_no_set_that_lacks_its_runs(run: Run) -> None:
     assert (unfinished["num_done"], unfinished["problem"]) == (0, "not finished")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closing", ["2>&-", ">&-", ">&- 2>&-"])
 def test_a_closed_standard_stream_is_no_defect(closing: str, tmp_path: Path) -> None:
     """No file that is opened afterwards gets the number of the stream, and no traceback is made of it."""
@@ -195,6 +200,7 @@ def test_a_link_to_itself_and_a_name_that_is_too_long_are_input_errors(
     assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_stream_that_is_full_is_named(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
@@ -255,6 +261,7 @@ def test_where_results_cannot_be_is_said_before_data_is_made(
         api.run("dlrm_tiny", output=output)
 
 
+@pytest.mark.slow
 def test_what_has_the_place_of_an_attempt_is_passed_over(run: Run, tmp_path: Path) -> None:
     """As a file system that was repaired may leave it."""
     assert run("run", "-n", 1, "-q").exit_code == 0

@@ -45,6 +45,7 @@ def run(workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: pyte
     return invoke
 
 
+@pytest.mark.slow
 def test_a_law_is_printed_and_drawn(run: Run, tmp_path: Path) -> None:
     done = run("--axis", AXIS, "--quality", "1000", "--fit")
     assert done.exit_code == 0, done.output
@@ -61,6 +62,7 @@ def test_a_law_is_printed_and_drawn(run: Run, tmp_path: Path) -> None:
     assert law.fitted.exponent == pytest.approx(0.3, abs=0.05)
 
 
+@pytest.mark.slow
 def test_two_sweeps_on_one_dataset_share_a_chart(run: Run, tmp_path: Path) -> None:
     for name in ("one", "two"):
         assert run("--axis", AXIS, "--quality", "1000", "--fit", "--name", name).exit_code == 0
@@ -72,6 +74,7 @@ def test_two_sweeps_on_one_dataset_share_a_chart(run: Run, tmp_path: Path) -> No
     assert "the most that all of them reach, the laws say: " in page
 
 
+@pytest.mark.slow
 def test_sweeps_and_their_laws_are_in_markdown(run: Run, tmp_path: Path) -> None:
     assert run("--axis", AXIS, "--quality", "1000", "--fit").exit_code == 0
     (folder,) = made_in(tmp_path / "out")
@@ -82,6 +85,7 @@ def test_sweeps_and_their_laws_are_in_markdown(run: Run, tmp_path: Path) -> None
     assert "| mlp=512 |" in done.output and "<" not in done.output
 
 
+@pytest.mark.slow
 def test_the_law_is_in_json(run: Run) -> None:
     done = run("--axis", AXIS, "--quality", "1000", "--fit", "--format", "json")
     law = json.loads(done.stdout)["law"]
@@ -126,6 +130,7 @@ def test_the_sizes_that_are_named_have_a_law(name: str) -> None:
     expand(Request(verb="sweep", benchmark=name, axes=[axis], kinds={"quality": 4096}, with_fit=True))
 
 
+@pytest.mark.slow
 def test_a_law_that_lost_a_size_is_inconclusive(run: Run, workers: FastWorkers) -> None:
     workers.fail = lambda spec: spec["tables"]["model"]["top_mlp"][0] == 512
     done = run("--axis", AXIS, "--quality", "1000", "--fit")

@@ -15,6 +15,7 @@ def test_commands_say_and_leave_what_they_did(name: str, data_root: Path, tmp_pa
     assert told.splitlines() == (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_commands_refuse_what_they_did_and_write_nothing(verb: str, data_root: Path, tmp_path: Path) -> None:
     told = tell_refusals(verb, lay_data(data_root, tmp_path / "place"))

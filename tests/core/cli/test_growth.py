@@ -90,6 +90,7 @@ def dropped(record: dict[str, Any]) -> list[str]:
     return [run["run"] for run in record["runs"] if run["counted"] == "dropped"]
 
 
+@pytest.mark.slow
 def test_a_set_grows_to_the_runs_asked_for_and_keeps_its_score(
     command: Run, run: Run, workers: UnevenWorkers, tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_set_grows_to_the_runs_asked_for_and_keeps_its_score(
     assert isinstance(fewer.exception, HarnessError) and "a set does not shrink" in str(fewer.exception)
 
 
+@pytest.mark.slow
 def test_a_set_that_another_command_resumes_does_not_grow(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_set_that_another_command_resumes_does_not_grow(
     assert tried == [3, 3] and open_run_set(folder)[1].num_runs == 3
 
 
+@pytest.mark.slow
 def test_a_longer_set_without_one_of_its_first_runs_has_no_score(command: Run, run: Run, tmp_path: Path) -> None:
     assert run("-q", "-n", 7).exit_code == 0
     folder = the_set(tmp_path)
@@ -152,6 +155,7 @@ def test_a_longer_set_without_one_of_its_first_runs_has_no_score(command: Run, r
     assert score(command, folder)["no_score_reason"].startswith("run 1 is missing")
 
 
+@pytest.mark.slow
 def test_an_official_benchmark_does_not_grow_beyond_its_runs(command: Run, run: Run, tmp_path: Path) -> None:
     assert run("-q", "-n", 1).exit_code == 0
     folder = the_set(tmp_path)
@@ -177,6 +181,7 @@ def test_an_official_benchmark_is_not_run_more_often_than_it_is_scored(command: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_a_measurement_and_a_sweep_grow_too(command: Run, data_root: Path, workers: UnevenWorkers) -> None:
     given = ["dlrm_tiny", "--data", data_root, "--seed", 5, "-q", "-o", "out"]
@@ -192,6 +197,7 @@ def test_a_measurement_and_a_sweep_grow_too(command: Run, data_root: Path, worke
     assert len(list(folder.glob("0*/results/*/*/result_2.txt"))) == 2
 
 
+@pytest.mark.slow
 def test_a_set_grows_until_its_mean_is_known(command: Run, run: Run, workers: UnevenWorkers, tmp_path: Path) -> None:
     workers.factor = 1.05
     done = run("--until", "3%")
@@ -222,6 +228,7 @@ def test_a_set_grows_until_its_mean_is_known(command: Run, run: Run, workers: Un
     assert score(command, folder)["grown_after"] == record.num_runs
 
 
+@pytest.mark.slow
 def test_a_set_that_never_becomes_precise_ends_at_its_most_runs(
     command: Run, run: Run, workers: UnevenWorkers, tmp_path: Path
 ) -> None:
@@ -239,6 +246,7 @@ def test_a_set_that_never_becomes_precise_ends_at_its_most_runs(
     assert "ended with 7 runs" in " ".join(compared.output.split()) and "grew until" not in compared.output
 
 
+@pytest.mark.slow
 def test_a_set_that_is_asked_for_runs_ends_there_precise_or_not(
     command: Run, run: Run, workers: UnevenWorkers, tmp_path: Path
 ) -> None:
@@ -254,6 +262,7 @@ def test_a_set_that_is_asked_for_runs_ends_there_precise_or_not(
     assert len(list(folder.glob("results/*/*/result_*.txt"))) == 8
 
 
+@pytest.mark.slow
 def test_a_set_with_a_run_that_did_not_converge_does_not_grow(
     run: Run, workers: UnevenWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +297,7 @@ def test_growth_that_cannot_be_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_compare_names_the_commands_that_add_runs(command: Run, run: Run, data_root: Path, tmp_path: Path) -> None:
     """Of sets that hold fewer than it takes; a folder of anyone's, or an official benchmark's, cannot grow."""

@@ -152,6 +152,7 @@ def test_every_kind_has_its_line(command: Any, tmp_path: Path, kind: str, scale:
     assert (code, change["is_worse"], change["is_ratio"]) == (5, True, kind == "serve")
 
 
+@pytest.mark.slow
 def test_runs_to_a_target_have_two_lines_and_sets_without_record_none(command: Any, tmp_path: Path) -> None:
     for day, value in enumerate([*SLOWER, 1.0]):
         runs = make_runs(TINY, throughput=15.0 * value, start_ms=1_770_000_000_000 + day * 86_400_000)
@@ -208,6 +209,7 @@ def test_what_strangers_wrote_stays_text(command: Any, tmp_path: Path) -> None:
     assert "<img src=x" in page.text and "\x1b" not in page.html and "\u202e" not in page.html
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium on PATH")
 def test_the_page_is_sound_in_a_browser(command: Any, tmp_path: Path) -> None:
     page = hostile_page(command, tmp_path).as_uri()

@@ -35,6 +35,7 @@ def events_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_both_run_around_every_run_and_are_on_record(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
     prepare, cleanup = "echo before >> seen; echo said", "echo after >> seen; echo wrong >&2"
     code, _, err = call("run", "dlrm_tiny", "-n", 3, "--threads", 1, "--prepare", prepare, "--cleanup", cleanup)
@@ -53,6 +54,7 @@ def test_both_run_around_every_run_and_are_on_record(call: Command, workers: Fas
     assert len(workers.launches) == 3
 
 
+@pytest.mark.slow
 def test_nothing_starts_them_but_the_one_who_asks(call: Command, command: Command, tmp_path: Path) -> None:
     assert call("run", "dlrm_tiny", "-n", 5, "--threads", 1, "--prepare", "echo once >> seen")[0] == 0
     (folder,) = made_in(tmp_path / "results")
@@ -76,6 +78,7 @@ def test_a_set_without_them_is_not_resumed_with_them(call: Command, tmp_path: Pa
     assert code == 2 and "was begun without --cleanup" in err and not (tmp_path / "seen").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", [("run",), ("sweep", "--axis", "runtime.threads=1,2")])
 def test_one_that_fails_ends_everything_with_what_it_said(
     verb: tuple[str, ...], call: Command, workers: FastWorkers, tmp_path: Path
@@ -98,6 +101,7 @@ def test_a_cleanup_that_fails_loses_no_run(call: Command, workers: FastWorkers, 
     assert [path.name for path in folder.rglob("result_*.txt")] == ["result_0.txt"] and len(workers.launches) == 1
 
 
+@pytest.mark.slow
 def test_a_cleanup_runs_after_a_run_that_failed(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
     workers.fail = lambda spec: True
     for ending, expected in (("true", 9), ("exit 3", 2)):
@@ -114,6 +118,7 @@ def test_a_flood_of_output_is_cut(call: Command, tmp_path: Path) -> None:
     assert hooks.prepare.output.endswith("end\n")
 
 
+@pytest.mark.slow
 def test_what_happens_is_appended_line_by_line(call: Command, tmp_path: Path) -> None:
     words = ("run", "dlrm_tiny", "-n", 2, "--threads", 1, "--log-to", "log.jsonl", "--prepare", "true")
     assert call(*words)[0] == 0

@@ -156,6 +156,7 @@ def test_names_that_the_system_refuses_are_input_errors(command: CommandLine, tr
         assert code == 8 and ("too long" in err or "loop" in err), (verb, err)
 
 
+@pytest.mark.slow
 def test_a_tree_of_a_thousand_levels_is_walked(command: CommandLine, tmp_path: Path) -> None:
     here = Path.cwd()
     (tmp_path / "deep").mkdir()
@@ -176,6 +177,7 @@ def test_a_tree_of_a_thousand_levels_is_walked(command: CommandLine, tmp_path: P
         subprocess.run(["rm", "-r", str(tmp_path / "deep")], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [1, 2])
 def test_a_closed_stream_is_no_reason_to_fail(tree: Path, closed: int) -> None:
     done = subprocess.run(
@@ -200,6 +202,7 @@ def test_a_count_that_no_double_holds_is_refused_with_its_bound(command: Command
     assert code == 2 and key in err and f"at most {2**53}" in " ".join(err.split()), err
 
 
+@pytest.mark.slow
 def test_a_set_with_the_results_of_another_is_not_finished(
     command: CommandLine, workers: FastWorkers, data_root: Path, tmp_path: Path
 ) -> None:
@@ -240,6 +243,7 @@ def test_a_pipe_in_place_of_a_measurement_s_record_is_refused_and_not_waited_for
     assert stat.S_ISFIFO(record.stat().st_mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pipe", "link"])
 def test_a_set_s_page_takes_the_place_of_a_pipe_or_a_link(
     command: CommandLine, workers: FastWorkers, data_root: Path, tmp_path: Path, kind: str

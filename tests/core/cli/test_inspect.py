@@ -203,6 +203,7 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(monkeypatch: pytest.M
     assert "\x1b" not in command("doctor")[1]
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_defect_and_no_success(tmp_path: Path) -> None:
     """A gate in a pipe, such as `check … | head` under pipefail, may not pass because its reader left."""
     process = subprocess.Popen(

@@ -79,6 +79,7 @@ def compare(shape: str, data_root: Path, tmp_path: Path, places: int | None) -> 
         shutil.rmtree(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_killed_at_a_write_is_completed_alike(shape: str, data_root: Path, tmp_path: Path) -> None:
     compare(shape, data_root, tmp_path, SPREAD)

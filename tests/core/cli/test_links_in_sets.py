@@ -79,6 +79,7 @@ def test_a_profile_is_not_written_through_a_link(
     assert content_of(users) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run_set.json.partial", "run_set.json.0123456789abcdef.partial"])
 def test_a_pipe_in_the_place_of_a_draft_is_removed_and_not_waited_for(
     command: CommandLine, mine: Path, name: str
@@ -90,6 +91,7 @@ def test_a_pipe_in_the_place_of_a_draft_is_removed_and_not_waited_for(
     assert not list(mine.rglob("*.partial")) and (mine / "extra" / "run_2").is_dir()
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_a_configuration_of_a_sweep_is_no_link(
     command: CommandLine, workers: FastWorkers, data_root: Path, tmp_path: Path
@@ -106,6 +108,7 @@ def test_a_configuration_of_a_sweep_is_no_link(
     assert content_of(tmp_path / "users") == before
 
 
+@pytest.mark.slow
 def test_links_that_the_user_gives_are_followed(command: CommandLine, mine: Path, tmp_path: Path) -> None:
     """The name `latest`, a folder of results on another disk, and what lies beside the parts of a set."""
     (tmp_path / "disk").symlink_to(tmp_path / "out")

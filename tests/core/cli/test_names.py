@@ -158,6 +158,7 @@ def test_a_file_with_a_colon_in_its_name_is_that_file(command: Any, results: Pat
     assert command("report", odd, "--format", "csv")[1].count("\ndlrm_tiny-new") >= 5
 
 
+@pytest.mark.slow
 def test_package_takes_a_set_once_by_its_name_and_by_the_link_to_it(
     command: Any, results: Path, tmp_path: Path
 ) -> None:

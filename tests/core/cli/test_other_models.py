@@ -47,6 +47,7 @@ def command(dlrmbench: Command, site: Path) -> Callable[..., Any]:
     return lambda *arguments: dlrmbench(*arguments, env=environment)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_model_of_its_own_folder_is_trained_planned_shown_and_profiled(
     inside: Command, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,6 +80,7 @@ def test_one_line_of_the_registry_makes_it_one_of_ours(monkeypatch: pytest.Monke
     assert workload.implementation is find_implementation("dense_logistic", "plain")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_set_of_other_code_goes_on_only_where_its_names_are_given_again(
     command: Callable[..., Any], inside: Command, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -158,6 +160,7 @@ def own_file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_model_in_a_file_trains_is_on_record_and_is_packed(
     dlrmbench: Command, inside: Command, own_file: Path, tmp_path: Path
 ) -> None:
@@ -178,6 +181,7 @@ def test_a_model_in_a_file_trains_is_on_record_and_is_packed(
     assert packed.read_bytes() == own_file.read_bytes()
 
 
+@pytest.mark.slow
 def test_every_verb_that_trains_takes_a_model_in_a_file(
     in_process: Callable[..., tuple[int, str, str]],
     workers: FastWorkers,
@@ -244,6 +248,7 @@ def test_a_sweep_to_the_target_does_not_vary_the_model(own_file: Path, tmp_path:
         )
 
 
+@pytest.mark.slow
 def test_calibration_trains_a_model_in_a_file(own_file: Path, tmp_path: Path) -> None:
     definition = write_definition(tmp_path)
     with pytest.raises(ConfigError, match="no implementation 'reference', which calibration trains"):
@@ -259,6 +264,7 @@ def test_calibration_trains_a_model_in_a_file(own_file: Path, tmp_path: Path) ->
     assert problem_digest(entry) != problem_digest(load_entry(definition, f"{own_file}:SPEC"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["check", "score", "report", "list", "compare", "package"])
 def test_verbs_that_judge_import_nothing_from_outside(verb: str, dlrmbench: Command, tmp_path: Path) -> None:
     """A package that ends the process when it is imported."""

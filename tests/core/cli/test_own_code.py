@@ -96,6 +96,7 @@ def test_files_of_the_current_folder_change_nothing_and_none_is_left_in_the_one_
     assert run_set["code_sha256"] == code_sha256()
 
 
+@pytest.mark.slow
 def test_python_m_harness_reads_nothing_of_the_current_folder_either(own_folder: Path) -> None:
     shutil.rmtree(own_folder / "harness")  # which would be what -m names
     done = subprocess.run(
@@ -117,6 +118,7 @@ def digest_of(tree: Path, code: str = "from harness.system.code import code_sha2
     ).stdout.strip()  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_digest_is_of_the_files_alone(tmp_path: Path) -> None:
     tree = copy_product(tmp_path / "tree")
     assert digest_of(tree) == digest_of(copy_product(tmp_path / "elsewhere"))
@@ -133,6 +135,7 @@ def test_the_digest_is_of_the_files_alone(tmp_path: Path) -> None:
     assert len({before, digest_of(tree), digest_of(tmp_path / "elsewhere")}) == 2
 
 
+@pytest.mark.slow
 def test_a_checkout_that_runs_itself_has_children_of_its_own_code(tmp_path: Path) -> None:
     tree = copy_product(tmp_path / "checkout")
     code = "from harness.system.code import safe_path_variables as s; print(s().get('PYTHONPATH', '').split(':')[0])"
@@ -143,6 +146,7 @@ def test_a_checkout_that_runs_itself_has_children_of_its_own_code(tmp_path: Path
     assert safe_path_variables()["PYTHONSAFEPATH"] == "1"
 
 
+@pytest.mark.slow
 def test_a_build_is_stamped_with_its_commit(tmp_path: Path) -> None:
     pytest.importorskip("setuptools")
     for name in ("pyproject.toml", "README.md", "LICENSE", "harness/foundation/build_stamp.py"):
@@ -175,6 +179,7 @@ def begun(tmp_path: Path, data_root: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_a_rank_refuses_a_set_of_other_code(begun: Path, tmp_path: Path, data_root: Path) -> None:
     command = ["run", "dlrm_tiny", "--data", data_root, "--implementation", "torchrec", "--threads", 1,
@@ -242,6 +247,7 @@ def test_pools_of_processes_read_nothing_of_the_current_folder(own_folder: Path,
     assert (done.returncode, done.stdout) == (0, "[1, 2, 3]\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_what_times_the_start_of_a_process_reads_nothing_of_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def given(implementation: str) -> list[Override]:
     return [Override(key="runtime.implementation", value=implementation, source="option --implementation")]
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme_trains_and_is_named_by_its_digest(
     dlrmbench: Command, data_root: Path, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ def test_the_example_of_the_readme_trains_and_is_named_by_its_digest(
     assert entry["value"] == f"{path}:SmallStart@{digest(path)}"
 
 
+@pytest.mark.once("code of a file in a process")
 @pytest.mark.usefixtures("workers_inside")
 def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
     inside: Command, mine: Path, data_root: Path, tmp_path: Path
@@ -171,6 +173,7 @@ def test_a_second_file_is_refused_by_an_error_that_says_so(source: str, tmp_path
         find_implementation("dlrm", pin_code(f"{path}:load"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -202,6 +205,7 @@ def test_what_is_run_is_what_was_pinned(mine: Path) -> None:
         find_implementation("dlrm", pinned)
 
 
+@pytest.mark.slow
 def test_a_file_can_be_swept_beside_a_name(
     mine: Path, workers: FastWorkers, command: Callable[..., tuple[int, str, str]], tmp_path: Path, data_root: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_each_value_names_its_source(inside: Command) -> None:
     assert config["model.interaction"]["source"] == "definition"
 
 
+@pytest.mark.slow
 def test_the_time_of_a_run_is_modelled_from_measured_steps_where_the_data_is_ready(
     inside: Command, data_root: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_the_time_of_a_run_is_modelled_from_measured_steps_where_the_data_is_rea
     assert isinstance(made["modelled_run_s"], float) and made["modelled_run_s"] > 0
 
 
+@pytest.mark.slow
 def test_without_the_data_it_is_modelled_from_synthetic_samples_of_equal_shape(inside: Command) -> None:
     made = plan(inside, "dlrm_tiny")
     assert "on synthetic samples of equal shape" in str(made["modelled_run_method"])

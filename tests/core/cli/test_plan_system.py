@@ -23,6 +23,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "mine.toml"
 
 
+@pytest.mark.slow
 def test_two_systems_are_compared_by_step_and_cost(inside: Command, file: Path) -> None:
     done = inside(
         "plan", "dlrm_small", "--system", "mine.toml", "--price-per-hour", 2, "--system", "other.toml",
@@ -67,6 +68,7 @@ def test_only_data_that_is_there_knows_the_tables_of_some(inside: Command, file:
     assert done.returncode == 8 and "dlrm_kaggle" in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_rates_are_measured_and_written_as_a_file(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

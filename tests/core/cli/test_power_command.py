@@ -13,6 +13,7 @@ from rules.benchmarks.loader import load_benchmark
 Command = Callable[..., tuple[int, str, str]]
 
 
+@pytest.mark.slow
 def test_it_is_recorded_and_asked_for_again(call: Command, workers: FastWorkers, tmp_path: Path) -> None:
     meter = "touch seen; echo 100"
     assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--power-command", meter)[0] == 0
@@ -72,6 +73,7 @@ def test_the_variable_of_its_name_is_no_option(
     assert code == 2 and workers.launches == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", [("sweep", "--axis", "train.opt_base_learning_rate=0.05,0.06"), ("run",)])
 def test_every_run_is_asked_alike(verb: tuple[str, ...], call: Command, workers: FastWorkers) -> None:
     assert call(*verb, "dlrm_tiny", "-n", 2, "--threads", 1, "--power-command", "echo 7")[0] == 0

@@ -67,6 +67,7 @@ def test_the_summary_says_what_was_made_where_and_what_to_do_next(tmp_path: Path
     assert "parsing" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "exit_code", "message"),
     [
@@ -122,6 +123,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_preparing_and_asking_for_help_load_no_torch(tmp_path: Path) -> None:
     train, evaluation = sources(tmp_path)
     code = (

@@ -41,6 +41,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> tuple
     return folder, json.loads((folder / "extra" / "profile.json").read_text(encoding="utf-8")), done.stdout
 
 
+@pytest.mark.once("kind profile: a process is profiled")
 def test_the_file_fits_its_schema_and_names_every_phase(profiled: tuple[Path, Any, str]) -> None:
     _, content, _ = profiled
     jsonschema.Draft202012Validator(json_schema(ProfileRecord)).validate(content)
@@ -49,6 +50,7 @@ def test_the_file_fits_its_schema_and_names_every_phase(profiled: tuple[Path, An
     assert sum(phase["computed"]["share"] for phase in content["phases"]) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_named_phases_cover_the_step_and_the_counts_are_the_benchmarks(profiled: tuple[Path, Any, str]) -> None:
     _, content, _ = profiled
     measured, computed = content["step"]["measured"], content["step"]["computed"]
@@ -62,6 +64,7 @@ def test_named_phases_cover_the_step_and_the_counts_are_the_benchmarks(profiled:
     assert content["ceilings"]["measured"]["transfer"] is None
 
 
+@pytest.mark.slow
 def test_the_trace_opens_in_perfetto_and_names_the_phases(profiled: tuple[Path, Any, str]) -> None:
     folder, _, _ = profiled
     trace = folder.parents[1] / "trace.json.gz"
@@ -72,6 +75,7 @@ def test_the_trace_opens_in_perfetto_and_names_the_phases(profiled: tuple[Path, 
     assert [path.name for path in trace.parent.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_the_text_says_what_is_measured_and_what_is_computed(profiled: tuple[Path, Any, str]) -> None:
     _, _, printed = profiled
     for words in ("sparse optimizer", "every phase at its ceiling", "time measured, all else computed", "Self, ms"):
@@ -80,6 +84,7 @@ def test_the_text_says_what_is_measured_and_what_is_computed(profiled: tuple[Pat
     assert "profile.json" in printed
 
 
+@pytest.mark.slow
 def test_a_profile_can_be_beside_runs_of_the_same_configuration_only(profiled: tuple[Path, Any, str]) -> None:
     folder, _, _ = profiled
     (data_dir,) = {Path(json.loads((folder / "extra" / "run_set.json").read_text())["dataset"]["dir"])}
@@ -100,6 +105,7 @@ def test_a_profile_can_be_beside_runs_of_the_same_configuration_only(profiled: t
         find(num_threads=2)
 
 
+@pytest.mark.slow
 def test_a_set_that_holds_a_profile_only_has_no_runs_to_resume(
     profiled: tuple[Path, Any, str], inside: Command
 ) -> None:

@@ -105,6 +105,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyRecor
     return folder, study, done.stdout
 
 
+@pytest.mark.slow
 def test_three_models_are_on_one_page(profiled: tuple[Path, StudyRecord, str]) -> None:
     folder, study, text = profiled
     page = (folder / "report.html").read_text(encoding="utf-8")
@@ -117,6 +118,7 @@ def test_three_models_are_on_one_page(profiled: tuple[Path, StudyRecord, str]) -
     assert "Bound by" in text and str(folder.name) in text
 
 
+@pytest.mark.slow
 def test_parts_add_up_and_every_column_says_its_origin(profiled: tuple[Path, StudyRecord, str]) -> None:
     _, study, _ = profiled
     for table in study.tables:
@@ -132,6 +134,7 @@ def test_parts_add_up_and_every_column_says_its_origin(profiled: tuple[Path, Stu
         assert {column.origin for column in table.columns} == {"given", "measured", "computed"}
 
 
+@pytest.mark.slow
 def test_a_page_of_anything_that_a_study_may_hold_can_be_written(profiled: tuple[Path, StudyRecord, str]) -> None:
     import msgspec
 
@@ -146,6 +149,7 @@ def test_a_page_of_anything_that_a_study_may_hold_can_be_written(profiled: tuple
     assert "<script>alert" not in page and "</svg></h" not in page
 
 
+@pytest.mark.slow
 def test_the_data_of_a_benchmark_is_used_and_json_is_the_study(
     data_root: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

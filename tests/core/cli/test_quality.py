@@ -49,6 +49,7 @@ def of_rates(slow: float, fast: float) -> Callable[[Any], float]:
     return lambda spec: fast if spec["tables"]["train"]["opt_base_learning_rate"] == 0.06 else slow
 
 
+@pytest.mark.slow
 def test_a_measurement_against_itself_is_refused_and_an_equal_one_is_not(run: Run, tmp_path: Path) -> None:
     for name in ("q", "like"):
         assert run("run", "--quality", "100000", "--name", name).exit_code == 0
@@ -61,6 +62,7 @@ def test_a_measurement_against_itself_is_refused_and_an_equal_one_is_not(run: Ru
     assert done.exit_code == 0 and "no difference shown" in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "took_turns"), [("sweep", True), ("run", False)])
 def test_measurements_took_turns_where_their_moments_say_so(
     verb: str, took_turns: bool, run: Run, tmp_path: Path
@@ -73,6 +75,7 @@ def test_measurements_took_turns_where_their_moments_say_so(
     assert pairing.is_paired and pairing.is_interleaved is took_turns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fast", "verdict"),
     [(0.7522, "better"), (0.7478, "worse"), (0.7502, "below the smallest effect")],
@@ -99,6 +102,7 @@ def test_a_sweep_ends_with_a_verdict_on_the_difference(
     assert sorted(by_seed.values()) == [2] * 5, "every configuration has every seed"
 
 
+@pytest.mark.slow
 def test_differences_that_vary_are_inconclusive(run: Run, workers: FastWorkers) -> None:
     varying = iter([0.75, 0.76, 0.745, 0.762, 0.751])
     workers.auc = lambda spec: next(varying) if spec["tables"]["train"]["opt_base_learning_rate"] == 0.06 else 0.75
@@ -110,6 +114,7 @@ def test_differences_that_vary_are_inconclusive(run: Run, workers: FastWorkers) 
     assert first["num_samples"] == 100_352 and first["normalised_entropy"] == pytest.approx(0.8)
 
 
+@pytest.mark.slow
 def test_an_axis_over_batch_sizes_trains_equal_samples(run: Run, workers: FastWorkers) -> None:
     done = run("sweep", "--axis", "train.global_batch_size=300,512,1000", "--quality", "20000")
     assert done.exit_code == 0, done.output
@@ -117,6 +122,7 @@ def test_an_axis_over_batch_sizes_trains_equal_samples(run: Run, workers: FastWo
     assert num_samples >= 20000 and all(num_samples % size == 0 for size in (300, 512, 1000))
 
 
+@pytest.mark.slow
 def test_any_key_may_vary_where_the_data_stays(run: Run, workers: FastWorkers, tmp_path: Path) -> None:
     done = run("sweep", "--axis", "model.embedding_dim=4,8", "--quality", "1000")
     assert done.exit_code == 0, done.output
@@ -165,6 +171,7 @@ def test_an_interrupted_measurement_is_resumed(run: Run, workers: FastWorkers, t
     assert past["mean"] == pytest.approx(sum(one.auc for one in record.processes) / 5)
 
 
+@pytest.mark.slow
 def test_compare_takes_the_smallest_effect_in_the_units_of_the_kind(
     run: Run, workers: FastWorkers, tmp_path: Path
 ) -> None:
@@ -190,6 +197,7 @@ def test_compare_takes_the_smallest_effect_in_the_units_of_the_kind(
         assert "does not fit" in refused.output and "0.001auc" in refused.output
 
 
+@pytest.mark.slow
 def test_more_samples_are_another_measurement(run: Run, tmp_path: Path) -> None:
     for samples in ("1000", "5000"):
         assert run("run", "--quality", samples, "--name", f"q{samples}").exit_code == 0
@@ -206,6 +214,7 @@ def test_samples_are_whole_batches_of_every_configuration() -> None:
         fit_samples({"num_samples": 4609}, [(512, 5000)])
 
 
+@pytest.mark.once("kind quality: a job that trains and evaluates")
 def test_a_process_trains_and_evaluates_on_the_way(data_root: Path, tmp_path: Path) -> None:
     benchmark = load_benchmark("dlrm_tiny")
     data = ensure_dataset(load_entry("dlrm_tiny").workload.data, data_root, num_threads=1)

@@ -167,6 +167,7 @@ def test_a_rank_that_is_stopped_ends_the_run(tmp_path: Path, data_root: Path) ->
     assert "rank 1 has not been heard of for 20 s" in output
 
 
+@pytest.mark.once("two ranks are started")
 def test_ranks_that_differ_do_not_begin(tmp_path: Path, data_root: Path) -> None:
     same = options(data_root, "-n", 1, "--run-index", 0, "-o", tmp_path / "set", "--seed", 3)
     with started_world([same, [*same, "--set", "train.global_batch_size=1024"]], tmp_path) as world:
@@ -311,6 +312,7 @@ def make_tool(path: Path, script: str) -> None:
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "environ", "message"),
     [

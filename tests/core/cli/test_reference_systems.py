@@ -132,6 +132,7 @@ def test_a_set_of_a_shipped_system_is_of_another_one_whatever_it_is_called(shipp
     assert not systems_differ(found[0], found[0]) and not systems_differ(found[1], found[1])
 
 
+@pytest.mark.slow
 def test_sets_of_ones_own_show_no_drift_between_two_systems(command: Command, shipped: Path, tmp_path: Path) -> None:
     """Equal in name, configuration and code, and around the shipped set in time: nor does that repeat one of them."""
     (place,) = shipped.glob("box/*-box-2026*")

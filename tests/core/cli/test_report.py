@@ -45,6 +45,7 @@ def test_other_formats_go_to_stdout(inside: Command, results: Path, name: str, s
         assert len(json.loads(done.stdout)["configurations"]) == 1
 
 
+@pytest.mark.slow
 def test_the_baseline_is_the_first_or_the_one_named(inside: Command, results: Path) -> None:
     write_run_set(results / "other", runs=make_runs(load_benchmark("dlrm_tiny"), throughput=15_000.0))
     page = results.parent / "report.html"
@@ -129,6 +130,7 @@ def test_an_output_folder_that_does_not_exist_is_named(inside: Command, results:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_no_torch(results: Path) -> None:
     code = (
         "import sys; from reports.page.content import gather_everything; from pathlib import Path; "

@@ -41,6 +41,7 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_check_judges_each_round_by_its_own_rules(command: Command, rounds: Path) -> None:
     code, out, err = command("check", rounds, "--no-second-opinion", "--format", "json")
     found = {Path(verdict["subject"]).name[-4:]: verdict for verdict in json.loads(out)["verdicts"]}
@@ -69,6 +70,7 @@ def test_a_round_of_others_alone_is_not_judged(command: Command, rounds: Path) -
     assert command("report", rounds / "training_results_v6.0", "--format", "json")[0] == 8
 
 
+@pytest.mark.slow
 def test_every_set_of_ours_has_a_score_and_a_row_and_no_other(command: Command, rounds: Path) -> None:
     code, out, err = command("score", rounds, "--format", "json")
     scores = json.loads(out)["scores"]
@@ -81,6 +83,7 @@ def test_every_set_of_ours_has_a_score_and_a_row_and_no_other(command: Command, 
     assert sorted(found["round"] for found in json.loads(out)["configurations"]) == expected
 
 
+@pytest.mark.slow
 def test_the_page_shows_ours_alone(command: Command, rounds: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert command("report", rounds, "--no-second-opinion", "-o", page)[0] == 0
@@ -99,6 +102,7 @@ def test_sets_of_compatible_rounds_are_compared_and_others_refused(command: Comm
     assert code == 8 and OTHER in err
 
 
+@pytest.mark.slow
 def test_the_second_opinion_agrees_on_a_mixed_round(command: Command, rounds: Path) -> None:
     code, out, _ = command("check", rounds / "training_results_v5.1")
     assert (

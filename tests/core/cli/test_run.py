@@ -87,6 +87,7 @@ def test_a_bad_value_is_blamed_on_who_gave_it(inside: Command) -> None:
     assert_refused(done, 2, "--set train.global_batch_size: train.global_batch_size is 'abc'")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_throughput_measurement_takes_no_timeout_and_resumes_by_measuring_what_is_missing(
     inside: Command, data_root: Path, tmp_path: Path
@@ -159,6 +160,7 @@ def test_an_output_that_cannot_be_written_exits_2(inside: Command, data_root: Pa
     assert_refused(inside(*tiny(data_root, "-o", tmp_path / "file" / "out")), 2, str(tmp_path / "file"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_locked_set_exits_2(inside: Command, small: SmallBenchmark, tmp_path: Path) -> None:
     assert inside("run", *small.options, "-o", tmp_path / "out", "-n", 1, "--seed", 1, "-q").returncode == 0
@@ -208,6 +210,7 @@ def start_and_wait_for_run(arguments: list[str], output: Path, index: int) -> "s
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_full_disk_exits_9_and_the_set_can_be_completed(
     small_disk: Path, inside: Command, small: SmallBenchmark
@@ -242,12 +245,14 @@ def test_a_file_system_that_is_read_only_is_named_so(small_disk: Path, inside: C
     assert_refused(inside(*tiny(data_root, "-o", small_disk)), 2, f"{small_disk}: Read-only file system.", "Choose")
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_no_finished_looking_dataset(small_disk: Path, dlrmbench: Command) -> None:
     done = dlrmbench("data", "generate", "dlrm_tiny", "--data", small_disk)
     assert_refused(done, 9, "No space left")
     assert not list(small_disk.rglob("manifest.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_the_run_keep_the_attempt_and_say_how_to_go_on(
@@ -269,6 +274,7 @@ def test_signals_end_the_run_keep_the_attempt_and_say_how_to_go_on(
     assert inside("resume", run_set, "-q").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_run_that_cannot_meet_its_target_exits_4_and_is_reported(
     inside: Command, small: SmallBenchmark, tmp_path: Path

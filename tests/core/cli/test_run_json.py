@@ -31,6 +31,7 @@ def run(workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: pyte
     return invoke
 
 
+@pytest.mark.slow
 def test_runs_say_verdict_score_interval_and_paths(run: Run, tmp_path: Path, command: Any) -> None:
     done = run("--format", "json")
     found = json.loads(done.stdout)
@@ -73,6 +74,7 @@ def test_quality_is_a_mean_of_differences(run: Run) -> None:
     assert found["mean"] == pytest.approx(sum(found["values"]) / 5)
 
 
+@pytest.mark.slow
 def test_a_folder_is_taken_once_though_latest_leads_to_it(run: Run, tmp_path: Path, command: Any) -> None:
     for name in ("base", "new"):
         run("--name", name, "-q")
@@ -84,6 +86,7 @@ def test_a_folder_is_taken_once_though_latest_leads_to_it(run: Run, tmp_path: Pa
     assert command("compare", base, *others)[1].count(" against ") == 1
 
 
+@pytest.mark.slow
 def test_what_resume_completes_by_name_is_said_in_the_same_form(run: Run, tmp_path: Path) -> None:
     first = json.loads(run("--name", "base", "-n", "3", "--format", "json").stdout)
     words = ["resume", "latest", "--runs", "5", "--format", "json"]

@@ -130,6 +130,7 @@ def test_runs_do_not_know_what_is_served(run: Run) -> None:
     assert "serve.batch is for 'dlrmbench serve'" in str(done.exception)
 
 
+@pytest.mark.slow
 def test_queries_per_second_are_compared_by_ratio(run: Run, workers: FastWorkers, tmp_path: Path) -> None:
     workers.rate = lambda spec: 100.0 * spec["tables"]["serve"].get("batch", 1)
     words_of(run("serve", "--name", "one"))
@@ -154,6 +155,7 @@ def test_another_question_is_not_compared(run: Run, tmp_path: Path, arguments: t
     assert words in " ".join((done.output + str(done.exception)).split())
 
 
+@pytest.mark.slow
 def test_the_page_shows_latency_against_load_and_colocation(run: Run, tmp_path: Path) -> None:
     words_of(run("serve", "--name", "one"))
     words_of(run("serve", "--name", "both", "--colocate", "2"))
@@ -167,6 +169,7 @@ def test_the_page_shows_latency_against_load_and_colocation(run: Run, tmp_path: 
     assert all(entry["mean"] > 100 and entry["unit"] == "queries/s" for entry in json.loads(past.stdout)["run_sets"])
 
 
+@pytest.mark.slow
 def test_a_sweep_serves_every_configuration(run: Run, workers: FastWorkers, tmp_path: Path) -> None:
     workers.rate = lambda spec: 100.0 * spec["tables"]["serve"]["batch"]
     said = words_of(run("sweep", "--serve", "--axis", "serve.batch=1,2", "--format", "csv"))
@@ -176,6 +179,7 @@ def test_a_sweep_serves_every_configuration(run: Run, workers: FastWorkers, tmp_
     assert "Latency against load" in (folder / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_is_completed(run: Run, workers: FastWorkers, tmp_path: Path) -> None:
     failing: dict[str, Any] = {"on": True}
     workers.fail = lambda spec: failing["on"] and spec["tables"]["serve"]["batch"] == 2
@@ -196,6 +200,7 @@ def test_a_set_is_resumed_and_grows(run: Run, workers: FastWorkers, tmp_path: Pa
     assert isinstance(record, ServeRecord) and len(record.processes) == 5
 
 
+@pytest.mark.slow
 def test_a_set_is_served_again_beside_another_way(run: Run, workers: FastWorkers, tmp_path: Path) -> None:
     workers.rate = lambda spec: 100.0 * spec["tables"]["serve"].get("batch", 1)
     words_of(run("serve", "--name", "one"))

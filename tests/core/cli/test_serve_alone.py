@@ -71,6 +71,7 @@ def test_an_interrupted_measurement_leaves_nothing_half_written(
     assert len(record_of(output).processes) == 1
 
 
+@pytest.mark.slow
 def test_no_rate_is_an_exit_code_of_its_own(inside: Command, data_root: Path) -> None:
     words = ("--queries", "fixed:8", "--target-latency", "1us", "-n", "1", "-q")
     done = inside("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
@@ -79,6 +80,7 @@ def test_no_rate_is_an_exit_code_of_its_own(inside: Command, data_root: Path) ->
     assert "the limit is 0.001 ms" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_was_trained_is_served_with_its_quality(inside: Command, data_root: Path, tmp_path: Path) -> None:
     words = ("--scenario", "single_stream", "--queries", "fixed:8", "-n", "1", "-q", "--train", "2048")
     done = inside("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
@@ -94,6 +96,7 @@ def test_what_was_trained_is_served_with_its_quality(inside: Command, data_root:
     assert process.latency_s == process.runs[0].latency_s and len(process.runs) == 1
 
 
+@pytest.mark.slow
 def test_weights_of_another_definition_or_damaged_are_refused(
     inside: Command, data_root: Path, tmp_path: Path
 ) -> None:

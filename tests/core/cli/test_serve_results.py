@@ -46,6 +46,7 @@ def report(*arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_exports_hold_what_was_served_and_frames_read_them_back(run: Run, tmp_path: Path) -> None:
     run("serve", "-n", "2", "--colocate", "2")
     rows = list(csv.DictReader(io.StringIO(report("--format", "csv"))))
@@ -65,6 +66,7 @@ def test_exports_hold_what_was_served_and_frames_read_them_back(run: Run, tmp_pa
     assert read.served["target_latency_s"].tolist() == [0.025, 0.025]
 
 
+@pytest.mark.slow
 def test_exports_hold_every_configuration_of_a_served_sweep_beside_runs(run: Run, tmp_path: Path) -> None:
     run("sweep", "--serve", "-n", "1", "--axis", "serve.batch=1,2")
     run("run", "-n", "1")
@@ -97,6 +99,7 @@ def test_another_question_is_refused_with_2_and_said(run: Run, arguments: tuple[
     assert words in " ".join((done.output + str(done.exception)).split())
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_a_sweep_keeps_the_weights_of_every_configuration(run: Run, workers: FastWorkers) -> None:
     run("sweep", "--keep-weights", "-n", "1", "--axis", "runtime.threads=1,2")

@@ -17,6 +17,7 @@ ASKED = ("--queries", "fixed:8", "--percentile", "50", "--threads", "1", "--seed
 """Half of the queries within a limit that a model of microseconds meets at some rate under any load."""
 
 
+@pytest.mark.slow
 def test_the_table_is_a_study_and_its_page_is_what_report_shows(
     inside: Command, data_root: Path, tmp_path: Path
 ) -> None:
@@ -38,6 +39,7 @@ def test_the_table_is_a_study_and_its_page_is_what_report_shows(
         assert "limit 10.00 s" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

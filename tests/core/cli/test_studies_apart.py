@@ -31,6 +31,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "words", "code"),
     [
@@ -48,6 +49,7 @@ def test_the_command_itself_imports_no_torch_and_says_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_starts_runs_and_shows_them_imports_no_torch(data_root: Path, tmp_path: Path) -> None:
     """It waits beside what it measures: 200 MB and seconds that no run has to share."""
     easy = ("--name", "easy", "--set", "quality.target=0.51")

@@ -60,6 +60,7 @@ def study_of(folder: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 def test_every_benchmark_has_its_verdict_and_all_have_a_mean(
     suite: Command, workers: FastWorkers, tmp_path: Path
 ) -> None:
@@ -78,6 +79,7 @@ def test_every_benchmark_has_its_verdict_and_all_have_a_mean(
     assert {spec["num_steps"] for spec in workers.launches} == {50}
 
 
+@pytest.mark.slow
 def test_a_page_with_more_than_the_suite_is_not_called_by_it(
     suite: Command, command: Command, tmp_path: Path
 ) -> None:
@@ -88,6 +90,7 @@ def test_a_page_with_more_than_the_suite_is_not_called_by_it(
     assert "geometric mean" not in title and "geometric mean of 3" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.slow
 def test_sides_follow_each_other_and_benchmarks_take_turns(
     suite: Command, workers: FastWorkers, tmp_path: Path
 ) -> None:
@@ -112,6 +115,7 @@ def test_the_order_of_pairs_leaves_none_out_and_keeps_a_lone_side() -> None:
     assert firsts == [0, 1, 0, 1]
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_named_left_out_and_made_by_resume(
     suite: Command, command: Command, workers: FastWorkers, tmp_path: Path
 ) -> None:
@@ -130,18 +134,21 @@ def test_one_that_fails_is_named_left_out_and_made_by_resume(
     assert [row[-1] for row in study_of(the_suite(tmp_path))["tables"][0]["rows"]] == ["faster"] * 3
 
 
+@pytest.mark.slow
 def test_a_slower_one_is_named_in_the_title(suite: Command, workers: FastWorkers, tmp_path: Path) -> None:
     write(tmp_path / "back.toml", "[base.runtime]\nthreads = 2\n[new.runtime]\nthreads = 1\n", ("second.toml",))
     assert suite("back.toml")[0] == 0
     assert study_of(the_suite(tmp_path))["title"].endswith("; slower: second")
 
 
+@pytest.mark.slow
 def test_a_suite_against_itself_shows_no_difference(suite: Command, tmp_path: Path) -> None:
     write(tmp_path / "alike.toml", "")
     assert suite("alike.toml", "--threads", 1)[0] == 0
     assert {row[-1] for row in study_of(the_suite(tmp_path))["tables"][0]["rows"]} == {"no difference shown"}
 
 
+@pytest.mark.slow
 def test_runs_to_the_target_are_judged_and_compared(suite: Command, workers: FastWorkers, tmp_path: Path) -> None:
     write(tmp_path / "one.toml", TWICE, ("dlrm_tiny",))
     code, _, err = suite("one.toml", "--to-target", "-n", 5)
@@ -151,6 +158,7 @@ def test_runs_to_the_target_are_judged_and_compared(suite: Command, workers: Fas
     assert suite("one.toml", "--to-target", "--throughput", 5)[0] == 2
 
 
+@pytest.mark.slow
 def test_options_of_a_side_are_stronger_than_the_file(suite: Command, workers: FastWorkers) -> None:
     assert suite("three.toml", "--base", "runtime.threads=2", "--new", "train.global_batch_size=256")[0] == 0
     asked = {
@@ -206,6 +214,7 @@ def test_a_model_of_somebody_elses_in_a_file_is_not_run(suite: Command, tmp_path
     assert code == 2 and "theirs" in err and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["drop", "swap", "relation"])
 def test_a_record_that_no_suite_writes_is_refused(
     change: str, suite: Command, command: Command, tmp_path: Path
@@ -224,6 +233,7 @@ def test_a_record_that_no_suite_writes_is_refused(
     assert code == 8 and "expected what 'sweep', 'suite'" in err
 
 
+@pytest.mark.slow
 def test_hooks_run_around_the_runs_of_all_sides(suite: Command, workers: FastWorkers, tmp_path: Path) -> None:
     assert suite("three.toml", "--prepare", "echo once >> seen", "--log-to", "log.jsonl")[0] == 0
     assert len((tmp_path / "seen").read_text().split()) == len(workers.launches) == 30

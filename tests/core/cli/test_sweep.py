@@ -47,6 +47,7 @@ def content_of(folder: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 def test_runs_go_forwards_and_backwards_with_the_same_seed_in_a_round(
     sweep: Sweep, workers: FastWorkers, tmp_path: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_runs_go_forwards_and_backwards_with_the_same_seed_in_a_round(
     assert len(set.union(*seeds.values())) == 3
 
 
+@pytest.mark.slow
 def test_each_configuration_is_an_ordinary_run_set(sweep: Sweep, tmp_path: Path) -> None:
     assert sweep("--axis", RATES).exit_code == 0
     folder = the_sweep(tmp_path)
@@ -76,6 +78,7 @@ def test_each_configuration_is_an_ordinary_run_set(sweep: Sweep, tmp_path: Path)
     assert "Sweep: time to train over train.opt_base_learning_rate" in page
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_a_sweeps_name_is_in_its_folders_name_and_finds_it(sweep: Sweep, tmp_path: Path) -> None:
     assert sweep("--axis", "runtime.threads=2,1", "--throughput", "4", "--name", "threads").exit_code == 0
@@ -84,6 +87,7 @@ def test_a_sweeps_name_is_in_its_folders_name_and_finds_it(sweep: Sweep, tmp_pat
     assert [path.name for path in find_named("threads", folder.parent)] == [folder.name]
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_the_table_compares_with_the_first(sweep: Sweep) -> None:
     done = sweep(
@@ -98,6 +102,7 @@ def test_the_table_compares_with_the_first(sweep: Sweep) -> None:
     assert (first["score_s"], first["energy_per_sample_j"]) == (None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [("-n", "5"), ("--throughput", "5")])
 def test_its_page_says_the_benchmark_which_is_best_what_was_varied_and_how_it_was_made(
     sweep: Sweep, tmp_path: Path, kind: tuple[str, ...]
@@ -111,6 +116,7 @@ def test_its_page_says_the_benchmark_which_is_best_what_was_varied_and_how_it_wa
         assert words in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "csv", "md"])
 def test_every_form_names_axes_and_values(form: str, sweep: Sweep) -> None:
     done = sweep("--axis", RATES, "-n", "1", "--format", form)
@@ -119,6 +125,7 @@ def test_every_form_names_axes_and_values(form: str, sweep: Sweep) -> None:
     assert "0.03" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_configuration_that_runs_out_of_memory_is_recorded_and_the_others_go_on(
     sweep: Sweep, workers: FastWorkers, tmp_path: Path
 ) -> None:
@@ -141,6 +148,7 @@ def test_a_configuration_that_runs_out_of_memory_is_recorded_and_the_others_go_o
     assert len(workers.launches) == 4 + 3
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_each_configuration_is_profiled_once_after_all_runs(
     sweep: Sweep, workers: FastWorkers, tmp_path: Path
@@ -208,6 +216,7 @@ with pytest.MonkeyPatch.context() as patch:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [("-n", "2"), ("--throughput", "3")])
 def test_a_sweep_survives_kill_9(
     mode: tuple[str, ...], workers: FastWorkers, data_root: Path, tmp_path: Path
@@ -240,6 +249,7 @@ def test_an_interrupted_sweep_says_how_to_complete_it(sweep: Sweep, workers: Fas
     assert f"dlrmbench resume {the_sweep(tmp_path).relative_to(tmp_path)}" in done.output
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_complete_one_sweep(sweep: Sweep, tmp_path: Path) -> None:
     from harness.run_sets.folder import hold_lock
 

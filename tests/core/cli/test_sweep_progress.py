@@ -81,12 +81,14 @@ def test_what_is_left_takes_as_long_as_the_runs_of_each_configuration_took(
     assert estimate_left_s(took_s, left) == expected_s
 
 
+@pytest.mark.slow
 def test_every_run_but_the_first_is_announced_with_the_time_that_is_left(sweep: Sweep) -> None:
     lines = [line for line in sweep(*THREADS).stderr.splitlines() if line.startswith("[")]
     assert [line.split(",")[0] for line in lines[:3]] == ["[1/10] threads=1", "[2/10] threads=2", "[3/10] threads=2"]
     assert [" left" in line for line in lines] == [False] + [True] * 9
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_shows_every_process_that_has_measured(
     sweep: Sweep, workers: FastWorkers, tmp_path: Path, command: Any
 ) -> None:
@@ -109,6 +111,7 @@ def test_an_interrupted_sweep_shows_every_process_that_has_measured(
     assert len(workers.launches) == 11
 
 
+@pytest.mark.slow
 def test_the_last_sentence_says_which_is_fastest_as_the_page_does(sweep: Sweep, tmp_path: Path) -> None:
     out = sweep(*THREADS, "--axis", "train.global_batch_size=512,1024").stdout
     closing = " ".join(out[out.index("Fastest:") :].split())
@@ -118,6 +121,7 @@ def test_the_last_sentence_says_which_is_fastest_as_the_page_does(sweep: Sweep, 
     assert "Fastest: threads=2" in (folder / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_where_all_others_are_slower_it_says_so_and_of_quality_which_is_best(
     sweep: Sweep, workers: FastWorkers, tmp_path: Path
 ) -> None:
@@ -130,6 +134,7 @@ def test_where_all_others_are_slower_it_says_so_and_of_quality_which_is_best(
     assert "Best: opt_base_learning_rate=0.06 (0.7" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_one_configuration_with_results_has_no_rival(sweep: Sweep, workers: FastWorkers, tmp_path: Path) -> None:
     workers.fail = lambda spec: spec["tables"]["runtime"]["threads"] == 1
     sweep(*THREADS)

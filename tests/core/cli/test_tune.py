@@ -52,11 +52,13 @@ def record_of(folder: Path) -> RunSetRecord:
     return record
 
 
+@pytest.mark.slow
 def test_no_difference_is_an_answer(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --trials 3", EvenWorkers(Moment()))
     assert ended.code == 0 and "No difference of 3 % or more in throughput" in ended.out.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_page_shows_the_search_and_the_pair_and_not_each_trial_as_a_result(place: Path) -> None:
     tune(place, f"{FASTEST} --trials 3")
     folder, study = found_in(place)
@@ -69,6 +71,7 @@ def test_a_page_shows_the_search_and_the_pair_and_not_each_trial_as_a_result(pla
     assert measured == study.findings[0].count("implementation=reference global_batch_size=")
 
 
+@pytest.mark.slow
 def test_what_fails_is_an_infeasible_trial_with_its_reason_and_is_not_tried_again(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --trials 12", StarvedWorkers(Moment()))
     assert ended.code == 0, ended.err
@@ -80,6 +83,7 @@ def test_what_fails_is_an_infeasible_trial_with_its_reason_and_is_not_tried_agai
     assert again.launches == []
 
 
+@pytest.mark.slow
 def test_where_no_trial_is_feasible_the_least_violating_one_is_named(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --constraint memory<=100MiB --trials 12")
     assert ended.code == 7
@@ -96,6 +100,7 @@ def test_a_default_that_fails_is_nothing_to_measure_beside(place: Path) -> None:
     assert "Nothing was measured beside the default" in ended.out.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_training_time_is_tuned_by_runs_to_the_target(place: Path) -> None:
     workers = ScriptedWorkers(Moment(), num_evals=2)
     axis = "train.opt_base_learning_rate=0.01..0.1:log"
@@ -107,6 +112,7 @@ def test_a_training_time_is_tuned_by_runs_to_the_target(place: Path) -> None:
     assert "no trial had: " in study.findings[0] and all(row["time_to_train_s"] for row in rows_of(study))
 
 
+@pytest.mark.slow
 def test_another_column_of_what_is_measured_is_compared_by_its_ratio(place: Path) -> None:
     ended = tune(place, "--minimize memory --constraint samples_per_s>=1000 --throughput 10 --trials 8")
     _, study = found_in(place)

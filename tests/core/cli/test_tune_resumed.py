@@ -27,6 +27,7 @@ def write_code(place: Path) -> None:
     (place / "code.py").write_text(f"import pathlib; pathlib.Path('ran').touch()  # {place}")
 
 
+@pytest.mark.slow
 def test_a_search_does_not_grow_by_runs(place: Path) -> None:
     tune(place, f"{FASTEST} --trials 2")
     folder, _ = found_in(place)
@@ -34,6 +35,7 @@ def test_a_search_does_not_grow_by_runs(place: Path) -> None:
     assert ended.code == 2 and "one process a trial" in ended.err
 
 
+@pytest.mark.slow
 def test_a_search_of_a_stranger_names_no_code_to_run(place: Path) -> None:
     tune(place, f"{FASTEST} --trials 2")
     folder, _ = found_in(place)
@@ -49,6 +51,7 @@ def test_a_search_of_a_stranger_names_no_code_to_run(place: Path) -> None:
     assert not (place / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -69,6 +72,7 @@ def test_a_damaged_search_is_refused(change: dict[str, Any], place: Path) -> Non
     assert ended.code == 8 and "experiment.json" in ended.err, ended.err
 
 
+@pytest.mark.slow
 def test_values_that_a_trial_was_not_made_with_are_refused(place: Path) -> None:
     tune(place, f"{FASTEST} --trials 2")
     folder, _ = found_in(place)
@@ -80,6 +84,7 @@ def test_values_that_a_trial_was_not_made_with_are_refused(place: Path) -> None:
     assert ended.code == 8 and "experiment.json" in ended.err and "was not made with the values" in ended.err
 
 
+@pytest.mark.slow
 def test_the_best_trial_of_a_stranger_names_no_code_to_run(place: Path) -> None:
     tune(place, f"{FASTEST} --trials 4")
     folder, _ = found_in(place)
@@ -101,6 +106,7 @@ def test_the_best_trial_of_a_stranger_names_no_code_to_run(place: Path) -> None:
     assert not (place / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["beside-*/new", "01-default/deeper"])
 def test_no_definition_inside_a_strangers_search_names_code_to_run(part: str, place: Path) -> None:
     words = f"tune dlrm_tiny --axis train.global_batch_size=512,1024 {FASTEST} --trials 2 --seed 3 -q"
@@ -123,6 +129,7 @@ def test_no_definition_inside_a_strangers_search_names_code_to_run(part: str, pl
     assert not (place / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "axis", ["train.global_batch_size=0x200,0x400", 'runtime.precision="fp32","bf16"', "runtime.precision=auto,fp32"]
 )
@@ -131,6 +138,7 @@ def test_values_may_be_spelled_and_meant_in_other_ways(axis: str, place: Path) -
     assert run_scripted_command(words.split(), place, PlantedWorkers(Moment())).code == 0
 
 
+@pytest.mark.slow
 def test_a_default_of_own_code_is_measured_beside_the_best_implementation(place: Path) -> None:
     own = "from reference_models.dlrm.reference import ReferenceWorkload\nclass Mine(ReferenceWorkload):\n    pass\n"
     (place / "mine.py").write_text(own)
@@ -141,6 +149,7 @@ def test_a_default_of_own_code_is_measured_beside_the_best_implementation(place:
     assert ended.code == 0 and "1.50x faster" in ended.out.splitlines()[-1], ended.err
 
 
+@pytest.mark.slow
 def test_another_pair_in_the_folder_is_not_the_answer_and_stays(place: Path) -> None:
     tune(place, f"{FASTEST} --trials 4")
     folder, study = found_in(place)
@@ -174,6 +183,7 @@ class PairedWorkers(PlantedWorkers):
             path.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_a_best_trial_that_misses_a_constraint_when_measured_again_is_no_answer(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --constraint memory<=3GB --trials 4", PairedWorkers(Moment()))
     last = ended.out.splitlines()[-1]
@@ -183,6 +193,7 @@ def test_a_best_trial_that_misses_a_constraint_when_measured_again_is_no_answer(
     assert title.replace("<wbr>", "").strip() == last
 
 
+@pytest.mark.slow
 def test_a_pair_that_fails_leaves_the_study_of_the_trials(place: Path) -> None:
     workers = PairedWorkers(Moment())
     workers.fails = True
@@ -203,6 +214,7 @@ class MissingWorkers(ScriptedWorkers):
         return super().__call__(spec_path, **options)
 
 
+@pytest.mark.slow
 def test_a_run_without_the_column_of_a_constraint_misses_it(place: Path) -> None:
     axis = "train.opt_base_learning_rate=0.01..0.1:log"
     words = (
@@ -212,6 +224,7 @@ def test_a_run_without_the_column_of_a_constraint_misses_it(place: Path) -> None
     assert ended.code == 7 and "Missed a constraint in 5 of 5" in ended.out.splitlines()[-1], ended.err
 
 
+@pytest.mark.slow
 def test_the_default_is_one_of_the_values_however_that_is_spelled(place: Path) -> None:
     words = f"tune dlrm_tiny --axis train.opt_base_learning_rate=6e-2,0.1 {FASTEST} --trials 3 --seed 3 -q"
     run_scripted_command(words.split(), place, PlantedWorkers(Moment()))
@@ -219,6 +232,7 @@ def test_the_default_is_one_of_the_values_however_that_is_spelled(place: Path) -
     assert [row["train.opt_base_learning_rate"] for row in rows] == ["6e-2", "0.1"]
 
 
+@pytest.mark.slow
 def test_progress_counts_trials_that_failed(place: Path) -> None:
     axis = "train.global_batch_size=2048,512,1024"
     words = f"tune dlrm_tiny --axis {axis} {FASTEST} --seed 5 --trials 4"
@@ -228,6 +242,7 @@ def test_progress_counts_trials_that_failed(place: Path) -> None:
     assert found_in(place)[1].findings[1].startswith("4 trials were asked for: no further point")
 
 
+@pytest.mark.slow
 def test_a_search_with_an_unknown_column_is_refused(place: Path) -> None:
     tune(place, f"{FASTEST} --trials 2")
     folder, _ = found_in(place)
@@ -250,6 +265,7 @@ class UnmeasuredWorkers(ScriptedWorkers):
             path.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_a_pair_without_what_is_compared_leaves_the_study_of_the_trials(place: Path) -> None:
     axis = "train.opt_base_learning_rate=0.01,0.1"
     words = f"tune dlrm_tiny --axis {axis} --maximize auc --quality 4096 --threads 1 --trials 3 --seed 3 -q"
@@ -258,6 +274,7 @@ def test_a_pair_without_what_is_compared_leaves_the_study_of_the_trials(place: P
     assert "Nothing was measured beside the default" in found_in(place)[1].findings[0]
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_with_the_code_that_it_began_with(place: Path) -> None:
     tune(place, f"{FASTEST} --trials 2")
     folder, _ = found_in(place)

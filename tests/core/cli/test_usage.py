@@ -35,6 +35,7 @@ def read_study(folder: Path) -> StudyRecord:
     return study
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "origin"), (((), "measured"), (("--simulate", "--workers", "1"), "simulated")))
 def test_models_one_after_another_meet_deadlines_far_away(
     words: tuple[str, ...], origin: str, inside: Inside, tmp_path: Path
@@ -65,6 +66,7 @@ def test_models_one_after_another_meet_deadlines_far_away(
     assert "Frames of the first second" in page and "a test <b>" not in page
 
 
+@pytest.mark.slow
 def test_a_retrieval_is_held_against_exact_candidates_at_each_value_of_an_axis(
     inside: Inside, tmp_path: Path
 ) -> None:
@@ -85,6 +87,7 @@ def test_a_retrieval_is_held_against_exact_candidates_at_each_value_of_an_axis(
     assert [row["find.num_subgraphs"] for row in rows_of(study, "Models")] == ["1", "all"]
 
 
+@pytest.mark.slow
 def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         HEAD + FIND + '[rank]\nsource = "dlrm_tiny"\nafter = "find"\ndeadline_ms = 60000\n'
@@ -100,6 +103,7 @@ def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tm
     assert next(each.value for each in study.parameters if each.name == "score") == "once"
 
 
+@pytest.mark.once("workers of a usage")
 def test_where_no_rate_meets_all_deadlines_the_model_is_named(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE.replace("60000", "0.0001"))
     done = inside("serve", "--usage", "mine.toml", "--simulate", "-o", "out", *ONE)

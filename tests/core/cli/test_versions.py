@@ -166,6 +166,7 @@ def test_older_versions_are_shown_and_listed_by_their_names(command: CLI, versio
     assert code == 2 and "has no version '1'" in err
 
 
+@pytest.mark.slow
 def test_an_older_version_runs_where_it_is_named_and_its_logs_say_so(
     command: CLI, workers: FastWorkers, versions: Versions, tmp_path: Path, data_root: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_the_record_has_the_command_line_that_does_the_same(workers: FastWorkers
     assert parsed["assignments"] == ("runtime.threads=1", "train.global_batch_size=256")
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_measurements_are_compared_and_rendered(workers: FastWorkers, tmp_path: Path) -> None:
     base, new = (
@@ -91,6 +92,7 @@ def test_measurements_are_compared_and_rendered(workers: FastWorkers, tmp_path: 
     assert "<title>Both" in page.read_text()
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_a_sweep_has_a_set_per_combination_and_a_page(workers: FastWorkers, tmp_path: Path) -> None:
     axes = {"train.global_batch_size": [256, 512], "runtime.threads": [1, 2]}
@@ -125,6 +127,7 @@ def test_the_ending_decides_the_form(form: str, workers: FastWorkers, tmp_path: 
     assert {"json": '"configurations"', "csv": "configuration,", "md": "| "}[form] in text
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_a_set_grows_until_it_is_precise_and_is_completed_and_extended(workers: FastWorkers, tmp_path: Path) -> None:
     output = tmp_path / "results"
@@ -192,12 +195,14 @@ def test_what_cannot_be_is_refused_before_anything_is_written(workers: FastWorke
     assert not output.exists()
 
 
+@pytest.mark.slow
 def test_the_import_is_light(tmp_path: Path) -> None:
     code = "import sys; from harness import api; print('torch' in sys.modules, 'click' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANG_S)
     assert done.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_runs(
     tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,6 +218,7 @@ def test_the_example_of_the_page_runs(
     assert re.search(r"throughput +\d+\.\d+ +inconclusive", printed), printed
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_a_pair_is_two_sets_in_turns_with_a_comparison(workers: FastWorkers, tmp_path: Path) -> None:
     output = tmp_path / "results"

@@ -72,6 +72,7 @@ def spread_over(entry: Entry, indices: tuple[int, ...], num_seeds: int = MIN_SEE
 # runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [REFERENCE, *SPEC.baselines])
 def test_an_epoch_of_each_model_has_one_quality_per_evaluation(mine: Entry, data_dir: Path, model: str) -> None:
     run = CalibrationRun(model=model, global_batch_size=64, opt_base_learning_rate=0.05, seed=3)
@@ -115,6 +116,7 @@ def test_divergence_ends_an_epoch_and_reaches_nothing(mine: Entry, data_dir: Pat
     assert diverged.epochs_to_converge(mine.benchmark) is None
 
 
+@pytest.mark.slow
 def test_finished_runs_are_kept_and_not_repeated(mine: Entry, data_dir: Path, tmp_path: Path) -> None:
     runs = [
         CalibrationRun(model="dense_only", global_batch_size=64, opt_base_learning_rate=0.05, seed=seed)

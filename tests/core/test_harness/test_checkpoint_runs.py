@@ -39,6 +39,7 @@ def run_folder(small: SmallBenchmark, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_records_its_checkpoints_and_keeps_them(run_folder: Path) -> None:
     run = decode(run_folder / "extra/run_0/attempt_0/run.json", RunRecord)
     assert isinstance(run, RunRecord) and run.checkpoints is not None
@@ -83,6 +84,7 @@ def test_what_is_no_checkpoint_is_not_served(run_folder: Path, text: str, code: 
     assert caught.value.exit_code == code and words in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
     small: SmallBenchmark, tmp_path: Path, dlrmbench: Command
@@ -102,6 +104,7 @@ def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
     assert run["checkpoints"]["taken"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_measurement_without_its_checkpoints_is_none(
     small: SmallBenchmark, tmp_path: Path, dlrmbench: Command
@@ -116,6 +119,7 @@ def test_a_measurement_without_its_checkpoints_is_none(
     assert not (folder / "extra/throughput.json").exists()
 
 
+@pytest.mark.slow
 def test_32_bits_with_restores_are_the_run_without_checkpoints(
     small: SmallBenchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +158,7 @@ def test_more_restores_than_checkpoints_are_refused(small: SmallBenchmark, tmp_p
     assert "checkpoint.restores is 3, but 4096 samples make 2 checkpoints" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_study_of_a_set_adds_up_what_its_run_recorded(run_folder: Path, tmp_path: Path) -> None:
     from reports.page.content import gather_everything
 

@@ -59,6 +59,7 @@ def file_bytes(dtype: str, *shape: int) -> int:
     return len(npy_header(dtype, shape)) + int(np.prod(shape)) * np.dtype(dtype).itemsize if np.prod(shape) else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["full", "one_shot", "consecutive", "intermittent"])
 @pytest.mark.parametrize(("bits", "row_bytes"), [(32, 16), (8, 4 + 8), (4, 2 + 4), (2, 1 + 4)])
 def test_bytes_are_those_of_the_closed_form(
@@ -206,6 +207,7 @@ def test_what_has_no_checkpoints_refuses_them(kind: str, benchmark: str, values:
     assert "checkpoint" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_implementations_of_several_ranks_refuse_them() -> None:
     pytest.importorskip("torchrec")
     torchrec = Override(key="runtime.implementation", value="torchrec", source="--set")

@@ -121,6 +121,7 @@ def test_a_set_records_what_its_runs_are_given(timing: Timing, tmp_path: Path) -
     assert texts["runtime.matmul"] == (f"{record.choice.matmul.digest[:12]}: 1 mm, 1 onednn", "chosen by timing")
 
 
+@pytest.mark.slow
 def test_the_processes_of_a_set_get_its_spinning_whatever_the_environment_says_later(
     timing: Timing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +139,7 @@ def test_the_processes_of_a_set_get_its_spinning_whatever_the_environment_says_l
     assert seen == [(2, {"GOMP_SPINCOUNT": "300000"})] and len(timing.asked) == 1
 
 
+@pytest.mark.slow
 def test_resume_uses_the_record_and_not_what_is_kept_beside_the_data(timing: Timing, tmp_path: Path) -> None:
     folder = api.run("dlrm_tiny", runs=1, settings=OPTIMIZED, output=tmp_path / "results")
     before = record_of(folder).choice
@@ -162,6 +164,7 @@ def test_a_record_whose_products_are_none_is_refused_by_name(timing: Timing, tmp
     assert refused.value.exit_code == ExitCode.INPUT
 
 
+@pytest.mark.slow
 def test_configurations_of_a_sweep_share_what_is_of_one_shape(timing: Timing, tmp_path: Path) -> None:
     axes = {"train.opt_base_learning_rate": [0.1, 0.2], "train.global_batch_size": [512, 256]}
     folder = api.sweep("dlrm_tiny", axes, throughput=4, output=tmp_path / "results")
@@ -169,6 +172,7 @@ def test_configurations_of_a_sweep_share_what_is_of_one_shape(timing: Timing, tm
     assert len(timing.asked) == 2 and choices[0] == choices[2] != choices[1] == choices[3]
 
 
+@pytest.mark.slow
 def test_a_sweep_over_ranks_gives_each_number_the_cores(
     timing: Timing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +185,7 @@ def test_a_sweep_over_ranks_gives_each_number_the_cores(
     assert all(record_of(path.parents[1]).choice is None for path in folder.glob("*/extra/run_set.json"))
 
 
+@pytest.mark.slow
 def test_beside_a_set_both_sides_compute_as_it_did(timing: Timing, tmp_path: Path) -> None:
     base = api.run("dlrm_tiny", throughput=4, settings=OPTIMIZED, output=tmp_path / "results")
     for path in (tmp_path / "data" / "choices").glob("*.json"):
@@ -193,6 +198,7 @@ def test_beside_a_set_both_sides_compute_as_it_did(timing: Timing, tmp_path: Pat
     assert record_of(other / "base").choice == chosen != record_of(other / "new").choice
 
 
+@pytest.mark.slow
 def test_what_was_chosen_differently_is_a_difference_and_no_repetition(timing: Timing, tmp_path: Path) -> None:
     first = api.run("dlrm_tiny", throughput=4, settings=OPTIMIZED, output=tmp_path / "results")
     (path,) = (tmp_path / "data" / "choices").glob("*.json")
@@ -273,6 +279,7 @@ def give(timing: Timing, tmp_path: Path) -> Callable[..., Path]:
     return call
 
 
+@pytest.mark.slow
 @needs_two_cpus
 def test_products_that_are_given_are_used_and_on_record_with_their_file(
     give: Callable[..., Path], timing: Timing, tmp_path: Path
@@ -288,6 +295,7 @@ def test_products_that_are_given_are_used_and_on_record_with_their_file(
     assert chosen is not None and chosen.matmul == choice.matmul
 
 
+@pytest.mark.slow
 def test_beside_a_set_of_given_products_they_are_given_again(
     give: Callable[..., Path], timing: Timing, tmp_path: Path
 ) -> None:

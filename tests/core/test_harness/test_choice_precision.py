@@ -161,6 +161,7 @@ def lines_of(done: Any, start: str) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith(start)]
 
 
+@pytest.mark.slow
 def test_slower_is_said_once_before_the_first_run_and_on_the_page(
     definition: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +284,7 @@ def test_auto_is_fp32_where_nothing_is_timed(device: str, ranks: int, definition
     assert why == "fp32, by runtime.precision=auto: steps are timed beforehand on a CPU and one rank alone"
 
 
+@pytest.mark.slow
 def test_a_sweep_warns_of_what_is_slower_in_any_place(definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = PlantedSteps(bf16=0.009, fp32=0.006)
     axis = ("--axis", "runtime.precision=fp32,bf16,auto")
@@ -303,6 +305,7 @@ def test_the_time_of_a_sweep_with_auto_is_planned_without_timing_it(
     assert dry.returncode == 0 and "precision=auto" in dry.stdout, dry.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bf16_s", "precision"), [(0.006, "bf16"), (0.02, "fp32")])
 def test_a_side_beside_a_set_may_be_auto(
     bf16_s: float, precision: str, definition: Path, monkeypatch: pytest.MonkeyPatch
@@ -323,6 +326,7 @@ def test_a_side_beside_a_set_may_be_auto(
     assert len(lines_of(done, "warning: precision")) == (bf16_s > 0.009), "of the second side, too"
 
 
+@pytest.mark.slow
 def test_doctor_shows_what_is_kept_of_this_system_alone(definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = definition.parent
     assert "not timed yet" in check_kept_precision(folder / "data").value
@@ -358,6 +362,7 @@ def test_a_profile_beside_a_set_has_its_precision(definition: Path, monkeypatch:
         )
 
 
+@pytest.mark.slow
 def test_the_log_of_auto_says_the_precision_that_was_built(definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_workers_inside(monkeypatch)
     for bf16_s, precision in ((0.006, "bf16"), (0.02, "fp32")):

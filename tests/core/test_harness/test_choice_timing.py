@@ -75,6 +75,7 @@ def test_threads_are_compared_with_the_products_chosen_for_each() -> None:
     assert chosen == [2, 1], "no products for what is far behind"
 
 
+@pytest.mark.slow
 def test_a_process_times_real_steps_and_products_and_runs_with_one_choice_repeat_bit_for_bit(
     data_root: Path, tmp_path: Path
 ) -> None:

@@ -89,6 +89,7 @@ print("torch" in sys.modules, [path.name for path in Path().iterdir()])
 """
 
 
+@pytest.mark.slow
 def test_resolving_imports_no_torch_and_writes_nothing(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _EXPAND], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.split("\n")[:5] == ["1", "2", "2", "1", "False []"], done.stderr

@@ -57,6 +57,7 @@ def test_what_a_process_of_its_own_says_is_a_check(
     assert len(describe_warnings([check])) == (status == "warning")
 
 
+@pytest.mark.slow
 def test_the_process_answers_in_its_last_line() -> None:
     """On a device that is no GPU."""
     from harness.measure import gpu_kernels
@@ -92,6 +93,7 @@ def replace_status(check: PreflightCheck, status: str) -> PreflightCheck:
     return PreflightCheck(name=check.name, value="triton", status=status, why=check.why, remedy="")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_set_warns_before_its_runs_and_on_its_page(
     inside: Command, tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch

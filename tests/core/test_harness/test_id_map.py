@@ -104,6 +104,7 @@ def test_a_map_is_made_once_and_has_the_rows_of_its_oracle(
     assert plain.num_embeddings == (1000, 500, 200, 100, 1000, 3, 50, 20)
 
 
+@pytest.mark.slow
 def test_a_learned_map_is_the_same_when_it_is_made_again(
     config: Callable[..., RunConfig], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +211,7 @@ def trained(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_through_a_map_is_on_record(trained: Path) -> None:
     (made,) = made_in(trained / "out")
     record = decode(made / "extra/run_set.json", RunSetRecord)
@@ -223,6 +225,7 @@ def test_a_run_through_a_map_is_on_record(trained: Path) -> None:
     assert [shapes[f"embedding_bags.{table}.weight"][0] for table in range(8)] == [*ROWS]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_kept_weights_are_served_through_their_own_map_alone(
     trained: Path, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -260,6 +263,7 @@ def test_kept_weights_are_served_through_their_own_map_alone(
         assert inside(*words).returncode == 0  # made again, it is the same
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_further_runs_take_the_map_that_their_set_began_with(trained: Path, inside: Command, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path, symlinks=True, dirs_exist_ok=True)
@@ -277,6 +281,7 @@ def test_further_runs_take_the_map_that_their_set_began_with(trained: Path, insi
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_costs_and_traces_are_of_the_rows_that_are_left(root: Path, inside: Command, tmp_path: Path) -> None:
     write_mapped(tmp_path / "mine.toml", kind="quotient_remainder", budget=0.1)
@@ -330,6 +335,7 @@ def test_what_has_no_place_is_refused_before_anything_is_written(name: str, insi
     assert not (tmp_path / "out").exists() and not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_no_half_of_a_map(root: Path, dlrmbench: Command, tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (6 << 10, 6 << 10))  # table 0 takes 8,000 bytes

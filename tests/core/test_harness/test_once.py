@@ -94,6 +94,7 @@ def test_history_reads_each_log_once(tmp_path: Path, opened: Counter[Path]) -> N
     assert past.outcome == "valid" and past.score_s is not None
 
 
+@pytest.mark.slow
 def test_a_package_reads_each_log_of_its_sources_once_to_judge_it(tmp_path: Path, opened: Counter[Path]) -> None:
     root = make_set(tmp_path / "set")
     package([root], tmp_path / "package", second_opinion=False)

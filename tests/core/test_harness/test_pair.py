@@ -70,6 +70,7 @@ def test_a_slower_installation_is_found_in_turns_and_named_by_its_digest(
     assert isinstance(pair, ExperimentRecord) and (pair.python, pair.base_seed) == (str(slower), 3)
 
 
+@pytest.mark.slow
 def test_a_run_of_another_installation_is_judged_and_scored_by_this_one(
     inside: Command, slower: Path, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def _of_version(name: str, line: str, newer: str) -> Any:
 _ZEROS = 'def canonical_sha256(*_: object) -> str:\n    return "0" * 64\n\n\ndef _other('
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -232,6 +232,7 @@ def test_several_ranks_are_refused() -> None:
         count_costs(ranks, (10,) * 8, 5)
 
 
+@pytest.mark.slow
 def test_the_system_at_hand_is_measured_and_its_step_beside_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

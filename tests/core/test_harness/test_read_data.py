@@ -48,6 +48,7 @@ def found(verdict: Verdict, code: str = "RS118") -> list[str]:
     return [finding.message for finding in verdict.findings if finding.code == code]
 
 
+@pytest.mark.slow
 def test_an_honest_set_has_the_digest_of_its_dataset_in_every_record(small: SmallSet) -> None:
     for index in range(3):
         small.train(index)
@@ -85,6 +86,7 @@ def easier_eval(data_dir: Path) -> None:
     map_array(data_dir, "eval", "labels")[:] = map_array(data_dir, "eval", "indices")[:, 0] < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", [eval_rows_as_training, training_rows_as_eval, labels_in_a_dense_feature, easier_eval]
 )
@@ -135,6 +137,7 @@ def test_without_a_pin_the_digest_is_held_against_that_of_the_log(
     assert "the run read other data than the log names" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_before_it_had_hashed_is_said_to_be_unproven(small: SmallSet) -> None:
     """Its log was complete, so it is no run that may be made again; what it read is not known."""
 
@@ -156,6 +159,7 @@ def test_a_run_that_was_killed_before_it_had_hashed_is_said_to_be_unproven(small
     assert finding.found == "1 run of 3 without read_data"
 
 
+@pytest.mark.slow
 def test_a_set_that_is_completed_on_other_data_is_invalid(small: SmallSet) -> None:
     """After an interrupted attempt, which is kept, as `resume` and growth go on."""
     small.train(0)
@@ -220,6 +224,7 @@ def test_data_that_is_put_back_during_the_run_makes_a_set_invalid(
     assert any(wanted in message for message in found(verdict))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["throughput", "quality"])
 def test_what_is_not_judged_is_not_measured_on_other_data(kind: str, small: SmallSet) -> None:
     attempt = small.run_set.new_attempt(0)

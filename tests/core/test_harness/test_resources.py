@@ -141,6 +141,7 @@ def test_the_deepest_mount_names_the_file_system(tmp_path: Path) -> None:
     assert filesystem_type(tmp_path, tmp_path / "no such tree") is None
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_process_is_its_own_and_not_that_of_whoever_started_it() -> None:
     child = "from harness.system.resources import peak_rss_bytes; print(peak_rss_bytes())"
     parent = f"import subprocess, sys; held = b'1' * (1 << 28); subprocess.run([sys.executable, '-c', {child!r}])"

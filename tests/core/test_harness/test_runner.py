@@ -53,6 +53,7 @@ def finished_set(small: SmallBenchmark, tmp_path_factory: pytest.TempPathFactory
     return the_set(output)
 
 
+@pytest.mark.once("kind training: one command to runs, verdict, score and report")
 def test_one_command_leaves_runs_verdict_score_and_report(finished_set: Path) -> None:
     logs = sorted(finished_set.glob("results/*/mine/result_*.txt"))
     assert [log.name for log in logs] == [f"result_{i}.txt" for i in range(3)]
@@ -69,12 +70,14 @@ def validate(content: object, name: str) -> None:
     jsonschema.Draft202012Validator(json_schema(RECORDS[name])).validate(content)
 
 
+@pytest.mark.slow
 def test_its_files_keep_their_schemas(finished_set: Path) -> None:
     validate(json.loads((finished_set / "extra" / "run_set.json").read_text()), "run_set")
     for record in records(finished_set):
         validate(record, "run")
 
 
+@pytest.mark.slow
 def test_what_is_logged_was_read_from_what_was_built(finished_set: Path) -> None:
     log = read_log(next(finished_set.glob("results/*/*/result_0.txt")))
     assert log.value(keys.NUM_THREADS) == 1
@@ -85,6 +88,7 @@ def test_what_is_logged_was_read_from_what_was_built(finished_set: Path) -> None
     assert cache_clear.time_ms <= log.lines[1].time_ms
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_the_same_seed_gives_the_same_sequence_of_qualities(
     finished_set: Path, small: SmallBenchmark, tmp_path: Path, inside: Command
@@ -95,6 +99,7 @@ def test_the_same_seed_gives_the_same_sequence_of_qualities(
     assert all(len(run) > 1 for run in qualities(finished_set))
 
 
+@pytest.mark.slow
 def test_resume_of_a_complete_set_runs_nothing(finished_set: Path, inside: Command) -> None:
     before = sorted((path, path.stat().st_mtime_ns) for path in finished_set.rglob("result_*.txt"))
     done = inside("resume", finished_set, "-q")
@@ -157,6 +162,7 @@ def check_survival(output: Path, reference: Path, inside: Command) -> None:
     assert sum(by_status.values()) == len(list(run_set.glob("extra/run_*/attempt_*")))
 
 
+@pytest.mark.once("kill -9 of the command and of a worker, and resume")
 @pytest.mark.usefixtures("workers_inside")
 @pytest.mark.parametrize(("victims", "index"), [("parent", 1), ("worker", 0)])
 def test_a_set_survives_kill_9(

@@ -61,6 +61,7 @@ def regrets(sampler: Sampler, num_trials: int) -> list[float]:
     return [best.objective - OPTIMUM for best in found if best is not None and best.objective is not None]
 
 
+@pytest.mark.slow
 def test_learning_from_trials_beats_drawing_them_where_the_optimum_is_known() -> None:
     learnt, drawn = regrets("tpe", 25), regrets("random", 25)
     assert min(*learnt, *drawn) >= -1e-9, "nothing feasible is below the optimum"
@@ -72,6 +73,7 @@ def test_a_gaussian_process_beats_drawing_where_the_optimum_is_known() -> None:
     assert median(regrets("gp", 12)) < 0.5 * median(regrets("random", 12))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["tpe", "gp", "random"])
 def test_the_same_trials_and_seed_propose_the_same_point_without_a_word(
     sampler: Sampler, capfd: pytest.CaptureFixture[str]
@@ -96,6 +98,7 @@ def test_failed_trials_and_a_default_outside_of_the_space_are_no_obstacle() -> N
     assert propose(AXES, trials, sampler="tpe", is_maximized=False, seed=1) is not None
 
 
+@pytest.mark.slow
 def test_a_small_space_ends_when_all_of_it_was_tried() -> None:
     axes, trials = read_space(["runtime.z=a,b", "train.y=1..3"]), list[Trial]()
     while (point := propose(axes, trials, sampler="tpe", is_maximized=False, seed=2)) is not None:
@@ -103,6 +106,7 @@ def test_a_small_space_ends_when_all_of_it_was_tried() -> None:
     assert sorted(tuple(trial.values.values()) for trial in trials) == [(z, y) for z in "ab" for y in "123"]
 
 
+@pytest.mark.slow
 def test_the_last_point_of_a_space_is_found() -> None:
     axes = read_space([f"runtime.z={','.join(map(str, range(600)))}"])
     trials = [Trial(values={"runtime.z": str(z)}, objective=1.0, excess={"m": -1.0}, reason=None) for z in range(599)]
@@ -227,6 +231,7 @@ def test_memory_is_the_devices_and_energy_times_delay_is_of_one_sample() -> None
     assert column_value(Measured(), "auc") is None
 
 
+@pytest.mark.slow
 def test_only_tune_imports_optuna() -> None:
     code = (
         "import sys\nfrom harness.cli import main\ntry:\n    main(sys.argv[1:])\n"

@@ -74,6 +74,7 @@ def test_offline_merges_queries_where_a_call_has_a_price_of_its_own(item_s: floa
         assert best.queries_per_s == pytest.approx((best.batch_items or 0) // max(SIZES) / 1e-3, rel=0.3)
 
 
+@pytest.mark.slow
 def test_the_climb_finds_what_trying_everything_finds() -> None:
     """A limit that a large call misses: the rate rises and then falls with the bound of a call."""
     serve = parse_serve({"target_latency_ms": 8.0, "batch": "auto"})
@@ -86,6 +87,7 @@ def test_the_climb_finds_what_trying_everything_finds() -> None:
     assert max(every.values()) > 1.5 * found[Workers()]
 
 
+@pytest.mark.slow
 def test_large_queries_are_split_over_workers_where_that_keeps_the_limit() -> None:
     """A whole query takes 20 ms, of which half is within the limit; with one worker there is nothing to split."""
     serve = parse_serve({"target_latency_ms": 15.0, "batch": "auto"})

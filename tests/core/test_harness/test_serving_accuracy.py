@@ -45,6 +45,7 @@ def read_officially(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32
     return np.array(results), np.array(targets), len(seen)
 
 
+@pytest.mark.slow
 @needs_loadgen
 @pytest.mark.parametrize(
     "more",

@@ -153,6 +153,7 @@ def read_keys(path: Path) -> dict[str, Any]:
     return {entry["key"]: entry["value"] for entry in entries}
 
 
+@pytest.mark.slow
 def test_loadgen_finds_a_valid_rate_and_its_files_are_kept(tmp_path: Path) -> None:
     """Half of the queries within 100 ms of a service of 1 ms: at some rate so on any system under any load."""
     (tmp_path / "audit.config").write_text("*.*.min_query_count = 100000000\n")
@@ -195,6 +196,7 @@ def test_a_constant_service_time_is_bounded_within_five_percent_by_loadgen_itsel
     assert 0.95 <= np.median(ratios) <= 1.05, ratios
 
 
+@pytest.mark.slow
 def test_a_limit_below_the_service_time_has_no_rate(tmp_path: Path) -> None:
     found = judge_alone(tmp_path, service_s=0.05, target_latency_ms=20, queries="fixed:1")
     assert found["exit_code"] == ExitCode.INCONCLUSIVE
@@ -203,6 +205,7 @@ def test_a_limit_below_the_service_time_has_no_rate(tmp_path: Path) -> None:
     assert "the limit is 20 ms" in found["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ("offline", "single_stream"))
 def test_the_other_scenarios_are_one_run(tmp_path: Path, scenario: str) -> None:
     found = unless_too_busy(judge_alone(tmp_path, service_s=0.002, scenario=scenario, queries="fixed:1"))
@@ -210,6 +213,7 @@ def test_the_other_scenarios_are_one_run(tmp_path: Path, scenario: str) -> None:
     assert found["best"]["completed_per_s"] < 1 / 0.002
 
 
+@pytest.mark.slow
 def test_an_error_of_the_system_ends_the_measurement(tmp_path: Path) -> None:
     found = judge_alone(tmp_path, service_s=0.001, fails=True, **LIMIT)
     assert found == {"error": "the system is broken", "exit_code": None}
@@ -253,12 +257,14 @@ def test_the_official_check_passes_on_what_mlperfs_form_asks(tmp_path: Path, sce
         assert keys["effective_target_qps"] == rate
 
 
+@pytest.mark.slow
 def test_the_official_check_refuses_what_is_asked_without_the_form(tmp_path: Path) -> None:
     judge_alone(tmp_path, scenario="offline", queries="fixed:1", service_s=0.001, duration_s=1)
     refused = set(refused_officially(read_keys(tmp_path / "run_1" / loadgen.DETAIL), 600_000))
     assert {"qsl_rng_seed", "schedule_rng_seed", "performance_sample_count", "min_duration"} <= refused
 
 
+@pytest.mark.slow
 def test_a_rate_that_cannot_be_is_refused_before_it_is_asked(tmp_path: Path) -> None:
     asked = {"target_latency_ms": 1000, "queries": "fixed:1", "service_s": 0.01, "target_qps": 1e5}
     found = judge_alone(tmp_path, **asked)

@@ -143,6 +143,7 @@ def test_exponential_service_has_the_mean_of_erlang(load: float, num_workers: in
     assert found == pytest.approx(0.01 + waits, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_percentile_of_one_exponential_worker_is_known() -> None:
     service = exponential(0.01)
     latencies_s = [simulate(draw_traffic(NUM_QUERIES, (1,), service, seed), 50, service, Workers()) for seed in SEEDS]
@@ -221,6 +222,7 @@ def test_a_higher_rate_never_answers_sooner_since_all_else_is_equal() -> None:
         assert found == sorted(found)
 
 
+@pytest.mark.slow
 def test_the_bound_is_the_rate_at_which_the_percentile_meets_the_limit() -> None:
     service = exponential(0.01)
     for seed in SEEDS:
@@ -243,6 +245,7 @@ def test_a_limit_that_is_hardly_met_is_met_at_a_low_rate() -> None:
     assert bound.rate is not None and 0 < bound.rate < 5
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_batch_that_waits_is_where_latency_rises_again() -> None:
     """Merging: at a low rate a query waits its whole time limit, at a high one the batch is full before."""
     service = constant(0.010, largest=8)
@@ -261,6 +264,7 @@ def test_equal_seeds_draw_equal_traffic() -> None:
     assert isinstance(one, Traffic)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", (Workers(), Workers(count=2, max_items=128, wait_s=0.002), Workers(max_items=24)))
 def test_the_table_of_the_virtual_clock_is_a_study_that_keeps_littles_law(workers: Workers) -> None:
     by_items_s = np.linspace(0.001, 0.02, 1 + (workers.max_items or 64))

@@ -189,6 +189,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("times", "share"), CELLS)
 def test_constant_service_is_bounded_within_three_percent_of_the_long_run(times: float, share: float) -> None:
     """In runs of five seconds, as by default, and where LoadGen's own rate is far from it; so is what a halved
@@ -212,6 +213,7 @@ LONG_CELLS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "times", "share"), LONG_CELLS)
 def test_runs_that_are_long_enough_make_loadgens_own_rate_that_of_the_long_run(
     kind: str, times: float, share: float

@@ -26,6 +26,7 @@ def small_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallSet:
     return begin_small_set(tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", ["reference", "optimized"])
 def test_the_process_of_a_run_imports_no_more_than_it_uses(small_set: SmallSet, implementation: str) -> None:
     attempt = small_set.run_set.new_attempt(0)

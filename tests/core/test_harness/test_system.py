@@ -251,6 +251,7 @@ def test_long_names_stay_different() -> None:
     assert len(slugs) == 2
 
 
+@pytest.mark.slow
 def test_the_file_is_what_the_official_checker_accepts(tmp_path: Path) -> None:
     given_fields = submission_fields({"submitter": "Example Corp", "status": "Available cloud"}, {}, {})
     hostile = {"sw_notes": SubmissionValue('",\n<b>\x1b', "test")}

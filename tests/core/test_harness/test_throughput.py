@@ -27,6 +27,7 @@ from rules.records.codec import decode
 from rules.records.measured.throughput import ThroughputRecord
 
 
+@pytest.mark.once("kind throughput: five processes")
 def test_it_measures_in_five_processes_and_writes_no_log(inside: Command, data_root: Path, tmp_path: Path) -> None:
     done = inside(
         "run", "dlrm_tiny", "--data", data_root, "-o", tmp_path / "out", "--threads", 1, "--throughput", 7,
@@ -49,6 +50,7 @@ def test_it_measures_in_five_processes_and_writes_no_log(inside: Command, data_r
     assert "dlrm_tiny_throughput" in folder.name  # a changed model is not measured under the benchmark's name
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     """One process of the measurement: two ranks, whose samples are counted once."""

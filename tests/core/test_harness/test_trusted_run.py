@@ -71,6 +71,7 @@ def codes_of(folder: Path) -> dict[str, str]:
     return {finding.code: finding.severity for finding in verdict.findings}
 
 
+@pytest.mark.slow
 def test_a_clock_that_own_code_bends_is_seen(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
     own = write_own(tmp_path)
     done = dlrmbench(
@@ -84,6 +85,7 @@ def test_a_clock_that_own_code_bends_is_seen(dlrmbench: Command, data_root: Path
     assert "; own code: &quot;own.py:bend@" in (folder / "report.html").read_text().replace("&#34;", "&quot;")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "base", "division", "expected"),
     [

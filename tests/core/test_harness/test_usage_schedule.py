@@ -98,6 +98,7 @@ def periodic_frames(
     return frames, [float(costs[int(frame.model)]) for frame in frames]
 
 
+@pytest.mark.slow
 def test_task_sets_that_meet_jeffays_condition_miss_no_deadline() -> None:
     rng, met = np.random.default_rng(7), 0
     while met < 500:
@@ -128,6 +129,7 @@ def test_the_order_of_release_alone_misses_deadlines_that_edf_meets(monkeypatch:
     assert failed > 0
 
 
+@pytest.mark.slow
 def test_task_sets_that_ask_more_than_there_is_miss_some_deadline() -> None:
     rng, tried = np.random.default_rng(11), 0
     while tried < 30:
@@ -141,6 +143,7 @@ def test_task_sets_that_ask_more_than_there_is_miss_some_deadline() -> None:
         assert first_failure(frames, run(frames, service)) is not None, (periods, costs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", (0.3, 0.7))
 def test_the_mean_wait_at_random_arrivals_is_that_of_pollaczek_and_khinchine(load: float) -> None:
     rng, count = np.random.default_rng(5), 150_000
@@ -195,6 +198,7 @@ def test_a_factor_changes_times_alone() -> None:
 # the highest factor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", (1, 2))
 def test_at_and_below_the_highest_factor_every_deadline_is_met_and_above_it_one_fails(num_workers: int) -> None:
     rng, found = np.random.default_rng(2), set()

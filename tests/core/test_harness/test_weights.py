@@ -261,6 +261,7 @@ def kept_set(small: SmallBenchmark, tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_weights_of_its_last_evaluation(kept_set: Path, small: SmallBenchmark) -> None:
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import ensure_dataset
@@ -300,6 +301,7 @@ def test_neither_check_nor_report_minds_kept_weights(kept_set: Path, inside: Com
     assert inside("report", kept_set, "-o", "page.html", "--no-second-opinion").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
     small: SmallBenchmark, tmp_path: Path, dlrmbench: Command, inside: Command
@@ -320,6 +322,7 @@ def test_a_disk_that_fills_up_keeps_the_run_and_ends_with_nine(
     assert resumed.returncode == 0, resumed.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_resume_removes_what_was_begun_and_keeps_weights_of_further_runs(
     kept_set: Path, tmp_path: Path, inside: Command
@@ -371,6 +374,7 @@ def test_what_trains_nothing_to_the_target_keeps_no_weights(more: tuple[str, str
     assert done.returncode == ExitCode.USAGE and "--keep-weights" in done.stderr
 
 
+@pytest.mark.slow
 def test_code_that_hands_out_no_weights_is_refused_before_it_trains(
     data_root: Path, tmp_path: Path, inside: Command
 ) -> None:

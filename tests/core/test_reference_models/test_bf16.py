@@ -31,6 +31,7 @@ def weights(workload: ReferenceWorkload) -> torch.Tensor:
     return torch.cat([value.flatten() for value in workload.state()["model"].values()]).clone()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS, ids=MODEL_IDS)
 @pytest.mark.parametrize("opt_name", ["sgd", "adagrad", "rowwise_adagrad"])
 def test_fifty_steps_lead_where_the_reference_under_autocast_comes(
@@ -54,6 +55,7 @@ def test_fifty_steps_lead_where_the_reference_under_autocast_comes(
     assert [(a.shape, a.dtype) for a in states[0]] == [(b.shape, b.dtype) for b in states[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [WIDE, WIDE | DCN], ids=["dot", "dcn"])
 def test_products_are_bf16_but_for_the_logits_and_runs_repeat_bit_for_bit(
     make_spec: MakeSpec, model: dict[str, Any]

@@ -167,6 +167,7 @@ def test_rows_are_named_by_whatever_is_smaller(num_rows: int, rows: int, num_byt
     assert found.nbytes == num_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [8, 4, 2])
 def test_training_goes_on_from_what_was_restored(bits: int, make_spec: MakeSpec) -> None:
     """Right after a checkpoint the tables become what it restores; with 32 bits nothing changes."""
@@ -194,6 +195,7 @@ def test_values_that_float16_scales_cannot_hold_are_no_checkpoint(make_spec: Mak
     assert isinstance(made.error, NotFiniteError) and "checkpoint 0" in str(made.error) and made.taken == []
 
 
+@pytest.mark.slow
 def test_a_failure_to_write_ends_checkpoints_and_not_training(make_spec: MakeSpec) -> None:
     store = MemoryStore(32)
     loop, made = begin(make_spec(), store, steps=5, policy="consecutive")

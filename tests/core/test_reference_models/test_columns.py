@@ -253,6 +253,7 @@ def test_wrong_cells_and_rows_are_left_out_up_to_the_bound_and_named(tmp_path: P
 LIST = pa.array([["a", "b"]] * 400)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "parameters", "message"),
     [

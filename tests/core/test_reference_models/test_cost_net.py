@@ -35,6 +35,7 @@ def unseen(seed: int) -> list[list[Table]]:
     ]
 
 
+@pytest.mark.slow
 def test_a_net_ranks_sets_that_it_never_saw(net: Net) -> None:
     assert net.tau >= 0.88
     sets = unseen(5)
@@ -61,6 +62,7 @@ class OfEachTable:
         return float(1e-4 * np.exp(draws.normal(0, 2)))
 
 
+@pytest.mark.slow
 def test_a_net_that_loses_to_single_tables_is_not_used() -> None:
     cost = OfEachTable(1)
     loser = train_net(cost, TASK.tables, TASK.batch_size, seed=1, num_sets=300)
@@ -74,6 +76,7 @@ def test_the_rule_asks_for_more_than_as_good(net: Net) -> None:
     assert choose(worse := replace(net, tau=0.3, additive_tau=0.2), BANDWIDTH) is worse
 
 
+@pytest.mark.slow
 def test_a_net_begins_with_another(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few sets of another rate are learnt better from a net of many than from none."""
     monkeypatch.setattr(net_module, "_NUM_STEPS", 200)

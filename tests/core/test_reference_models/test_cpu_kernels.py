@@ -230,6 +230,7 @@ def test_without_a_compiler_there_are_none_and_why(
     assert found.encode().decode() == found, "a log has it, which is UTF-8"
 
 
+@pytest.mark.once("passes are compiled")
 @pytest.mark.usefixtures("forgotten", "kernels")
 def test_a_compiled_file_that_is_damaged_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: dict[str, int] = {}

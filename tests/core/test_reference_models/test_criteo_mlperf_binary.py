@@ -55,6 +55,7 @@ def own_multi_hot(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(bounds=st.tuples(st.integers(0, NUM_TRAIN), st.integers(0, NUM_TRAIN)).map(sorted))
 def test_a_multi_hot_batch_is_the_same_rows_whichever_files_hold_them(multi_hot: Layout, bounds: list[int]) -> None:
@@ -144,6 +145,7 @@ def test_a_damaged_file_is_named(own_multi_hot: Path, name: str, keep: str) -> N
         open_mlperf_binary(own_multi_hot, multi_hot_data())
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(30), deadline=None)
 @given(
     name=st.sampled_from(["day_5_labels.npy", "day_5_dense.npy", "day_5_sparse_multi_hot.npz"]),

@@ -67,6 +67,7 @@ def assert_equals_per_line(block: bytes, rows: ParsedRows) -> None:
         np.testing.assert_array_equal(transform_integers(rows.integers), dense)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(texts=st.lists(lines(), min_size=1, max_size=6))
 @example(texts=[b""])
@@ -109,6 +110,7 @@ def test_well_formed_lines_are_read_without_looking_at_each(line_end: bytes, mon
     assert len(parse_block(make_text(300).replace(b"\n", line_end)).labels) == 300
 
 
+@pytest.mark.slow
 def test_ten_thousand_generated_lines_equal_the_per_line_parser() -> None:
     block = make_text(10_000, seed=3)
     rows = parse_block(block)
@@ -157,6 +159,7 @@ def test_a_flood_of_line_ends_takes_no_memory_to_refuse(flood: bytes) -> None:
     assert pool.max_memory() <= max(peak_before_bytes, 2**26)
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_while_parsing_is_never_lost() -> None:
     block = make_text(500)
     main = threading.main_thread().ident

@@ -53,6 +53,7 @@ def good_lines(text: bytes) -> list[Any]:
     return [line for line in map(parse_line, text[:-1].split(b"\n")) if line is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [{}, {"min_frequency": 3}, {"max_ind_range": 1000, "min_frequency": 2}])
 @pytest.mark.parametrize("suffix", ["txt", "gz"])
 def test_the_store_holds_what_the_text_says(
@@ -296,6 +297,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     prepare(tmp_path / "d", [source], [source])
 
 
+@pytest.mark.slow
 def test_kill_at_any_moment_leaves_no_dataset_and_the_next_one_is_whole(tmp_path: Path) -> None:
     source = write(tmp_path / "t", make_text(40_000))
     wanted = prepare(tmp_path / "whole", [source], [source])
@@ -331,6 +333,7 @@ def test_kill_at_any_moment_leaves_no_dataset_and_the_next_one_is_whole(tmp_path
     assert not list(folder.glob(".*"))
 
 
+@pytest.mark.slow
 def test_the_first_rows_of_criteo_kaggle(tmp_path: Path) -> None:
     source = SHARED / "criteo10k" / "train.txt"
     if not source.exists():

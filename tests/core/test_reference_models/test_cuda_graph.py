@@ -74,6 +74,7 @@ def test_the_warm_up_is_of_the_captured_types(
     assert seen == [(torch.float32, torch.int32, torch.float32)] * (WARM_UP_STEPS + NUM_SLOTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("opt_name", SMOOTH)
 def test_fifty_replayed_steps_end_where_the_reference_does(
@@ -97,6 +98,7 @@ def test_fifty_replayed_steps_end_where_the_reference_does(
     assert is_as_near(flatten(workload.state()), *bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_in_bf16_fifty_replayed_steps_learn_what_the_reference_does(
     gpu: EmulatedCUDA, make_spec: MakeSpec, model: str

@@ -183,6 +183,7 @@ def test_memory_grows_with_the_batch(data: DataConfig) -> None:
 # learning
 
 
+@pytest.mark.slow
 def test_it_learns_both_tasks_and_says_so_in_all_metrics(data: DataConfig, folder: Path) -> None:
     workload = build(data, folder)
     before = workload.evaluate_with(measure_classes)
@@ -233,6 +234,7 @@ IMPLEMENTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", IMPLEMENTED)
 def test_both_implementations_train_the_same_model(data: DataConfig, folder: Path, changes: dict[str, Any]) -> None:
     """Same weights, same batches, same errors of the masks: logits, and phases after eight steps, are the same.
@@ -271,6 +273,7 @@ def test_optimized_gives_equal_weights_for_equal_seeds(data: DataConfig, folder:
     assert all(torch.equal(value, second.weights()[name]) for name, value in first.weights().items())
 
 
+@pytest.mark.slow
 def test_trained_masks_are_as_good_with_any_padding_but_not_where_edges_meet(data: DataConfig, folder: Path) -> None:
     """What is trained in free space is not what the window makes of it: anybody's zero-padding finds the same."""
     workload = build(data, folder, name="optimized", padding=2)

@@ -82,6 +82,7 @@ def test_logits_equal_an_independent_forward_pass(interaction: str) -> None:
     np.testing.assert_allclose(model(dense, ids).detach().numpy(), expected, rtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interaction", INTERACTIONS)
 def test_gradients_of_every_dense_weight_match_finite_differences(interaction: str) -> None:
     model, (dense, ids) = small_model(interaction), small_batch()

@@ -131,6 +131,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRAINED)
 def test_building_training_and_evaluating_imports_no_compiler(name: str, imported: dict[str, list[str]]) -> None:
     assert imported[name] == []

@@ -65,6 +65,7 @@ def both(model: str, spec: WorkloadSpec, precision: str = "fp32") -> tuple[Any, 
     return build(model, "reference", spec), build(model, "optimized", on_gpu)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opt_name", SMOOTH)
 def test_a_replayed_wukong_ends_where_the_reference_does(
     gpu: EmulatedCUDA, make_spec: MakeSpec, opt_name: str
@@ -82,6 +83,7 @@ def test_a_replayed_wukong_ends_where_the_reference_does(
     assert workload.evaluate() == pytest.approx(reference.evaluate(), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_replayed_wukong_in_bf16_learns_what_the_reference_does(gpu: EmulatedCUDA, make_spec: MakeSpec) -> None:
     spec = replace(make_spec(train={"opt_name": "rowwise_adagrad"}), model=parse_wukong(WUKONG))
     reference, workload = both("wukong", spec, "bf16")
@@ -91,6 +93,7 @@ def test_a_replayed_wukong_in_bf16_learns_what_the_reference_does(gpu: EmulatedC
     assert {tensor.dtype for tensor in flatten(workload.weights())} == {torch.float32}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_pieces", [False, True])
 def test_hstu_trains_as_the_reference_does(
     gpu: EmulatedCUDA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_pieces: bool

@@ -221,6 +221,7 @@ def test_flop_at_full_size_are_those_of_mlperfs_formula() -> None:
     assert sum(m.flop for m in layers) - pairs + pairs * 3.5 / 3 / 2 == pytest.approx(315.7e9, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_both_implementations_train_the_same_model(tmp_path: Path) -> None:
     """Same weights, same batches: twelve steps end where rounding leaves them.
 

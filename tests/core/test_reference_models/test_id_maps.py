@@ -233,6 +233,7 @@ def test_the_whole_budget_is_the_unmapped_run_bit_for_bit(kind: Any, folder: Pat
     assert found.evaluate() == plain.evaluate()
 
 
+@pytest.mark.slow
 def test_implementations_train_alike_through_a_map(folder: Path) -> None:
     data = replace(QUOTIENT, id_maps=quotient_maps())
     reference, optimized = train(folder, data), train(folder, data, "optimized")

@@ -45,6 +45,7 @@ def test_another_name_is_refused_with_the_known_ones() -> None:
         find_implementation("dlrm", "referense")
 
 
+@pytest.mark.slow
 def test_same_seed_gives_the_same_sequence_of_qualities_bit_for_bit(build: Build, make_spec: MakeSpec) -> None:
     sequences = []
     for seed in (5, 5, 6):
@@ -110,6 +111,7 @@ def test_how_training_is_cut_into_calls_does_not_matter(build: Build, make_spec:
     assert is_same(flatten(at_once.state()), flatten(in_parts.state()))
 
 
+@pytest.mark.slow
 def test_evaluation_changes_nothing_and_ignores_its_batch_size(build: Build, make_spec: MakeSpec) -> None:
     workload = build(make_spec())
     workload.train(5)

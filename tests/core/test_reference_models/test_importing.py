@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 
+import pytest
 from waiting import HANG_S
 
 from reference_models.process.importing import import_with_torch
@@ -30,6 +31,7 @@ def imported(name: str, before: str = "", by: str = "import_with_torch") -> list
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_the_first_import_of_torch_looks_for_no_garbage() -> None:
     module, *found, looks = imported("reference_models.dlrm.reference")
     assert (module, found) == ("reference_models.dlrm.reference", ["True", "True", "True"])
@@ -46,6 +48,7 @@ def test_a_later_import_leaves_the_collector_alone() -> None:
     assert gc.isenabled()
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_off_stays_off() -> None:
     _, *found, _ = imported("reference_models.dlrm.reference", before="gc.disable()")
     assert found == ["True", "False", "False"]

@@ -15,6 +15,7 @@ def features() -> torch.Tensor:
     return torch.randn(5, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
+@pytest.mark.slow
 def test_dot_is_the_dense_vector_then_the_strictly_lower_triangle_row_by_row(features: torch.Tensor) -> None:
     out = DotInteraction(4, 3)(features)
     for sample, row in zip(features, out, strict=True):

@@ -129,6 +129,7 @@ def test_the_formula_counts_each_lookup_row_and_piece() -> None:
     assert cut - whole == 2 * 2 * 4 * 128 + 4 + 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [0, 1, 4])
 def test_fake_tensors_go_through_the_operator_and_stay_what_they_were(width: int) -> None:
     with FakeTensorMode():
@@ -314,6 +315,7 @@ def test_the_example_refuses_an_update_that_leaves_something_out(
     assert example_distance(torch.device("cpu"), 16, state_size, dtype) > 10
 
 
+@pytest.mark.slow
 def test_the_full_size_step_by_kernels_fits_a_gpu_and_moves_a_third() -> None:
     """Row-wise Adagrad, batch 65,536, as tests/performance/gpu_step.py prints it."""
     sections = dict(load_benchmark("dlrm_dcnv2").sections)

@@ -171,6 +171,7 @@ def test_choosing_lists_the_products_of_a_step_and_of_evaluation_and_changes_not
     assert is_same(flatten(choosing.state()), flatten(silent.state()))
 
 
+@pytest.mark.slow
 @needs_onednn
 def test_a_choice_is_used_and_repeats_bit_for_bit_whether_given_or_taken_up_later(make_spec: MakeSpec) -> None:
     spec = make_spec(model={"bottom_mlp": [64, 4], "top_mlp": [96, 80, 1]}, train=SMOOTH["adagrad"])
@@ -187,6 +188,7 @@ def test_a_choice_is_used_and_repeats_bit_for_bit_whether_given_or_taken_up_late
     assert later.choose_matmul(choice).products, "and chooses again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interaction", ["dot", "dcn", "wukong"])
 def test_a_choice_taken_up_later_is_that_of_every_product_of_a_step(interaction: str, make_spec: MakeSpec) -> None:
     dcn = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 5}

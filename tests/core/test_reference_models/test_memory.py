@@ -69,6 +69,7 @@ def held_bytes(workload: Workload) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interaction", INTERACTIONS)
 @pytest.mark.parametrize("opt_name", ["sgd", "adagrad", "rowwise_adagrad"])
 @pytest.mark.parametrize("implementation", ["reference", "optimized"])

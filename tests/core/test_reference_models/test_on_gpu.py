@@ -60,6 +60,7 @@ def share_beyond(found: Any, expected: Any, *, rtol: float, atol: float) -> floa
     return far / size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpu", "model", "opt_name"),
     [
@@ -88,6 +89,7 @@ def test_fifty_steps_end_where_the_reference_does(gpu: str, make_spec: MakeSpec,
         assert share_beyond(optimized.state()[part], reference.state()[part], rtol=1e-3, atol=1e-4) <= 1e-3
 
 
+@pytest.mark.slow
 @both
 def test_long_runs_of_wide_rows_end_where_the_reference_does(gpu: str, make_spec: MakeSpec) -> None:
     """Rows of 128 numbers, one of which fills more blocks than kernels join at a time."""
@@ -116,6 +118,7 @@ def tables_of(workload: Any) -> list[torch.Tensor]:
     return [weight for weight in workload.state()["model"].values() if weight.shape in ((1, 128), (300, 128))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpu", "model", "opt_name", "precision"),
     [

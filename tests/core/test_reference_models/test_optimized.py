@@ -165,6 +165,7 @@ def test_in_fp32_steps_lead_where_rounding_leaves_them(
     assert is_as_near(found, *sway(train_plain, num_steps, crossing=crossing_of(*ends, num_steps, batch=64)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS, ids=MODEL_IDS)
 @pytest.mark.parametrize("opt_name", OPTIMIZERS)
 def test_a_hundred_steps_lead_to_the_references_weights_and_optimizer_state(
@@ -198,6 +199,7 @@ def test_updating_tables_in_pieces_changes_no_bit(opt_name: str, monkeypatch: py
     assert is_same(*states)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [DOT, DCN], ids=["dot", "dcn"])
 @pytest.mark.parametrize("opt_name", OPTIMIZERS)
 def test_the_step_that_cuda_captures_makes_the_same_updates(model: dict[str, Any], opt_name: str) -> None:

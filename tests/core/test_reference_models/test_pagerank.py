@@ -60,6 +60,7 @@ def test_fewer_subgraphs_leave_out_what_the_others_would_pass_on() -> None:
     assert sums == sorted(sums) and sums[0] < 0.9 < sums[-1] == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_the_shipped_graph_is_more_precise_with_more_subgraphs_and_saves_memory() -> None:
     graph = pagerank.generate_graph(0)
     degrees = np.diff(graph.walk.indptr)

@@ -49,6 +49,7 @@ def bins_of(rows: np.ndarray) -> np.ndarray:
     return found / len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_rows", "exponent", "num_lookups"),
     [(1, 1.05, 100), (3, 1.25, 1024), (1000, 0.0, 5000), (50_000, 1.0, 20_000), (10**7, 1.05, 50_000)],
@@ -187,6 +188,7 @@ def test_any_bytes_are_tasks_or_refused(tmp_path_factory: pytest.TempPathFactory
         assert all(task.tables for task in read_tasks(*paths, EMPTY))
 
 
+@pytest.mark.slow
 def test_drawn_tasks_are_as_the_generator_has_them() -> None:
     tasks = generate_tasks(12, 7)
     assert generate_tasks(1, 7)[0] == generate_tasks(1, 7)[0] != generate_tasks(1, 8)[0]

@@ -36,6 +36,7 @@ def build(spec: WorkloadSpec) -> ReferenceWorkload:
 DCN = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [{}, {"interaction": "cat"}, DCN])
 @pytest.mark.parametrize("opt_name", ["adagrad", "rowwise_adagrad", "sgd"])
 def test_training_learns(make_spec: MakeSpec, model: dict[str, Any], opt_name: str) -> None:

@@ -125,6 +125,7 @@ def test_no_plan_of_whole_tables_is_below_the_optimum(cost: SetCost, task: Task)
     assert bound is None or best >= bound * (1 - 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SEARCHES if name != "random"])
 def test_equal_tables_balance_at_one(name: str) -> None:
     table = generated(1, 1, 4, 0)[0].tables[0]
@@ -135,6 +136,7 @@ def test_equal_tables_balance_at_one(name: str) -> None:
     assert costs.max() == pytest.approx(costs.mean())
 
 
+@pytest.mark.slow
 def test_a_program_and_an_enumeration_find_the_same_optimum() -> None:
     """On 200 tasks of 3 to 8 tables and 1 to 4 devices, most of them short of memory."""
     cost, rng, num_placed, num_above = cost_of(3, 50e-6), np.random.default_rng(0), 0, 0
@@ -247,6 +249,7 @@ def test_neuroshard_cuts_where_whole_tables_have_no_plan() -> None:
     assert plan.is_cut
 
 
+@pytest.mark.slow
 def test_held_tasks_come_close_to_the_optimum() -> None:
     """Of 8 tables on 3 devices: 15 of the 50 of the long test below, without what is trained for long."""
     cost, held = cost_of(3), generated(50, 8, 3, 101)[:15]
@@ -259,6 +262,7 @@ def test_held_tasks_come_close_to_the_optimum() -> None:
     assert len({cost([[table]])[0] for task in held for table in task.tables}) > 100, "equal tables prove nothing"
 
 
+@pytest.mark.slow
 def test_a_policy_learns_the_same_of_the_same_seed() -> None:
     cost, num_threads, state = cost_of(3), torch.get_num_threads(), torch.random.get_rng_state()
     first, second = (train_policy(cost, BATCH, 3, 3) for _ in range(2))
@@ -287,6 +291,7 @@ def test_a_policy_is_the_same_from_its_arrays() -> None:
             policy_of(damaged)
 
 
+@pytest.mark.slow
 def test_a_policy_learns_from_more_updates() -> None:
     """100 of 400, on 30 tasks of tables that it never saw: close to the optimum, far from chance."""
     cost, held = cost_of(3), generated(30, 8, 3, 101)

@@ -200,6 +200,7 @@ def closure_of(function: Any) -> Any:
     return cell.cell_contents
 
 
+@pytest.mark.slow
 def test_what_precision_costs_in_quality(make_spec: MakeSpec) -> None:
     workload = trained(make_spec, "dot", 50)
     fp32 = served(workload).quality()
@@ -245,6 +246,7 @@ def test_queries_go_through_the_evaluation_split_and_begin_again(make_spec: Make
         servable.queries([0])
 
 
+@pytest.mark.slow
 def test_threads_that_ask_at_once_get_what_each_would_alone(make_spec: MakeSpec) -> None:
     servable = served(trained(make_spec), precision="int8", table_precision="int8")
     queries = servable.queries(list(range(1, 33)))

@@ -45,6 +45,7 @@ def config_of(*settings: str) -> RunConfig:
     return resolve("dlrm_tiny", [Override(key=f"runtime.{key}", value=value, source="test") for key, value in pairs])
 
 
+@pytest.mark.slow
 def test_without_a_graph_the_same_steps_are_launched_one_by_one(gpu: EmulatedCUDA, make_spec: MakeSpec) -> None:
     replayed = built(make_spec)
     num_graphs = len(gpu.graphs)

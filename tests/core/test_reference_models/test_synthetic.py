@@ -37,6 +37,7 @@ def test_batches_have_the_shape_asked_for_and_are_the_same_every_time(tmp_path: 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ((10, 20, 2560), (8, 80, 128), (3, 1, 13)))
 def test_planted_labels_can_be_learnt_and_all_else_stays(tmp_path: Any, shape: tuple[int, int, int]) -> None:
     num_tables, lookups, num_dense = shape

@@ -143,6 +143,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     return dict(zip(cases, answers, strict=True))
 
 
+@pytest.mark.slow
 @needs_torchrec
 @pytest.mark.parametrize("kind", SHARDING_TYPES)
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
@@ -158,6 +159,7 @@ def test_every_sharding_gives_the_losses_of_the_reference(
         assert set(result["types"].values()) == {kind}
 
 
+@pytest.mark.slow
 @needs_torchrec
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
@@ -177,6 +179,7 @@ def test_a_plan_gives_the_losses_of_the_reference_and_is_what_is_built(
         assert sorted(columns) == [(width * part, width, rank) for part, rank in enumerate(each)]
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_what_is_logged_of_a_plan_is_the_type_of_each_table_as_built(tiny: dict[str, dict[str, Any]]) -> None:
     whole = ", ".join(f"table_{table}" for table in (0, 2, 3, 4, 6, 7))
@@ -185,6 +188,7 @@ def test_what_is_logged_of_a_plan_is_the_type_of_each_table_as_built(tiny: dict[
     assert tiny["sgd auto"]["hyperparameters"]["sharding"] == "auto"
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_rowwise_adagrad_follows_the_reference_where_rows_stay_whole(tiny: dict[str, dict[str, Any]]) -> None:
     assert largest_difference(tiny["rowwise row_wise"]) < ROUNDED_LOSS
@@ -193,12 +197,14 @@ def test_rowwise_adagrad_follows_the_reference_where_rows_stay_whole(tiny: dict[
     assert "row-wise Adagrad" in tiny["rowwise plan"]["error"]
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_runs_repeat_bit_for_bit(tiny: dict[str, dict[str, Any]]) -> None:
     assert tiny["again"]["losses"] == tiny["sgd row_wise"]["losses"]
     assert tiny["again"]["quality"] == tiny["sgd row_wise"]["quality"]
 
 
+@pytest.mark.slow
 @needs_torchrec
 @pytest.mark.parametrize("kind", ["row_wise", "table_wise", "data_parallel"])
 def test_ids_of_32_bits_and_an_auc_on_the_device_change_no_number(tiny: dict[str, dict[str, Any]], kind: str) -> None:
@@ -208,6 +214,7 @@ def test_ids_of_32_bits_and_an_auc_on_the_device_change_no_number(tiny: dict[str
         assert found[what] == plain[what]
 
 
+@pytest.mark.slow
 @needs_torchrec
 @pytest.mark.parametrize(
     ("ahead", "plain"),
@@ -223,12 +230,14 @@ def test_sending_ids_ahead_changes_no_number(tiny: dict[str, dict[str, Any]], ah
         assert found["bytes_per_step"] == expected["bytes_per_step"]
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_the_last_part_of_an_evaluation_is_shared_too(tiny: dict[str, dict[str, Any]]) -> None:
     result = tiny["odd evaluation"]
     assert result["quality"] == pytest.approx(result["reference_quality"], abs=1e-6)
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_logs_what_was_built(tiny: dict[str, dict[str, Any]]) -> None:
     values = tiny["adagrad row_wise"]["hyperparameters"]
@@ -239,6 +248,7 @@ def test_logs_what_was_built(tiny: dict[str, dict[str, Any]]) -> None:
     assert values["opt_adagrad_epsilon"] == 1e-8
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_what_cannot_be_shared_or_sent_is_refused(tiny: dict[str, dict[str, Any]]) -> None:
     assert "2 ranks cannot share" in tiny["odd batch"]["error"]
@@ -246,6 +256,7 @@ def test_what_cannot_be_shared_or_sent_is_refused(tiny: dict[str, dict[str, Any]
     assert "fp16" in tiny["bf16"]["error"]
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_reduced_traffic_stays_near_and_is_less(tiny: dict[str, dict[str, Any]]) -> None:
     whole = tiny["dense"]["exchange"]["bytes_per_step"]
@@ -260,11 +271,13 @@ def test_reduced_traffic_stays_near_and_is_less(tiny: dict[str, dict[str, Any]])
     assert largest_difference(tiny["powersgd"]) < 0.02
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_topk_of_everything_is_the_dense_reduction(tiny: dict[str, dict[str, Any]]) -> None:
     assert tiny["topk whole"]["losses"] == tiny["dense"]["losses"]
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_bytes_of_a_step_are_those_of_the_shapes(tiny: dict[str, dict[str, Any]]) -> None:
     """Table-wise on two ranks: half of the samples' ids, vectors and gradients belong to the other rank."""
@@ -284,6 +297,7 @@ def test_bytes_of_a_step_are_those_of_the_shapes(tiny: dict[str, dict[str, Any]]
     assert tiny["topk"]["exchange"]["bytes_per_evaluation"] is None
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_powersgd_sends_its_matrices_and_what_stays_whole(tiny: dict[str, dict[str, Any]]) -> None:
     """All of it is counted, also the rounds that begin in the group's own threads (Vogels et al. 2019, section 3)."""
@@ -305,12 +319,14 @@ def test_powersgd_sends_its_matrices_and_what_stays_whole(tiny: dict[str, dict[s
     ]
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_the_link_between_ranks_is_measured(tiny: dict[str, dict[str, Any]]) -> None:
     exchange = tiny["dense"]["exchange"]  # how fast it is says more of the load than of the product
     assert exchange["link_bytes_per_s"] > 0 and exchange["link_sent_bytes"] > 0
 
 
+@pytest.mark.slow
 @needs_torchrec
 @pytest.mark.parametrize("kind", SHARDING_TYPES)
 def test_every_value_of_every_table_has_its_place(tiny: dict[str, dict[str, Any]], kind: str) -> None:
@@ -333,6 +349,7 @@ def test_every_value_of_every_table_has_its_place(tiny: dict[str, dict[str, Any]
         assert sorted(held) == sorted(whole * (2 if table["sharding"] == "data_parallel" else 1))
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_a_plan_for_devices_lays_out_all_tables_and_is_called_modelled(tiny: dict[str, dict[str, Any]]) -> None:
     from harness.config.catalog import load_entry
@@ -359,6 +376,7 @@ def rows_of(study: dict[str, Any]) -> list[list[dict[str, Any]]]:
     ]
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_place_by_torchrec_is_what_plan_says_of_devices(tiny: dict[str, dict[str, Any]]) -> None:
     plan, place = tiny["plan"], tiny["place"]
@@ -370,6 +388,7 @@ def test_place_by_torchrec_is_what_plan_says_of_devices(tiny: dict[str, dict[str
     assert plan == place
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_a_plan_of_torchrec_is_costed_beside_others_by_its_own_estimator(tiny: dict[str, dict[str, Any]]) -> None:
     searches, _, loads = rows_of(tiny["place whole"])

@@ -33,6 +33,7 @@ def quiet_torchrec() -> AbstractContextManager[None]:
     return sharding.quiet_torchrec()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gib", [80, 141])
 def test_the_planner_knows_the_memory_of_the_gpus_that_are_here(gib: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Full-size DLRM-DCNv2, 104.5 GB of tables: on one H200 all are on the GPU, on an H100 it is refused."""

@@ -76,6 +76,7 @@ def test_any_stream_in_any_pieces_has_the_distances_of_a_list(keys: list[int], p
     assert [d for part in parts for d in stack.update(part, np.ones(len(part)))] == expected
 
 
+@pytest.mark.slow
 def test_misses_agree_with_ches_approximation() -> None:
     """Che, Tung, Wang (2002); without the first access of each row, which a cache that runs for ever has not."""
     num_rows, keys = 5_000, zipf(400_000, 5_000)
@@ -89,6 +90,7 @@ def test_misses_agree_with_ches_approximation() -> None:
         assert found == pytest.approx(expected, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
 def test_a_tenth_of_the_rows_says_what_all_miss(share: float) -> None:
     keys, size = zipf(300_000, 100_000), round(share * 100_000)

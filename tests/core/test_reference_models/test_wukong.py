@@ -263,6 +263,7 @@ def crossing(num_steps: int) -> float:
     return crossing_of(train_plain(0, False), train_plain(num_steps, False), num_steps, batch=64)
 
 
+@pytest.mark.slow
 def test_in_fp32_steps_lead_where_rounding_leaves_them() -> None:
     _, (fused, _) = pair(parse_model(TABLE), "sgd")
     for batch in batches(20):
@@ -286,6 +287,7 @@ def wukong_spec(spec: WorkloadSpec) -> WorkloadSpec:
     return replace(spec, model=parse_model(TABLE))
 
 
+@pytest.mark.slow
 def test_both_implementations_train_the_same_by_the_protocol(make_spec: MakeSpec) -> None:
     def build(name: str) -> Any:
         spec = make_spec(train=SMOOTH["adagrad"], runtime={"implementation": name})

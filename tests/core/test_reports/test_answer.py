@@ -26,6 +26,7 @@ def write(folder: Path, name: str, throughput: float, *, is_valid: bool = True, 
     write_run_set(folder / name, runs=runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("speeds", "expected"),
     [

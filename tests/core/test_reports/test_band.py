@@ -107,6 +107,7 @@ def test_without_enough_sets_a_fifth_is_assumed() -> None:
     assert [drifts(name) for name in (*FACTORS, "quality")] == [True, False, True, True, False]
 
 
+@pytest.mark.slow
 def test_repeated_sets_beside_the_sides_are_found_and_named(results: Path) -> None:
     comparison = compare_at(results / "same-0", results / "slower")
     assert comparison.band_sets == ("same-0", "same-1", "same-2", "same-3")
@@ -124,6 +125,7 @@ def test_repeated_sets_beside_the_sides_are_found_and_named(results: Path) -> No
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -162,6 +164,7 @@ def test_sets_that_were_read_before_show_the_same_drift(results: Path) -> None:
     assert found == find_repeats(sides) and [len(group) for group in found.groups] == [4]
 
 
+@pytest.mark.slow
 def test_given_sets_serve_for_any_configuration(results: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     base, new = (
@@ -192,6 +195,7 @@ def test_sets_that_all_came_before_or_after_show_nothing_of_the_hour_of_new(
     assert not comparison.is_regression_excluded
 
 
+@pytest.mark.slow
 def test_repeats_of_new_around_both_sides_serve_and_those_after_base_do_not(results: Path) -> None:
     for number, hour in enumerate((-2, 20, 21)):
         write(results / f"new-{number}", 1 / 1.1, hour=hour, code_sha256="d" * 64)
@@ -203,6 +207,7 @@ def test_repeats_of_new_around_both_sides_serve_and_those_after_base_do_not(resu
     assert compare_at(results / "same-0", results / "new-1").band_sets == ()
 
 
+@pytest.mark.slow
 def test_the_verdict_says_how_it_was_measured_and_how_to_measure_better(results: Path) -> None:
     shutil.rmtree(results / "same-3")
     shutil.rmtree(results / "same-2")

@@ -222,6 +222,7 @@ def test_print_shows_what_is_folded_on_white(browser: Browser, page: str) -> Non
         assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
 
 
+@pytest.mark.slow
 def test_printing_opens_what_is_folded(browser: Browser, page: str) -> None:
     with browser.tab(page) as tab:
         tab.evaluate("dispatchEvent(new Event('beforeprint'))")

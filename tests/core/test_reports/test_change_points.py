@@ -55,6 +55,7 @@ def test_all_lines_of_a_page_are_one_family(number: int) -> None:
     assert np.mean([any(found.places for found in find_changes(list(page))) for page in lines]) <= 0.05
 
 
+@pytest.mark.slow
 def test_the_p_of_a_split_is_the_share_of_all_orders() -> None:
     values = np.asarray([0.1, 0.3, 0.2, 1.1, 0.9, 1.3, 1.0])
 

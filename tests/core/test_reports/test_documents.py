@@ -167,6 +167,7 @@ def test_a_document_that_is_none_is_refused_at_its_place(document: Any, why: str
     assert why in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "value", "expected"),
     [

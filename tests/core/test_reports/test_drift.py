@@ -40,6 +40,7 @@ def most(rate: float, number: int) -> float:
     return rate + 3 * math.sqrt(rate * (1 - rate) / number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_pairs", LENGTHS)
 @pytest.mark.parametrize("num_repeats", [0, 1, 2])
 @pytest.mark.parametrize("share_seeds", [False, True], ids=["fresh seeds", "shared seeds"])
@@ -74,6 +75,7 @@ def test_equality_is_not_claimed_of_sets_that_drift(num_repeats: int, num_pairs:
     assert sum(found.get(verdict, 0.0) for verdict in (*SMALL, "faster")) <= most(0.02, num_pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_pairs", LENGTHS)
 def test_without_repeated_sets_nothing_below_20_percent_is_shown(num_pairs: int) -> None:
     for step_time, verdict in ((1.1, "inconclusive"), (1.0, "inconclusive"), (1.25, "slower")):
@@ -122,6 +124,7 @@ def passing(comparisons: Iterable[Comparison]) -> float:
     return float(np.mean([each.is_regression_excluded and not each.is_regression for each in comparisons]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_pairs", [pytest.param(12, id="short"), LENGTHS[1]])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_the_gate_lets_10_percent_slower_steps_pass_in_at_most_2_percent(layout: Scene, num_pairs: int) -> None:

@@ -107,6 +107,7 @@ def test_the_sides_of_several_pairs_are_called_by_their_pair(form: str, tmp_path
     assert [result.label for result in gather([tmp_path])] == [*both[:2], "base", "new"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS["sweep.json"])
 def test_the_sets_of_several_sweeps_are_called_by_their_sweep(form: str, tmp_path: Path) -> None:
     for folder, names in (

@@ -229,6 +229,7 @@ def test_moments_are_in_utc_and_anything_else_is_missing(
     assert moments.isna().all() if expected is None else set(moments) == {pd.Timestamp(expected)}
 
 
+@pytest.mark.slow
 def test_the_notebook_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
     write_run_set(tmp_path / "results" / "a")
     write_set(tmp_path / "results" / "b", TINY)
@@ -310,6 +311,7 @@ def documents(draw: st.DrawFn) -> ReportDocument:
     return ReportDocument(configurations=tuple(sets))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(document=documents())
 def test_what_is_exported_comes_back_from_json_parquet_and_csv(

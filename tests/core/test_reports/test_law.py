@@ -65,6 +65,7 @@ def notes_of(section: PageSection) -> str:
 FALLING = (0.80, 0.76, 0.74, 0.72)
 
 
+@pytest.mark.slow
 def test_sweeps_on_one_dataset_share_a_chart_with_a_law_each_in_its_legend() -> None:
     (section,) = law_sections([sweep("near", FALLING), sweep("far", [value + 0.05 for value in FALLING], seed=2)])
     keys = [key.words for key in chart_of(section).figure.keys]
@@ -78,12 +79,14 @@ def test_sweeps_on_one_dataset_share_a_chart_with_a_law_each_in_its_legend() -> 
     assert 0.03 < low < 0.05 < high < 0.07
 
 
+@pytest.mark.slow
 def test_what_seeds_do_not_tell_apart_is_not_called_better() -> None:
     (section,) = law_sections([sweep("a", FALLING, 0.02), sweep("b", [v + 0.005 for v in FALLING], 0.02, seed=2)])
     lead = str(chart_of(section).lead)
     assert "No difference from " in lead and "is shown" in lead and "Worse" not in lead
 
 
+@pytest.mark.slow
 def test_equal_names_are_told_apart() -> None:
     (section,) = law_sections([sweep("same", FALLING), sweep("same", FALLING, seed=2)])
     assert [key.words.partition(":")[0] for key in chart_of(section).figure.keys] == ["same", "same (2)"]

@@ -40,12 +40,14 @@ def page(sets: tuple[Result, ...]) -> Page:
     return Page(render_report(ReportContent(results=sets)))
 
 
+@pytest.mark.slow
 def test_up_to_a_number_of_sets_everything_is_shown(sets: tuple[Result, ...]) -> None:
     few = sets[:MOST_WHOLE]
     assert detailed(few) == few and detail_words(few) == ""
     assert [part for _, part in detailed_parts(few)] == [few]
 
 
+@pytest.mark.slow
 def test_of_more_the_first_and_every_invalid_one_are_shown_whole(sets: tuple[Result, ...], page: Page) -> None:
     assert {result.index for result in sets if result.outcome == "invalid"} == set(INVALID)
     shown = [result.index for result in detailed(sets)]
@@ -93,6 +95,7 @@ def test_programs_find_a_row_of_each_on_the_page(sets: tuple[Result, ...], page:
     assert "others" not in page_data(sets[:MOST_WHOLE])
 
 
+@pytest.mark.slow
 def test_a_further_set_adds_its_rows_alone(sets: tuple[Result, ...]) -> None:
     """A thousand take less than 2 MB."""
     sizes = [

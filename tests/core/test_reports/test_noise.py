@@ -70,6 +70,7 @@ def side(rates: Sequence[float], label: str = "base", offset: int = 0, **options
     return replace(made, repetitions=tuple(map(lambda run, curve: replace(run, curve=curve), made.runs, curves)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_runs", [5, 10])
 @pytest.mark.parametrize("spread", [0.003, 0.05])
 def test_pairs_in_turns_find_what_is_promised_by_the_verdicts_of_comparisons(num_runs: int, spread: float) -> None:
@@ -205,6 +206,7 @@ def test_what_is_missing_is_said_with_the_command_that_makes_it(
     assert "later set" not in text
 
 
+@pytest.mark.slow
 def test_sets_that_repeat_one_another_show_how_far_the_system_drifts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -145,6 +145,7 @@ EXTREMES = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(15))
 @given(data=st.data())
 def test_no_value_in_any_record_breaks_the_page(
@@ -296,6 +297,7 @@ def test_a_page_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["set", "taken"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_sets", "limit_bytes"), [(1, 105_000), (3, 150_000), (12, 500_000)])
 def test_the_page_stays_small(tmp_path: Path, num_sets: int, limit_bytes: int) -> None:
     benchmark = load_benchmark("dlrm_tiny")

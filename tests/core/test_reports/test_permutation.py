@@ -73,6 +73,7 @@ def test_fisher_agrees_with_scipy(num_base: int, num_new: int, data: st.DataObje
     assert fisher_p(yes, num_base, other, num_new) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_base", "num_new"), [(10, 10), (2, 17), (17, 2), (1, 40), (9, 4)])
 def test_sums_of_halves_count_what_all_rearrangements_count(num_base: int, num_new: int) -> None:
     """Also with ties, as times on a grid have: every sum is made here, and its distance from the mean looked at."""

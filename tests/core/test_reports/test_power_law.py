@@ -57,6 +57,7 @@ def test_what_falls_once_and_stays_has_no_end_of_its_interval() -> None:
     assert law.interval.high == MAX_EXPONENT
 
 
+@pytest.mark.slow
 def test_the_same_numbers_have_the_same_law() -> None:
     cost, values = simulate(SCENES["steep"], 3)
     assert fit_power_law(cost, values, 7) == fit_power_law(cost, values, 7)
@@ -105,6 +106,7 @@ def test_what_follows_no_law_is_found_by_what_seeds_explain(values: tuple[float,
     assert law.misfit_chance is not None and law.misfit_chance < LACK_OF_FIT
 
 
+@pytest.mark.slow
 def test_laws_that_hold_are_refused_as_seldom_as_the_test_says() -> None:
     chances = [fit_power_law(*simulate(SCENES["six sizes, two decades"], seed)).misfit_chance for seed in range(30)]
     assert all(chance is not None and chance > LACK_OF_FIT for chance in chances)

@@ -37,6 +37,7 @@ def page(sets: tuple[Result, ...]) -> Page:
     return Page(render_report(ReportContent(results=sets)))
 
 
+@pytest.mark.slow
 def test_an_invalid_set_is_the_first_thing_in_the_box(sets: tuple[Result, ...]) -> None:
     warnings, *_ = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
     assert warnings.items[0].startswith(f"{INVALID_LABEL}: INVALID by the rules: 10 errors (HP101 ")
@@ -56,6 +57,7 @@ def test_an_invalid_submission_is_named_at_each_of_its_sets(rounds: Path, tmp_pa
     assert "in the submission NVIDIA, which is INVALID: 1 error (SU201 " in warnings.items[0]
 
 
+@pytest.mark.slow
 def test_all_rows_of_the_verdicts_are_seen_at_once(page: Page, sets: tuple[Result, ...]) -> None:
     (table,) = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Table)]
     assert len(table.rows) == len(sets) == 32
@@ -69,6 +71,7 @@ def test_a_table_that_scrolls_says_how_many_rows_it_has() -> None:
     assert Table(id="t", caption="Runs", columns=(), rows=rows[:30]).heading == "Runs"
 
 
+@pytest.mark.slow
 def test_findings_of_submissions_are_on_the_page_and_counted_as_check_counts(
     rounds: Path, sets: tuple[Result, ...]
 ) -> None:
@@ -109,6 +112,7 @@ def test_names_that_differ_in_their_middle_differ_in_every_chart(page: Page) -> 
     assert page.html.count("141GB_n2") > 1
 
 
+@pytest.mark.slow
 def test_the_order_is_that_of_scores_on_request_with_what_the_rules_ask_of_a_comparison(
     rounds: Path, sets: tuple[Result, ...], tmp_path: Path
 ) -> None:

@@ -187,6 +187,7 @@ def test_the_rate_is_the_long_runs_and_loadgens_own_is_beside_it() -> None:
     assert "within 3 % of the long run" in near["long run"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "rate", "doubt"),
     (

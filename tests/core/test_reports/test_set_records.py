@@ -131,6 +131,7 @@ def test_what_rules_have_read_is_printable_too(root: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @given(content=st.fixed_dictionaries({}, optional=dict.fromkeys(RUN_SET_KEYS, json_values)))
 def test_no_content_of_run_set_json_breaks_the_reader(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any]

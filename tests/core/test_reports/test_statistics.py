@@ -183,6 +183,7 @@ def grown(logs: Floats, step: Floats | float, width: float) -> tuple[Floats, Flo
     return means, reaches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.01, 0.03, 0.05, 0.08])
 def test_the_interval_of_a_set_that_grew_holds_95_percent_of_free_times(spread: float) -> None:
     """Grown by the deciding function; Student's t at 95 % would hold in as few as 92 %."""
@@ -195,6 +196,7 @@ def test_the_interval_of_a_set_that_grew_holds_95_percent_of_free_times(spread: 
         assert np.mean((np.abs(means) <= naive)[ends > 0]) < 0.93
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", POINTS, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_the_interval_of_a_set_that_grew_holds_what_it_says_on_the_grid(path: Path) -> None:
     draw = np.random.default_rng(12)

@@ -44,6 +44,7 @@ def verdicts(rows: tuple[SuiteRow, ...]) -> list[str]:
     return [row.comparison.verdict for row in rows if row.comparison is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "shared"), [(0.01, 0.0), (0.05, 0.05), (0.2, 0.0)])
 def test_a_suite_against_itself_has_a_verdict_of_a_difference_in_at_most_5_percent(
     noise: float, shared: float, template: Result
@@ -54,12 +55,14 @@ def test_a_suite_against_itself_has_a_verdict_of_a_difference_in_at_most_5_perce
     assert sum(any(verdict in DIFFERENCES for verdict in each) for each in found) <= 0.05 * TRIES
 
 
+@pytest.mark.slow
 def test_a_slow_down_of_10_percent_in_one_of_three_is_found_and_named(template: Result) -> None:
     generator = np.random.default_rng(8)
     found = [verdicts(judge(template, generator, 0.01, (1.0, 1 / 1.1, 1.0))) for _ in range(TRIES)]
     assert sum(each[1] == "slower" and not {each[0], each[2]} & set(DIFFERENCES) for each in found) >= 0.9 * TRIES
 
 
+@pytest.mark.slow
 def test_the_means_interval_holds_the_truth_in_95_of_100_suites(template: Result) -> None:
     generator, factors = np.random.default_rng(9), (1.3, 0.9, 1.0)
     truth, held = math.prod(factors) ** (1 / 3), 0

@@ -362,6 +362,7 @@ def test_one_sweep_in_two_forms_makes_the_same_rows_page_and_notes(kind: str, tm
     assert found[0][-1] == kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [0, -1, "fast", [], {}, True, 1e400])
 @pytest.mark.parametrize("key", ["num_samples", "duration_s", "peak_rss_bytes", "energy"])
 def test_a_measurement_with_a_value_that_cannot_be_is_not_used(key: str, value: object, tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_what_a_command_left_is_what_it_prints_now(name: str, document: str) -> 
     assert_as_printed(upgraded(name, document), printed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_was_said_of_a_folder_is_said_of_it_now(name: str, ask: Ask) -> None:
     document, words = COMMANDS[name]
@@ -105,6 +106,7 @@ def test_what_was_said_of_a_folder_is_said_of_it_now(name: str, ask: Ask) -> Non
     assert_as_printed(upgraded(name, document), printed)
 
 
+@pytest.mark.slow
 def test_both_versions_are_read_as_frames(ask: Ask, tmp_path: Path) -> None:
     for name in ("score", "compare"):
         (tmp_path / f"{name}.json").write_text(ask(f"{COMMANDS[name][1]} --format json"), encoding="utf-8")

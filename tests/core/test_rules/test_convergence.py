@@ -247,6 +247,7 @@ def test_limit_is_below_the_mean_and_scales_with_it(epochs: list[float], scale: 
     assert point.mean == pytest.approx(olympic(epochs))
 
 
+@pytest.mark.slow
 def test_agrees_with_the_official_rcp_checker(tmp_path: Path) -> None:
     """Oracle: same verdict and same factor at exact, interpolated, too small and too large batch sizes."""
     from log_builder import to_log, write_set

@@ -61,15 +61,18 @@ def fuzz_trees(seeds: range, folder: Path) -> None:
             shutil.rmtree(root.parent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGS)
 def test_some_mutated_logs_are_judged(kind: str, tmp_path: Path) -> None:
     fuzz_logs(kind, range(2600), tmp_path)
 
 
+@pytest.mark.slow
 def test_some_mutated_system_descriptions_are_read(tmp_path: Path) -> None:
     fuzz_systems(range(2150), tmp_path)
 
 
+@pytest.mark.slow
 def test_some_mutated_trees_are_judged(tmp_path: Path) -> None:
     fuzz_trees(range(60), tmp_path)
 

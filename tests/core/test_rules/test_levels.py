@@ -143,6 +143,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
 
 
+@pytest.mark.slow
 def test_several_processes_say_the_same_in_the_same_order(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rules.judge.checker.MANY_LOGS", 80)
     reported: list[tuple[int, int]] = []

@@ -195,6 +195,7 @@ def test_line_without_an_end_is_not_held(size: int, tmp_path: Path) -> None:
     assert held < 16 << 20
 
 
+@pytest.mark.slow
 def test_noise_is_not_held(tmp_path: Path) -> None:
     path = tmp_path / "result_0.txt"
     path.write_text(f"{'+ shell trace of some length' * 4}\n" * 50_000 + GOOD)
@@ -336,6 +337,7 @@ _METADATA = ["epoch_num", "samples_count", "status", "reason", "method", "first_
 _line = st.integers(0, len(_BASE) - 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(200))
 @given(
     st.sampled_from([_BASE, _OFFICIAL]),

@@ -73,6 +73,7 @@ def ours(path: Path) -> str:
     return check_log(path, ruleset="6.0").outcome
 
 
+@pytest.mark.slow
 def test_same_verdict_where_the_official_checker_looks(tmp_path: Path) -> None:
     paths = [write(tmp_path, name, records) for name, records in AGREE.items()]
     opinions = ask_official_checker(paths, "6.0")
@@ -81,6 +82,7 @@ def test_same_verdict_where_the_official_checker_looks(tmp_path: Path) -> None:
         assert ours(path) == opinion.outcome, (path.name, opinion.messages)
 
 
+@pytest.mark.slow
 def test_stricter_where_it_does_not_look(tmp_path: Path) -> None:
     paths = [write(tmp_path, name, records) for name, records in STRICTER.items()]
     for path, opinion in zip(paths, ask_official_checker(paths, "6.0"), strict=True):
@@ -128,6 +130,7 @@ def test_compliant_logs_pass_in_every_round_and_every_needed_key_is_needed(
         assert verdict.outcome == opinion.outcome, (path.name, opinion.messages, verdict.findings)
 
 
+@pytest.mark.slow
 def test_second_opinion_is_beside_ours(tmp_path: Path) -> None:
     write_set(tmp_path, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
     (verdict,) = check_paths([tmp_path / "results"])
@@ -146,6 +149,7 @@ def test_own_benchmarks_are_not_shown_to_it(tmp_path: Path) -> None:
     assert verdict.official == () and [log.official for log in verdict.logs] == [()] * 5
 
 
+@pytest.mark.slow
 def test_it_leaves_nothing_behind_and_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = tmp_path / "logs"
     path = write_log(logs / "result_0.txt", GOOD)
@@ -180,6 +184,7 @@ def test_hostile_log_cannot_reach_out(tmp_path: Path) -> None:
     assert opinion.outcome == "not asked" and "plain word" in opinion.messages[0]
 
 
+@pytest.mark.slow
 @needs_published_results
 def test_agrees_on_published_results_but_for_the_cadence() -> None:
     for result_set in find_result_sets(FOLDER):

@@ -70,6 +70,7 @@ def seed_questions(folder: Path) -> list[Question]:
     return [("seed", write_runs(folder / name, records), "6.0") for name, records in runs.items()]
 
 
+@pytest.mark.slow
 def test_seeds_are_compared_by_its_own_rule(opinions: dict[str, list[OfficialOpinion]]) -> None:
     found = opinions["seed_questions"]
     assert [opinion.outcome for opinion in found] == ["valid", "invalid", "invalid", "not asked"]
@@ -91,6 +92,7 @@ def convergence_questions(folder: Path) -> list[Question]:
     return [("rcp", made, "2.1" if name == "dlrm" else "6.0") for name, made in folders.items()]
 
 
+@pytest.mark.slow
 def test_convergence_gives_a_factor_and_known_crashes_are_its_own(opinions: dict[str, list[OfficialOpinion]]) -> None:
     good, fast, one, mixed, of_open, dlrm = opinions["convergence_questions"]
     assert good.outcome == "valid" and good.factor is not None and good.factor >= 1.0
@@ -115,6 +117,7 @@ def description_questions(folder: Path) -> list[Question]:
     return [("system", folder / f"{name}.json", "6.0") for name in contents]
 
 
+@pytest.mark.slow
 def test_descriptions_and_its_crash_on_whole_numbers(opinions: dict[str, list[OfficialOpinion]]) -> None:
     found = opinions["description_questions"]
     assert [opinion.outcome for opinion in found] == ["valid", "crashed", "invalid", "invalid", "invalid"]
@@ -137,6 +140,7 @@ def package_questions(folder: Path) -> list[Question]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_package_and_repository_are_judged_as_a_whole_and_without_scaling_json(
     root: Path, opinions: dict[str, list[OfficialOpinion]]
 ) -> None:
@@ -151,6 +155,7 @@ def test_package_and_repository_are_judged_as_a_whole_and_without_scaling_json(
 QUESTIONS = (seed_questions, convergence_questions, description_questions, package_questions)
 
 
+@pytest.mark.slow
 @needs_published_results
 def test_theirs_and_ours_come_to_one_factor_on_published_results() -> None:
     sets = [result_set for folder in (NVIDIA, CISCO, INTEL, FLORIDA) for result_set in find_result_sets(folder)]
@@ -167,6 +172,7 @@ def rows(verdict: Verdict) -> dict[str, ComparedFamily]:
     return {row.family: row for row in compare_opinions(verdict)}
 
 
+@pytest.mark.slow
 @needs_published_results
 def test_on_published_results_only_the_cadence_differs() -> None:
     for verdict in check_paths([FOLDER / "training_results_v5.1"]):
@@ -178,6 +184,7 @@ def test_on_published_results_only_the_cadence_differs() -> None:
             assert all("cadence" in line for line in lone)
 
 
+@pytest.mark.once("the official checkers are asked")
 @needs_published_results
 def test_every_checker_has_its_row_for_a_submission() -> None:
     (verdict,) = check_paths([NVIDIA])
@@ -212,6 +219,7 @@ def test_a_row_says_agreement_difference_and_crash(tmp_path: Path) -> None:
     assert rows(null)["QU"].ours == "passed in part, not judged: QU102, QU104, QU105 (ST105 failed)"
 
 
+@pytest.mark.slow
 def test_the_run_that_may_fail_is_no_difference(tmp_path: Path) -> None:
     runs = make_runs(DCNV2, ours=False)
     runs[4] = make_records(DCNV2, num_evals=20, converged=False, ours=False, seed=4, start_ms=1_790_001_500_000)

@@ -109,6 +109,7 @@ def test_confined_code_can_do_nothing_outside_its_folder(tmp_path: Path) -> None
     assert snapshot(outside) == before
 
 
+@pytest.mark.slow
 def test_hostile_tree_is_judged_without_harm(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -249,6 +250,7 @@ def test_it_sees_nothing_of_our_environment(tmp_path: Path, monkeypatch: pytest.
     assert not Path(opinion.messages[1]).exists()
 
 
+@pytest.mark.slow
 def test_memory_is_limited_and_its_end_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hungry = tmp_path / "hungry.txt"
     line = ':::MLLOG {"time_ms": 1, "key": "k", "value": 1, "metadata": {}}\n'

@@ -114,6 +114,7 @@ def judge(
     }
 
 
+@pytest.mark.slow
 def test_both_accept_what_the_rules_allow(tmp_path: Path) -> None:
     def ours(path: Path) -> object:
         return [finding for finding in check_log(path).findings if finding.severity == "error"]
@@ -121,6 +122,7 @@ def test_both_accept_what_the_rules_allow(tmp_path: Path) -> None:
     assert judge(ACCEPTED, tmp_path, ours) == dict.fromkeys(ACCEPTED, ("valid", []))
 
 
+@pytest.mark.slow
 def test_both_reject_what_they_forbid_and_this_one_says_by_which_rule(tmp_path: Path) -> None:
     def ours(path: Path) -> object:
         return {finding.code for finding in check_log(path).findings if finding.severity == "error"}
@@ -171,6 +173,7 @@ def test_sets_are_scored_in_samples_like_the_official_rcp_checker(
         assert ours.score_s == pytest.approx(ours.olympic_mean_s * factor)
 
 
+@pytest.mark.slow
 def test_what_they_reject_is_in_the_row_of_the_rule_that_rejects_it(tmp_path: Path) -> None:
     cases = {name: case for name, case in REJECTED.items() if " without " not in name}
     paths = [write_log(tmp_path / f"{index}.txt", records) for index, (records, _) in enumerate(cases.values())]

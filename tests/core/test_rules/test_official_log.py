@@ -67,6 +67,7 @@ def official_opinion(log: Path, ruleset: str = "6.0.0") -> tuple[bool, list[str]
     return valid, by_key, others
 
 
+@pytest.mark.slow
 def test_the_official_checker_complains_about_what_is_untrue_and_nothing_else(official_log: Path) -> None:
     log = read_log(official_log)
     assert log.value(keys.SUBMISSION_BENCHMARK) == "dlrm_dcnv2"
@@ -79,6 +80,7 @@ def test_the_official_checker_complains_about_what_is_untrue_and_nothing_else(of
     assert len(others) == 1 and "eval_accuracy" in others[0]
 
 
+@pytest.mark.slow
 def test_readers_and_optimizer_are_logged_as_they_are(official_log: Path) -> None:
     log = read_log(official_log)
     assert log.value(keys.TRAIN_SAMPLES) == 23 * 60

@@ -49,6 +49,7 @@ def test_only_what_is_judged_is_asked_about(tmp_path: Path, monkeypatch: pytest.
     assert {path.name for path in first.without} == {"llama31_8b", "flux1", "system000.json", "system003.json"}
 
 
+@pytest.mark.slow
 def test_a_package_is_shown_without_other_benchmarks(tmp_path: Path) -> None:
     folder = write_round(tmp_path, num_ours=1, num_others=2, num_logs=2)
     (verdict,) = check_paths([folder])
@@ -59,6 +60,7 @@ def test_a_package_is_shown_without_other_benchmarks(tmp_path: Path) -> None:
     assert differences(verdict) == ()
 
 
+@pytest.mark.slow
 def test_an_overlong_record_is_not_asked_about_and_that_is_said(tmp_path: Path) -> None:
     runs = make_runs(DCNV2, ours=False)
     runs[3] = with_record(runs[3], "submission_platform", value="x" * MAX_LINE_BYTES)
@@ -75,6 +77,7 @@ def test_an_overlong_record_is_not_asked_about_and_that_is_said(tmp_path: Path) 
     assert rows(verdict)["QU"].theirs.startswith("not asked on 1 of 10 logs: result_3.txt has a record in a line")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line_end", ["\r", "\r\n", "\n"])
 def test_lines_end_where_their_parser_ends_them(line_end: str, tmp_path: Path) -> None:
     text = to_text(GOOD).replace("\n", line_end) * 20
@@ -122,6 +125,7 @@ def test_their_rule_files_say_the_same_to_both_readers() -> None:
         assert yaml.load(text, Loader=yaml.CBaseLoader) == yaml.load(text, Loader=yaml.BaseLoader)
 
 
+@pytest.mark.slow
 def test_a_rejected_package_is_in_the_row_that_it_is_rejected_for(tmp_path: Path) -> None:
     folder = tmp_path / "training_results_v4.0"
     unseeded = [without(records, "seed") for records in make_runs(DCNV2, ours=False)]

@@ -121,6 +121,7 @@ def test_words_that_were_valid_once_are_named_so(tmp_path: Path) -> None:
     assert finding.severity == "warning" and "before May 2024 other words were valid" in finding.message
 
 
+@pytest.mark.slow
 def test_where_the_rounds_own_checker_accepts_a_log_the_verdict_says_so_and_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from harness.extensions.codesign.accelerator import SPACES
 ASK = ("codesign", "dlrm_tiny", "--space", "pe_array", "--trials", 25)
 
 
+@pytest.mark.slow
 def test_a_space_ends_with_what_joint_search_gains(inside: Command, tmp_path: Path) -> None:
     done = inside(*ASK, "--mode", "joint,separate")
     assert done.returncode == 0, done.stderr
@@ -24,6 +25,7 @@ def test_a_space_ends_with_what_joint_search_gains(inside: Command, tmp_path: Pa
     assert "Horowitz" in (folder / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_one_mode_and_one_objective_are_searched_alone(inside: Command) -> None:
     done = inside(*ASK, "--mode", "separate", "--pareto", "energy", "--seed", 3, "--format", "json")
     assert done.returncode == 0, done.stderr
@@ -33,6 +35,7 @@ def test_one_mode_and_one_objective_are_searched_alone(inside: Command) -> None:
     assert "energy-delay" not in json.loads(done.stdout)["findings"][-1]
 
 
+@pytest.mark.slow
 def test_a_strangers_file_is_shown_as_text(inside: Command, tmp_path: Path) -> None:
     text = SPACES["pe_array"].read_text().replace('title = "Systolic', 'title = "<script>\\u001b[31m')
     (tmp_path / "mine.toml").write_text(text)

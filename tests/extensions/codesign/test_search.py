@@ -190,6 +190,7 @@ def designs(study: StudyRecord, mode: str) -> list[tuple[float, float]]:
     return [(float(row[-3]), float(row[-2])) for row in study.tables[0].rows if row[0] == mode]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rm1_deeprecsys", "dlrm_tiny"])
 def test_the_pareto_set_of_a_small_space_is_that_of_brute_force(name: str) -> None:
     array = small_array()
@@ -226,6 +227,7 @@ def studies() -> dict[str, StudyRecord]:
     return {name: space_study(resolve(name, []), find_space("pe_array"), modes, BOTH, 300, seed=0) for name in SHAPES}
 
 
+@pytest.mark.slow
 def test_joint_is_never_worse_than_separate_and_faster_on_two_of_three(studies: dict[str, StudyRecord]) -> None:
     num_faster = 0
     for study in studies.values():
@@ -235,6 +237,7 @@ def test_joint_is_never_worse_than_separate_and_faster_on_two_of_three(studies: 
     assert num_faster >= 2
 
 
+@pytest.mark.slow
 def test_energy_delay_is_never_above_the_design_by_hand(studies: dict[str, StudyRecord]) -> None:
     for study in studies.values():
         ((latency_s, energy_j),) = designs(study, "by hand")
@@ -242,6 +245,7 @@ def test_energy_delay_is_never_above_the_design_by_hand(studies: dict[str, Study
             assert min(latency * energy for latency, energy in designs(study, mode)) <= latency_s * energy_j
 
 
+@pytest.mark.slow
 def test_every_number_is_modelled_and_has_its_source(studies: dict[str, StudyRecord]) -> None:
     study = studies["rm3_deeprecsys"]
     origins = {column.name: column.origin for table in study.tables for column in table.columns}
@@ -284,6 +288,7 @@ def test_nothing_is_said_of_what_was_no_objective(objective: Objective, other: s
     assert "best in the first objective" in study.findings[0]
 
 
+@pytest.mark.slow
 def test_a_search_is_the_same_for_the_same_seed() -> None:
     def run() -> StudyRecord:
         return space_study(resolve("dlrm_tiny", []), find_space("pe_array"), ("joint",), ("energy_j",), 30, seed=3)
@@ -291,6 +296,7 @@ def test_a_search_is_the_same_for_the_same_seed() -> None:
     assert run() == run()
 
 
+@pytest.mark.slow
 def test_after_its_start_the_search_tries_fewer_invalid_points_than_random() -> None:
     array = find_space("pe_array")
     nests, space = [product_nest(256, 256, 256)], asdict(array.space)
@@ -305,6 +311,7 @@ def test_after_its_start_the_search_tries_fewer_invalid_points_than_random() -> 
     assert statistics.median(found) < statistics.median(drawn)
 
 
+@pytest.mark.slow
 def test_without_optuna_a_large_space_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(HarnessError, match=r"pip install") as error:

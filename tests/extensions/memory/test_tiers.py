@@ -114,6 +114,7 @@ def test_what_is_no_trace_is_refused(inside: Command, tmp_path: Path) -> None:
     assert foreign.returncode == 8 and "manifest.json" in foreign.stderr
 
 
+@pytest.mark.slow
 def test_tiers_import_no_torch(kept: Path) -> None:
     code = (
         "import sys\nfrom harness.cli import main\n"

@@ -22,6 +22,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from rules.benchmarks.loader import load_benchmark, read_toml
 
 
+@pytest.mark.slow
 def test_the_tree_is_that_of_the_submission_rules_and_no_byte_of_a_log_changes(tmp_path: Path) -> None:
     source = make_set(tmp_path / "set")
     before = digests(source)
@@ -40,6 +41,7 @@ def test_the_tree_is_that_of_the_submission_rules_and_no_byte_of_a_log_changes(t
     assert digests(source) == before
 
 
+@pytest.mark.slow
 def test_sums_name_every_file_and_agree(tmp_path: Path) -> None:
     package([make_set(tmp_path / "set")], tmp_path / "out")
     lines = (tmp_path / "out" / SUMS_FILE).read_text().splitlines()
@@ -47,6 +49,7 @@ def test_sums_name_every_file_and_agree(tmp_path: Path) -> None:
     assert sums == {name: digest for name, digest in digests(tmp_path / "out").items() if name != SUMS_FILE}
 
 
+@pytest.mark.slow
 def test_sums_hold_names_of_any_bytes(tmp_path: Path) -> None:
     source = make_set(tmp_path / "set")
     folder = source / "results" / "example" / "dlrm_tiny"
@@ -58,6 +61,7 @@ def test_sums_hold_names_of_any_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "out" / SUMS_FILE).read_bytes().count(b"results/example/dlrm_tiny/result_") == 7
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_listed(tmp_path: Path) -> None:
     source = make_set(tmp_path / "set")
     results = source / "results" / "example" / "dlrm_tiny"
@@ -74,6 +78,7 @@ def test_what_is_left_out_is_listed(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").rglob("scaling.json"))
 
 
+@pytest.mark.slow
 def test_several_sets_share_a_submission(tmp_path: Path) -> None:
     first, second = make_set(tmp_path / "a"), make_set(tmp_path / "b", SMALL)
     third = make_set(tmp_path / "c", system="other")
@@ -88,6 +93,7 @@ def test_several_sets_share_a_submission(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_named_twice_is_packaged_once(tmp_path: Path) -> None:
     source = make_set(tmp_path / "set")
     assert len(package([source, tmp_path / "set" / "results"], tmp_path / "out").sets) == 1
@@ -142,12 +148,14 @@ def test_a_submitter_cannot_leave_the_package(tmp_path: Path) -> None:
     assert error.exit_code == ExitCode.USAGE
 
 
+@pytest.mark.slow
 def test_another_division_is_refused_where_one_is_asked_for(tmp_path: Path) -> None:
     source = make_set(tmp_path / "set")
     assert "--division asks for 'open'" in str(refused([source], tmp_path / "out", division="open"))
     assert package([source], tmp_path / "out", division="closed").verdict.outcome == "valid"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["broken rule", "too few runs", "not converged"])
 def test_what_is_not_compliant_is_refused_unless_allowed(kind: str, tmp_path: Path) -> None:
     runs = make_runs(TINY)
@@ -175,6 +183,7 @@ def test_a_log_that_contradicts_the_record_of_its_run_is_refused(tmp_path: Path)
     assert [one.code for one in error.verdicts[0].findings if one.severity == "error"] == ["RS116"]
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten_nor_written_into_what_is_read(tmp_path: Path) -> None:
     source, output = make_set(tmp_path / "set"), tmp_path / "out"
     output.mkdir()
@@ -212,6 +221,7 @@ def test_a_damaged_record_is_an_error_with_its_place(change: dict[str, Any], tmp
     assert error.exit_code == ExitCode.INPUT and "extra/run_set.json" in str(error)
 
 
+@pytest.mark.slow
 def test_scripts_hold_hostile_records_as_text(tmp_path: Path) -> None:
     """The scripts are shell, so nothing that a record says may become a command of its own."""
     trap = tmp_path / "trap"
@@ -236,6 +246,7 @@ def test_scripts_hold_hostile_records_as_text(tmp_path: Path) -> None:
     assert heard[heard.index("--device") + 1] == f"cpu'; touch {trap}; '"
 
 
+@pytest.mark.slow
 def test_an_implementation_in_a_file_is_packed_with_its_file_where_that_is_what_ran(tmp_path: Path) -> None:
     plain = tmp_path / "mine.py"
     plain.write_text("def load(spec, world): ...\n")
@@ -258,6 +269,7 @@ def test_an_implementation_in_a_file_is_packed_with_its_file_where_that_is_what_
     assert reason == f"{plain} has changed since the runs or is gone"
 
 
+@pytest.mark.slow
 def test_scripts_are_what_a_shell_reads_and_call_commands_that_exist(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
@@ -284,11 +296,13 @@ def test_scripts_are_what_a_shell_reads_and_call_commands_that_exist(tmp_path: P
         assert option in text and option in options
 
 
+@pytest.mark.slow
 def test_own_benchmarks_are_said_to_be_no_mlperf_results(tmp_path: Path) -> None:
     made = package([make_set(tmp_path / "set")], tmp_path / "out")
     assert "not MLPerf results" in (made.submission / "benchmarks/dlrm_tiny/example/README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_benchmark_of_the_users_own_is_judged_by_the_definition_beside_it(tmp_path: Path) -> None:
     tables = read_toml(TINY.path)
     tables["benchmark"]["name"] = "mine"
@@ -330,6 +344,7 @@ def test_anyones_results_keep_their_own_code_and_power(tmp_path: Path) -> None:
     assert not any(name.endswith("/out") for name in names)
 
 
+@pytest.mark.slow
 def test_killed_at_any_time_leaves_nothing_or_all(tmp_path: Path) -> None:
     source, output = make_set(tmp_path / "set"), tmp_path / "out"
     code = (
@@ -355,6 +370,7 @@ def command(*arguments: object) -> int:
     return leaving.value.code
 
 
+@pytest.mark.slow
 def test_exit_codes_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = make_set(tmp_path / "set")
     assert command("package", source, "--submitter", "Example", "-o", tmp_path / "out") == 0

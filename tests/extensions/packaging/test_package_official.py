@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from log_builder import make_runs
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from package_builder import DCNV2, digests, make_set, refused, request
@@ -9,6 +10,7 @@ from package_builder import DCNV2, digests, make_set, refused, request
 from harness.extensions.packaging.build import build_package
 
 
+@pytest.mark.slow
 def test_runs_under_an_official_name_are_accepted_by_ours_and_theirs(tmp_path: Path) -> None:
     # Without the harness's own digests, which a made-up log cannot hold truly.
     source = make_set(tmp_path / "set", DCNV2, make_runs(DCNV2, ours=False))
@@ -22,6 +24,7 @@ def test_runs_under_an_official_name_are_accepted_by_ours_and_theirs(tmp_path: P
     assert "not MLPerf results" not in text
 
 
+@pytest.mark.slow
 @needs_published_results
 def test_published_results_are_packaged_and_both_checkers_agree(tmp_path: Path) -> None:
     before = digests(NVIDIA)

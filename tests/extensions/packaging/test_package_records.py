@@ -48,6 +48,7 @@ def codes(path: Path) -> set[tuple[str, str]]:
     return {(each.code, each.severity) for part in (verdict, *verdict.parts) for each in part.findings}
 
 
+@pytest.mark.slow
 def test_a_package_of_ours_is_not_said_to_lack_records(tmp_path: Path) -> None:
     made = package([recorded(tmp_path / "set")], tmp_path / "out")
     assert made.verdict.outcome == "valid"
@@ -59,6 +60,7 @@ def test_a_package_of_ours_is_not_said_to_lack_records(tmp_path: Path) -> None:
     assert "attempt_2" not in sums  # interrupted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["log", "record"])
 def test_the_rules_hold_a_packages_logs_against_its_records(what: str, tmp_path: Path) -> None:
     package([recorded(tmp_path / "set")], tmp_path / "out")
@@ -71,6 +73,7 @@ def test_the_rules_hold_a_packages_logs_against_its_records(what: str, tmp_path:
     assert ("RS116", "error") in codes(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_package_without_its_records_is_warned_of_as_before(tmp_path: Path) -> None:
     import shutil
 
@@ -79,6 +82,7 @@ def test_a_package_without_its_records_is_warned_of_as_before(tmp_path: Path) ->
     assert ("RS119", "warning") in codes(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_weights_are_packaged_on_request_and_read_back_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +105,7 @@ def test_weights_are_packaged_on_request_and_read_back_from_it(
         assert torch.equal(found.tensors["top.0.weight"], torch.arange(6.0).reshape(2, 3) + index)
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_there_or_damaged_are_not_packaged(tmp_path: Path) -> None:
     error = refused([recorded(tmp_path / "none")], tmp_path / "out", weights=True)
     assert error.exit_code == ExitCode.INPUT and "--keep-weights" in str(error)
@@ -116,6 +121,7 @@ def test_weights_that_are_not_there_or_damaged_are_not_packaged(tmp_path: Path) 
     assert error.exit_code == ExitCode.INPUT and "no regular file" in str(error)
 
 
+@pytest.mark.slow
 def test_of_a_package_with_weights_of_several_sets_one_is_given(tmp_path: Path) -> None:
     first, second = with_weights(make_set(tmp_path / "a"), 0), with_weights(make_set(tmp_path / "b", SMALL), 0)
     package([first, second], tmp_path / "out", weights=True)

@@ -30,6 +30,7 @@ def test_searches_of_a_benchmark_end_with_one_sentence_and_keep_the_cheapest_pla
     assert damaged.returncode == 8 and "plan.json" in damaged.stderr and "line 3" in damaged.stderr
 
 
+@pytest.mark.slow
 def test_tasks_are_generated_or_read(inside: Command, tmp_path: Path) -> None:
     words = ("--devices", 2, "--by", "lookup,greedy", "--format", "json")
     done = inside("place", "--tasks", 2, *words)
@@ -50,6 +51,7 @@ def test_what_was_measured_once_is_no_verdict_and_says_where_it_was_timed(inside
     assert "timed on one thread of this CPU" in done.stdout and "Over the optimum" not in done.stdout
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_plans_of_a_folder_of_any_name_are_measured_and_all_that_fail_end_it_so(
     command: Callable[..., tuple[int, str, str]],

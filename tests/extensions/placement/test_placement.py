@@ -70,6 +70,7 @@ def tiny_plan(tmp_path: Path) -> tuple[Path, Task]:
     return tmp_path / "plan.json", task
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(0, 3))
 def test_a_plan_is_read_as_it_was_written(tmp_path_factory: Any, seed: int, num_cuts: int) -> None:
     (task,) = generate_tasks(1, seed)
@@ -198,6 +199,7 @@ def test_the_plan_that_is_kept_or_measured_can_be_run(tmp_path: Path, optimizer:
         record_best(replace(placement, found={"cut": [cut]}), asked)
 
 
+@pytest.mark.slow
 def test_tasks_have_an_interval_of_the_improvement(tmp_path: Path) -> None:
     asked = question(tmp_path, "random", "lookup", "greedy")
     tasks = make_tasks(replace(asked, devices=replace(DEVICES, num_devices=4, memory_bytes=4 << 30)), 6, None, None)
@@ -216,6 +218,7 @@ def test_tasks_have_an_interval_of_the_improvement(tmp_path: Path) -> None:
     assert all(row["Tasks"] == 5 and row["Cost"] is None for row in rows.values())
 
 
+@pytest.mark.slow
 def test_a_search_without_a_plan_says_why_beside_the_others_and_ends_it_alone(tmp_path: Path) -> None:
     rows = rows_of(search_plans(question(tmp_path, "dim", "torchrec"), generate_tasks(2, 0), None))
     assert "of none" in rows["torchrec"]["Why it has none"] and rows["dim"]["Tasks"] == 2
@@ -301,6 +304,7 @@ def test_measured_steps_are_beside_the_predicted_ones(
     assert said in measured.study.findings[0]
 
 
+@pytest.mark.slow
 def test_costs_of_a_task_are_correlated_apart_each_plan_once(tmp_path: Path) -> None:
     """Predicted ones rank each task's measured ones the wrong way round, and tell tasks apart."""
     asked = question(tmp_path, "random", "dim", "lookup", cost="bandwidth")
