@@ -78,9 +78,10 @@ def test_nothing_of_the_core_imports_an_extension_or_spells_its_place() -> None:
     for path in (path for package in PACKAGES for path in python_files(ROOT / package)):
         if FOLDER in path.parents and path.parent != FOLDER:
             continue
-        place = path.relative_to(ROOT)
-        wrong += [f"{place} imports {name}" for name in extensions_of(list(imports_of(path)))]
-        if PREFIX in path.read_text(encoding="utf-8") and place != Path("rules/extensions.py"):
+        place, text = path.relative_to(ROOT), path.read_text(encoding="utf-8")
+        if re.search(r"harness\s*(\.|import\b.*)\s*extensions\b", text):  # it is parsed where it may import one
+            wrong += [f"{place} imports {name}" for name in extensions_of(list(imports_of(path)))]
+        if PREFIX in text and place != Path("rules/extensions.py"):
             wrong.append(f"{place} spells {PREFIX}")
     assert wrong == []
 

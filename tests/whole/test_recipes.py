@@ -311,6 +311,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_an_extension(extended: Tree) -> None:
     recipe = RECIPES["An extension"]
     assert extended.touched() == {*recipe.shown, "rules/extensions.py", "harness/extensions/sorting/__init__.py",
