@@ -1,7 +1,8 @@
 """What commands that drive runs say and leave, as text: `python tests/builders/goldens.py --write` writes it anew.
 
-A golden is a file of tests/data/goldens for each story of `golden_scenarios`. What it holds is what this code does;
-after a change that is meant, write all anew and read the difference.
+A golden is a file of tests/data/goldens for each story of `golden_scenarios`, and of tests/extensions/<name>/goldens
+for each story in the scenarios.py beside that folder. What it holds is what this code does; after a change that is
+meant, write all anew and read the difference.
 """
 
 import difflib
@@ -9,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import shutil
 import sys
 import tempfile
@@ -30,6 +32,15 @@ FOLDER = ROOT / "tests" / "data" / "goldens"
 BASES = FOLDER / "bases"
 """Records in full; stories show how theirs differ from these."""
 _SHOWN = (".json", ".toml", ".jsonl")
+
+
+def find_scenarios() -> dict[str, tuple[tuple[Step, ...], Path]]:
+    """Return every story with the file that it is held against, those of extensions after the core's."""
+    found = {name: (steps, FOLDER / f"{name}.txt") for name, steps in SCENARIOS.items()}
+    for path in sorted((ROOT / "tests" / "extensions").glob("*/scenarios.py")):
+        own = runpy.run_path(str(path))["SCENARIOS"]
+        found |= {name: (steps, path.parent / "goldens" / f"{name}.txt") for name, steps in own.items()}
+    return found
 
 
 def lay_data(root: Path, folder: Path) -> Path:
@@ -163,7 +174,8 @@ def make_data(root: Path) -> Path:
 
 def write_all() -> None:
     """Write every golden anew."""
-    for path in (path for path in FOLDER.glob("*.txt") if not path.name.startswith("resumed_")):
+    own = (ROOT / "tests" / "extensions").glob("*/goldens/*.txt")
+    for path in (path for path in (*FOLDER.glob("*.txt"), *own) if not path.name.startswith("resumed_")):
         path.unlink()
     shutil.rmtree(BASES, ignore_errors=True)
     BASES.mkdir(parents=True)
@@ -171,8 +183,9 @@ def write_all() -> None:
         place = Path(temporary).resolve()
         root = make_data(place / "root")
         _write_bases(lay_data(root, place / "bases"))
-        for name, steps in SCENARIOS.items():
-            (FOLDER / f"{name}.txt").write_text(tell(steps, lay_data(root, place / name)), encoding="utf-8")
+        for name, (steps, path) in find_scenarios().items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(tell(steps, lay_data(root, place / name)), encoding="utf-8")
         for verb in COMMANDS:
             told = tell_refusals(verb, lay_data(root, place / f"refused_{verb}"))
             (FOLDER / f"refused_{verb}.txt").write_text(told, encoding="utf-8")

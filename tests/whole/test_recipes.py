@@ -315,6 +315,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_an_extension(extended: Tree) -> None:
     recipe = RECIPES["An extension"]
     assert extended.touched() == {*recipe.shown, "rules/extensions.py", "harness/extensions/sorting/__init__.py",
@@ -433,7 +434,11 @@ def test_an_output_format(tree: Tree) -> None:
     assert tree.touched() == {"reports/render/tsv.py", "reports/render/forms.py"}
     (surface,) = recipe.commands
     assert tree.run(surface).returncode == 0
-    promised = (tree.folder / "tests" / "whole" / "cli_surface.txt").read_text().splitlines()
+    surfaces = [
+        tree.folder / "tests" / "whole" / "cli_surface.txt",
+        *tree.folder.glob("tests/extensions/*/surface.txt"),
+    ]
+    promised = [line for path in surfaces for line in path.read_text().splitlines()]
     verbs = {line.split()[1] for line in promised if "--format" in line and "|tsv" in line}
     assert verbs == {
         "check", "codesign", "compare", "diff", "history", "place", "profile", "report", "score", "serve", "suite",

@@ -1,6 +1,7 @@
-"""The command line's verbs and options are a promise: they change only together with cli_surface.txt.
+"""The command line's verbs and options are a promise: they change only together with the files that list them.
 
-After a deliberate change: python tests/whole/test_surface.py > tests/whole/cli_surface.txt
+Those of the core are in cli_surface.txt here, those of an extension in tests/extensions/<name>/surface.txt. After a
+deliberate change: python tests/whole/test_surface.py > tests/whole/cli_surface.txt, which writes the others, too.
 """
 
 import subprocess
@@ -11,9 +12,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from harness.cli import COMMANDS, SECTIONS, cli
+from harness.cli import COMMANDS, CORE_COMMANDS, SECTIONS, cli
+from rules.extensions import load_extensions
 
 EXPECTED = Path(__file__).with_name("cli_surface.txt")
+FOLDER = Path(__file__).parents[1] / "extensions"
 
 
 def surface(command: click.Command, path: str = "dlrmbench", parent: click.Context | None = None) -> list[str]:
@@ -23,11 +26,26 @@ def surface(command: click.Command, path: str = "dlrmbench", parent: click.Conte
     for parameter in command.get_params(context):
         lines.append(f"{path}  {describe_parameter(parameter)}")
     if isinstance(command, click.Group):
-        for name in sorted(command.list_commands(context)):
+        names = CORE_COMMANDS if command is cli else command.list_commands(context)
+        for name in sorted(names):
             child = command.get_command(context, name)
             assert child is not None, name
             lines += surface(child, f"{path} {name}", context)
     return lines
+
+
+def surfaces_of_extensions() -> dict[str, str]:
+    """Return the lines of each extension's verbs, by its name; those without verbs have none."""
+    context = click.Context(cli, info_name="dlrmbench", **cli.context_settings)
+    found = {}
+    for name, extension in load_extensions().items():
+        lines: list[str] = []
+        for verb in sorted(extension.verbs):
+            command = cli.get_command(context, verb)
+            assert command is not None, verb
+            lines += surface(command, f"dlrmbench {verb}", context)
+        found |= {name: "".join(f"{line}\n" for line in lines)} if lines else {}
+    return found
 
 
 def describe_parameter(parameter: click.Parameter) -> str:
@@ -46,12 +64,18 @@ def describe_parameter(parameter: click.Parameter) -> str:
     return " ".join(words)
 
 
-def test_verbs_and_options_are_those_that_were_promised() -> None:
+def test_verbs_and_options_are_those_that_were_promised(tmp_path: Path) -> None:
     """In a process of its own: a command of click remembers the first help option that anyone asked it for."""
     from waiting import HANG_S  # not where this file is started alone
 
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=HANG_S, check=True)
+    command = [sys.executable, __file__, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=True)
     assert done.stdout == EXPECTED.read_text(encoding="utf-8")
+    made, promised = (
+        {path.parent.name: path.read_text(encoding="utf-8") for path in folder.glob("*/surface.txt")}
+        for folder in (tmp_path, FOLDER)
+    )
+    assert made == promised
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
@@ -79,3 +103,7 @@ def test_an_unknown_verb_gets_a_suggestion_and_exit_code_2() -> None:
 
 if __name__ == "__main__":
     print("\n".join(surface(cli)))
+    for extension, text in surfaces_of_extensions().items():
+        target = (Path(sys.argv[1]) if sys.argv[1:] else FOLDER) / extension / "surface.txt"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")

@@ -30,7 +30,7 @@ def completed(*arguments: str, incomplete: str) -> list[str]:
         (("show",), "dlrmv", ["dlrmv4", "dlrmv4_small"]),
         (("show",), "dlrm_dc", ["dlrm_dcnv2", "dlrm_dcnv2_small"]),
         (("schema",), "run", ["run_set", "run", "run_document"]),
-        ((), "pla", ["plan", "place"]),
+        ((), "pro", ["profile"]),
     ],
 )
 def test_values_are_completed(arguments: tuple[str, ...], incomplete: str, values: list[str]) -> None:

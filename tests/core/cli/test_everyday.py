@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from places import TESTS
+from seams import READING, reading
 from sweep_builder import FastWorkers, use_fast_workers
 from waiting import HANG_S
 
@@ -186,7 +187,8 @@ def test_a_closed_standard_stream_is_no_defect(closing: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "words",
     ["check {}", "score {}", "report {}", "compare {} {}", "diff {} {}", "history {}", "resume {}", "resume {} -n 9",
-     "package {} --submitter A -o out", "run dlrm_tiny --data {} -q", "profile dlrm_tiny --data {} -q"],
+     "run dlrm_tiny --data {} -q", "profile dlrm_tiny --data {} -q",
+     *(" ".join(reading(verb, "{}", "out")) for verb in READING)],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["loop", "a" * 300])
 def test_a_link_to_itself_and_a_name_that_is_too_long_are_input_errors(

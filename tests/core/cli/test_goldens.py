@@ -4,15 +4,18 @@ from pathlib import Path
 
 import pytest
 from golden_refusals import COMMANDS
-from golden_scenarios import SCENARIOS
-from goldens import FOLDER, lay_data, tell, tell_refusals
+from goldens import FOLDER, find_scenarios, lay_data, tell, tell_refusals
+from places import TESTS
 from stored_folders import STORIES, tell_resumed
+
+SCENARIOS = find_scenarios()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_commands_say_and_leave_what_they_did(name: str, data_root: Path, tmp_path: Path) -> None:
-    told = tell(SCENARIOS[name], lay_data(data_root, tmp_path / "place"))
-    assert told.splitlines() == (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    steps, path = SCENARIOS[name]
+    told = tell(steps, lay_data(data_root, tmp_path / "place"))
+    assert told.splitlines() == path.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.slow
@@ -31,4 +34,8 @@ def test_a_folder_of_an_earlier_version_is_gone_on_with_as_it_was(name: str, dat
 
 def test_each_golden_is_one_of_a_scenario() -> None:
     others = {f"refused_{verb}" for verb in COMMANDS} | {f"resumed_{name}" for name in STORIES}
-    assert {path.stem for path in FOLDER.glob("*.txt")} == {*SCENARIOS, *others}
+    own = {path for _, path in SCENARIOS.values()}
+    assert {path.stem for path in FOLDER.glob("*.txt")} == {
+        path.stem for path in own if path.parent == FOLDER
+    } | others
+    assert {*(TESTS / "extensions").glob("*/goldens/*")} == {path for path in own if path.parent != FOLDER}

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from bounded_command import TooSlowError, assert_sound, bounded_memory, run_bounded
 from hostile_trees import make_bases, make_hostile, release
+from seams import READING, reading
 
 LONG_CHUNKS = 10
 OFFICIAL_EVERY = 20
@@ -41,8 +42,7 @@ def words_of(verb: str, random: Random, hostile: Path, sound: Path, folder: Path
             "history", str(hostile), "--format", form, "--fail-on", random.choice(("regression", "never")),
             *(["-o", str(folder / "history.html")] if form == "html" else []),
         ],
-        "package": ["package", str(hostile), "--submitter", "Example", "-o", str(folder / "out"),
-                    "--no-second-opinion", *random.choice(([], ["--allow-non-compliant"]))],
+        **{verb: reading(verb, hostile, folder / "out") for verb in READING},
     }[verb]  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def judge_hostile(seeds: range, bases: dict[str, Path], folder: Path) -> None:
         hostile = folder / f"case_{seed}" / base.name
         harm = make_hostile(random, base, hostile)
         verbs = ["report", "compare", "diff"] if kind == "export" else list(FORMS)
-        verbs += [] if kind == "export" else ["package"]
+        verbs += [] if kind == "export" else [*READING]
         sound = bases["export"] if kind == "export" else base
         for verb in verbs:
             words = words_of(verb, random, hostile, sound, hostile.parent)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from log_builder import make_runs, write_set
 from report_builder import write_run_set
+from seams import READING, reading
 from sweep_builder import FastWorkers
 
 from rules.benchmarks.loader import load_benchmark, read_toml
@@ -150,7 +151,7 @@ def test_names_that_the_system_refuses_are_input_errors(command: CommandLine, tr
         ("diff", "a" * 300, tree),
         ("check", tmp_path / "loop"),
         ("report", tree, "--no-second-opinion", "-o", tmp_path / ("a" * 300)),
-        ("package", "a" * 300, "--submitter", "X", "-o", tmp_path / "out"),
+        *(reading(verb, "a" * 300, tmp_path / "out") for verb in READING),
     ):
         code, _, err = command(verb, *arguments)
         assert code == 8 and ("too long" in err or "loop" in err), (verb, err)
@@ -171,8 +172,9 @@ def test_a_tree_of_a_thousand_levels_is_walked(command: CommandLine, tmp_path: P
         for verb in ("check", "score", "report", "history"):
             code, _, err = command(verb, tmp_path / "deep")
             assert code in (0, 8) and "internal error" not in err, (verb, err)
-        code, _, err = command("package", tmp_path / "deep", "--submitter", "X", "-o", tmp_path / "out")
-        assert code == 8, err
+        for verb in READING:
+            code, _, err = command(*reading(verb, tmp_path / "deep", tmp_path / "out"))
+            assert code == 8, err
     finally:  # whoever removes temporary folders may not get that deep
         subprocess.run(["rm", "-r", str(tmp_path / "deep")], check=True)
 
@@ -280,7 +282,7 @@ def test_no_verb_replaces_the_device_that_it_is_given_as_output(
     assert device.is_symlink() == is_link and stat.S_ISCHR(device.stat().st_mode)
 
 
-@pytest.mark.parametrize("verb", ["run", "report", "package", "history", "plan"])
+@pytest.mark.parametrize("verb", ["run", "report", "history", "plan", *READING])
 def test_a_folder_below_a_link_to_itself_is_no_place(
     command: CommandLine, workers: FastWorkers, tree: Path, tmp_path: Path, verb: str
 ) -> None:
@@ -288,7 +290,8 @@ def test_a_folder_below_a_link_to_itself_is_no_place(
     place = tmp_path / "loop" / "x"
     arguments: dict[str, list[object]] = {
         "run": ["dlrm_tiny", "--data", place], "report": [tree, "-o", place], "history": [place],
-        "package": [tree, "--submitter", "Example", "-o", place], "plan": ["dlrm_tiny", "--no-measure", "-c", place],
+        "plan": ["dlrm_tiny", "--no-measure", "-c", place],
+        **{verb: reading(verb, tree, place)[1:] for verb in READING},
     }  # fmt: skip
     code, _, err = command(verb, *arguments[verb])
     assert code in (2, 3, 8) and "internal error" not in err, err

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from log_builder import make_runs
-from package_builder import make_set
 from report_builder import write_run_set
+from seams import READING, reading
 
 from harness.run_sets.names import find_named, link_latest, names_to_give
 from rules.benchmarks.loader import load_benchmark
@@ -55,7 +55,8 @@ def test_a_name_of_several_sets_is_an_error_that_lists_them(command: Any, result
 
 
 @pytest.mark.parametrize("words", ["compare bse new", "compare new bse", "diff new bse", "score bse", "check bse",
-                                   "report bse", "resume bse", "package bse --submitter A -o tree"])  # fmt: skip
+                                   "report bse", "resume bse",
+                                   *(" ".join(reading(verb, "bse", "tree")) for verb in READING)])  # fmt: skip
 def test_a_name_that_nothing_has_says_where_it_was_looked_for_and_what_is_near(
     words: str, command: Any, results: Path
 ) -> None:
@@ -156,14 +157,3 @@ def test_a_file_with_a_colon_in_its_name_is_that_file(command: Any, results: Pat
     odd = tmp_path / "r.json:base.json"
     odd.write_text(command("report", "new", "--format", "json", "--no-second-opinion")[1])
     assert command("report", odd, "--format", "csv")[1].count("\ndlrm_tiny-new") >= 5
-
-
-@pytest.mark.slow
-def test_package_takes_a_set_once_by_its_name_and_by_the_link_to_it(
-    command: Any, results: Path, tmp_path: Path
-) -> None:
-    link_latest(make_set(results / "dlrm_tiny-mine-20260105T000000Z"))
-    words = ("package", "mine", "latest", "--submitter", "Example", "-o", tmp_path / "tree", "--no-second-opinion")
-    code, _, err = command(*words)
-    assert code == 0, err
-    assert len(list((tmp_path / "tree").rglob("result_0.txt"))) == 1

@@ -122,21 +122,11 @@ def test_the_other_verbs_refuse_it_and_write_nothing(
     assert not (tmp_path / "report.html").exists()
 
 
-def test_package_refuses_it(command: Command, other: Path, tmp_path: Path) -> None:
-    code, _, err = command("package", other.parents[2], "--submitter", "Example", "-o", tmp_path / "package")
-    assert code == 8 and WORDS in err and not (tmp_path / "package").exists()
-
-
-def test_package_and_diff_leave_it_out(command: Command, tmp_path: Path) -> None:
+def test_diff_leaves_it_out(command: Command, tmp_path: Path) -> None:
     top = write_submission(tmp_path / "a")
     lost = write_other_set(set_folder(top).with_name("llama31_8b"))
-    line = f"not judged: {lost}: {WORDS}.\n"
-    package = tmp_path / "package"
-    code, out, err = command("package", top, "--submitter", "Example", "-o", package, "--no-second-opinion")
-    assert (code, err) == (0, line) and "1 set: 1 valid" in out
-    assert [path.name for path in (package / "Example" / "results" / SYSTEM).iterdir()] == ["dlrm_dcnv2"]
     code, out, err = command("diff", top, set_folder(top))
-    assert (code, err) == (0, line) and "llama" not in out
+    assert (code, err) == (0, f"not judged: {lost}: {WORDS}.\n") and "llama" not in out
 
 
 def test_score_and_report_and_compare_leave_it_out(command: Command, other: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from command import Command
 from dense_logistic import install, write_definition
 from inside import use_short_ceilings
 from made_sets import made_in
+from seams import READING
 from sweep_builder import FastWorkers
 
 import reference_models.registry
@@ -161,9 +162,7 @@ def own_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_model_in_a_file_trains_is_on_record_and_is_packed(
-    dlrmbench: Command, inside: Command, own_file: Path, tmp_path: Path
-) -> None:
+def test_a_model_in_a_file_trains_and_is_on_record(dlrmbench: Command, own_file: Path, tmp_path: Path) -> None:
     definition, place = write_definition(tmp_path), f"{own_file}:SPEC"
     digest = hashlib.sha256(own_file.read_bytes()).hexdigest()
     done = dlrmbench("run", definition, "-n", "1", "--threads", "1", "-q", "--model", place, "--submitter", "A")
@@ -173,12 +172,6 @@ def test_a_model_in_a_file_trains_is_on_record_and_is_packed(
     assert entry == {"value": f"{place}@{digest}", "source": "option --model"}
     (log,) = folder.rglob("result_0.txt")
     assert f'"implementation", "value": "plain of mine.py:SPEC@{digest[:12]}"' in log.read_text()
-    package = ("package", folder, "--submitter", "A", "-o", "tree", "--allow-non-compliant", "--no-second-opinion")
-    assert inside(*package).returncode in (0, 3)
-    (script,) = (tmp_path / "tree").rglob("run_and_time.sh")
-    assert '--model "$here"/../implementations/dlrmbench-plain/own/model/mine.py:SPEC ' in script.read_text()
-    (packed,) = (tmp_path / "tree").rglob("own/model/mine.py")
-    assert packed.read_bytes() == own_file.read_bytes()
 
 
 @pytest.mark.slow
@@ -265,7 +258,7 @@ def test_calibration_trains_a_model_in_a_file(own_file: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["check", "score", "report", "list", "compare", "package"])
+@pytest.mark.parametrize("verb", ["check", "score", "report", "list", "compare", *READING])
 def test_verbs_that_judge_import_nothing_from_outside(verb: str, dlrmbench: Command, tmp_path: Path) -> None:
     """A package that ends the process when it is imported."""
     site = install(tmp_path / "site", *MODEL)

@@ -283,18 +283,13 @@ def test_further_runs_take_the_map_that_their_set_began_with(trained: Path, insi
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
-def test_costs_and_traces_are_of_the_rows_that_are_left(root: Path, inside: Command, tmp_path: Path) -> None:
+def test_costs_are_of_the_rows_that_are_left(root: Path, inside: Command, tmp_path: Path) -> None:
     write_mapped(tmp_path / "mine.toml", kind="quotient_remainder", budget=0.1)
     done = inside("run", "./mine.toml", "--quality", 2048, "-n", 5, "--data", root, *ALONE)
     assert done.returncode == 0, done.stderr
     (made,) = made_in(tmp_path / "out")
     computed = json.loads((made / "extra/quality.json").read_text())["computed"]
     assert (computed["embedding_bytes"], computed["num_lookups_per_sample"]) == (623 * 16 * 4, 8 + 3)
-    done = inside("trace", "./mine.toml", "-o", "t", "--lookups", 1100, "--data", root, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    manifest = json.loads((tmp_path / "t/manifest.json").read_text())
-    assert [table["num_rows"] for table in manifest["tables"]] == [*ROWS]
-    assert (manifest["num_bags"], manifest["tables"][0]["num_lookups"]) == (100, 200)
 
 
 REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -304,7 +299,6 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
         ("serve", "./mine.toml", "--simulate", "--target-latency", "1s", "--set", "id_map.kind=classes"),
         "as a control: it is for --quality SAMPLES",
     ),
-    "traced control": (("trace", "./mine.toml", "--set", "id_map.kind=classes"), "as a control"),
     "official": (("run", "dlrm_dcnv2", "--set", "id_map.kind=hash", "--name", "m"), "in an official benchmark"),
     "official quality": (("run", "dlrm", "--quality", "64", "--set", "id_map.kind=none"), "an official benchmark"),
     "sequences": (("run", "dlrmv4_small", "--quality", "64", "--set", "id_map.kind=hash"), "pools no bags"),

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
-from package_builder import make_set, package
 from report_builder import write_report, write_run_set
 
 from harness.experiment.finish import finish_set
@@ -92,14 +91,6 @@ def test_history_reads_each_log_once(tmp_path: Path, opened: Counter[Path]) -> N
     ((past,), _) = read_history(tmp_path)
     assert opened == dict.fromkeys(find_result_sets(root)[0].logs, 1)
     assert past.outcome == "valid" and past.score_s is not None
-
-
-@pytest.mark.slow
-def test_a_package_reads_each_log_of_its_sources_once_to_judge_it(tmp_path: Path, opened: Counter[Path]) -> None:
-    root = make_set(tmp_path / "set")
-    package([root], tmp_path / "package", second_opinion=False)
-    (found,) = find_result_sets(root)
-    assert {log: opened[log] for log in found.logs} == dict.fromkeys(found.logs, 1)
 
 
 def test_a_judged_set_is_scored_from_the_runs_that_were_judged(tmp_path: Path) -> None:

@@ -359,15 +359,6 @@ def test_a_call_is_recorded_as_the_command_that_does_the_same() -> None:
     assert words == ["dlrmbench", "run", "dlrm_tiny", "--keep-weights", "--runs", "2"]
 
 
-def test_a_package_leaves_weights_out_and_says_so(kept_set: Path, tmp_path: Path) -> None:
-    from harness.extensions.packaging.tree import Tree, left_out
-
-    found = list(left_out([kept_set], Tree(tmp_path, "ORG")))
-    (weights,) = (item for item in found if "weights" in item.place)
-    assert weights.place == "extra/run_0/weights/" and "--weights packages" in weights.reason
-    assert weights.num_files == len(list((kept_set / "extra/run_0/weights").iterdir()))
-
-
 @pytest.mark.parametrize("more", [("--throughput", "5"), ("--quality", "512"), ("--beside", "latest")])
 def test_what_trains_nothing_to_the_target_keeps_no_weights(more: tuple[str, str], inside: Command) -> None:
     done = inside("run", "dlrm_tiny", "--keep-weights", *more)

@@ -120,23 +120,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
         },
         "rowwise plan": of_small(5, ROWWISE, sharding=PLANS[0]),
         "plan": {"command": ["plan", "dlrm_tiny", *FOUR_DEVICES]},
-        "place": {"command": ["place", "dlrm_tiny", *FOUR_DEVICES, "--by", "torchrec"]},
-        "place whole": {
-            "command": [
-                "place",
-                "dlrm_tiny",
-                "--devices",
-                "2",
-                "--by",
-                "torchrec,lookup,optimal",
-                "--cost",
-                "torchrec",
-                "--set",
-                "runtime.sharding=table_wise",
-                "--format",
-                "json",
-            ]
-        },
         "odd evaluation": of_small(1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
     }
     answers = run_cases(list(cases.values()), tmp_path_factory.mktemp("ranks"))
@@ -374,29 +357,6 @@ def rows_of(study: dict[str, Any]) -> list[list[dict[str, Any]]]:
         [dict(zip(of, row, strict=True)) for row in table["rows"]]
         for of, table in zip(names, study["tables"], strict=True)
     ]
-
-
-@pytest.mark.slow
-@needs_torchrec
-def test_place_by_torchrec_is_what_plan_says_of_devices(tiny: dict[str, dict[str, Any]]) -> None:
-    plan, place = tiny["plan"], tiny["place"]
-    for study in (plan, place):
-        for (search,) in rows_of(study)[:1]:
-            assert search["Search"] == "torchrec" and search["Search time"] > 0
-        at = [column["name"] for column in study["tables"][0]["columns"]].index("Search time")
-        study["tables"][0]["rows"][0][at] = None  # measured
-    assert plan == place
-
-
-@pytest.mark.slow
-@needs_torchrec
-def test_a_plan_of_torchrec_is_costed_beside_others_by_its_own_estimator(tiny: dict[str, dict[str, Any]]) -> None:
-    searches, _, loads = rows_of(tiny["place whole"])
-    by_name = {row["Search"]: row for row in searches}
-    assert by_name["torchrec"]["Cost"] == max(load["Embeddings per step"] for load in loads)
-    # Its planner knows what no plan of whole tables can be below, and does not search all of them.
-    assert by_name["optimal"]["Cost"] <= by_name["torchrec"]["Cost"] * (1 + 1e-9)
-    assert by_name["optimal"]["Over the optimum"] == 0 <= by_name["lookup"]["Over the optimum"]
 
 
 @needs_torchrec

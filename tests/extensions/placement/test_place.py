@@ -1,13 +1,12 @@
 """`place`: searches beside one another, a plan in a file; what cannot be asked is refused."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command import Command
 from ranks_builder import needs_torchrec
-from sweep_builder import FastWorkers
+from sweep_builder import FastWorkers, use_fast_workers
 
 TABLES = [
     {"row": rows, "pooling_factor": 2.0, **{f"bin_{number}": float(number == 0) for number in range(17)}}
@@ -54,23 +53,22 @@ def test_what_was_measured_once_is_no_verdict_and_says_where_it_was_timed(inside
 @pytest.mark.slow
 @needs_torchrec
 def test_plans_of_a_folder_of_any_name_are_measured_and_all_that_fail_end_it_so(
-    command: Callable[..., tuple[int, str, str]],
-    workers: FastWorkers,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    use_fast_workers(monkeypatch, workers := FastWorkers())
+    monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
     words = ("place", "dlrm_tiny", "--devices", 2, "--by", "dim", "--run", 5, "--data", tmp_path / "data")
     monkeypatch.setenv("DLRMBENCH_OUTPUT", "a,b'c")
-    code, out, err = command(*words)
-    assert code == 0, err
+    done = inside(*words)
+    assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "a,b'c").glob("sweep-*")
     assert {launch["tables"]["runtime"]["sharding"][:5] for launch in workers.launches} == {"auto", "plan:"}
-    assert "10 of 10 plans were measured" in out and (folder / "report.html").is_file()
+    assert "10 of 10 plans were measured" in done.stdout and (folder / "report.html").is_file()
     monkeypatch.setenv("DLRMBENCH_OUTPUT", "")
     workers.fail = lambda spec: True
-    code, out, _ = command(*words)
-    assert code == 9 and "0 of 10 plans were measured. No rank" in out and (tmp_path / "results").is_dir()
+    done = inside(*words)
+    assert done.returncode == 9 and "0 of 10 plans were measured. No rank" in done.stdout
+    assert (tmp_path / "results").is_dir()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""`place` by TorchRec's planner, in processes of its own: what `plan` says of devices, and beside other searches."""
+
+import json
+from typing import Any
+
+from command import Command
+from ranks_builder import needs_torchrec
+
+
+def ask(dlrmbench: Command, verb: str, *words: str, num_devices: int = 4) -> dict[str, Any]:
+    """Return the study that a verb makes of dlrm_tiny."""
+    memory = ("--device-memory", "8GB") if num_devices == 4 else ()
+    done = dlrmbench(verb, "dlrm_tiny", "--devices", num_devices, *memory, *words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    study: dict[str, Any] = json.loads(done.stdout)
+    return study
+
+
+def rows_of(study: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """Each table's rows, their cells by the name of their column."""
+    names = [[column["name"] for column in table["columns"]] for table in study["tables"]]
+    return [
+        [dict(zip(of, row, strict=True)) for row in table["rows"]]
+        for of, table in zip(names, study["tables"], strict=True)
+    ]
+
+
+@needs_torchrec
+def test_place_by_torchrec_is_what_plan_says_of_devices(dlrmbench: Command) -> None:
+    plan, place = ask(dlrmbench, "plan"), ask(dlrmbench, "place", "--by", "torchrec")
+    for study in (plan, place):
+        for (search,) in rows_of(study)[:1]:
+            assert search["Search"] == "torchrec" and search["Search time"] > 0
+        at = [column["name"] for column in study["tables"][0]["columns"]].index("Search time")
+        study["tables"][0]["rows"][0][at] = None  # measured
+    assert plan == place
+
+
+@needs_torchrec
+def test_a_plan_of_torchrec_is_costed_beside_others_by_its_own_estimator(dlrmbench: Command) -> None:
+    asked = ("--by", "torchrec,lookup,optimal", "--cost", "torchrec", "--set", "runtime.sharding=table_wise")
+    searches, _, loads = rows_of(ask(dlrmbench, "place", *asked, num_devices=2))
+    by_name = {row["Search"]: row for row in searches}
+    assert by_name["torchrec"]["Cost"] == max(load["Embeddings per step"] for load in loads)
+    # Its planner knows what no plan of whole tables can be below, and does not search all of them.
+    assert by_name["optimal"]["Cost"] <= by_name["torchrec"]["Cost"] * (1 + 1e-9)
+    assert by_name["optimal"]["Over the optimum"] == 0 <= by_name["lookup"]["Over the optimum"]
