@@ -14,7 +14,13 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/dlrmbench run
 
 # Three tiers, told apart by what a test costs: CONTRIBUTING.md has their table.
-test test-all test-long: $(VENV)/test.stamp
+test: $(VENV)/test.stamp
+	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh $@
+
+test-all: $(VENV)/test.stamp
+	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh $@
+
+test-long: $(VENV)/test.stamp
 	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh $@
 
 # On a system with a GPU, by its own Python, which has torch: all steps, or STEP="tests throughput"; its result goes

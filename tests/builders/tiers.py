@@ -6,12 +6,14 @@ import pytest
 
 NOT_IN_MAKE_TEST = ("slow", "long", "gpu")
 QUICK_FILES = pytest.StashKey[dict[Path, bool]]()
-"""The collected files, and whether `make test` has a test of each."""
+"""The collected files that have more than long tests, and whether `make test` has a test of each."""
 
 
 def note_files(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Note in `QUICK_FILES` what is collected; to be called before any test is deselected."""
     files = config.stash[QUICK_FILES] = {}
     for item in items:
+        if any(map(item.get_closest_marker, ("long", "gpu"))):
+            continue
         is_quick = not any(map(item.get_closest_marker, NOT_IN_MAKE_TEST))
         files[item.path] = files.get(item.path, False) or is_quick

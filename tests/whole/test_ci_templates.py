@@ -14,6 +14,7 @@ from places import ROOT
 from waiting import HANG_S
 
 GITHUB, GITLAB = ROOT / ".github" / "workflows" / "benchmark.yml", ROOT / ".gitlab-ci.yml"
+GITHUB_TESTS = GITHUB.with_name("test.yml")
 READ = re.findall(r"\$\{([A-Z_]+):-", (ROOT / ".ci" / "benchmark").read_text(encoding="utf-8"))
 """What the script reads: tests set it, nobody around them. `make test PYTHON=...` exports PYTHON."""
 Job = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -48,13 +49,11 @@ with pytest.MonkeyPatch.context() as patch:
 """
 
 
-def shell_lines() -> list[str]:
-    """Every line that a template gives to a shell."""
-    jobs = yaml.safe_load(GITHUB.read_text(encoding="utf-8"))["jobs"]
-    lines = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
-    for job in yaml.safe_load(GITLAB.read_text(encoding="utf-8")).values():
-        lines += job["script"]
-    return lines
+def shell_lines(workflow: Path = GITHUB, job: str = "benchmark") -> list[str]:
+    """Every line that a workflow, and a job of GitLab's, give to a shell."""
+    jobs = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
+    lines = [step["run"] for each in jobs.values() for step in each["steps"] if "run" in step]
+    return lines + yaml.safe_load(GITLAB.read_text(encoding="utf-8"))[job]["script"]
 
 
 @pytest.fixture
@@ -95,9 +94,18 @@ def job(tmp_path: Path, data_root: Path) -> Job:
 @pytest.mark.slow
 def test_no_expression_of_an_event_is_inside_a_shell_line() -> None:
     """Who names a branch would write the shell's commands; what an event says comes as a variable."""
-    lines = shell_lines()
-    assert len(lines) == 2
+    lines = shell_lines() + shell_lines(GITHUB_TESTS, "test")
+    assert len(lines) == 4
     assert not any("${{" in line or "CI_" in line for line in lines), lines
+
+
+def test_jobs_of_their_own_run_the_tests_and_measure_nothing() -> None:
+    assert set(shell_lines(GITHUB_TESTS, "test")) == {".ci/run"}
+    assert set(yaml.safe_load(GITLAB.read_text(encoding="utf-8"))) == {"test", "benchmark"}
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        text = workflow.read_text(encoding="utf-8")
+        assert not (".ci/run" in text and ".ci/benchmark" in text), workflow
+        assert yaml.safe_load(text)["permissions"] == {"contents": "read"}, workflow
 
 
 def test_the_jobs_read_only_and_keep_what_was_measured() -> None:

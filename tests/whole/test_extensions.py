@@ -73,6 +73,7 @@ def test_each_folder_is_an_extension_with_a_page_and_a_line() -> None:
         assert extensions_of(places_of(load_extensions()[name])) == {name}
 
 
+@pytest.mark.once("nothing names an extension")
 def test_nothing_of_the_core_imports_an_extension_or_spells_its_place() -> None:
     wrong = []
     for path in (path for package in PACKAGES for path in python_files(ROOT / package)):

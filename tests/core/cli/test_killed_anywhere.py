@@ -79,8 +79,12 @@ def compare(shape: str, data_root: Path, tmp_path: Path, places: int | None) -> 
         shutil.rmtree(place)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
+ONCE = pytest.mark.once("a command is killed at each write")
+
+
+@pytest.mark.parametrize(
+    "shape", [pytest.param(shape, marks=ONCE if shape == "set" else pytest.mark.slow) for shape in SHAPES]
+)
 def test_what_is_killed_at_a_write_is_completed_alike(shape: str, data_root: Path, tmp_path: Path) -> None:
     compare(shape, data_root, tmp_path, SPREAD)
 

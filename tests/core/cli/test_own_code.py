@@ -63,6 +63,7 @@ def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
         yield json.loads(path.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "pattern"),
     [

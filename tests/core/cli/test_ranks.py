@@ -112,6 +112,7 @@ def test_a_sweep_over_ranks_measures_throughput(tmp_path: Path, data_root: Path,
         assert {one["num_samples"] for one in processes} == {10 * 512}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_killed_ranks_end_the_run_and_resume_completes_it(tmp_path: Path, small: SmallBenchmark, rank: int) -> None:
     kill_and_resume(tmp_path, small, rank, lambda process: wait_for_training(tmp_path / "results", process))

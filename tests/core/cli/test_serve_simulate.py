@@ -39,14 +39,18 @@ def test_the_table_is_a_study_and_its_page_is_what_report_shows(
         assert "limit 10.00 s" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         (("-n", "5", "--target-latency", "1s"), ExitCode.USAGE, "leave -n and --colocate out"),
         (("--colocate", "2", "--target-latency", "1s"), ExitCode.USAGE, "leave -n and --colocate out"),
         (("--scenario", "offline"), ExitCode.USAGE, "scenario offline has none"),
-        (("--target-latency", "1us"), ExitCode.INCONCLUSIVE, "no rate meets the limit: a query alone takes"),
+        pytest.param(
+            ("--target-latency", "1us"),
+            ExitCode.INCONCLUSIVE,
+            "no rate meets the limit: a query alone takes",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_cannot_be_simulated_leaves_nothing(

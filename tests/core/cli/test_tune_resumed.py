@@ -51,7 +51,6 @@ def test_a_search_of_a_stranger_names_no_code_to_run(place: Path) -> None:
     assert not (place / "ran").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -105,6 +105,7 @@ def test_bytes_are_those_of_the_closed_form(
     assert (made.full_embedding_bytes, made.full_bytes) == (full, 2 * full + dense)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_killed", [3, pytest.param(50, marks=pytest.mark.long)])
 def test_after_a_kill_the_newest_whole_checkpoint_restores(num_killed: int, tmp_path: Path) -> None:
     """Whenever that is: what was being written is a draft, which nobody takes for a checkpoint."""

@@ -244,6 +244,7 @@ def refused_officially(keys: dict[str, Any], min_duration_ms: int) -> list[str]:
     return found + [key for key in keys if key.startswith("error")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ("offline", pytest.param("server", marks=pytest.mark.long)))
 def test_the_official_check_passes_on_what_mlperfs_form_asks(tmp_path: Path, scenario: str) -> None:
     rate = {"offline": 20_000, "server": 500}[scenario]

@@ -26,8 +26,13 @@ def small_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallSet:
     return begin_small_set(tmp_path, monkeypatch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("implementation", ["reference", "optimized"])
+@pytest.mark.parametrize(
+    "implementation",
+    [
+        pytest.param("reference", marks=pytest.mark.slow),
+        pytest.param("optimized", marks=pytest.mark.once("imports of a run's process")),
+    ],
+)
 def test_the_process_of_a_run_imports_no_more_than_it_uses(small_set: SmallSet, implementation: str) -> None:
     attempt = small_set.run_set.new_attempt(0)
     members = job_members(small_set.run_set, small_set.record, 0, attempt)

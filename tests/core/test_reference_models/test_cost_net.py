@@ -70,6 +70,7 @@ def test_a_net_that_loses_to_single_tables_is_not_used() -> None:
     assert choose(loser, cost) == Additive(cost)
 
 
+@pytest.mark.slow
 def test_the_rule_asks_for_more_than_as_good(net: Net) -> None:
     for tau, additive_tau in ((0.9, 0.9), (float("nan"), 0.1), (0.9, float("nan"))):
         assert choose(replace(net, tau=tau, additive_tau=additive_tau), BANDWIDTH) == Additive(BANDWIDTH)

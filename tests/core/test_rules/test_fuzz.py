@@ -67,7 +67,6 @@ def test_some_mutated_logs_are_judged(kind: str, tmp_path: Path) -> None:
     fuzz_logs(kind, range(2600), tmp_path)
 
 
-@pytest.mark.slow
 def test_some_mutated_system_descriptions_are_read(tmp_path: Path) -> None:
     fuzz_systems(range(2150), tmp_path)
 

@@ -45,7 +45,7 @@ def test_every_kind_of_thing_is_found(tree: Path) -> None:
     assert [skipped.path.name for skipped in find_skipped(found)] == ["evening.log", "c1", "unfinished"]
 
 
-def test_each_directory_is_listed_once(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_directory_is_listed_once(tree: Path) -> None:
     listed: Counter[str] = Counter()
     original = os.scandir
 
@@ -53,8 +53,9 @@ def test_each_directory_is_listed_once(tree: Path, monkeypatch: pytest.MonkeyPat
         listed[os.fspath(path)] += 1
         return original(path)
 
-    monkeypatch.setattr(os, "scandir", scandir)
-    take_inventory(tree)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        take_inventory(tree)
     assert set(listed.values()) == {1}
     assert str(tree / "a" / "set" / "results" / "example" / "dlrm_tiny") in listed
     assert not any(Path(path).name == "extra" for path in listed)

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from command import Command
 from ranks_builder import needs_torchrec
 
@@ -25,6 +26,7 @@ def rows_of(study: dict[str, Any]) -> list[list[dict[str, Any]]]:
     ]
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_place_by_torchrec_is_what_plan_says_of_devices(dlrmbench: Command) -> None:
     plan, place = ask(dlrmbench, "plan"), ask(dlrmbench, "place", "--by", "torchrec")
@@ -36,6 +38,7 @@ def test_place_by_torchrec_is_what_plan_says_of_devices(dlrmbench: Command) -> N
     assert plan == place
 
 
+@pytest.mark.slow
 @needs_torchrec
 def test_a_plan_of_torchrec_is_costed_beside_others_by_its_own_estimator(dlrmbench: Command) -> None:
     asked = ("--by", "torchrec,lookup,optimal", "--cost", "torchrec", "--set", "runtime.sharding=table_wise")
