@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
@@ -261,29 +260,3 @@ def test_the_core_does_without_an_extension_and_those_that_need_it(
     name: str, tmp_path: Path, data_root: Path
 ) -> None:
     use_without(with_those_that_need({name}), tmp_path, data_root)
-
-
-def run_core_tests(tree: Path, marker: str) -> None:
-    """Run the tests of the core in a copy of the checkout that has no extension, with as many workers as this run."""
-    link_product(tree, set(EXTENSIONS), *(path.name for path in ROOT.iterdir() if path.name in CHECKOUT))
-    shutil.rmtree(tree / "tests" / "whole")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment["PYTHONPATH"] = str(tree)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marker, "tests/core"]
-    command += ["-n", os.environ.get("JOBS", "2"), "--dist", "loadfile", f"--basetemp={tree}-tests"]
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-8000:]
-
-
-CHECKOUT = (".ci", ".github", ".gitignore", ".gitlab-ci.yml", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile",
-            "README.md", "pyproject.toml", "tests")  # fmt: skip
-
-
-@pytest.mark.slow
-def test_quick_tests_of_the_core_pass_without_any_extension(tmp_path: Path) -> None:
-    run_core_tests(tmp_path / "tree", "not slow and not long and not gpu")
-
-
-@pytest.mark.long
-def test_all_tests_of_the_core_pass_without_any_extension(tmp_path: Path) -> None:
-    run_core_tests(tmp_path / "tree", "not gpu")
