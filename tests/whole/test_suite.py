@@ -17,8 +17,14 @@ from waiting import HANG_S
 from harness.cli import COMMANDS
 from rules.records.kinds import PLACES
 
-WITHOUT_QUICK_TESTS = {"test_torchrec", "test_place_by_torchrec"}
-"""Their tests start what imports TorchRec, for ten seconds and more; test_ranks starts two ranks in `make test`."""
+WITHOUT_QUICK_TESTS = {
+    "test_torchrec": "two ranks train for half a minute; test_ranks starts two",
+    "test_place_by_torchrec": "TorchRec is imported for ten seconds",
+    "test_serve_alone": "what is served has to be trained; test_serve_accuracy serves",
+    "test_axe": "pages are drawn and searched one after another; test_browser draws pages",
+    "test_ml1m": "real clicks are outside the checkout",
+}
+"""Why all of a file's tests are slow, and what stands for it in `make test`."""
 STARTS_A_COMMAND = {"dlrmbench", "inside", "command", "call", "run_inside", "start", "invoke", "main"}
 """Names of the functions to which tests give the words of a command line."""
 
@@ -111,7 +117,7 @@ def test_no_test_asks_for_a_number_of_examples_whatever_the_profile() -> None:
 def test_make_test_has_a_test_of_each_file(request: pytest.FixtureRequest) -> None:
     """Of all that has tests of the ordinary tiers, where all is collected."""
     files = {path.stem for path, has_quick in request.config.stash[QUICK_FILES].items() if not has_quick}
-    assert files <= WITHOUT_QUICK_TESTS
+    assert files - set(WITHOUT_QUICK_TESTS) == set()
 
 
 @pytest.mark.once("make test has a test of each verb and kind")

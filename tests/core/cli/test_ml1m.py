@@ -33,7 +33,7 @@ def prepare(folder: Path) -> dict[str, object]:
     return content
 
 
-@pytest.mark.once("real clicks are prepared")
+@pytest.mark.slow
 @needs_ml1m
 def test_every_row_of_real_clicks_is_prepared(tmp_path: Path) -> None:
     manifest = prepare(tmp_path)

@@ -71,7 +71,7 @@ def test_an_interrupted_measurement_leaves_nothing_half_written(
     assert len(record_of(output).processes) == 1
 
 
-@pytest.mark.once("kind serve: LoadGen asks a process")
+@pytest.mark.slow
 def test_no_rate_is_an_exit_code_of_its_own(inside: Command, data_root: Path) -> None:
     words = ("--queries", "fixed:8", "--target-latency", "1us", "-n", "1", "-q")
     done = inside("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")

@@ -59,6 +59,7 @@ def test_without_a_gpu_nothing_is_said_of_what_it_holds(monkeypatch: pytest.Monk
     assert (gpu.held_bytes, gpu.available_bytes, gpu.problem) == (None, None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dlrm_dcnv2", "dlrm_small", "dlrm_dcnv2_small"])
 @pytest.mark.parametrize(
     ("precision", "has_kernels"), [("fp32", True), ("bf16", True), ("fp32", False), ("bf16", False)]

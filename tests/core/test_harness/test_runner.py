@@ -162,9 +162,14 @@ def check_survival(output: Path, reference: Path, inside: Command) -> None:
     assert sum(by_status.values()) == len(list(run_set.glob("extra/run_*/attempt_*")))
 
 
-@pytest.mark.once("kill -9 of the command and of a worker, and resume")
 @pytest.mark.usefixtures("workers_inside")
-@pytest.mark.parametrize(("victims", "index"), [("parent", 1), ("worker", 0)])
+@pytest.mark.parametrize(
+    ("victims", "index"),
+    [
+        pytest.param("parent", 1, marks=pytest.mark.slow),
+        pytest.param("worker", 0, marks=pytest.mark.once("kill -9 of a worker, and resume")),
+    ],
+)
 def test_a_set_survives_kill_9(
     victims: str, index: int, finished_set: Path, small: SmallBenchmark, tmp_path: Path, inside: Command
 ) -> None:

@@ -135,6 +135,7 @@ def erlang_c(num_workers: int, offered: float) -> float:
     return waiting / (sum(offered**k / math.factorial(k) for k in range(num_workers)) + waiting)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", (1, 2, 4))
 @pytest.mark.parametrize("load", (0.5, 0.8, 0.9))
 def test_exponential_service_has_the_mean_of_erlang(load: float, num_workers: int) -> None:

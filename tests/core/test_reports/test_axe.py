@@ -48,7 +48,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return write_report([folder], folder / "report.html").as_uri()
 
 
-@pytest.mark.once("axe looks at pages")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "features"),
     [
@@ -71,7 +71,7 @@ def test_axe_finds_nothing(browser: Browser, page: str, width: int, features: li
     assert problems == []
 
 
-@pytest.mark.once("axe looks at pages")
+@pytest.mark.slow
 def test_axe_would_find_a_picture_without_a_name(browser: Browser, page: str) -> None:
     axe = find_axe()
     assert axe is not None

@@ -211,6 +211,7 @@ def test_forced_colours_keep_every_mark_visible(browser: Browser, page: str) -> 
         assert strokes and set(strokes) == {tab.evaluate("getComputedStyle(document.body).color")}
 
 
+@pytest.mark.slow
 def test_print_shows_what_is_folded_on_white(browser: Browser, page: str) -> None:
     with browser.tab(page, features=[("prefers-color-scheme", "dark")], media="print") as tab:
         folded = tab.evaluate(

@@ -33,6 +33,7 @@ def test_pages_without_a_change_show_one_in_at_most_5_percent(number: int, most:
     assert share_shown(draw(number, (30, 0.0))) <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(19, 3), (20, 3), (20, 10)])
 @pytest.mark.parametrize(("number", "least"), [pytest.param(1000, 0.9, marks=pytest.mark.long), (50, 0.8)])
 def test_a_step_of_15_percent_is_found_once_3_sets_follow_it(
@@ -41,6 +42,7 @@ def test_a_step_of_15_percent_is_found_once_3_sets_follow_it(
     assert share_shown(draw(number, (before, 0.0), (after, STEP))) >= least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.5, 0.7, 0.9])
 @pytest.mark.parametrize(("number", "most"), [pytest.param(1000, 0.1, marks=pytest.mark.long), (50, 0.2)])
 def test_of_sets_that_resemble_their_neighbours_at_most_10_percent_show_a_change(

@@ -56,6 +56,7 @@ def test_equal_sets_one_after_the_other_are_called_different_in_at_most_2_percen
     assert found["regression"].get("yes", 0.0) <= most(0.02, num_pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_pairs", LENGTHS)
 @pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
 def test_equal_sets_in_turns_are_called_different_in_at_most_2_percent(noise: Noise, num_pairs: int) -> None:
