@@ -22,6 +22,7 @@ WITHOUT_QUICK_TESTS = {
     "test_place_by_torchrec": "TorchRec is imported for ten seconds",
     "test_serve_alone": "what is served has to be trained; test_serve_accuracy serves",
     "test_axe": "pages are drawn and searched one after another; test_browser draws pages",
+    "test_core_alone": "the core's tests are run once more, without extensions",
     "test_ml1m": "real clicks are outside the checkout",
 }
 """Why all of a file's tests are slow, and what stands for it in `make test`."""
