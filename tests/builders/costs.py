@@ -87,7 +87,8 @@ class Costs:
         """Processor time of a unit in this process, in seconds."""
         return median(self.loops) / LOOP_S
 
-    def _measured(self) -> dict[str, Any]:
+    def measured(self) -> dict[str, Any]:
+        """Costs of all tests of this process in units, and of those that lack a mark."""
         unit = self._unit_s()
         return {
             "unit_s": unit,
@@ -104,12 +105,12 @@ class Costs:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail by what tests cost, where TEST_COSTS=assert asks for that."""
         if self.is_worker:
-            session.config.workeroutput["costs"] = self._measured()  # type: ignore[attr-defined]
+            session.config.workeroutput["costs"] = self.measured()  # type: ignore[attr-defined]
         elif os.environ.get("TEST_COSTS") == "assert" and session.exitstatus == pytest.ExitCode.OK and self._faults():
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _told(self) -> list[dict[str, Any]]:
-        return [told for told in self.of_workers if told] or ([self._measured()] if self.loops else [])
+        return [told for told in self.of_workers if told] or ([self.measured()] if self.loops else [])
 
     def _faults(self) -> list[str]:
         told = self._told()
