@@ -121,6 +121,8 @@ def test_a_place_that_cannot_be_written_exits_2(
     [
         (("generate", "dlrm_tinny"), 2, "unknown benchmark 'dlrm_tinny'. Did you mean 'dlrm_tiny'"),
         (("generate", "dlrm_dcnv2"), 2, "its data is not generated"),
+        (("prepare", "dlrm_tiny", "--train", __file__), 2, "'click_log', which is generated: no files go into it"),
+        (("prepare", "dlrm_dcnv2", "--train", __file__), 2, "'mlperf_multi_hot', which is read as it is"),
         (("verify", "dlrm_tiny", "--data", "nowhere"), 8, "does not exist"),
         (("verify", "."), 8, "is not finished (no manifest.json)"),
         (("generate", "dlrm_tiny", "--threads", "0"), 2, "--threads"),

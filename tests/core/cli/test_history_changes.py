@@ -13,6 +13,9 @@ from measured_builder import write_measured
 from records_builder import system_part
 from report_builder import Page, write_run_set
 
+from reports.document.blocks import Bullets
+from reports.facts.timelines import read_timelines
+from reports.parts.timelines import change_blocks
 from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import json_schema
@@ -103,6 +106,12 @@ def test_sets_that_resemble_their_neighbours_pass_nothing_either(command: Any, t
     code, changes, err = looked(command, write_sets(tmp_path, line))
     assert (code, changes) == (7, [])
     assert "neighbouring sets resemble one another" in err
+
+
+def test_a_line_of_too_few_sets_says_so(tmp_path: Path) -> None:
+    lines, _ = read_timelines(write_sets(tmp_path, SLOWER[:2]))
+    said = [item for block in change_blocks(lines) if isinstance(block, Bullets) for item in block.items]
+    assert len(said) == 1 and "2 sets, too few to show a change" in str(said[0])
 
 
 def test_steady_sets_pass(command: Any, tmp_path: Path) -> None:

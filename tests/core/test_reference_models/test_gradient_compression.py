@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_models.distributed.gradient_compression import TopK
+from reference_models.distributed.gradient_compression import TopK, register_gradient_compression
 
 pytestmark = pytest.mark.numeric
 
@@ -71,3 +71,30 @@ def test_at_least_one_value_is_sent(density: float) -> None:
     parameters, steps = make_steps(2, 1)
     positions, values, _ = TopK(density).select(Bucket(parameters[2:], steps[0][2:]))  # type: ignore[arg-type]
     assert len(positions) == len(values) == max(1, math.ceil(density * 4))
+
+
+@pytest.mark.parametrize(
+    ("grad_comm", "expected"),
+    [
+        ("dense", []),
+        ("fp16", [("the group", "fp16_compress_hook")]),
+        ("powersgd:4", [("PowerSGDState", "powersgd_hook")]),
+        ("topk:0.25", [("TopK", "topk_hook")]),
+    ],
+)
+def test_each_scheme_has_its_hook_and_what_it_keeps(
+    monkeypatch: pytest.MonkeyPatch, grad_comm: str, expected: list[tuple[str, str]]
+) -> None:
+    """Without ranks: a model that notes what is asked of it."""
+    registered: list[tuple[Any, Any]] = []
+
+    class Model:
+        def register_comm_hook(self, state: Any, hook: Any) -> None:
+            registered.append((state, hook))
+
+    monkeypatch.setattr(torch.distributed, "new_group", lambda: "the group")
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group=None: 2)
+    model: Any = Model()
+    register_gradient_compression(model, grad_comm)
+    named = [(state if isinstance(state, str) else type(state).__name__, hook.__name__) for state, hook in registered]
+    assert named == expected

@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness.config.describe import describe_benchmark
 from harness.run_sets.dataset import ensure_dataset
+from reference_models.hstu.baselines import MeanHistory
 from reference_models.hstu.config import HSTUConfig, SequenceShape
 from reference_models.hstu.fused_layers import FusedHSTU
 from reference_models.hstu.model import HSTU, HSTULayer
@@ -248,3 +249,22 @@ def test_both_implementations_train_the_same_model(tmp_path: Path) -> None:
 
 def test_what_departs_from_the_official_model_is_shown_with_the_benchmark() -> None:
     assert any("departs from MLPerf's reference" in note for note in describe_benchmark("dlrmv4_small")["notes"])
+
+
+def test_the_baseline_sees_of_a_history_no_more_than_its_mean() -> None:
+    """Candidates of a sequence have equal codes, which the order of the past changes by rounding alone."""
+    model, batch = build(MeanHistory), make_batch((5, 3), (2, 3))
+    order = torch.tensor([4, 2, 0, 1, 3, 7, 5, 6])
+    turned = replace(
+        batch, past_items=batch.past_items[order], past_artists=batch.past_artists[order],
+        past_actions=batch.past_actions[order], past_ages=batch.past_ages[order],
+    )  # fmt: skip
+    codes = []
+    for each in (batch, turned):
+        encoded = model.encode(torch.split(model.read_rows(each), [8, 5]), each)
+        assert encoded.shape == (5, CONFIG.embedding_dim)
+        assert torch.equal(encoded[:2], encoded[:1].expand(2, -1))
+        assert torch.equal(encoded[2:], encoded[2:3].expand(3, -1))
+        codes.append(encoded)
+    assert torch.allclose(codes[0], codes[1], rtol=0, atol=1e-12)
+    assert not torch.allclose(codes[0][0], codes[0][2])

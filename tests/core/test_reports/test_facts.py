@@ -127,6 +127,13 @@ def test_the_sets_of_several_sweeps_are_called_by_their_sweep(form: str, tmp_pat
     assert {"01-b-8", "sweep-c/01-b-8"} < {result.label for result in gather([tmp_path])}
 
 
+def test_a_set_is_not_compared_with_itself_among_others(tmp_path: Path) -> None:
+    for name, speed in (("base", 1000.0), ("new", 2000.0)):
+        write_set(tmp_path / name, TINY, make_runs(TINY, 1, throughput=speed))
+    base, others = results_to_compare(tmp_path / "base", [tmp_path])
+    assert (base.label, [result.label for result in others]) == ("base", ["new"])
+
+
 def test_nothing_to_read_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no result_\*\.txt"):
         gather([tmp_path])

@@ -196,6 +196,15 @@ def test_throughput_of_several_ranks_shows_its_traffic(tmp_path: Path) -> None:
     assert (column(tables, "Sharding"), column(tables, "Kernel")) == (["row_wise"], ["fused"])
 
 
+def test_traffic_without_a_placement_is_shown_without_its_table(tmp_path: Path) -> None:
+    process = process_content(num_samples=5120, exchange={**TRAFFIC, "placement": []})
+    (tmp_path / "set" / "extra").mkdir(parents=True)
+    (tmp_path / "set" / "extra" / "throughput.json").write_text(json.dumps(throughput_content([process])))
+    section = measured_section([read_measured(tmp_path / "set", "throughput")])
+    step, kinds = blocks_of(section, Table)[1:]
+    assert (column(step, "Bytes"), column(kinds, "Per step")[0]) == (["4,400"], "100")
+
+
 def test_parts_that_exceed_the_step_are_not_called_measured(tmp_path: Path) -> None:
     root = write_world(tmp_path, "two", 2, rate=1000.0)
     for index in range(len(make_runs(TINY))):

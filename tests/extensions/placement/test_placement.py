@@ -183,6 +183,16 @@ def test_searches_are_compared_with_the_optimum(tmp_path: Path) -> None:
     assert rows[record.search]["Cost"] == cheapest
 
 
+def test_only_searches_whose_plans_cost_the_same_are_called_alike(tmp_path: Path) -> None:
+    asked = question(tmp_path, "dim", "lookup")
+    task = task_of_benchmark(resolve("dlrm_tiny", [], None), asked, None)
+    equal = replace(task, tables=task.tables[:1] * 4)
+    (alike,) = search_plans(asked, [equal], None).study.findings
+    assert alike.startswith("Cheapest by dim (as by lookup): ")
+    (alone,) = search_plans(replace(asked, by=("dim",)), [equal], None).study.findings
+    assert alone.startswith("Cheapest by dim: ")
+
+
 @pytest.mark.parametrize(("optimizer", "why"), [("adagrad", "of 4, 12 columns"), ("rowwise_adagrad", "row-wise")])
 def test_the_plan_that_is_kept_or_measured_can_be_run(tmp_path: Path, optimizer: Any, why: str) -> None:
     asked, placement = search_tiny(tmp_path, "lookup")
