@@ -21,7 +21,10 @@ WITHOUT_QUICK_TESTS = {
     "test_torchrec": "two ranks train for half a minute; test_ranks starts two",
     "test_place_by_torchrec": "TorchRec is imported for ten seconds",
     "test_serve_alone": "what is served has to be trained; test_serve_accuracy serves",
-    "test_axe": "pages are drawn and searched one after another; test_browser draws pages",
+    "test_browser": "Chromium starts in five seconds; other tests read the pages as text",
+    "test_axe": "as test_browser",
+    "test_hostile_sets": "sets are damaged one after another; test_hostile reads hostile trees",
+    "test_optimized_convergence": "two models train to a target; test_optimized compares their steps",
     "test_core_alone": "the core's tests are run once more, without extensions",
     "test_ml1m": "real clicks are outside the checkout",
 }

@@ -26,6 +26,7 @@ def test_commands_refuse_what_they_did_and_write_nothing(verb: str, data_root: P
     assert told.splitlines() == (FOLDER / f"refused_{verb}.txt").read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STORIES)
 def test_a_folder_of_an_earlier_version_is_gone_on_with_as_it_was(name: str, data_root: Path, tmp_path: Path) -> None:
     told = tell_resumed(name, lay_data(data_root, tmp_path / "place"))

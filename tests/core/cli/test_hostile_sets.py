@@ -89,7 +89,7 @@ def use_hostile(seeds: range, bases: dict[str, Path], data_root: Path, folder: P
         shutil.rmtree(place)
 
 
-@pytest.mark.once("damaged sets")
+@pytest.mark.slow
 def test_some_damaged_sets_are_completed_or_refused(
     bases: dict[str, Path], data_root: Path, tmp_path: Path, workers: FastWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

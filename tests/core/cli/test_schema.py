@@ -40,6 +40,7 @@ def test_the_list_names_all_with_a_line_each_in_80_columns(command: CLI, monkeyp
     assert described == NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_is_printed(command: CLI, name: str) -> None:
     code, out, err = command("schema", name)

@@ -90,6 +90,7 @@ def test_a_net_begins_with_another(net: Net, monkeypatch: pytest.MonkeyPatch) ->
     assert taus[0] > taus[1] and taus[0] > 0.8
 
 
+@pytest.mark.slow
 def test_a_batch_of_sets_costs_what_each_does(net: Net) -> None:
     sets = [[], *unseen(7)[:20], []]
     assert net(sets).tolist() == pytest.approx([float(net([each])[0]) for each in sets], rel=1e-4)

@@ -74,6 +74,7 @@ def test_the_planner_knows_the_memory_of_the_gpus_that_are_here(gib: int, monkey
             check_plan(plan, "auto", 1)
 
 
+@pytest.mark.slow
 def test_the_planner_is_given_the_gpus_capacity_and_bandwidth(monkeypatch: pytest.MonkeyPatch) -> None:
     from reference_models.dlrm.sharding import topology_here
 

@@ -37,6 +37,7 @@ def any_page(request: pytest.FixtureRequest, page: str, tmp_path_factory: pytest
     return page if request.param == "report" else write_hostile_history(tmp_path_factory.mktemp("h"), NASTY).as_uri()
 
 
+@pytest.mark.slow
 def test_one_request_and_no_complaint(browser: Browser, any_page: str) -> None:
     with browser.tab(any_page) as tab:
         title = tab.evaluate("document.title")
@@ -44,6 +45,7 @@ def test_one_request_and_no_complaint(browser: Browser, any_page: str) -> None:
         assert title.startswith("</script>") or title == "1 change, 1 for the worse, in 5 lines of sets"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [NARROW, 800, 1280])
 def test_the_page_never_scrolls_sideways(browser: Browser, any_page: str, width: int, scheme: str) -> None:
@@ -52,6 +54,7 @@ def test_the_page_never_scrolls_sideways(browser: Browser, any_page: str, width:
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.slow
 def test_scheme_follows_the_system_and_the_toggle(browser: Browser, any_page: str) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     with browser.tab(any_page, features=[("prefers-color-scheme", "dark")]) as tab:
@@ -63,6 +66,7 @@ def test_scheme_follows_the_system_and_the_toggle(browser: Browser, any_page: st
         assert tab.evaluate(background) == "rgb(255, 255, 255)"
 
 
+@pytest.mark.slow
 def test_wide_and_narrow_pages_show_one_drawing_each(browser: Browser, any_page: str) -> None:
     shown = "[...document.querySelectorAll('svg[role=img]')].filter((one) => one.getClientRects().length).length"
     for width in (NARROW, 1280):
@@ -76,6 +80,7 @@ def test_wide_and_narrow_pages_show_one_drawing_each(browser: Browser, any_page:
             assert tab.evaluate(smallest) > 9
 
 
+@pytest.mark.slow
 def test_narrow_curves_are_drawn_although_the_wide_drawing_is_hidden(browser: Browser, page: str) -> None:
     with browser.tab(page, width=NARROW) as tab:
         box = tab.evaluate(
@@ -85,6 +90,7 @@ def test_narrow_curves_are_drawn_although_the_wide_drawing_is_hidden(browser: Br
         assert min(box) > 50
 
 
+@pytest.mark.slow
 def test_without_scripts_everything_is_there_but_the_buttons(browser: Browser, any_page: str) -> None:
     selectors = ("table", "tr", "svg[role=img]", "details", "section", "article")
     with browser.tab(any_page) as tab:
@@ -95,6 +101,7 @@ def test_without_scripts_everything_is_there_but_the_buttons(browser: Browser, a
         assert tab.count("button") == 0
 
 
+@pytest.mark.slow
 def test_without_scripts_the_page_says_the_same(browser: Browser, any_page: str) -> None:
     texts = []
     for scripts in (True, False):
@@ -109,6 +116,7 @@ def test_without_scripts_the_page_says_the_same(browser: Browser, any_page: str)
     assert len(texts[0]) > 5000
 
 
+@pytest.mark.slow
 def test_every_chart_is_saved_as_svg_with_its_styles_and_as_png(browser: Browser, any_page: str) -> None:
     collect = (
         "globalThis.saved = []; HTMLAnchorElement.prototype.click = function () {"
@@ -130,6 +138,7 @@ def test_every_chart_is_saved_as_svg_with_its_styles_and_as_png(browser: Browser
             assert name.endswith(".png") and base64.b64decode(url.partition(",")[2]).startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_reader_chooses_the_axis_with_and_without_scripts(browser: Browser, page: str) -> None:
     shown = (
         "[...document.querySelectorAll('#group1-convergence-chart .view')]"
@@ -142,6 +151,7 @@ def test_the_reader_chooses_the_axis_with_and_without_scripts(browser: Browser, 
             assert tab.evaluate(shown) == [False, True, False]
 
 
+@pytest.mark.slow
 def test_a_configuration_is_hidden_in_every_drawing_of_a_chart_but_not_on_paper(browser: Browser, page: str) -> None:
     shown = (
         "[...document.querySelectorAll('#group1-convergence-chart .wide g.hue1')]"
@@ -156,6 +166,7 @@ def test_a_configuration_is_hidden_in_every_drawing_of_a_chart_but_not_on_paper(
             assert set(tab.evaluate(shown)) == {media == "print"}
 
 
+@pytest.mark.slow
 def test_findings_are_filtered(browser: Browser, tmp_path: Path) -> None:
     # A repeated record is an error or a warning, too few runs are a warning, and own results have remarks.
     runs = make_runs(load_benchmark("dlrm_tiny"))
@@ -175,6 +186,7 @@ def test_findings_are_filtered(browser: Browser, tmp_path: Path) -> None:
             assert tab.evaluate(shown) == [one for one in everything if one == wanted] != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 3840])
 def test_verdicts_and_comparisons_are_read_without_scrolling(browser: Browser, page: str, width: int) -> None:
     hidden = (
@@ -185,6 +197,7 @@ def test_verdicts_and_comparisons_are_read_without_scrolling(browser: Browser, p
         assert set(tab.evaluate(hidden)) == {0}
 
 
+@pytest.mark.slow
 def test_a_table_is_sorted_by_keyboard(browser: Browser, page: str) -> None:
     column = "[...document.querySelectorAll('#group1-runs-table tbody tr')].map((row) => row.cells[4].textContent)"
     head = "document.querySelector('#group1-runs-table thead th:nth-child(5)')"
@@ -203,6 +216,7 @@ def test_a_table_is_sorted_by_keyboard(browser: Browser, page: str) -> None:
     assert rising[-1] == falling[-1] == "—"
 
 
+@pytest.mark.slow
 def test_forced_colours_keep_every_mark_visible(browser: Browser, page: str) -> None:
     with browser.tab(page, features=[("forced-colors", "active")]) as tab:
         strokes = tab.evaluate(

@@ -18,6 +18,8 @@ from reports.results.logs import gather
 from reports.results.result import Result
 from rules.benchmarks.loader import load_benchmark
 
+pytestmark = pytest.mark.once("many sets on a page")
+
 TINY = load_benchmark("dlrm_tiny")
 NUM_SETS, INVALID = 30, (20, 28)
 

@@ -147,6 +147,7 @@ def test_a_damaged_study_is_nothing_to_show(tmp_path: Path) -> None:
         write_report([tmp_path], tmp_path / "page.html")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium on PATH")
 @pytest.mark.parametrize("width", [400, 1100])
 def test_no_table_scrolls_at_1100_pixels_and_no_page_at_400(browser: Browser, width: int, tmp_path: Path) -> None:

@@ -207,6 +207,7 @@ def test_intervals_are_below_their_means_and_sections_below_their_keys(by_thread
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_browser() is None, reason="no Chromium on PATH nor in $DLRMBENCH_TEST_BROWSER")
 def test_the_table_of_three_axes_is_as_wide_as_the_page(tmp_path: Path, browser: Browser) -> None:
     root, rows = tmp_path / "s", []

@@ -53,6 +53,7 @@ NOISES = {name: SCENES[name] for name in ("independent 0.3 %", "independent 3 %"
 """Those of a system that is alike in every set: noise that a set has not met, as a neighbour's, is in no figure."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
 @pytest.mark.parametrize("num_sets", [150, pytest.param(1000, marks=pytest.mark.long)])
 def test_what_is_printed_of_turns_is_what_pairs_find(noise: Noise, num_sets: int) -> None:

@@ -176,6 +176,7 @@ def judged(benchmark: Benchmark, point: ReferencePoint, epochs: list[float]) -> 
     return judge_convergence(benchmark, None, point.global_batch_size, epochs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("benchmark", "point", "runs"), own_points(), ids=lambda part: getattr(part, "name", ""))
 def test_luck_is_never_taken_for_impossible(benchmark: Benchmark, point: ReferencePoint, runs: list[float]) -> None:
     """Sets drawn from the reference's own runs, and the fastest of them five times over, are no error; a set that has

@@ -105,6 +105,7 @@ def variants(good: list[Record], limit_min: int) -> dict[str, list[Record]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("division", DIVISIONS)
 @pytest.mark.parametrize(
     ("benchmark", "round_name"),

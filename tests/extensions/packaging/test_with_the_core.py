@@ -40,6 +40,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
     return count
 
 
+@pytest.mark.slow
 def test_a_package_reads_each_log_of_its_sources_once_to_judge_it(tmp_path: Path, opened: Counter[Path]) -> None:
     root = make_set(tmp_path / "set")
     package([root], tmp_path / "package", second_opinion=False)
@@ -76,6 +77,7 @@ def test_another_benchmark_is_left_out(inside: Command, tmp_path: Path) -> None:
     assert [path.name for path in results.iterdir()] == ["dlrm_dcnv2"]
 
 
+@pytest.mark.slow
 def test_a_set_is_packed_once_by_its_name_and_by_the_link_to_it(inside: Command, tmp_path: Path) -> None:
     link_latest(make_set(tmp_path / "results" / "dlrm_tiny-mine-20260105T000000Z"))
     done = inside("package", "mine", "latest", *WORDS, "tree")
@@ -98,6 +100,7 @@ def test_a_package_repeats_what_was_chosen(tmp_path: Path) -> None:
     assert json.loads(str(files["matmul.json"])) == json.loads(msgspec.json.encode(record.choice.matmul)) == matmul
 
 
+@pytest.mark.slow
 def test_a_model_in_a_file_is_packed_with_its_file(tmp_path: Path) -> None:
     plain = tmp_path / "mine.py"
     plain.write_text("SPEC = None\n")
