@@ -1,7 +1,7 @@
 """The page for the same input is the same to the last byte, but for the one line with date and version.
 
-`python tests/test_reports_golden.py > tests/report_golden.html` writes the expected page anew, without the style
-sheet and the script; look at the difference before committing it.
+`python tests/core/test_reports/test_golden.py > …/report_golden.html` writes the expected page anew, without the
+style sheet and the script; look at the difference before committing it.
 """
 
 import os
