@@ -98,6 +98,7 @@ def test_a_batch_of_sets_costs_what_each_does(net: Net) -> None:
     assert net([sets[1][::-1]])[0] == pytest.approx(net([sets[1]])[0], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_kept_net_is_the_same(net: Net) -> None:
     again = net_of(net.arrays())
     sets = unseen(8)

@@ -21,6 +21,8 @@ from reports.results.logs import gather, in_order, with_repeats
 from reports.results.result import Result
 from rules.judge.checker import check_paths
 
+pytestmark = pytest.mark.once("rounds on a page")
+
 
 @pytest.fixture(scope="module")
 def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
