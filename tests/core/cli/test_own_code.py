@@ -68,7 +68,7 @@ def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
     ("arguments", "exit_code", "pattern"),
     [
         (["run", "-n", 1, "--timeout", 0.001], 124, "run_0/attempt_0/run.json"),
-        pytest.param(["run", "--throughput", 1], 0, "throughput.json", marks=pytest.mark.long),
+        (["run", "--throughput", 1], 0, "throughput.json"),
         pytest.param(["run", "--quality", 512], 0, "quality.json", marks=pytest.mark.long),
         pytest.param(["profile", "--steps", 1, *FEW_LAYERS], 0, "profile.json", marks=pytest.mark.long),
         pytest.param(
