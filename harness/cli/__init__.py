@@ -88,7 +88,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = load_place(COMMANDS[cmd_name].command)
+        from rules.judge.parallel import no_collections
+
+        with no_collections():  # nothing of what is imported goes
+            command = load_place(COMMANDS[cmd_name].command)
         if not isinstance(command, click.Command):
             raise TypeError(f"{COMMANDS[cmd_name].command} is not a command")
         return command

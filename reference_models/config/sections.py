@@ -7,15 +7,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from reference_models.config.exchange import COMM_PRECISIONS, SHARDING_TYPES
 from reference_models.config.id_map import IdMapConfig
 from reference_models.config.records import Amount, PositiveCount, read_section
 from reference_models.process.errors import ConfigError, did_you_mean
 
-SHARDING_TYPES = (
-    "auto", "data_parallel", "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise",
-    "grid_shard",
-)  # fmt: skip
-"""How embedding tables may be placed over ranks: TorchRec's sharding types, or what its planner chooses."""
 PLAN = "plan:"
 """How `runtime.sharding` begins that says where each table is."""
 _PLANNED = r"plan:\d{1,4}(\+\d{1,4})*(,\d{1,4}(\+\d{1,4})*)*"
@@ -23,8 +19,6 @@ _SHARDING = {
     "pattern": f"^({'|'.join(SHARDING_TYPES)}|{_PLANNED})$",
     "description": ", ".join(f"`{name}`" for name in sorted(SHARDING_TYPES)) + " or a plan",
 }
-COMM_PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "int8")
-"""Precisions in which embeddings travel (torchrec's CommType)."""
 _THREADS = {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}
 NUM_CRITEO_DENSE = 13
 NUM_CRITEO_SPARSE = 26

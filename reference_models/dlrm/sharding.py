@@ -29,7 +29,8 @@ from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from reference_models.config.sections import SHARDING_TYPES, parse_comm, parse_sharding
+from reference_models.config.exchange import SHARDING_TYPES
+from reference_models.config.sections import parse_comm, parse_sharding
 from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.distributed.input_ahead import SentIds
 from reference_models.distributed.limits import COLUMN_TYPES

@@ -1,14 +1,11 @@
 """Many items judged fast: on several processors, and without looking for cyclic garbage among what stays."""
 
 import gc
-import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import forkserver
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -29,6 +26,9 @@ def map_in_order(
     if num_processes <= 1 or len(items) <= 1:
         yield from map(function, items)
         return
+    import multiprocessing  # here and below, since one set is judged without
+    from concurrent.futures import ProcessPoolExecutor
+
     num_processes = min(num_processes, len(items))
     size = max(1, len(items) // (num_processes * _CHUNKS_PER_PROCESS))
     # Forked from a fresh process: a fork of this one, which may have threads (torch's, a caller's), may lock up.
@@ -49,6 +49,8 @@ def _start_forkserver() -> None:
 
     What this process can import, its processes can: they are told where it looks.
     """
+    from multiprocessing import forkserver
+
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -62,6 +64,8 @@ def _start_forkserver() -> None:
 
 def _belong_to_parent() -> None:
     """Ctrl-C reaches the whole group of processes, and the parent ends the others, also where it is killed."""
+    import multiprocessing
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None

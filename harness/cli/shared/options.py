@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from reference_models.config.sections import COMM_PRECISIONS, SHARDING_TYPES
+from reference_models.config.exchange import COMM_PRECISIONS, SHARDING_TYPES
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

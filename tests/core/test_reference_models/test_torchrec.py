@@ -12,7 +12,8 @@ from ranks_builder import needs_torchrec, started_world
 from small_set import write_definition
 from waiting import HANG_S
 
-from reference_models.config.sections import SHARDING_TYPES, parse_sharding
+from reference_models.config.exchange import SHARDING_TYPES
+from reference_models.config.sections import parse_sharding
 
 pytestmark = pytest.mark.numeric
 SGD = {"opt_name": "sgd", "opt_base_learning_rate": 0.1, "optimizer": {"opt_learning_rate_warmup_steps": 5}}
