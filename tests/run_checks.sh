@@ -43,7 +43,8 @@ test)
 test-all)
   check "types" "$bin/mypy"
   check "slow tests" run_tests "slow and not long and not gpu" repeatable
-  check "quick tests, shuffled" run_tests "$quick" repeatable -p randomly
+  # Another order each day, which --randomly-seed repeats.
+  check "quick tests, shuffled" run_tests "$quick" repeatable -p randomly --randomly-seed="$(date +%Y%m%d)"
   # Other CPUs, as far as this one can be them: libraries choose their kernels by these variables.
   for variables in \
     "OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default DNNL_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE" \
