@@ -76,6 +76,16 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     os.environ.update(before)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def the_same_seed() -> Iterator[None]:
+    """A set that is given no seed draws this one: whether it reaches its target is not left to chance. What tests
+    start in a process of its own is given `--seed` where its result is asked for.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rules.benchmarks.seeds.randbits", lambda bits: 1)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def patience_with_the_official_checkers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What they answer in a test does not depend on how long they take for it."""

@@ -1,7 +1,8 @@
 """Whether compiled kernels can be used on a device: they are launched, on examples, and held to the plain form."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -63,12 +64,28 @@ def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
     kernels = find_cpu_kernels()
     if isinstance(kernels, str):
         return kernels
-    distance = _furthest(*(
-        [*_update_example(dim, state_size, each), *_passes_example(dim, each)] for each in (kernels, None)
-    ))  # fmt: skip
+    with _nothing_left_in_memory():
+        distance = _furthest(*(
+            [*_update_example(dim, state_size, each), *_passes_example(dim, each)] for each in (kernels, None)
+        ))  # fmt: skip
     if not distance <= 1:
         return f"the compiled passes differ from torch's by {distance:.2g} times what rounding explains"
     return kernels
+
+
+@contextmanager
+def _nothing_left_in_memory() -> Iterator[None]:
+    """New tensors hold no numbers until something is written to them: not those of an earlier example, which a pass
+    that writes nothing would be right by.
+
+    See "torch.utils.deterministic.fill_uninitialized_memory" in PyTorch's documentation.
+    """
+    before = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before)
 
 
 class Change(NamedTuple):

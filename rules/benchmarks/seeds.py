@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-import secrets
 from pathlib import Path
+from secrets import randbits
 from typing import Any
 
 from rules.benchmarks.loader import shipped_versions
@@ -11,7 +11,7 @@ from rules.benchmarks.loader import shipped_versions
 
 def draw_base_seed() -> int:
     """Draw a base seed from the system's entropy (training_rules.adoc: seeds may come from another generator)."""
-    return secrets.randbits(31)
+    return randbits(31)
 
 
 def reserved_seeds(name: str) -> frozenset[int]:

@@ -59,7 +59,7 @@ class SmallBenchmark:
 
     @property
     def options(self) -> tuple[str, ...]:
-        return (str(self.definition), "--data", str(self.data_root), "--threads", "1")
+        return (str(self.definition), "--data", str(self.data_root), "--threads", "1", "--seed", "1")
 
 
 def make_small_benchmark(folder: Path, *, target: float = 0.785) -> SmallBenchmark:

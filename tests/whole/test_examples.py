@@ -61,7 +61,7 @@ def test_what_own_code_prints_is_in_no_answer_and_hides_no_event(
     planned = inside("plan", *given, "--format", "json", "--no-measure")
     assert planned.returncode == 0 and "at import" in planned.stderr
     assert json.loads(planned.stdout)["counts"]["forward_flop_per_sample"] > 0
-    done = dlrmbench("run", *given, "-n", "1", "--threads", "1", "--data", data_root, "-q")
+    done = dlrmbench("run", *given, "-n", "1", "--seed", "1", "--threads", "1", "--data", data_root, "-q")
     assert done.returncode == 0 and "1 of 1 reached the target" in done.stdout, done.stderr
     (said,) = here.rglob("stdout.txt")
     assert said.read_text().startswith('{"event": "mine"}\n.') and "run_start" not in said.read_text()

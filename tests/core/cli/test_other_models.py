@@ -165,7 +165,8 @@ def own_file(tmp_path: Path) -> Path:
 def test_a_model_in_a_file_trains_and_is_on_record(dlrmbench: Command, own_file: Path, tmp_path: Path) -> None:
     definition, place = write_definition(tmp_path), f"{own_file}:SPEC"
     digest = hashlib.sha256(own_file.read_bytes()).hexdigest()
-    done = dlrmbench("run", definition, "-n", "1", "--threads", "1", "-q", "--model", place, "--submitter", "A")
+    given = ("-n", "1", "--seed", "1", "--threads", "1", "-q", "--submitter", "A")
+    done = dlrmbench("run", definition, "--model", place, *given)
     assert done.returncode == 0, done.stderr
     (folder,) = made_in(tmp_path / "results")
     entry = json.loads((folder / "extra" / "run_set.json").read_text())["config"]["runtime.model"]

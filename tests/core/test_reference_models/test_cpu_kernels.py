@@ -257,6 +257,7 @@ def test_passes_that_end_in_other_numbers_are_not_used(
     """A pass whose results are halved, zero or left as they were is found by the example that is run before use."""
     if name == "multiply" and not kernels.has_openblas:
         pytest.skip("numpy has no OpenBLAS here")
+    assert isinstance(checked_cpu_kernels(16, 1), CPUKernels)  # the right numbers are somewhere in memory now
     right = kernels._call[name]
     written = {
         "update_rows": (2,), "read_bags": (5,), "add_bias": (0,), "differentiate_relu": (0, 2), "cross": (4,),
