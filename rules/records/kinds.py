@@ -34,11 +34,14 @@ EXTRA_KINDS: tuple[str, ...] = tuple(
 """Kinds whose record is extra/<kind>.json: of the core those that leave no logs, and all of extensions."""
 
 
+ABSENT = "a kind of measurement that this copy does not have"
+
+
 def why_absent(kind: str) -> str | None:
     """Say that this copy does not have a kind; None of one that it has."""
     if kind in PLACES:
         return None
-    return f"{kind}: a kind of measurement that this copy does not have. It has {', '.join(PLACES)}."
+    return f"{kind}: {ABSENT}. It has {', '.join(PLACES)}."
 
 
 def is_logged(kind: str) -> bool:

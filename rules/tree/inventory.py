@@ -18,7 +18,7 @@ from rules.errors import InputError, NothingToJudgeError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
 from rules.records.experiment import EXPERIMENT_FILE, GROUP_FILES, is_matrix, trials_of
-from rules.records.kinds import EXTRA_KINDS, PLACES, is_in_processes, is_logged, why_absent
+from rules.records.kinds import ABSENT, EXTRA_KINDS, PLACES, is_in_processes, is_logged, why_absent
 from rules.records.run_set import RunSetRecord
 from rules.records.study import STUDY_FILE
 from rules.tree.others import OtherSet, other_benchmark, summarise
@@ -266,7 +266,7 @@ def _why_unfinished(folder: Path) -> tuple[str, str]:
     record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
     if not isinstance(record, Damage) and record.kind not in PLACES:
         made_by = f"dlrmbench {printable(record.harness_version)}, which made it"
-        return f"{record.kind}: a kind of measurement that this copy does not have", f"use {made_by}"
+        return f"{record.kind}: {ABSENT}", f"use {made_by}"
     if kind := _measured_kind(folder):
         return f"a {kind} measurement, without logs", "'dlrmbench report' shows it"
     return "a run set without a finished run", "'dlrmbench resume' completes it"
