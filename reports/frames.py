@@ -116,19 +116,18 @@ def compare(
 
 
 def read_scores(*files: str | Path) -> pd.DataFrame:
-    """Read files of `score --format json`, also of version 1: a row per set, with the columns of `--format csv`.
+    """Read files of `score --format json`: a row per set, with the columns of `--format csv`.
 
-    What version 1 did not say is missing; its label of a set is the set's path. Raises InputError where a file cannot
-    be read, or is not what `score` wrote.
+    Raises InputError where a file cannot be read, or is not what `score` wrote.
     """
-    documents = [read_printed(Path(file), "score", "score", ScoreDocument) for file in files]
+    documents = [read_printed(Path(file), "score", ScoreDocument) for file in files]
     return record_frame(ScoreRecord, (record for document in documents for record in document.scores))
 
 
 def read_comparisons(*files: str | Path) -> pd.DataFrame:
-    """Read files of `compare --format json`, also of version 1, as the frame that `compare` returns.
+    """Read files of `compare --format json` as the frame that `compare` returns.
 
     Raises InputError where a file cannot be read, or is not what `compare` wrote.
     """
-    documents = [read_printed(Path(file), "compare", "comparison", ComparisonDocument) for file in files]
+    documents = [read_printed(Path(file), "compare", ComparisonDocument) for file in files]
     return make_frame(COMPARISON_COLUMNS, (row for document in documents for row in comparison_rows(document)))

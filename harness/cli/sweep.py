@@ -85,7 +85,7 @@ def suite(
     """
     from harness.config.run_config import read_set_option
     from harness.config.suite import read_suite
-    from rules.records.pair import BASE, NEW
+    from rules.records.experiment import BASE, NEW
 
     found = read_suite(suite)
     for side, values in ((BASE, base_values), (NEW, new_values)):

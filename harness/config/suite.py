@@ -17,7 +17,7 @@ from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import outside_names
 from rules.benchmarks.loader import load_benchmark, read_toml
 from rules.logs.text import printable
-from rules.records.pair import BASE, NEW, SIDES
+from rules.records.experiment import BASE, NEW, SIDES
 
 DEFAULT = "default"
 MAX_BENCHMARKS = 50

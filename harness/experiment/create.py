@@ -47,13 +47,14 @@ from rules.records.codec import VERSION, convert
 from rules.records.experiment import (
     EXPERIMENT_FILE,
     PROFILE_STAGE,
+    AxisRecord,
     ExperimentRecord,
+    FailureRecord,
     MemberRecord,
     StageRecord,
     group_file,
 )
 from rules.records.run_set import ChoiceRecord, RunSetRecord
-from rules.records.sweep import AxisRecord, FailureRecord
 
 _PREFIXES = {"sides": "beside", "matrix": "sweep", "suite": "suite", "search": "tune"}
 """What the folder of a group is called, before its name and moment."""

@@ -29,10 +29,8 @@ from harness.system.energy import EnergyMeter
 from harness.system.launcher_env import launcher_of_many, world_size
 from rules.benchmarks.loader import load_benchmark
 from rules.records.columns import ENERGY_DELAY
-from rules.records.experiment import BENCHMARK_AXIS, SIDE_AXIS, Relation
-from rules.records.pair import BASE, NEW
+from rules.records.experiment import BASE, BENCHMARK_AXIS, NEW, SIDE_AXIS, FailureRecord, Relation
 from rules.records.run_set import UntilRecord
-from rules.records.sweep import FailureRecord
 
 BATCH_SIZE = "train.global_batch_size"
 

@@ -29,8 +29,8 @@ from harness.run_sets.output import refuse_output
 from harness.run_sets.progress import generation_progress
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
+from rules.records.experiment import FailureRecord
 from rules.records.run_set import ChoiceRecord
-from rules.records.sweep import FailureRecord
 
 
 def prepare(experiment: Experiment) -> Experiment:

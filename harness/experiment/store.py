@@ -1,4 +1,4 @@
-"""An experiment on disk: one run set, or a group of them in the file of any version; locked while it is held."""
+"""An experiment on disk: one run set, or a group of them; locked while it is held."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,26 +17,18 @@ from harness.run_sets.keepers import Keeper, find_keeper
 from rules.benchmarks.seeds import derive_seeds, reserved_seeds
 from rules.records.columns import columns_of
 from rules.records.experiment import (
-    EXPERIMENT_FILE,
-    PAIR_FILE,
+    BASE,
+    NEW,
     SIDE_AXIS,
-    SWEEP_FILE,
     ExperimentRecord,
+    FailureRecord,
     MemberRecord,
     StageRecord,
     StopRecord,
-    encode_like,
-    from_pair,
-    from_sweep,
     group_file,
     is_plain_name,
 )
-from rules.records.pair import BASE, NEW, PairRecord
 from rules.records.run_set import RunSetRecord
-from rules.records.sweep import FailureRecord, SweepRecord
-
-Begun = SweepRecord | PairRecord | None
-"""What an older version wrote, which is written back in its own form."""
 
 
 @dataclass(kw_only=True)
@@ -47,7 +39,6 @@ class Store:
     record: ExperimentRecord
     path: Path | None
     """The file of a group; None of a set alone, which has none."""
-    begun: Begun = None
     sets: dict[int, tuple[RunSet, RunSetRecord]] = field(default_factory=dict)
     """The run sets by the places of their configurations; one that failed before it had a set has none."""
 
@@ -123,9 +114,9 @@ class Store:
         self.record = replace(self.record, configurations=tuple(members))
 
     def save(self) -> None:
-        """Write the group's file in the form in which it was begun; a set alone has none."""
+        """Write the group's file; a set alone has none."""
         if self.path is not None:
-            write_record(self.path, self.record if self.begun is None else encode_like(self.begun, self.record))
+            write_record(self.path, self.record)
 
     def grow(self, num_runs: int, *, is_asked: bool) -> None:
         """Have every set hold so many repetitions, which are on disk before they are made.
@@ -215,21 +206,9 @@ def experiment_of(folder: Path, record: RunSetRecord) -> ExperimentRecord:
 
 
 def read(folder: Path) -> ExperimentRecord:
-    """Read the experiment in a folder: a group, by whichever version, or a run set. Raises HarnessError (exit 8)."""
-    if group_file(folder) is None:
-        return experiment_of(folder, open_run_set(folder)[1])
-    return _read_group(folder)[0]
-
-
-def _read_group(folder: Path) -> tuple[ExperimentRecord, Begun]:
-    """Read a group's file, and what an older version wrote."""
-    if (folder / SWEEP_FILE).is_file() and not (folder / EXPERIMENT_FILE).is_file():
-        sweep = read_record(folder / SWEEP_FILE, SweepRecord)
-        return from_sweep(sweep), sweep
-    if (folder / PAIR_FILE).is_file() and not (folder / EXPERIMENT_FILE).is_file():
-        pair = read_record(folder / PAIR_FILE, PairRecord)
-        return from_pair(pair), pair
-    return read_record(folder / EXPERIMENT_FILE, ExperimentRecord), None
+    """Read the experiment in a folder: a group, or a run set. Raises HarnessError (exit 8)."""
+    path = group_file(folder)
+    return experiment_of(folder, open_run_set(folder)[1]) if path is None else read_record(path, ExperimentRecord)
 
 
 def parts_of(folder: Path) -> dict[int, Path]:
@@ -327,9 +306,9 @@ def hold(folder: Path) -> Iterator[Store]:
     with hold_lock(folder / "lock", folder):
         if path.is_symlink():
             raise HarnessError(f"{path}: is a link, expected a file. Remove it.", ExitCode.INPUT)
-        group, begun = _read_group(folder)
+        group = read(folder)
         sets = {place: open_run_set(part) for place, part in parts_of(folder).items()}
         _refuse_misshapen(path, group)
         for run_set, record in sets.values():
             refuse_inconsistent(run_set, record, group)
-        yield Store(folder=folder, record=group, path=path, begun=begun, sets=sets)
+        yield Store(folder=folder, record=group, path=path, sets=sets)

@@ -13,7 +13,7 @@ from rules.benchmarks.loader import shipped_names, workload_names
 from rules.errors import InputError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
-from rules.records.experiment import ExperimentRecord, group_file, read_experiment
+from rules.records.experiment import group_file
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 from rules.records.kept.weights import WEIGHTS_FOLDER
@@ -116,10 +116,7 @@ def names_of(folder: Path) -> tuple[str, ...]:
         return ()
     record = decode(folder / "extra" / "run_set.json", RunSetRecord)
     if isinstance(record, Damage):
-        group = read_experiment(folder)
-        relation = group.relation if isinstance(group, ExperimentRecord) else "matrix"
-        added = {"sides": "beside-", "suite": "suite-", "search": "tune-"}.get(relation, "sweep-")
-        return (folder.name[: match.start()].removeprefix(added),)
+        return (folder.name[: match.start()].partition("-")[2],)
     benchmark = record.benchmark.name
     label = folder.name[: match.start()].removeprefix(f"{benchmark}-")
     is_named = _DIGEST.fullmatch(label) and benchmark not in (*shipped_names(), *workload_names())

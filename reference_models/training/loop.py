@@ -38,12 +38,6 @@ WARM_UP_ROWS = 64
 ROC_AUC = "roc_auc"
 
 
-_OLD_NAMES = {
-    "_build_model": "build_model", "_train_step": "train_step", "_logits": "compute_logits",
-    "_batches": "read_batches", "_read": "read_batch", "_autocast": "autocast", "_check_world": "check_world",
-    "_make_model": "make_model", "_model_class": "model_class", "_check_loss": "check_loss", "_warm_up": "warm_up",
-}  # fmt: skip
-"""What own implementations override, by the names that it had before they were public."""
 Built = tuple[Any, list[torch.optim.Optimizer]]
 """A module that makes logits [B] of dense [B, num_dense] and ids [B, lookups], and what updates it."""
 
@@ -67,13 +61,6 @@ class TrainingLoop(ABC):
     """Whether a thread reads the next batches while this one is trained on."""
     model_class: type[Any]
     """What `build_model` builds, where several models are built alike; the constructor may replace it."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if old := sorted(_OLD_NAMES.keys() & vars(cls).keys()):
-            raise ConfigError(
-                f"{cls.__name__}.{old[0]} is called {_OLD_NAMES[old[0]]} now: rename it, or nothing calls it."
-            )
 
     def __init__(self, spec: WorkloadSpec, world: World, model_class: type[Any] | None = None) -> None:
         self.spec, self.world = spec, world

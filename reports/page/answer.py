@@ -15,8 +15,8 @@ from reports.results.records import THREADS
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS
 from reports.text.formatting import names, plural, printable
+from rules.records.experiment import BASE, NEW
 from rules.records.kinds import find_record_type
-from rules.records.pair import BASE, NEW
 
 
 def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: GroupContext) -> str:

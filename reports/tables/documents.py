@@ -10,7 +10,6 @@ import msgspec
 
 from reports.results.find import brief_label, find_index
 from reports.tables.records import DETAIL_TABLES, ReportDocument, SetMember, detail_rows
-from reports.tables.upgrade import upgrade
 from reports.text.formatting import distinct_labels, num_bytes, printable
 from rules.errors import InputError
 from rules.records.codec import DamageError, convert
@@ -18,6 +17,9 @@ from rules.records.rows import Row
 from rules.records.study import STUDY_FILE
 
 SCHEMA_VERSION = 1
+"""Of what `report --format json` writes."""
+PRINTED_VERSION = 2
+"""Of what the other verbs print."""
 MAX_FILE_BYTES = 256 << 20
 _AnyDocument = TypeVar("_AnyDocument", bound=Row)
 
@@ -67,8 +69,8 @@ def read_document(path: Path) -> ReportDocument:
     return msgspec.structs.replace(document, configurations=(chosen,))
 
 
-def read_printed(path: Path, verb: str, name: str, record: type[_AnyDocument]) -> _AnyDocument:
-    """Read what `verb --format json` wrote in this version or in version 1; `name` is that of the document.
+def read_printed(path: Path, verb: str, record: type[_AnyDocument]) -> _AnyDocument:
+    """Read what `verb --format json` wrote.
 
     Raises InputError that names the file, the place, what is there and what is expected.
     """
@@ -76,10 +78,10 @@ def read_printed(path: Path, verb: str, name: str, record: type[_AnyDocument]) -
     if not isinstance(content, dict):
         _refuse(source, "not an object", verb)
     version = content.get("schema_version")
-    if type(version) is not int or version not in (1, 2):
-        _refuse(source, f"schema_version is {printable(version, 40)}, this version reads 1 and 2", verb)
+    if type(version) is not int or version != PRINTED_VERSION:
+        _refuse(source, f"schema_version is {printable(version, 40)}, this version reads {PRINTED_VERSION}", verb)
     try:
-        return convert(upgrade(name, content) if version == 1 else content, record)
+        return convert(content, record)
     except DamageError as damage:
         _refuse(source, str(damage), verb)
 

@@ -12,8 +12,6 @@
 | extra/throughput.json               | ThroughputRecord | throughput     |
 | extra/profile.json                  | ProfileRecord    | profile        |
 | experiment.json                     | ExperimentRecord | experiment     |
-| sweep.json                          | SweepRecord      | sweep          |
-| pair.json                           | PairRecord       | pair           |
 | study.json                          | StudyRecord      | study          |
 | systems/<system>.json               | SystemRecord     | system         |
 | manifest.json of `<dataset>/id_maps/` | IdMapManifest    | kept.id_maps   |
@@ -23,12 +21,11 @@
 
 Those of an extension are in its own records.py; `dlrmbench schema` lists all.
 
-Versions: files say `schema_version`. Version 3 has every member, null where nothing was measured, but for what it
-gained later (`read_data`); a record has no defaults for the others, so that a writer forgets none. Version 2 lacks
-what `ADDED` names (the code that ran, and until when a set grows); version 1 is read through each type's `upgrade`; a
-newer one is damage that says so. Unknown members are ignored, a key given twice is damage. Where an attribute has a
-better name than its member in the file (`traffic` for "exchange"), `msgspec.field` holds the member's name; keyword
-arguments take the attribute's.
+Versions: files say `schema_version`, and only version 3 is read: any other is damage that says so. A file has every
+member, null where nothing was measured, but for what version 3 gained later (`read_data`); a record has no defaults
+for the others, so that a writer forgets none. Unknown members are ignored, a key given twice is damage. Where an
+attribute has a better name than its member in the file (`traffic` for "exchange"), `msgspec.field` holds the member's
+name; keyword arguments take the attribute's.
 
 The type of a kind of measurement has a `MEASURE`: what is measured, its unit, scale and direction, and the columns of
 one repetition; `repetitions()` are what a comparison takes as its sample. `kinds.find_record_type` finds them.

@@ -5,10 +5,10 @@ import math
 import re
 import stat
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,7 @@ MAX_DEPTH = 32
 """Most levels of nested arrays and objects; no file of ours has more than 8."""
 VERSION: Final = 3
 NEWER: Final = "update dlrmbench: the file is newer than this version reads"
+OLDER: Final = "an earlier dlrmbench wrote the file, and only that one reads it"
 
 _MAX_INT = 2**63 - 1
 Int64 = Annotated[int, Meta(ge=-_MAX_INT, le=_MAX_INT)]
@@ -53,15 +54,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Document(Record, frozen=True, kw_only=True):
     """A whole file that says its version."""
 
-    ADDED: ClassVar[Mapping[str, Any]] = {}
-    """Members that version 3 added, with what a file of an older version means by leaving them out."""
-
     schema_version: Literal[3] = VERSION
-
-    @classmethod
-    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Return what version 1 wrote as the members of this version. Raises DamageError; types are checked after."""
-        return content
 
 
 T = TypeVar("T", bound=Record)
@@ -114,9 +107,9 @@ def read_object(path: Path) -> dict[str, Any] | Damage:
 
 
 def convert(content: dict[str, Any], record_type: type[T]) -> T:
-    """Check a JSON object of any version. Raises DamageError."""
+    """Check a JSON object. Raises DamageError."""
     if issubclass(record_type, Document):
-        content = _as_current(content, record_type)
+        _refuse_other_versions(content)
     try:
         return msgspec.convert(content, record_type)
     except msgspec.ValidationError as error:
@@ -272,18 +265,13 @@ def _half_character(content: dict[str, Any]) -> DamageError:
     return DamageError("", "half a character", "text of whole characters")
 
 
-def _as_current(content: dict[str, Any], record_type: type[Document]) -> dict[str, Any]:
-    version: Any = content.get("schema_version")
-    expected = f"a version up to {VERSION}"
+def _refuse_other_versions(content: dict[str, Any]) -> None:
     if "schema_version" not in content:
-        raise DamageError("schema_version", "nothing", expected)
-    require(type(version) is int and version >= 1, "schema_version", version, expected)
-    if version > VERSION:
-        raise DamageError("schema_version", show(version), f"at most {VERSION}", NEWER)
-    if version == VERSION:
-        return content
-    content = record_type.upgrade(dict(content)) if version == 1 else content
-    return {**record_type.ADDED, **content, "schema_version": VERSION}
+        raise DamageError("schema_version", "nothing", str(VERSION))
+    version: Any = content["schema_version"]
+    require(type(version) is int and version >= 1, "schema_version", version, str(VERSION))
+    if version != VERSION:
+        raise DamageError("schema_version", show(version), str(VERSION), NEWER if version > VERSION else OLDER)
 
 
 def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError:

@@ -1,25 +1,19 @@
-"""experiment.json: a group of run sets and its plan; sweep.json and pair.json are what older versions wrote.
+"""experiment.json: a group of run sets and its plan. Each configuration is an ordinary set in a folder beside it."""
 
-Each configuration is an ordinary run set in a folder beside the file. One reader, `read_experiment`, knows the three
-names; an older file stays what it is: `encode_like` puts what has changed into its own form.
-"""
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta
-from msgspec.structs import replace
 
-from rules.records.codec import Damage, Document, PositiveCount, Record, decode
-from rules.records.pair import BASE, NEW, SIDES, PairRecord
+from rules.records.codec import Damage, Document, Index, Int64, PositiveCount, Record, decode
 from rules.records.run_set import Kind, Options
-from rules.records.sweep import AxisRecord, ConfigurationRecord, FailureRecord, SweepRecord
 
 EXPERIMENT_FILE: Final = "experiment.json"
-SWEEP_FILE: Final = "sweep.json"
-PAIR_FILE: Final = "pair.json"
-GROUP_FILES: Final = (EXPERIMENT_FILE, SWEEP_FILE, PAIR_FILE)
+BASE: Final = "base"
+NEW: Final = "new"
+SIDES: Final = (BASE, NEW)
+"""The folders of a pair's sets, in the order of the first round; also the sides of a suite's benchmark."""
 
 Relation = Literal["one", "sides", "matrix", "suite", "search"]
 """What configurations are to each other: alone, which no file says; two sides, the second compared with the first;
@@ -28,6 +22,21 @@ which the second is compared with the first; the default and the trials of a sea
 BENCHMARK_AXIS: Final = "benchmark"
 SIDE_AXIS: Final = "side"
 """What the configurations of a suite differ in, beside the settings of their sides."""
+
+
+class AxisRecord(Record, frozen=True, kw_only=True):
+    """What is varied, with its values as they were written."""
+
+    key: str
+    values: Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class FailureRecord(Record, frozen=True, kw_only=True):
+    """Why a configuration has no complete results."""
+
+    reason: str
+    exit_code: Int64
+    run_index: Index | None
 
 
 class StageRecord(Record, frozen=True, kw_only=True):
@@ -134,19 +143,24 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
         return next((each.python for each in self.configurations if each.python is not None), None)
 
 
+PROFILE_STAGE: Final = StageRecord(kind="profile", options={}, repetitions=1, order="after", on_failure="note")
+"""Each configuration is profiled once, when all of it is measured."""
+
+
 class Group(NamedTuple):
     """A folder's file that says what the run sets beside it have to do with each other, and what it says."""
 
     file: Path
     record: ExperimentRecord | Damage
-    relation: Relation | None
-    """None where the file is damaged, and its name does not tell."""
+
+    @property
+    def relation(self) -> Relation | None:
+        """Return how the sets belong together; None where the file is damaged."""
+        return None if isinstance(self.record, Damage) else self.record.relation
 
     def holds(self, name: str) -> bool:
         """Return whether the folder of that name is one of the group's, as far as a damaged file lets one know."""
-        if isinstance(self.record, Damage):
-            return self.relation != "sides" or name in SIDES
-        return name in self.record.folders
+        return isinstance(self.record, Damage) or name in self.record.folders
 
 
 def is_plain_name(name: str | None) -> bool:
@@ -156,133 +170,34 @@ def is_plain_name(name: str | None) -> bool:
 
 def group_file(folder: Path) -> Path | None:
     """Return the file in `folder` that says how its run sets belong together; None where there is none."""
+    path = folder / EXPERIMENT_FILE
     try:
-        return next((path for name in GROUP_FILES if (path := folder / name).is_file()), None)
+        return path if path.is_file() else None
     except OSError:
         return None
 
 
 def read_experiment(folder: Path, clean: Callable[[Any], Any] | None = None) -> ExperimentRecord | Damage | None:
-    """Read the group in `folder`, by whichever version it was begun; None where `folder` is no group's. `clean` is
-    applied to the file's JSON value first."""
+    """Read the group in `folder`; None where `folder` is no group's. `clean` is applied to the file's JSON value
+    first."""
     path = group_file(folder)
-    if path is None:
-        return None
-    if path.name == EXPERIMENT_FILE:
-        return decode(path, ExperimentRecord, clean)
-    if path.name == SWEEP_FILE:
-        sweep = decode(path, SweepRecord, clean)
-        return sweep if isinstance(sweep, Damage) else from_sweep(sweep)
-    pair = decode(path, PairRecord, clean)
-    return pair if isinstance(pair, Damage) else from_pair(pair)
+    return None if path is None else decode(path, ExperimentRecord, clean)
 
 
 def read_group(folder: Path) -> Group | None:
     """Read what the run sets in `folder` have to do with each other; None where nothing says it."""
-    file, record = group_file(folder), read_experiment(folder)
-    if file is None or record is None:
-        return None
-    return Group(file, record, _RELATIONS.get(file.name) if isinstance(record, Damage) else record.relation)
+    record = read_experiment(folder)
+    return None if record is None else Group(folder / EXPERIMENT_FILE, record)
 
 
 def is_matrix(folder: Path) -> bool:
-    """Return whether the group in `folder` is a matrix, or may be: experiment.json, which is read, is damaged."""
-    path = group_file(folder)
-    if path is None or path.name != EXPERIMENT_FILE:
-        return path is not None and _RELATIONS[path.name] == "matrix"
-    record = decode(path, ExperimentRecord)
-    return isinstance(record, Damage) or record.relation == "matrix"
+    """Return whether the group in `folder` is a matrix, or may be: its file is damaged."""
+    record = read_experiment(folder)
+    return isinstance(record, Damage) or (record is not None and record.relation == "matrix")
 
 
 def trials_of(folder: Path) -> frozenset[str]:
     """Return the names of the folders of a search's trials: one process each, no results by themselves."""
-    path = folder / EXPERIMENT_FILE
-    record = decode(path, ExperimentRecord) if path.is_file() else None
+    record = read_experiment(folder)
     is_search = isinstance(record, ExperimentRecord) and record.relation == "search"
     return frozenset(filter(None, record.folders)) if is_search else frozenset()  # type: ignore[union-attr]
-
-
-_RELATIONS: Final[Mapping[str, Relation]] = {SWEEP_FILE: "matrix", PAIR_FILE: "sides"}
-"""What the name of an older file says."""
-
-
-def from_sweep(sweep: SweepRecord) -> ExperimentRecord:
-    """Return what a file sweep.json says as an experiment."""
-    first = StageRecord(
-        kind=sweep.kind,
-        options=sweep.options,
-        repetitions=sweep.num_runs,
-        order="turns",
-        on_failure="leave_out",
-    )
-    return ExperimentRecord(
-        name=sweep.name,
-        created_utc=sweep.created_utc,
-        harness_version=sweep.harness_version,
-        command=sweep.command,
-        relation="matrix",
-        on_other_code="warn",
-        base_seed=sweep.base_seed,
-        stages=(first, PROFILE_STAGE) if sweep.with_profile else (first,),
-        axes=sweep.axes,
-        configurations=tuple(
-            MemberRecord(
-                label=each.label,
-                values=each.values,
-                folder=each.folder,
-                python=None,
-                failure=each.failure,
-                notes={} if each.profile_failure is None else {"profile": each.profile_failure},
-            )
-            for each in sweep.configurations
-        ),
-        with_fit=sweep.with_fit,
-        source=None,
-    )
-
-
-PROFILE_STAGE: Final = StageRecord(kind="profile", options={}, repetitions=1, order="after", on_failure="note")
-"""Each configuration is profiled once, when all of it is measured."""
-
-
-def from_pair(pair: PairRecord) -> ExperimentRecord:
-    """Return what a file pair.json says as an experiment."""
-    return ExperimentRecord(
-        name=pair.name,
-        created_utc=pair.created_utc,
-        harness_version=pair.harness_version,
-        command=pair.command,
-        relation="sides",
-        on_other_code="refuse",
-        base_seed=pair.base_seed,
-        stages=(
-            StageRecord(
-                kind=pair.kind, options=pair.options, repetitions=pair.num_runs, order="turns", on_failure="stop"
-            ),
-        ),
-        axes=(),
-        configurations=tuple(
-            MemberRecord(label=side, values={}, folder=side, python=python, failure=None, notes={})
-            for side, python in ((BASE, pair.python), (NEW, None))
-        ),
-        with_fit=False,
-        source=pair.source,
-    )
-
-
-def encode_like(begun: SweepRecord | PairRecord, now: ExperimentRecord) -> SweepRecord | PairRecord:
-    """Return a file of an older version with what has changed since it was begun: repetitions and failures."""
-    if isinstance(begun, PairRecord):
-        return replace(begun, num_runs=now.num_runs)
-    return replace(begun, num_runs=now.num_runs, configurations=tuple(_like_sweep(now.configurations)))
-
-
-def _like_sweep(configurations: Iterable[MemberRecord]) -> Iterable[ConfigurationRecord]:
-    for each in configurations:
-        yield ConfigurationRecord(
-            label=each.label,
-            values=each.values,
-            folder=each.folder,
-            failure=each.failure,
-            profile_failure=each.notes.get("profile"),
-        )

@@ -7,11 +7,9 @@ from rules.records.calibration import CalibrationRecord
 from rules.records.codec import Record
 from rules.records.experiment import ExperimentRecord
 from rules.records.kinds import EXTRA_KINDS, find_record_type
-from rules.records.pair import PairRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 from rules.records.study import StudyRecord
-from rules.records.sweep import SweepRecord
 from rules.records.system import SystemRecord
 
 CORE_RECORDS: Mapping[str, type[Record]] = {
@@ -19,8 +17,6 @@ CORE_RECORDS: Mapping[str, type[Record]] = {
     "run": RunRecord,
     **{kind: find_record_type(kind) for kind in EXTRA_KINDS},
     "experiment": ExperimentRecord,
-    "sweep": SweepRecord,
-    "pair": PairRecord,
     "study": StudyRecord,
     "calibration": CalibrationRecord,
     "system": SystemRecord,

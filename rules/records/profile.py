@@ -267,16 +267,3 @@ class ProfileRecord(Measurement, frozen=True, kw_only=True):
     def repetitions(self) -> tuple[MeasuredStep, ...]:
         """Return what a comparison takes as its sample."""
         return (self.step.measured,)
-
-    @classmethod
-    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Phases had no labels, and the first profiles did not say the time of an instrumented step."""
-        step, phases = content.get("step"), content.get("phases")
-        if isinstance(phases, list):
-            phases = [{"label": None} | phase if isinstance(phase, dict) else phase for phase in phases]
-            content = content | {"phases": phases}
-        measured = step.get("measured") if isinstance(step, dict) else None
-        if not isinstance(step, dict) or not isinstance(measured, dict):
-            return content
-        measured = {"told_step_s": None, "fastest_told_step_s": None} | measured
-        return content | {"step": step | {"measured": measured}}

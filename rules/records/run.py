@@ -1,6 +1,6 @@
 """run.json: one attempt at one run, with the parts that other measurements record too. SI units in names."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 
@@ -342,8 +342,3 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     def is_finished(self) -> bool:
         """Return whether the attempt became a run: met the target, or ended without."""
         return self.status != "interrupted"
-
-    @classmethod
-    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Version 1 left out what it had not measured, and its first files knew neither energy nor digest."""
-        return {"energy": None, "log_sha256": None, "ranks": [], "exchange": None} | content

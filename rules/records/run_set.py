@@ -2,13 +2,12 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from rules.records.codec import Amount, Count, Document, PositiveAmount, PositiveCount, Record, Sha256, require
+from rules.records.codec import Amount, Count, Document, PositiveAmount, PositiveCount, Record, Sha256
 from rules.records.system import SYSTEM_FIELDS
 
 Kind = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
@@ -226,8 +225,6 @@ HookName = Literal["prepare", "cleanup", "power-command"]
 class RunSetRecord(Document, frozen=True, kw_only=True):
     """What a set was asked to do, and where."""
 
-    ADDED: ClassVar[Mapping[str, Any]] = {"code_sha256": None, "until": None}
-
     name: str
     created_utc: str
     harness_version: str
@@ -260,19 +257,6 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     """The digest of the map of ids to rows that all runs read their data through; None where there is none."""
     hooks: dict[HookName, str] = msgspec.field(default_factory=dict)
     """The commands that its user had run around each repetition. Nobody runs them for being named here."""
-
-    @classmethod
-    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Version 1 said the kind by `throughput_steps` and `is_profile`; its first sets had no system's fields."""
-        steps, is_profile = content.get("throughput_steps"), content.get("is_profile", False)
-        require(steps is None or type(steps) is int, "throughput_steps", steps, "a whole number or null")
-        require(isinstance(is_profile, bool), "is_profile", is_profile, "true or false")
-        system = content.get("system")
-        if isinstance(system, dict):
-            system = {"fields": dict.fromkeys(SYSTEM_FIELDS, ""), "provenance": {}} | system
-        kind = "profile" if is_profile else "training" if steps is None else "throughput"
-        options = {} if steps is None else {"num_steps": steps}
-        return content | {"kind": kind, "options": options, "system": system}
 
 
 class SystemChecks(Record, frozen=True, kw_only=True):

@@ -118,7 +118,7 @@ def show_files(folder: Path, stored: Path | None = None) -> list[str]:
             lines = normalise(path.read_text(encoding="utf-8"), folder).splitlines()
             before = None if stored is None else stored / Path(*path.relative_to(folder).parts[1:])
             if before is not None and before.is_file():
-                known[path.name] = _stored_lines(before, folder)
+                known[path.name] = normalise(before.read_text(encoding="utf-8"), folder).splitlines()
             is_same = lines == known.get(path.name)
             listed.append(f"{name} =\n" if is_same else f"{name}\n")
             contents += [] if is_same else [_show_record(name, lines, known.get(path.name))]
@@ -126,16 +126,6 @@ def show_files(folder: Path, stored: Path | None = None) -> list[str]:
         else:
             listed.append(f"{name}\n")
     return listed + contents
-
-
-def _stored_lines(path: Path, folder: Path) -> list[str]:
-    (data,) = (folder / "data").glob("click_log_tiny-*")
-    text = (
-        path.read_text(encoding="utf-8")
-        .replace("@PLACE@", "<folder>")
-        .replace("@DATA@", f"<folder>/data/{data.name}")
-    )
-    return normalise(text, folder).splitlines()
 
 
 def _is_of_a_worker(path: Path) -> bool:

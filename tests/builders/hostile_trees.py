@@ -23,7 +23,7 @@ from reports.page.content import gather_everything
 from reports.page.report import render_report
 from rules.benchmarks.loader import load_benchmark
 
-VERSION_1 = Path(__file__).parents[1] / "data" / "version_1"
+SETS = Path(__file__).parents[1] / "data" / "sets"
 LONG = "a" * 255
 NAMES: tuple[bytes, ...] = (
     b"\xff\xfe", b"result_\xff.txt", b"new\nline", b"\x1b[31mred", b"result_\x1b]0;t\x07.txt", LONG.encode(), b"-o",
@@ -56,13 +56,13 @@ def make_bases(folder: Path) -> dict[str, Path]:
     record = run_set_content(kind="quality", options={"num_samples": 100_352}, name="quality", seeds=list(range(5)))
     write_json(quality / "extra" / "run_set.json", record)
     for name in ("throughput_sweep", "two_ranks", "runs"):
-        shutil.copytree(VERSION_1 / name, folder / f"version_1_{name}")
+        shutil.copytree(SETS / name, folder / f"made_{name}")
     export = folder / "export.json"
     export.write_text(
         render_report(gather_everything([runs], second_opinion=False), output_format="json"), encoding="utf-8"
     )
     write_round(folder / "mixed", num_ours=1, num_others=3, num_logs=2, num_code_files=1)
-    trees = ("runs", "submission", "mixed", "quality", *(path.name for path in folder.glob("version_1_*")))
+    trees = ("runs", "submission", "mixed", "quality", *(path.name for path in folder.glob("made_*")))
     return {**{name: folder / name for name in sorted(trees)}, "export": export}
 
 

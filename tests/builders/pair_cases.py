@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from log_builder import START_MS, make_runs, write_set
-from records_builder import FORMS, pair_content, write_group
+from records_builder import pair_content, write_group
 from verdict_cases import VerdictCase
 
 from rules.benchmarks.loader import load_benchmark
@@ -23,9 +23,8 @@ SIDES = {"base": "zebra", "new": "antelope"}
 """What a side's folder is called in experiment.json, where any name will do: here not in the order of the sides."""
 
 
-def write_pair(folder: Path, places: dict[str, tuple[float, ...]], form: str = "pair.json", **members: Any) -> Path:
+def write_pair(folder: Path, places: dict[str, tuple[float, ...]], **members: Any) -> Path:
     """A pair whose runs began in these places of one order; returns the folder of its base."""
-    names = SIDES if form == "experiment.json" else dict(zip(SIDES, SIDES, strict=True))
     for side, order in places.items():
         runs = [
             [{**record, "time_ms": record["time_ms"] - records[0]["time_ms"] + begin_ms} for record in records]
@@ -33,25 +32,23 @@ def write_pair(folder: Path, places: dict[str, tuple[float, ...]], form: str = "
                 [START_MS + int(place * _STEP_MS) for place in order], make_runs(TINY), strict=True
             )
         ]
-        write_set(folder / names[side], TINY, runs)
-    file = write_group(folder, form, pair_content())
-    if form == "experiment.json":
-        content = json.loads(file.read_text())
-        for configuration in content["configurations"]:
-            configuration["folder"] = names[configuration["folder"]]
-        file.write_text(json.dumps(content | members))
-    return folder / names["base"]
+        write_set(folder / SIDES[side], TINY, runs)
+    content = pair_content(**members)
+    for configuration in content["configurations"]:
+        configuration["folder"] = SIDES[configuration["folder"]]
+    write_group(folder, content)
+    return folder / SIDES["base"]
 
 
-def _broken(folder: Path, form: str) -> Path:
-    base = write_pair(folder, IN_TURNS, form)
-    (folder / form).write_text("{")
+def _broken(folder: Path) -> Path:
+    base = write_pair(folder, IN_TURNS)
+    (folder / "experiment.json").write_text("{")
     return base
 
 
 def _with_other(folder: Path, name: str) -> Path:
     """A pair whose second side is said to be in a folder of that name."""
-    base = write_pair(folder, IN_TURNS, "experiment.json")
+    base = write_pair(folder, IN_TURNS)
     file = folder / "experiment.json"
     file.write_text(file.read_text().replace(json.dumps(SIDES["new"]), json.dumps(name)))
     return base
@@ -60,14 +57,13 @@ def _with_other(folder: Path, name: str) -> Path:
 CASES = [
     VerdictCase(
         code="RS120",
-        name=f"{name}, {form}",
-        write_bad=partial(write_bad, form=form),
-        write_good=partial(write_pair, places=IN_TURNS, form=form),
-        file=file or form,
+        name=name,
+        write_bad=write_bad,
+        write_good=partial(write_pair, places=IN_TURNS),
+        file=file or "experiment.json",
         also=frozenset({"RS119"}),  # logs alone, without the runs' records
         is_error=False,
     )
-    for form in FORMS["pair.json"]
     for name, write_bad, file in (
         ("one after the other", partial(write_pair, places=ONE_AFTER_THE_OTHER), "extra"),
         ("at the same time", partial(write_pair, places=AT_ONCE), "extra"),
@@ -79,7 +75,7 @@ CASES = [
         code="RS120",
         name=f"other side {name!r}",
         write_bad=partial(_with_other, name=name),
-        write_good=partial(write_pair, places=IN_TURNS, form="experiment.json"),
+        write_good=partial(write_pair, places=IN_TURNS),
         file="experiment.json",
         also=frozenset({"RS119"}),
         is_error=False,

@@ -6,13 +6,12 @@ from typing import Any
 
 from rules.benchmarks.seeds import derive_seeds
 from rules.records.codec import VERSION, convert, encode
-from rules.records.experiment import from_pair, from_sweep
-from rules.records.pair import PairRecord
 from rules.records.profile import ProfileRecord
-from rules.records.sweep import SweepRecord
 from rules.records.system import SYSTEM_FIELDS
 
-VERSION_1 = Path(__file__).parents[1] / "data" / "version_1"
+SETS = Path(__file__).parents[1] / "data" / "sets"
+"""What `run dlrm_tiny -n 2`, a run by two ranks of torchrec, and a profiled sweep of throughputs left: paths and
+the host's name are replaced; pages, specifications and streams are left out."""
 
 
 def run_set_content(**changes: Any) -> dict[str, Any]:
@@ -129,74 +128,63 @@ def throughput_content(processes: list[dict[str, Any]], **changes: Any) -> dict[
     }
 
 
-def sweep_content(**changes: Any) -> dict[str, Any]:
-    """sweep.json of throughputs; axes and configurations must be given."""
+def group_content(relation: str, members: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """experiment.json of five repetitions of configurations; of `members` what is not given is nothing."""
+    kind, options = changes.pop("kind", "training"), changes.pop("options", {})
+    stage = {"kind": kind, "options": options, "repetitions": changes.pop("num_runs", 5), "order": "turns"}
+    profile = {"kind": "profile", "options": {}, "repetitions": 1, "order": "after", "on_failure": "note"}
+    nothing = {"values": {}, "folder": None, "python": None, "failure": None, "notes": {}}
     return {
         "schema_version": VERSION,
-        "name": "sweep",
+        "name": relation,
         "created_utc": "2026-11-21T03:00:00+00:00",
         "harness_version": "0.1.0",
         "command": "dlrmbench sweep",
-        "kind": "throughput",
-        "options": {"num_steps": 10},
-        "num_runs": 5,
+        "relation": relation,
+        "on_other_code": "warn",
         "base_seed": 1,
-        "with_profile": False,
+        "stages": [
+            {**stage, "on_failure": "leave_out"},
+            *([profile] if changes.pop("with_profile", False) else []),
+        ],
+        "axes": [],
+        "configurations": [{**nothing, **member} for member in members],
+        "with_fit": False,
+        "source": None,
         **changes,
     }
+
+
+def sweep_content(*, configurations: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """experiment.json of a sweep of throughputs; axes must be given."""
+    return group_content("matrix", configurations, **{"kind": "throughput", "options": {"num_steps": 10}, **changes})
 
 
 def pair_content(**changes: Any) -> dict[str, Any]:
-    """pair.json of five pairs of runs."""
-    return {
-        "schema_version": VERSION,
-        "name": "beside-dlrm_tiny-20261121T030000Z",
-        "created_utc": "2026-11-21T03:00:00+00:00",
-        "harness_version": "0.1.0",
-        "command": "dlrmbench run --beside old",
-        "kind": "training",
-        "options": {},
-        "num_runs": 5,
-        "base_seed": 7,
-        "source": "results/old",
-        "python": None,
-        **changes,
-    }
+    """experiment.json of five pairs of runs."""
+    sides = [{"label": side, "folder": side} for side in ("base", "new")]
+    return group_content("sides", sides, **{"name": "beside-dlrm_tiny-20261121T030000Z", **changes})
 
 
 def experiment_content() -> dict[str, Any]:
     """experiment.json of a matrix with a configuration that failed, was not profiled, and had its own interpreter."""
-    path = VERSION_1 / "throughput_sweep" / "sweep.json"
-    group = from_sweep(convert(json.loads(path.read_text(encoding="utf-8")), SweepRecord))
-    content = json.loads(encode(group))
+    path = SETS / "throughput_sweep" / "experiment.json"
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     failure = {"reason": "out of memory", "exit_code": 9, "run_index": 1}
     content["configurations"][-1] |= {"failure": failure, "notes": {"profile": "no memory"}, "python": "bin/python"}
-    return content  # type: ignore[no-any-return]
+    return content
 
 
-FORMS = {
-    "sweep.json": ("sweep.json", "experiment.json"),
-    "pair.json": ("pair.json", "experiment.json"),
-}
-"""By the name of an older version's file, all in which the same group may be."""
-
-
-def write_group(folder: Path, form: str, content: dict[str, Any], **members: Any) -> Path:
-    """Write a group, given as a sweep.json or a pair.json holds it, as a file of that form; returns the file.
-
-    `members` are changed in experiment.json alone.
-    """
-    if form == "experiment.json":
-        is_pair = "source" in content
-        group = from_pair(convert(content, PairRecord)) if is_pair else from_sweep(convert(content, SweepRecord))
-        content = json.loads(encode(group)) | members
-    (folder / form).write_text(json.dumps(content), encoding="utf-8")
-    return folder / form
+def write_group(folder: Path, content: dict[str, Any]) -> Path:
+    """Write experiment.json into a folder; returns the file."""
+    path = folder / "experiment.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
 
 
 def profile_content() -> dict[str, Any]:
     """profile.json as a profile of dlrm_tiny left it."""
-    folder = VERSION_1 / "throughput_sweep" / "01-global_batch_size-128"
+    folder = SETS / "throughput_sweep" / "01-global_batch_size-128"
     content = json.loads((folder / "extra" / "profile.json").read_text(encoding="utf-8"))
     return json.loads(encode(convert(content, ProfileRecord)))  # type: ignore[no-any-return]
 

@@ -1,8 +1,7 @@
-"""Folders that an earlier version left: `python tests/builders/stored_folders.py --write` makes those that lack.
+"""Folders that interrupted commands left, and how they are gone on with.
 
-They are kept in tests/data/folders and are not to be made anew when the product changes: that it still goes on with
-them is what they are for. DATA stands for the folder of dlrm_tiny's data; pages are left out. Some stories take what
-another one left and damage it, as a process that was killed would have left it.
+`python tests/builders/stored_folders.py --write` writes what then becomes of each. Some stories take what another one
+left and damage it, as a process that was killed would have left it.
 """
 
 import json
@@ -21,8 +20,6 @@ from goldens import FOLDER, lay_data, make_data, normalise, show_command, show_f
 from scripted_commands import run_scripted_command
 from scripted_workers import Moment, ScriptedWorkers
 
-FOLDERS = FOLDER.parent / "folders"
-DATA = "@DATA@"
 NUM_EVALS = 1
 
 
@@ -110,7 +107,7 @@ STORIES: dict[str, Story] = {
     "throughput_half_a_record": damaged("throughput", half_a_record),
     "throughput_not_gathered": damaged("throughput", not_gathered),
     "quality": story(step(f"{TRAIN} --quality 2000 -q", {3: STARVED})),
-    "serve": story(step("serve dlrm_tiny -n 2 -q", {1: STARVED}), resumed="resume latest; resume latest -n 3"),
+    "serve": story(step("serve dlrm_tiny -n 2 -q", {2: STARVED}), resumed="resume latest; resume latest -n 3"),
     "profile": story(
         step("profile dlrm_tiny --threads 1 -q"),
         resumed="resume latest; profile dlrm_tiny --threads 1 -o latest -q --format md",
@@ -133,11 +130,6 @@ STORIES: dict[str, Story] = {
 }
 
 
-def data_folder(place: Path) -> Path:
-    (found,) = (path for path in (place / "data").iterdir() if path.name.startswith("click_log_tiny"))
-    return found
-
-
 def make(made: Story, place: Path) -> Path:
     """Make the newest part of a story below `place`; its folder."""
     moment = Moment()
@@ -149,56 +141,30 @@ def make(made: Story, place: Path) -> Path:
     return latest.resolve() if latest.exists() else next(path for path in latest.parent.iterdir())
 
 
-def store(folder: Path, place: Path, target: Path) -> None:
-    """Keep a folder, with a word in the place of its data."""
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        if path.suffix == ".html" or path.name == "lock":
-            continue
-        kept = target / path.relative_to(folder)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        text = path.read_text(encoding="utf-8").replace(str(data_folder(place).resolve()), DATA)
-        kept.write_text(text.replace(str(place), "@PLACE@"), encoding="utf-8")
-
-
-def stored_folder(name: str) -> Path:
-    return FOLDERS / (STORIES[name].stored or name)
-
-
-def lay_folder(name: str, place: Path) -> None:
-    """Put a stored folder at `place`/latest, where dlrm_tiny's data is that of `place`."""
-    data = str(data_folder(place).resolve())
-    shutil.copytree(stored_folder(name), place / "latest")
-    for path in (path for path in (place / "latest").rglob("*") if path.is_file()):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace(DATA, data).replace("@PLACE@", str(place)), encoding="utf-8")
-    for path in (place / "latest").rglob("run_set.json"):  # git keeps no empty folders
-        record = json.loads(path.read_text(encoding="utf-8"))
-        results = path.parents[1] / "results" / record["system"]["name"] / record["benchmark"]["name"]
-        results.mkdir(parents=True, exist_ok=True)
-    STORIES[name].then(place / "latest")
+def lay_folder(name: str, place: Path) -> Path:
+    """Make a story's folder, move it to `place`/latest and damage it as the story says; return a copy of it whole."""
+    told = STORIES[name]
+    made = make(STORIES[told.stored] if told.stored else told, place)
+    for path in (path for pattern in ("*.html", "lock") for path in [*made.rglob(pattern)]):
+        path.unlink()
+    before = place.with_name(f"{place.name}-before")
+    shutil.copytree(made, before)
+    made.rename(place / "latest")
+    shutil.rmtree(place / "results")
+    told.then(place / "latest")
+    return before
 
 
 def tell_resumed(name: str, place: Path) -> str:
-    """Go on with a stored folder in `place`; what was said, and all files that are there in the end."""
-    lay_folder(name, place)
+    """Go on with a story's folder in `place`; what was said, and all files that are there in the end."""
+    before = lay_folder(name, place)
     moment, parts = Moment(passed_s=86_400), []
     for words in STORIES[name].resumed:
         moment.passed_s += 60
         workers = ScriptedWorkers(moment, num_evals=NUM_EVALS)
         parts.append(show_command(words, run_scripted_command(words.split(), place, workers)))
         parts += [f"launched {launch}\n" for launch in workers.launches]
-    return normalise("".join([*parts, "\n", *show_files(place, stored_folder(name))]), place)
-
-
-def write_all() -> None:
-    """Make the folders that are not there yet; those that are stay as they are."""
-    with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary).resolve()
-        root = make_data(place / "root")
-        for name, each in STORIES.items():
-            if each.stored is None and not (FOLDERS / name).exists():
-                work = lay_data(root, place / name)
-                store(make(each, work), work, FOLDERS / name)
+    return normalise("".join([*parts, "\n", *show_files(place, before)]), place)
 
 
 def write_resumed() -> None:
@@ -214,5 +180,4 @@ def write_resumed() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         sys.exit("usage: python tests/builders/stored_folders.py --write")
-    write_all()
     write_resumed()

@@ -47,7 +47,7 @@ def _of_a_pair(subject: SetSubject) -> str | None:
     applies=_of_a_pair,
 )
 def runs_took_turns(subject: SetSubject) -> Iterator[Problem]:
-    """Where experiment.json, or pair.json of older versions, says that two sets were measured in turns, run k of one
+    """Where experiment.json says that two sets were measured in turns, run k of one
     and run k of the other follow one another by their logs' stamps: no other run of the pair begins between them, and
     neither begins before the other has ended. Comparisons go by the stamps alone, whatever that file says."""
     side = _side(subject)

@@ -70,12 +70,3 @@ class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
     computed: ModelCosts | None
     processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=1)]
     """At least five of a whole measurement; one in the file that a process leaves."""
-
-    @classmethod
-    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """The first files knew nothing of data, costs, energy and memory; one process has no ranks."""
-        absent: dict[str, Any] = {"peak_rss_bytes": None, "energy": None, "ranks": [], "exchange": None}
-        processes = content.get("processes")
-        if isinstance(processes, list):
-            processes = [absent | process if isinstance(process, dict) else process for process in processes]
-        return {"data_kind": None, "computed": None} | content | {"processes": processes}

@@ -175,7 +175,7 @@ def test_different_problems_are_refused_with_the_reason_and_exit_2(command: Any,
     assert "1 of 1 not compared: other: different benchmark" in err
 
 
-MEASURED = TESTS / "data" / "version_1" / "throughput_sweep" / "01-global_batch_size-128"
+MEASURED = TESTS / "data" / "sets" / "throughput_sweep" / "01-global_batch_size-128"
 
 
 @pytest.mark.parametrize("measured", [None, MEASURED])

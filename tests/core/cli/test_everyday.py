@@ -232,7 +232,7 @@ def test_too_little_address_space_is_out_of_memory_and_no_interrupt(
     words: str, exit_code: int, tmp_path: Path
 ) -> None:
     """OpenBLAS would end the process by itself, with 1 or with the signal of Ctrl-C."""
-    (tmp_path / "runs").symlink_to(TESTS / "data" / "version_1" / "runs")
+    (tmp_path / "runs").symlink_to(TESTS / "data" / "sets" / "runs")
     script = f'ulimit -v 150000; "{sys.executable}" -m harness {words}'
     done = subprocess.run(
         ["sh", "-c", script], cwd=tmp_path, env={**os.environ, "OPENBLAS_NUM_THREADS": "64"}, check=False,

@@ -193,9 +193,13 @@ def test_a_closed_stream_is_no_reason_to_fail(tree: Path, closed: int) -> None:
 
 
 def test_a_damaged_sweep_is_refused_without_advice_to_complete_it(command: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "sweep.json").write_text('{"schema_version": 1}')
+    (tmp_path / "experiment.json").write_text('{"schema_version": 1}')
     code, _, err = command("resume", tmp_path)
-    assert code == 8 and "sweep.json" in err and "Complete the sweep" not in err
+    assert (
+        code == 8
+        and "experiment.json: schema_version: found 1, expected 3 (an earlier dlrmbench wrote" in err
+        and "Complete the sweep" not in err
+    )
 
 
 @pytest.mark.parametrize("key", ["train.global_batch_size", "runtime.threads", "train.eval_batch_size"])

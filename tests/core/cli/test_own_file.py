@@ -96,7 +96,7 @@ def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
 def test_nothing_runs_a_file_that_only_a_set_or_a_definition_names(
     verb: str, key: str, inside: Command, tmp_path: Path
 ) -> None:
-    shutil.copytree(ROOT / "tests" / "data" / "version_1" / "runs", tmp_path / "runs")
+    shutil.copytree(ROOT / "tests" / "data" / "sets" / "runs", tmp_path / "runs")
     has_run = tmp_path / "has_run"
     (tmp_path / "bomb.py").write_text(f"open({str(has_run)!r}, 'w').close()\nraise SystemExit(99)\n")
     bomb = f"{tmp_path}/bomb.py:load"

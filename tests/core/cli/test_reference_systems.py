@@ -155,7 +155,7 @@ def test_sets_of_ones_own_show_no_drift_between_two_systems(command: Command, sh
 
 def test_a_set_of_another_processor_is_of_another_system(command: Command, tmp_path: Path) -> None:
     """A stored set of an Intel Xeon, one of an AMD EPYC, and one of another EPYC of equal name."""
-    stored = ROOT / "tests" / "data" / "version_1" / "throughput_sweep"
+    stored = ROOT / "tests" / "data" / "sets" / "throughput_sweep"
     (xeon, *_) = sorted(path for path in stored.iterdir() if path.is_dir())
     epyc = system_part("1x-amd-epyc", host_processor_model_name="AMD EPYC", host_processor_core_count="2")
     zen3, zen4 = (

@@ -12,7 +12,7 @@ from sweep_builder import FastWorkers
 from version_builder import next_version
 
 from harness.config.run_config import command_name
-from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_versions
+from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.benchmarks.rounds import NamedBenchmark, find_definition
 from rules.benchmarks.seeds import reserved_seeds
 from rules.errors import DefinitionError
@@ -21,13 +21,6 @@ from rules.logs.log import read_log
 
 CLI = Callable[..., tuple[int, str, str]]
 Versions = tuple[Benchmark, Benchmark]
-VERSION_1 = {
-    "dlrm_tiny": "19e19ddb24b4c16a2f7ba188e267cd33b19b3c99547cf5f2de19e79e4e283281",
-    "dlrm_small": "d81d8a49474858bca7b4f56b1fbd7cd46107dfeebdcc605e40f1f97beda44b0f",
-    "dlrm_dcnv2_small": "756dcabe92e6ab03ba693966d32b2da392bf598d2bfddf6fac6057db4cc9de87",
-    "d2nn_small": "6b39aaa7cbabddd4ed2ab7dc7c76568214af8a9ea7431e29773a1aeacc02bb9f",
-}
-"""Digests of what version 1 was: results that carry them are judged by it for ever."""
 
 
 @pytest.fixture
@@ -51,23 +44,6 @@ def facts_of(command: CLI, *paths: Path) -> tuple[object, ...]:
 def verdict_on(command: CLI, path: Path) -> tuple[int, Any]:
     code, out, _ = command("check", path, "--format", "json", "--no-second-opinion")
     return code, json.loads(out)["verdicts"][0]
-
-
-@pytest.mark.parametrize("name", VERSION_1)
-def test_version_1_is_what_it_was(name: str) -> None:
-    assert load_benchmark(f"{name}@1").definition_sha256 == VERSION_1[name]
-    assert load_benchmark(name) == shipped_versions(name)[-1]
-
-
-@pytest.mark.parametrize("name", VERSION_1)
-def test_a_set_of_version_1_is_judged_by_version_1(name: str, command: CLI, tmp_path: Path) -> None:
-    older = load_benchmark(f"{name}@1")
-    write_set(tmp_path / "set", older)
-    code, out, _ = command("check", tmp_path / "set", "--no-second-opinion")
-    said = " ".join(out.split())
-    assert code == 0 and f"{name} version 1" in said and f"{load_benchmark(name).version} is current" in said
-    (score,) = json.loads(command("score", tmp_path / "set", "--format", "json")[1])["scores"]
-    assert score["no_score_reason"] is None and score["rcp_outcome"] in ("passed", "failed")
 
 
 def test_a_set_of_an_older_version_is_judged_and_scored_as_before(command: CLI, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from log_builder import make_records, make_runs, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
-from records_builder import FORMS, pair_content, write_group
+from records_builder import pair_content, write_group
 from report_builder import write_run_set
 
 from reports.comparison.sources import results_to_compare
@@ -91,15 +91,14 @@ def test_each_folder_is_shown_once_and_each_name_is_its_own(tmp_path: Path) -> N
     assert [one.index for one in sets] == [0, 1]
 
 
-@pytest.mark.parametrize("form", [*FORMS["pair.json"], "damaged"])
-def test_the_sides_of_several_pairs_are_called_by_their_pair(form: str, tmp_path: Path) -> None:
-    file = "pair.json" if form == "damaged" else form
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_the_sides_of_several_pairs_are_called_by_their_pair(is_damaged: bool, tmp_path: Path) -> None:
     for folder in ("beside-a", "beside-b"):
         for name in ("base", "new"):
             write_run_set(tmp_path / folder / name)
-        write_group(tmp_path / folder, file, pair_content())
-        if form == "damaged":
-            (tmp_path / folder / file).write_text("{}")
+        file = write_group(tmp_path / folder, pair_content())
+        if is_damaged:
+            file.write_text("{}")
     assert [result.label for result in gather([tmp_path / "beside-a"])] == ["base", "new"]
     both = [f"beside-{pair}/{name}" for pair in "ab" for name in ("base", "new")]
     assert [result.label for result in gather([tmp_path])] == both
@@ -108,8 +107,7 @@ def test_the_sides_of_several_pairs_are_called_by_their_pair(form: str, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS["sweep.json"])
-def test_the_sets_of_several_sweeps_are_called_by_their_sweep(form: str, tmp_path: Path) -> None:
+def test_the_sets_of_several_sweeps_are_called_by_their_sweep(tmp_path: Path) -> None:
     for folder, names in (
         ("sweep-a", ("01-k-1", "02-k-2")),
         ("sweep-b", ("01-k-1", "02-k-4")),
@@ -117,7 +115,7 @@ def test_the_sets_of_several_sweeps_are_called_by_their_sweep(form: str, tmp_pat
     ):
         for name in names:
             write_run_set(tmp_path / folder / name)
-        (tmp_path / folder / form).write_text("{}")
+        (tmp_path / folder / "experiment.json").write_text("{}")
     assert [result.label for result in gather([tmp_path / "sweep-a"])] == ["01-k-1", "02-k-2"]
     both = ["sweep-a/01-k-1", "sweep-a/02-k-2", "sweep-b/01-k-1", "sweep-b/02-k-4"]
     assert [result.label for result in gather([tmp_path])] == [*both, "01-b-8"]

@@ -36,7 +36,7 @@ from rules.errors import InputError
 
 REPORTS = ROOT / "reports"
 TINY = load_benchmark("dlrm_tiny")
-SETS = TESTS / "data" / "version_1"
+SETS = TESTS / "data" / "sets"
 DTYPES: dict[str, dict[str, str]] = {
     "sets": {
         "string": "configuration benchmark division system rcp_outcome no_score_reason definition_sha256 "

@@ -10,7 +10,6 @@ import pytest
 from browser import Browser, find_browser
 from log_builder import make_runs, with_record
 from records_builder import (
-    FORMS,
     pair_content,
     process_content,
     run_set_content,
@@ -40,19 +39,11 @@ def write_sweep(
     root: Path,
     axes: dict[str, list[str]],
     configurations: list[dict[str, Any]],
-    form: str = "sweep.json",
     **changes: Any,
 ) -> Path:
     root.mkdir(parents=True, exist_ok=True)
-    content = (
-        sweep_content(
-            name=root.name,
-            axes=[{"key": key, "values": values} for key, values in axes.items()],
-            configurations=configurations,
-        )
-        | changes
-    )
-    write_group(root, form, content)
+    told = {"name": root.name, "axes": [{"key": key, "values": values} for key, values in axes.items()], **changes}
+    write_group(root, sweep_content(configurations=configurations, **told))
     return root
 
 
@@ -94,8 +85,8 @@ def record(label: str, values: dict[str, str], folder: str | None, failure: str 
     return {"label": label, "values": values, "folder": folder, "failure": failed, "profile_failure": None}
 
 
-@pytest.fixture(params=FORMS["sweep.json"])
-def by_threads(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+@pytest.fixture
+def by_threads(tmp_path: Path) -> Path:
     """Three configurations over one axis: 1000, 2000 samples/s, and one that failed."""
     root = tmp_path / "sweep"
     folders = [throughput_set(root, "a", 1000, energy_j=5.0), throughput_set(root, "b", 2000, energy_j=4.0), None]
@@ -103,7 +94,7 @@ def by_threads(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
         record(f"threads={value}", {"runtime.threads": value}, folder, "out of memory." if folder is None else None)
         for value, folder in zip("124", folders, strict=True)
     ]
-    return write_sweep(root, {"runtime.threads": ["1", "2", "4"]}, rows, request.param)
+    return write_sweep(root, {"runtime.threads": ["1", "2", "4"]}, rows)
 
 
 def test_rows_hold_what_the_processes_measured(by_threads: Path) -> None:
@@ -250,13 +241,12 @@ def test_what_the_rules_reject_is_not_the_fastest_of_a_sweep(tmp_path: Path) -> 
     ), closing
 
 
-@pytest.mark.parametrize("form", FORMS["sweep.json"])
-def test_runs_to_the_target_enter_with_score_factors_and_verdict(form: str, tmp_path: Path) -> None:
+def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path) -> None:
     root = tmp_path / "s"
     for name in ("a", "b"):
         write_run_set(root / name, interrupted=False)
     rows = [record(f"rate={n}", {"train.rate": str(n)}, name) for n, name in enumerate("ab")]
-    write_sweep(root, {"train.rate": ["0", "1"]}, rows, form, kind="training", options={})
+    write_sweep(root, {"train.rate": ["0", "1"]}, rows, kind="training", options={})
     sweep = read_sweep_facts(root)
     # What a report has judged already is not judged again.
     judged = gather_everything([root]).sets
@@ -292,23 +282,21 @@ def test_sweeps_are_found_below_a_folder(by_threads: Path) -> None:
     assert take_inventory(by_threads).sweeps == take_inventory(by_threads.parent).sweeps == (by_threads,)
 
 
-@pytest.mark.parametrize("form", FORMS["sweep.json"])
 @pytest.mark.parametrize("folder", ["../outside", "/etc", "..", "a/b", "", None, "absent", "\0", "link"])
-def test_a_folder_outside_the_sweep_is_not_read(folder: object, form: str, tmp_path: Path) -> None:
+def test_a_folder_outside_the_sweep_is_not_read(folder: object, tmp_path: Path) -> None:
     throughput_set(tmp_path, "outside", 10)
     entry = {**record("k=1", {"data.k": "1"}, None), "folder": folder}
-    root = write_sweep(tmp_path / "s", {"data.k": ["1"]}, [entry], form)
+    root = write_sweep(tmp_path / "s", {"data.k": ["1"]}, [entry])
     (root / "link").symlink_to(tmp_path / "outside")
     sweep = read_sweep_facts(root)
     assert sweep.rows[0].num_runs == 0
     assert against_first(sweep.rows[0]) == "not measured"
 
 
-@pytest.mark.parametrize("form", FORMS["sweep.json"])
-def test_hostile_names_are_text(form: str, tmp_path: Path) -> None:
+def test_hostile_names_are_text(tmp_path: Path) -> None:
     folder = throughput_set(tmp_path / "s", "a", 10)
     rows = [record(HOSTILE, {HOSTILE: HOSTILE}, folder, HOSTILE)]
-    root = write_sweep(tmp_path / "s", {HOSTILE: [HOSTILE]}, rows, form, name=HOSTILE)
+    root = write_sweep(tmp_path / "s", {HOSTILE: [HOSTILE]}, rows, name=HOSTILE)
     page = write_report([root], tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<img" not in page
     assert "\u202e" not in page
@@ -322,45 +310,23 @@ def test_hostile_names_are_text(form: str, tmp_path: Path) -> None:
         '{"axes": [{}], "configurations": []}',
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("form", FORMS["sweep.json"])
-def test_what_is_no_sweep_is_one_clear_error(form: str, content: str, tmp_path: Path) -> None:
-    (tmp_path / form).write_text(content)
-    with pytest.raises(InputError, match=re.escape(form)):
+def test_what_is_no_sweep_is_one_clear_error(content: str, tmp_path: Path) -> None:
+    (tmp_path / "experiment.json").write_text(content)
+    with pytest.raises(InputError, match=r"experiment\.json"):
         read_sweep_facts(tmp_path)
 
 
-@pytest.mark.parametrize("form", FORMS["pair.json"])
-def test_a_pair_is_no_sweep(form: str, tmp_path: Path) -> None:
-    write_group(tmp_path, form, pair_content())
+def test_a_pair_is_no_sweep(tmp_path: Path) -> None:
+    write_group(tmp_path, pair_content())
     assert take_inventory(tmp_path).sweeps == ()
-    with pytest.raises(InputError, match=rf"{re.escape(form)}: .*varies nothing"):
+    with pytest.raises(InputError, match=r"experiment\.json: .*varies nothing"):
         read_sweep_facts(tmp_path)
 
 
 def test_a_matrix_that_varies_nothing_is_no_sweep(by_threads: Path) -> None:
-    write_group(by_threads, "experiment.json", sweep_content(axes=[AXIS], configurations=[POINT]), axes=[])
+    write_group(by_threads, sweep_content(axes=[], configurations=[POINT]))
     with pytest.raises(InputError, match=r"experiment\.json: .*varies nothing"):
         read_sweep_facts(by_threads)
-
-
-@pytest.mark.parametrize("kind", ["training", "throughput"])
-def test_one_sweep_in_two_forms_makes_the_same_rows_page_and_notes(kind: str, tmp_path: Path) -> None:
-    found = []
-    for form in FORMS["sweep.json"]:
-        root = tmp_path / form / "sweep"
-        for number, name in enumerate("ab"):
-            if kind == "training":
-                write_run_set(root / name, interrupted=False)
-            else:
-                throughput_set(root, name, 1000 * (number + 1))
-        rows = [record(f"rate={name}", {"train.rate": name}, name) for name in "ab"]
-        rows += [{**record("rate=c", {"train.rate": "c"}, None, "no memory"), "profile_failure": "not measured"}]
-        write_sweep(root, {"train.rate": ["a", "b", "c"]}, rows, form, kind=kind, with_profile=True)
-        sweep = read_sweep_facts(root)
-        notes = [note.replace(str(root), "") for note in notes_of(sweep_section(sweep))]
-        found.append((rows_as_records(sweep), sweep_table(sweep, "t"), notes, sweep.closing, sweep.kind))
-    assert found[0] == found[1]
-    assert found[0][-1] == kind
 
 
 @pytest.mark.slow

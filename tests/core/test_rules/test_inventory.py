@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from log_builder import make_records, write_log, write_set
-from records_builder import FORMS, pair_content, sweep_content, write_group
+from records_builder import pair_content, sweep_content, write_group
 
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError, NothingToJudgeError
@@ -22,12 +22,12 @@ def write(path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=FORMS["sweep.json"])
-def tree(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
     """A set, a sweep with a measurement and a profile, a set without a run, a log of another name."""
     write_set(tmp_path / "a" / "set", TINY)
     write(tmp_path / "a" / "set" / "extra" / "run_set.json")
-    write(tmp_path / "sweep" / request.param)
+    write(tmp_path / "sweep" / "experiment.json")
     for name in ("run_set.json", "throughput.json"):
         write(tmp_path / "sweep" / "c1" / "extra" / name)
     write(tmp_path / "sweep" / "c1" / "extra" / "profile.json")
@@ -73,23 +73,20 @@ def test_links_are_not_followed_and_loops_end(tree: Path) -> None:
 
 def test_names_that_are_not_utf_8_are_found(tree: Path) -> None:
     name = os.fsdecode(b"caf\xe9")
-    write(tree / name / "sweep.json")
+    write(tree / name / "experiment.json")
     assert take_inventory(tree).sweeps == (tree / name, tree / "sweep")
 
 
-@pytest.mark.parametrize(("old", "is_sweep"), [("sweep.json", True), ("pair.json", False)])
-def test_a_matrix_is_a_sweep_and_a_pair_is_none(old: str, is_sweep: bool, tmp_path: Path) -> None:
-    for form in FORMS[old]:
-        (tmp_path / form).mkdir()
-        point = {"label": "k=1", "values": {}, "folder": "a", "failure": None, "profile_failure": None}
-        sweep = sweep_content(axes=[{"key": "data.k", "values": ["1"]}], configurations=[point])
-        write_group(tmp_path / form, form, sweep if is_sweep else pair_content())
-    found = {place.name for place in take_inventory(tmp_path).sweeps}
-    assert found == (set(FORMS[old]) if is_sweep else set())
+def test_a_matrix_is_a_sweep_and_a_pair_is_none(tmp_path: Path) -> None:
+    sweep = sweep_content(axes=[{"key": "data.k", "values": ["1"]}], configurations=[{"label": "k=1", "folder": "a"}])
+    for name, content in (("sweep", sweep), ("pair", pair_content())):
+        (tmp_path / name).mkdir()
+        write_group(tmp_path / name, content)
+    assert take_inventory(tmp_path).sweeps == (tmp_path / "sweep",)
 
 
 @pytest.mark.parametrize(
-    "name", [*FORMS["sweep.json"], "extra/profile.json", "extra/throughput.json", "extra/run_set.json"]
+    "name", ["experiment.json", "extra/profile.json", "extra/throughput.json", "extra/run_set.json"]
 )
 def test_a_directory_or_a_pipe_named_like_a_record_is_none(name: str, tmp_path: Path) -> None:
     (tmp_path / "one" / name).mkdir(parents=True)
@@ -111,7 +108,7 @@ def test_what_is_below_a_run_sets_extra_or_hidden_is_not_entered(tmp_path: Path)
 
 @pytest.mark.parametrize("folder", ["sweep", "sweep/sets/speed"])
 def test_of_measurements_alone_it_says_what_shows_them(folder: str, tmp_path: Path) -> None:
-    write(tmp_path / "sweep" / "sweep.json")
+    write(tmp_path / "sweep" / "experiment.json")
     write(tmp_path / "sweep" / "sets" / "speed" / "extra" / "throughput.json")
     with pytest.raises(NothingToJudgeError, match=r"holds measurements \(throughput\).*'dlrmbench report .*compare"):
         take_inventory(tmp_path / folder).require_result_sets()
