@@ -131,7 +131,8 @@ def resume(
     began is gone on with, after a warning of Python's.
     """
     from harness.experiment.finish import write_pages
-    from harness.experiment.loop import Watcher, complete, look_again
+    from harness.experiment.loop import complete, look_again
+    from harness.experiment.watcher import Watcher
 
     folder = Path(folder)
     code = {"models": models, "implementations": implementations}
@@ -221,8 +222,9 @@ def _start(request: "Request") -> Path:
     from harness.experiment.create import create
     from harness.experiment.expand import expand
     from harness.experiment.finish import write_pages
-    from harness.experiment.loop import Watcher, complete
+    from harness.experiment.loop import complete
     from harness.experiment.prepare import prepare
+    from harness.experiment.watcher import Watcher
 
     folder = create(prepare(expand(request)))
     complete(folder, python=request.python, watcher=Watcher(quiet=request.quiet))

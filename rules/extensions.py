@@ -49,6 +49,8 @@ class Extension(NamedTuple):
     """Types of what --format json prints, for `schema`."""
     shown: Mapping[str, str] = _NONE
     """What a kind of measurement or of study shows of its own: `reports.kinds.details.Details`, by the kind."""
+    relations: Mapping[str, str] = _NONE
+    """What the configurations of an experiment are to each other, by the name that a record says."""
     stop_rules: Mapping[str, str] = _NONE
     """Classes that say when a set grows no more, by the name that a record says."""
     needs: tuple[str, ...] = ()
@@ -60,6 +62,8 @@ EXTENSIONS: Mapping[str, str] = {
     "memory": "harness.extensions.memory.extension",
     "packaging": "harness.extensions.packaging.extension",
     "placement": "harness.extensions.placement.extension",
+    "suites": "harness.extensions.suites.extension",
+    "tuning": "harness.extensions.tuning.extension",
 }
 """By name, the module whose EXTENSION says what is added: a line is all that the core has of it."""
 

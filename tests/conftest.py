@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from costs import Costs
 from hypothesis import HealthCheck, settings
 from inside import run_inside, use_workers_inside
 from small_set import SmallBenchmark, make_small_benchmark
+from sweep_builder import FastWorkers, use_fast_workers
 from tiers import note_files
 from waiting import HANG_S
 
+from harness.cli import main
 from harness.config.catalog import load_entry
 from harness.run_sets.dataset import ensure_dataset
 
@@ -136,3 +138,40 @@ def inside(tmp_path: Path) -> Command:
 def workers_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A set's jobs are done in this process, too."""
     use_workers_inside(monkeypatch)
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Exit code, stdout and stderr of one command line."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        assert isinstance(leaving.value.code, int)
+        return leaving.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> FastWorkers:
+    """In place of the processes of a set, on a system that is not looked at: what it is does not change in a test."""
+    made = FastWorkers()
+    use_fast_workers(monkeypatch, made)
+    monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
+    return made
+
+
+@pytest.fixture
+def call(
+    command: Callable[..., tuple[int, str, str]],
+    workers: FastWorkers,
+    data_root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., tuple[int, str, str]]:
+    """A command line in a folder of its own, in processes that answer at once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DLRMBENCH_DATA", str(data_root))
+    return lambda *words: command(*words, "-q")

@@ -27,12 +27,6 @@ CORE_COMMANDS: Mapping[str, Verb] = {
     "sweep": Verb(
         "harness.cli.sweep:sweep", "Run a matrix of configurations, interleaved; to target or throughput.", "Run"
     ),
-    "suite": Verb(
-        "harness.cli.sweep:suite", "Measure several benchmarks in two settings; verdicts, and one mean.", "Run"
-    ),
-    "tune": Verb(
-        "harness.cli.search:tune", "Search settings under constraints; measure the best beside the default.", "Run"
-    ),
     "check": Verb(
         "harness.cli.check:check", "Judge logs and result directories against the rules.", "Judge and show"
     ),

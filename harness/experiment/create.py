@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -13,20 +13,14 @@ import tomli_w
 from msgspec import structs
 
 from harness.autotune.precision import check_precision
-from harness.config.axes import Axis, overrides_of
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import default_division
-from harness.experiment.expand import Configuration, Experiment
-from harness.experiment.prepare import prepare
-from harness.experiment.request import Request
-from harness.experiment.search.space import make_point
-from harness.experiment.sides import Source, read_source, resolve_beside
-from harness.experiment.store import parts_of
-from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, first_line
+from harness.experiment.experiment import Configuration, Experiment
+from harness.experiment.relation import Relation, find_relation
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import write_record
 from harness.measure.gpu_kernels import check_kernels
-from harness.measure.refusals import refuse_id_map
-from harness.run_sets.dataset import dataset_record, find_recorded
+from harness.run_sets.dataset import dataset_record
 from harness.run_sets.folder import RunSet, create_run_set
 from harness.run_sets.hooks import Hooks
 from harness.run_sets.installation import describe_here
@@ -38,26 +32,19 @@ from harness.system.software import spin_variables
 from harness.system.submission import SubmissionValue
 from reference_models.costs import FLOAT_BYTES
 from reference_models.data.registry import open_dataset
-from reference_models.process.atomic_write import remove
-from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reports.text.formatting import num_bytes, plural
 from rules.benchmarks.seeds import derive_seeds, draw_base_seed, reserved_seeds
-from rules.errors import DefinitionError
 from rules.records.codec import VERSION, convert
 from rules.records.experiment import (
     EXPERIMENT_FILE,
     PROFILE_STAGE,
     AxisRecord,
     ExperimentRecord,
-    FailureRecord,
     MemberRecord,
     StageRecord,
     group_file,
 )
 from rules.records.run_set import ChoiceRecord, RunSetRecord
-
-_PREFIXES = {"sides": "beside", "matrix": "sweep", "suite": "suite", "search": "tune"}
-"""What the folder of a group is called, before its name and moment."""
 
 
 def create(experiment: Experiment) -> Path:
@@ -66,7 +53,8 @@ def create(experiment: Experiment) -> Path:
     The file that says what it is comes last, so that a folder with it is whole. Raises HarnessError (exit 9) where
     kept weights would not fit on the disk.
     """
-    folder = _create_alone(experiment) if experiment.relation == "one" else create_group(experiment)
+    is_group = find_relation(experiment.relation).is_group
+    folder = create_group(experiment) if is_group else _create_alone(experiment)
     # One of which nothing is compared is not looked for, and in a group a link would be a stray one.
     if experiment.kind.max_repetitions is None and group_file(folder.parent) is None:
         link_latest(folder)
@@ -84,14 +72,10 @@ def _create_alone(experiment: Experiment) -> Path:
 
 def create_group(experiment: Experiment) -> Path:
     """Make the folder of several configurations, as `create` does, to which no link leads."""
-    request, first = experiment.request, experiment.configurations[0].config
+    request, relation = experiment.request, find_relation(experiment.relation)
     refuse_small_disk(experiment)
     created = datetime.now(UTC)
-    label = request.name if experiment.relation in ("sides", "suite") else first.label
-    if request.suite is not None:
-        label = _file_name(label or request.suite.name)
-    name = f"{_PREFIXES[experiment.relation]}-{label or first.benchmark.name}-{created:%Y%m%dT%H%M%SZ}"
-    folder = unique_folder(request.output, name)
+    folder = unique_folder(request.output, f"{relation.prefix}-{experiment.name}-{created:%Y%m%dT%H%M%SZ}")
     folder.mkdir(parents=True)
     base_seed = draw_base_seed() if request.seed is None else request.seed
     members = []
@@ -114,90 +98,30 @@ def create_group(experiment: Experiment) -> Path:
         created_utc=created.isoformat(timespec="seconds"),
         harness_version=version("dlrmbench"),
         command=shlex.join(request.command()),
-        relation=experiment.relation,
-        on_other_code="warn" if experiment.relation == "matrix" else "refuse",
+        relation=relation.name,
+        reads_as=relation.reads_as,
+        on_other_code=relation.on_other_code,
         base_seed=base_seed,
-        stages=_stages(experiment),
-        axes=_axes(experiment),
+        stages=_stages(experiment, relation),
+        axes=tuple(AxisRecord(key=axis.key, values=axis.texts) for axis in experiment.axes),
         configurations=tuple(members),
         with_fit=request.with_fit,
         source=None if request.beside is None else str(request.beside.absolute()),
-        stop=request.stop,
+        stop=experiment.stop or request.stop,
     )
     write_record(folder / EXPERIMENT_FILE, record)
     return folder
 
 
-def _axes(experiment: Experiment) -> tuple[AxisRecord, ...]:
-    """Return what the configurations differ in: of a suite benchmark and side."""
-    if experiment.relation != "suite":
-        return tuple(AxisRecord(key=axis.key, values=axis.texts) for axis in experiment.axes)
-    values = [each.values for each in experiment.configurations]
-    return tuple(AxisRecord(key=key, values=tuple({each[key]: None for each in values})) for key in values[0])
-
-
-def _file_name(text: str) -> str:
-    """Return a label with only characters that every file system takes."""
-    return "".join(char if char.isascii() and (char.isalnum() or char in "_.-") else "-" for char in text)[:80]
-
-
-def _stages(experiment: Experiment) -> tuple[StageRecord, ...]:
+def _stages(experiment: Experiment, relation: Relation) -> tuple[StageRecord, ...]:
     first = StageRecord(
         kind=experiment.kind.name,
         options=dict(experiment.options),
         repetitions=experiment.repetitions,
         order=experiment.request.order,
-        on_failure="leave_out" if experiment.leaves_out or experiment.relation == "search" else "stop",
+        on_failure=relation.on_failure,
     )
     return (first, PROFILE_STAGE) if experiment.request.with_profile else (first,)
-
-
-def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
-    """Make the run set of the next trial of the search in `folder`: its default's configuration with other values.
-
-    What these values cannot be, or what cannot be prepared, is a trial that failed.
-    """
-    number = len(record.configurations) + 1
-    made = MemberRecord(label="", values=dict(values), folder=None, python=None, failure=None, notes={})
-    try:
-        planned = _expand_trial(read_source(parts_of(folder)[0]), record, values, number)
-        experiment = prepare(planned)
-        if experiment.options != planned.options:
-            raise HarnessError("it does not train whole batches of the samples that all trials train.")
-        (trial,) = experiment.configurations
-        remove(folder / trial.folder)  # what was not written down before a crash
-        run_set = create_set(experiment, trial, folder, trial.folder, datetime.now(UTC), record.base_seed)
-    except (HarnessError, ConfigError, DatasetError, DefinitionError, DeviceError) as error:
-        failure = FailureRecord(reason=first_line(error), exit_code=int(exit_code_of(error) or 2), run_index=None)
-        return structs.replace(made, label=f"trial {number}", failure=failure)
-    return structs.replace(made, label=trial.label, folder=run_set.folder.name)
-
-
-def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str, str], number: int) -> Experiment:
-    """Resolve a trial. Raises ConfigError, DefinitionError, DeviceError or HarnessError where it cannot be run."""
-    point = make_point(values, default.config.workload.model_spec)
-    dataset = find_recorded(default.config.workload.data, default.record.dataset, default.folder)
-    hooks: dict[str, Any] = {name.replace("-", "_"): command for name, command in default.record.hooks.items()}
-    request = Request(
-        verb="tune", beside=default.folder, overrides=overrides_of(point), output=default.folder.parent, quiet=True,
-        typed=shlex.split(record.command), **hooks,
-    )  # fmt: skip
-    config = resolve_beside(request, default)
-    default.kind.check(config.workload)
-    refuse_id_map(config.workload.data, default.kind.takes_id_maps)
-    is_alike = config.workload.data == default.config.workload.data
-    name = f"{number:02d}-{point.folder_name}"
-    return Experiment(
-        request=replace(request, data=dataset if is_alike or dataset is None else dataset.parent),
-        kind=default.kind,
-        options=record.options,
-        relation="search",
-        configurations=(Configuration(label=point.label, config=config, folder=name, values=point.texts),),
-        repetitions=1,
-        axes=tuple(Axis(key=key, values=(value,), texts=(values[key],)) for key, value in point.values.items()),
-        division=default.record.division if default.is_division_given else None,
-        timeout_s=default.record.timeout_s,
-    )
 
 
 def create_set(

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from harness.config.matmul import as_choice
+from harness.experiment.relation import find_relation
 from harness.experiment.store import Store
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.launch.process import WorkerEnd, launch_worker
@@ -121,7 +122,7 @@ def find_executors(store: Store, python: Path | None) -> dict[int, WorkerExecuto
     """
     folder, record = store.folder, store.record
     if record.python is None and python is not None:
-        if record.relation == "sides":
+        if find_relation(record.relation).takes_python:
             raise HarnessError(f"{folder}: both of its sides are measured by this interpreter. Leave --python out.")
         raise HarnessError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
     if record.python is not None and python is None:
@@ -154,6 +155,6 @@ def refuse_changed(store: Store, executors: Mapping[int, WorkerExecutor]) -> Non
     for place, (run_set, record) in store.sets.items():
         refuse_other_definition(run_set, record)
         if store.record.on_other_code == "refuse":
-            group = {"suite": "suite", "search": "search"}.get(store.record.relation, "pair")
-            executors[place].refuse_other_code(store.folder, record, group)
+            word = find_relation(store.record.relation).word
+            executors[place].refuse_other_code(store.folder, record, word)
         executors[place].refuse_other_system(run_set, record)

@@ -18,7 +18,7 @@ from typing import Any
 
 from harness.experiment.create import create_set, refuse_small_disk
 from harness.experiment.executors import job_members
-from harness.experiment.expand import Experiment
+from harness.experiment.experiment import Experiment
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError, exit_code_of, message_of
 from harness.foundation.files import read_record
 from harness.launch.consistency import agree, refuse_difference

@@ -1,7 +1,7 @@
 """The one loop: make what is missing of an experiment, whoever began it and however it was interrupted."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.run_config import WORLD_SOURCE
-from harness.experiment.create import create_trial
 from harness.experiment.executors import Repetition, WorkerExecutor, find_executors, refuse_changed
 from harness.experiment.orders import Step
+from harness.experiment.relation import find_relation
 from harness.experiment.request import RequestError
 from harness.experiment.stopping import State, find_stop_rule
 from harness.experiment.store import Store, hold, parts_of, read
+from harness.experiment.watcher import Progress, Watcher
 from harness.foundation.errors import HarnessError
 from harness.measure.kinds import find_kind
 from harness.run_sets.commands import resume_command
@@ -28,33 +29,6 @@ from harness.run_sets.progress import Progress as ShownProgress
 from rules.records.codec import Damage
 from rules.records.experiment import ExperimentRecord, StageRecord, group_file, read_group
 from rules.records.run_set import PreflightCheck, RunSetRecord
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
-    """What is about to be made: its place among all repetitions of its stage, whose it is, and how long all that is
-    left may take, by those made so far; None before the first, and of a stage that follows another."""
-
-    number: int
-    total: int
-    label: str
-    run_index: int | None
-    left_s: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Watcher:
-    """Who is told of an experiment's progress."""
-
-    on_begin: Callable[[int, int], None] = lambda kept, planned: None
-    """Called with how many repetitions of a set alone are there already, and how many are planned."""
-    on_step: Callable[[Progress], None] = lambda progress: None
-    """Called before each repetition of a group."""
-    on_done: Callable[[int, KeptOutcome], None] = lambda index, outcome: None
-    """Called after each repetition of a set alone."""
-    on_growth: Callable[[int], None] = lambda num_runs: None
-    """Called with the number of repetitions that a stop rule is about to ask for."""
-    quiet: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +50,7 @@ def look_again(
     refuse_outside_code(folder, {"model": models, "implementation": implementations})
     _refuse_side(folder)
     record = read(folder)
-    if is_python_given and record.relation != "sides" and record.python is None:
+    if is_python_given and not find_relation(record.relation).takes_python and record.python is None:
         raise RequestError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
     sets = [open_run_set(part) for part in parts_of(folder).values()]
     others = (describe_other_code(run_set.folder, each) for run_set, each in sets)
@@ -88,7 +62,7 @@ def _refuse_side(folder: Path) -> None:
     """Raise HarnessError (exit 2) for one side of two: what it lacks is made in turns with the other."""
     whole, name = folder.absolute().parent, folder.absolute().name
     group = None if group_file(folder) is not None else read_group(whole)
-    if group is not None and group.relation == "sides" and group.holds(name):
+    if group is not None and group.is_pair and group.holds(name):
         python = None if isinstance(group.record, Damage) else group.record.python
         raise HarnessError(
             f"{folder}: is one side of a pair, whose runs take turns. Complete the pair: "
@@ -122,8 +96,10 @@ def complete(
         _refuse_single(store)
         executors = find_executors(store, python)
         refuse_changed(store, executors)
-        if num_runs is not None and store.record.relation == "search":
-            raise RequestError(f"{folder}: a search has one process a trial. Leave --runs out.")
+        relation = find_relation(store.record.relation)
+        if num_runs is not None and not relation.may_grow:
+            words = f"how many {relation.parts} a {relation.word} makes is asked when it begins"
+            raise RequestError(f"{folder}: {words}. Leave --runs out.")
         if num_runs is not None:
             store.grow(num_runs, is_asked=True)
         rule = find_stop_rule(store.record.stop)
@@ -143,7 +119,7 @@ def complete(
                 watcher.on_growth(more)
                 store.grow(more, is_asked=False)
             else:
-                executors[store.add(create_trial(folder, store.record, more))] = WorkerExecutor()
+                executors[store.add(relation.make_member(folder, store.record, more))] = WorkerExecutor()
         store.gather()
         failed = [each.label for each in store.record.configurations if each.failure is not None]
         events.write("experiment_end", {"failed": failed})
@@ -175,8 +151,8 @@ def _complete_stage(
 ) -> None:
     steps, took_s = store.steps(stage), dict[int, list[float]]()
     total = stage.repetitions * sum(store.record.configurations[place].failure is None for place in store.sets)
-    if store.record.relation == "search" and store.record.stop is not None:
-        total = int(store.record.stop.values["trials"])
+    if (planned := find_relation(store.record.relation).num_planned(store.record)) is not None:
+        total = planned
     for position, (number, step) in enumerate(steps):
         if store.is_left_out(step):
             continue

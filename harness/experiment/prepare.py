@@ -16,7 +16,8 @@ from harness.autotune.tuning import Preparation, autotune
 from harness.config.matmul import GivenMatmul, as_choice
 from harness.config.run_config import RunConfig, command_name
 from harness.config.synthetic import hold_in_memory
-from harness.experiment.expand import BATCH_SIZE, Configuration, Experiment
+from harness.experiment.experiment import Configuration, Experiment
+from harness.experiment.relation import find_relation
 from harness.experiment.sides import Source
 from harness.foundation.errors import HarnessError, first_line
 from harness.foundation.status_line import StatusLine
@@ -48,9 +49,7 @@ def prepare(experiment: Experiment) -> Experiment:
     else:
         configurations = _prepare_alike(experiment)
     sizes = [each.prepared.size for each in configurations if each.prepared is not None]
-    if experiment.relation == "search":
-        batches = {size for axis in experiment.axes if axis.key == BATCH_SIZE for size in axis.values}
-        sizes += [(size, num_samples) for _, num_samples in sizes for size in batches]
+    sizes += [(size, num_samples) for _, num_samples in sizes for size in experiment.batch_sizes]
     return replace(experiment, configurations=configurations, options=experiment.kind.fit(experiment.options, sizes))
 
 
@@ -86,9 +85,9 @@ def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet
 
 def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
     """Prepare each configuration on its own; those of one shape are autotuned once."""
-    request, kind = experiment.request, experiment.kind
+    request, kind, relation = experiment.request, experiment.kind, find_relation(experiment.relation)
     known: MutableMapping[str, ChoiceRecord] = {}
-    found = []
+    found: list[Configuration] = []
     for each in experiment.configurations:
         try:
             prepared = prepare_data(kind, each.config, request.data, quiet=request.quiet)
@@ -96,7 +95,7 @@ def _prepare_alike(experiment: Experiment) -> tuple[Configuration, ...]:
             if experiment.is_autotuned:
                 prepared = autotune(config, prepared, known=known, given=experiment.matmul, quiet=request.quiet)
         except HarnessError as error:
-            if not experiment.leaves_out:
+            if relation.on_failure == "stop" or (relation.needs_first and not found):
                 raise
             failure = FailureRecord(reason=first_line(error), exit_code=int(error.exit_code), run_index=None)
             found.append(replace(each, failure=failure))

@@ -4,11 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from harness.config.run_config import Override
-from harness.config.suite import Suite
 from harness.foundation.errors import HarnessError
 from rules.records.experiment import StopRecord
 
@@ -24,8 +22,8 @@ class RequestOption(NamedTuple):
     """What `--help` says, of all verbs or by verb."""
     type: str = "text"
     """One of count, index, seconds, fraction, path, program, set, text, texts, flag."""
-    flags: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """How the option is written by a verb; by its name where nothing is said."""
+    flags: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
+    """How the option is written, by all verbs or by verb; by its name where nothing is said."""
     unit: str | None = None
 
 
@@ -34,6 +32,8 @@ class Request:
     """What somebody asks for, before anything of it is looked at. What is None or empty was not asked."""
 
     verb: str = "run"
+    like: str | None = None
+    """The verb of the core whose kinds of measurement an extension's verb has."""
     benchmark: str | None = None
     """The name or path of a definition; None is dlrm_small, or beside a set that set's own."""
     axes: Sequence[str] = ()
@@ -69,17 +69,23 @@ class Request:
     """The file to which what happens is appended, a line of JSON each."""
     order: str = "turns"
     """In what order the repetitions of several configurations are made: a name of `orders.ORDERS`."""
-    suite: Suite | None = None
-    """The benchmarks of which each is measured in two settings."""
+    relation: str | None = None
+    """What configurations are to each other: a name of `relation.RELATIONS` or of an extension. None is
+    what the verb says, and beside a set two sides."""
+    asked: Any = None
+    """What a relation of an extension is asked besides."""
     stop: StopRecord | None = None
     """The rule by which a group is extended from what is measured; `until` is that of a set alone."""
-    is_ranking: bool = False
-    """Whether one process of each configuration is enough: they are ranked together, none is compared."""
     overrides: Sequence[Override] = ()
     """All changes of the definition, weakest first, `settings` among them."""
     typed: Sequence[str] = ()
     """The command line, where there was one."""
     quiet: bool = False
+
+    @property
+    def benchmark_named(self) -> str:
+        """Return the name or path of the definition that is asked for."""
+        return self.benchmark or "dlrm_small"
 
     def command(self) -> list[str]:
         """Return the command line that asks for this: the one that was typed, else the one that does the same."""
@@ -103,12 +109,9 @@ class Request:
 
 OPTIONS: Mapping[str, RequestOption] = {
     "axes": RequestOption(
-        help={
-            "sweep": "What to vary; repeatable: all combinations are run.",
-            "tune": "What to vary; repeatable: values, or a range LOW..HIGH, with :log of its logarithm.",
-        },
+        help="What to vary; repeatable: all combinations are run.",
         type="texts",
-        flags={"sweep": ("--axis",), "tune": ("--axis",)},
+        flags=("--axis",),
         unit="SECTION.KEY=V1,V2",
     ),
     "beside": RequestOption(
@@ -138,29 +141,23 @@ OPTIONS: Mapping[str, RequestOption] = {
     "with_profile": RequestOption(
         help="Profile each configuration once, after all runs: the table then says what bounds its step.",
         type="flag",
-        flags={"sweep": ("--profile",)},
+        flags=("--profile",),
     ),
     "with_fit": RequestOption(
         help="Of --quality: fit normalised entropy = a C^-b + c over training FLOP C, of 4 sizes or more over a "
         "decade.",
         type="flag",
-        flags={"sweep": ("--fit",)},
+        flags=("--fit",),
     ),
     "strict_env": RequestOption(help="Do not run (exit 6) where the environment check warns.", type="flag"),
     "runs": RequestOption(
         help={
             "run": "Runs.  [default: the benchmark's number]",
             "sweep": "Runs of each configuration.",
-            "suite": "Pairs of runs of each benchmark.",
             "serve": "Fresh processes that measure one after the other.  [default: 5]",
         },
         type="count",
-        flags={
-            "run": ("-n", "--runs"),
-            "sweep": ("-n", "--runs"),
-            "suite": ("-n", "--runs"),
-            "serve": ("-n", "--processes"),
-        },
+        flags={"run": ("-n", "--runs"), "sweep": ("-n", "--runs"), "serve": ("-n", "--processes")},
     ),
     "until": RequestOption(
         help="Add runs until the mean time to train is known to FRACTION, such as 3%: its interval is that narrow.",
@@ -172,8 +169,6 @@ OPTIONS: Mapping[str, RequestOption] = {
         help={
             "run": "Base seed, to reproduce a set.  [default: drawn, logged]",
             "sweep": "Base seed that all configurations share.  [default: drawn]",
-            "suite": "Base seed that all benchmarks and sides share.  [default: drawn]",
-            "tune": "Base seed of all trials and of what they propose.  [default: drawn]",
             "serve": "Base seed of arrivals and weights.  [default: drawn]",
         },
         type="index",
@@ -187,19 +182,17 @@ OPTIONS: Mapping[str, RequestOption] = {
     "timeout_s": RequestOption(
         help="Seconds a run may take.",
         type="seconds",
-        flags=dict.fromkeys(("run", "sweep", "suite", "tune"), ("--timeout",)),
+        flags=("--timeout",),
     ),
     "output": RequestOption(
         help={
             "run": "Folder in which the set's own folder is made.",
             "sweep": "Folder in which the sweep's folder is made.",
-            "suite": "Folder in which the suite's folder is made.",
-            "tune": "Folder in which the search's folder is made.",
             "serve": "Folder in which the measurement's own folder is made.",
             "profile": "Folder in which the profile's own folder is made, or a run set of the same configuration.",
         },
         type="path",
-        flags=dict.fromkeys(("run", "sweep", "suite", "tune", "serve", "profile"), ("-o", "--output")),
+        flags=("-o", "--output"),
     ),
     "prepare": RequestOption(
         help="Run CMD by the shell before each run, off its clock; where it fails, nothing more is run (exit 2).",
@@ -227,11 +220,13 @@ def flags_of(verb: str, member: str) -> tuple[str, ...]:
     """Return how an option is written on a command line: short form first, if it has one."""
     option = OPTIONS.get(member)
     default = (f"--{_NAMES.get(member, member).replace('_', '-')}",)
-    return default if option is None else option.flags.get(verb, default)
+    if option is None:
+        return default
+    return (option.flags.get(verb, default) if isinstance(option.flags, Mapping) else option.flags) or default
 
 
 _NOT_OPTIONS = frozenset(
-    {"verb", "benchmark", "kinds", "order", "stop", "suite", "is_ranking", "overrides", "typed", "quiet"}
+    {"verb", "like", "benchmark", "kinds", "order", "relation", "asked", "stop", "overrides", "typed", "quiet"}
 )
 _NAMES = {"settings": "set"}
 

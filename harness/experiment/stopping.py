@@ -5,25 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.experiment.search.sampler import choose_sampler, propose
-from harness.experiment.search.space import read_space
-from harness.experiment.search.trials import Trial, read_trials
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import RunSet
-from reference_models.process.errors import ConfigError
 from reports.results.resolution import time_step
 from reports.statistics.intervals import MIN_RUNS
 from reports.statistics.sequential_stopping import narrow_after
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.extensions import find_places, load_place
 from rules.logs.log import read_log
-from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord, StopRecord
+from rules.records.experiment import ExperimentRecord, StopRecord
 from rules.records.run_set import UntilRecord
 from rules.scoring.results import read_run_result
 
 MAX_RUNS = 30
 """How many runs a set that grows until it is precise has at most, where nobody says."""
-MAX_TRIALS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,32 +42,6 @@ class StopRule(Protocol):
 
         They are on disk before they are made.
         """
-
-
-class Search:
-    """Add the configuration that a sampler proposes after all that was measured, until there are so many trials."""
-
-    def __init__(self, values: Mapping[str, float]) -> None:
-        self._num_trials, self._known = values["trials"], dict[int, Trial]()
-        if not 2 <= self._num_trials <= MAX_TRIALS:
-            raise HarnessError(
-                f"stop.values.trials is {self._num_trials:g}, expected 2 to {MAX_TRIALS:,}.", ExitCode.INPUT
-            )
-
-    def extend(self, state: State) -> Mapping[str, str] | None:
-        record = state.record
-        assert record.stop is not None and record.stop.search is not None
-        if len(record.configurations) >= self._num_trials:
-            return None
-        search, trials = record.stop.search, read_trials(state.folder, record, self._known)
-        try:
-            axes = read_space(f"{axis.key}={','.join(axis.values)}" for axis in record.axes)
-        except ConfigError as error:
-            raise HarnessError(f"{state.folder / EXPERIMENT_FILE}: axes: {error}", ExitCode.INPUT) from None
-        return propose(
-            axes, trials, sampler=choose_sampler(search.sampler, trials),
-            is_maximized=search.direction == "maximize", seed=record.base_seed,
-        )  # fmt: skip
 
 
 class Until:
@@ -100,7 +69,6 @@ class Until:
 
 
 STOP_RULES: Mapping[str, type[StopRule]] = {
-    "search": Search,
     "until": Until,
 }
 """By the name that a record says; extensions have theirs."""

@@ -8,18 +8,14 @@ from pathlib import Path
 from msgspec.structs import asdict, replace
 
 from harness.experiment.orders import Step, find_order
-from harness.experiment.search.trials import columns_asked
+from harness.experiment.relation import find_relation
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import find_kind
 from harness.run_sets.folder import LOCK_FILE, RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.keepers import Keeper, find_keeper
 from rules.benchmarks.seeds import derive_seeds, reserved_seeds
-from rules.records.columns import columns_of
 from rules.records.experiment import (
-    BASE,
-    NEW,
-    SIDE_AXIS,
     ExperimentRecord,
     FailureRecord,
     MemberRecord,
@@ -51,9 +47,10 @@ class Store:
         places = [place for place in self.sets if self.record.configurations[place].failure is None]
         planned = enumerate(find_order(stage.order)(places, stage.repetitions), start=1)
         keepers = {place: self.keeper(stage, place) for place in places}
-        is_search = self.record.relation == "search"  # whose plan has no longer the trials that failed
+        # Of members that are added one by one, the plan has no longer those that failed.
+        is_added = find_relation(self.record.relation).num_planned(self.record) is not None
         return [
-            (step.configuration + 1 if is_search else number, step)
+            (step.configuration + 1 if is_added else number, step)
             for number, step in planned if not keepers[step.configuration].is_done(step.repetition)
         ]  # fmt: skip
 
@@ -87,8 +84,8 @@ class Store:
                     keeper.recover(index)
 
     def forget_failures(self) -> None:
-        """Try again what has failed before, unless it has no set, or is a trial, whose failure is what it found."""
-        if self.record.relation == "search":
+        """Try again what has failed before, unless it has no set, or the failure is what was found."""
+        if not find_relation(self.record.relation).forgets_failures:
             return
         self._change(
             [
@@ -184,6 +181,7 @@ def experiment_of(folder: Path, record: RunSetRecord) -> ExperimentRecord:
         harness_version=record.harness_version,
         command=record.command,
         relation="one",
+        reads_as="alone",
         on_other_code="warn",
         base_seed=record.base_seed,
         stages=(
@@ -232,25 +230,12 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
     """Raise HarnessError (exit 8) for a group that no command makes: its file may be anyone's."""
     num_folders = sum(each.folder is not None for each in group.configurations)
     num_names = len({each.folder for each in group.configurations if each.folder is not None})
-    stop = group.stop
-    is_search = (
-        stop is not None and stop.rule == "search" and stop.search is not None
-        and {*columns_asked(stop.search)} <= columns_of(find_kind(group.kind).name).keys()
-    )  # fmt: skip
-    is_shaped = {
-        "sides": num_folders == len(group.configurations) == 2,
-        "matrix": bool(group.axes),
-        "search": is_search and bool(group.axes) and group.configurations[0].folder is not None,
-        "suite": [each.values.get(SIDE_AXIS) for each in group.configurations]
-        == [BASE, NEW] * (len(group.configurations) // 2),
-    }
+    relation = find_relation(group.relation)
     first, *later = group.stages
-    if not is_shaped.get(group.relation, False):
-        wrong = (
-            f"relation is {group.relation!r} of {len(group.configurations)} configurations, {num_folders} with sets"
-        )
-    elif group.relation != "search" and stop is not None and stop.rule == "search":
-        wrong = f"stop is a search, and relation {group.relation!r}"
+    if not relation.is_group or group.reads_as != relation.reads_as:
+        wrong = f"relation is {group.relation!r}, read as {group.reads_as!r}"
+    elif (why := relation.why_misshapen(group)) is not None:
+        wrong = f"relation is {group.relation!r}, and {why}"
     elif num_names < num_folders:
         wrong = "two configurations have one folder"
     elif any(stage.repetitions > (find_kind(stage.kind).max_repetitions or first.repetitions) for stage in later):
@@ -259,9 +244,7 @@ def _refuse_misshapen(path: Path, group: ExperimentRecord) -> None:
         wrong = "a later stage has options that its kind has not"
     else:
         return
-    raise HarnessError(
-        f"{path}: {wrong}, expected what 'sweep', 'suite', 'tune' or 'run --beside' writes.", ExitCode.INPUT
-    )
+    raise HarnessError(f"{path}: {wrong}, expected what a {relation.word} has.", ExitCode.INPUT)
 
 
 def refuse_inconsistent(run_set: RunSet, record: RunSetRecord, experiment: ExperimentRecord) -> None:

@@ -194,7 +194,7 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
     """
     problems: list[str] = []
     sweep = read_experiment_record(folder, problems)
-    if sweep is None or sweep.relation != "matrix" or not sweep.axes:
+    if sweep is None or sweep.reads_as != "table" or not sweep.axes:
         place = printable(group_file(folder) or folder / EXPERIMENT_FILE)
         why = f"{place}: no such file." if sweep is None else f"{place}: found a group that varies nothing."
         raise InputError(f"{problems[0] if problems else why} Give the folder that 'dlrmbench sweep' made.")

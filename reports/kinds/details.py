@@ -26,7 +26,7 @@ class Details:
     `lines` are facts of one result for a terminal. `blocks` are shown below the table of several results, their ids
     beginning as given; `hidden` are the members that the table need not have then. `answer` is the title of a page
     that shows nothing but this kind. `terms` explain its words, by word. `chart` draws a table of a study, with the
-    id that is given.
+    id that is given. `title` is the title of a page whose results are all of one study.
     """
 
     lines: Callable[[Result], Lines] | None = None
@@ -35,6 +35,7 @@ class Details:
     answer: Callable[[Sequence[Result]], str] | None = None
     terms: Mapping[str, str] = field(default_factory=dict)
     chart: Callable[[StudyRecord, StudyTable, str], Chart | None] | None = None
+    title: Callable[[StudyRecord], str] | None = None
 
 
 NO_DETAILS = Details()

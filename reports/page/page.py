@@ -27,7 +27,6 @@ from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
 from reports.text.formatting import distinct_labels, names, plural, printable, utc
 from rules.records.metrics import Metric, metric_of_member
-from rules.records.study import SUITE
 from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
 
@@ -117,13 +116,12 @@ def _headline(
     num_logged: int,
     others: Sequence[PageSection],
 ) -> str:
-    """The title of the page: its answer; of a suite its own, since benchmarks of it are not each other's rivals, and
-    of a search what it found. Without runs to a target what a kind says of all there is, else what it is."""
+    """The title of the page: its answer; where all results are of one study, what that says of them. Without runs to
+    a target what a kind says of all there is, else what it is."""
     places = {None if result.place is None else result.place.parent for result in gathered.results}
-    kinds = [study.kind for study in gathered.studies]
-    if kinds in ([SUITE], ["tune"]) and len(places) <= 1 and not gathered.sweeps:
-        study = gathered.studies[0]
-        return printable(study.findings[0] if kinds == ["tune"] and study.findings else study.title, 400)
+    titles = [details_of(study.kind).title for study in gathered.studies]
+    if len(titles) == 1 and (make := titles[0]) is not None and len(places) <= 1 and not gathered.sweeps:
+        return printable(make(gathered.studies[0]), 400)
     if len(sets) == 1:
         return headline(sets[0])
     if sets:

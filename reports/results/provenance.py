@@ -6,7 +6,7 @@ from pathlib import Path
 from reports.text.formatting import distinct_labels, printable
 from rules.benchmarks.loader import canonical_sha256
 from rules.records.codec import Damage
-from rules.records.experiment import Group, read_group
+from rules.records.experiment import Group, is_table, read_group
 from rules.records.run_set import RunSetRecord
 from rules.tree.result_set import real_path
 
@@ -36,7 +36,7 @@ def repetition_key(record: RunSetRecord | None) -> str | None:
 
 
 def group_of(folder: Path | None) -> Group | None:
-    """Return the group that the set in `folder` is a member of, with its relation to the others; else None."""
+    """Return the group that the set in `folder` is a member of, with what it is to the others; else None."""
     if folder is None:
         return None
     place = real_path(folder)
@@ -55,7 +55,7 @@ def name_of(folder: Path) -> str:
 def interleaving_of(folder: Path) -> str | None:
     """Return the folder of the sweep or suite in which the measurement in `folder` took turns; else None."""
     group = group_of(folder)
-    if group is None or isinstance(group.record, Damage) or group.relation not in ("matrix", "suite"):
+    if group is None or isinstance(group.record, Damage) or group.record.reads_as not in ("table", "pairs"):
         return None
     return printable(group.file.parent, 1000)
 
@@ -83,7 +83,7 @@ def _groups_of(folders: Sequence[Path | None]) -> list[Path | None]:
     groups = {above: read_group(above) for above in {place.parent for place in places if place}}
     return [
         place.parent
-        if place and (group := groups[place.parent]) and (group.relation == "matrix" or group.holds(place.name))
+        if place and (group := groups[place.parent]) and (is_table(group.record) or group.holds(place.name))
         else None
         for place in places
     ]
@@ -92,12 +92,12 @@ def _groups_of(folders: Sequence[Path | None]) -> list[Path | None]:
 def pair_of(folder: Path | None) -> str | None:
     """Return the name of the pair that a folder is one side of."""
     group = group_of(folder)
-    return None if group is None or group.relation != "sides" else printable(group.file.parent.name, 80)
+    return None if group is None or not group.is_pair else printable(group.file.parent.name, 80)
 
 
 def order_in_pair(folder: Path | None) -> int:
     """Return which side of its pair the set in `folder` is, from 0, the base; 0 for any other set."""
     group = group_of(folder)
-    if folder is None or group is None or isinstance(group.record, Damage) or group.relation != "sides":
+    if folder is None or group is None or isinstance(group.record, Damage) or not group.is_pair:
         return 0
     return group.record.folders.index(real_path(folder).name)

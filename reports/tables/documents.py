@@ -17,9 +17,9 @@ from rules.records.rows import Row
 from rules.records.study import STUDY_FILE
 
 SCHEMA_VERSION = 1
-"""Of what `report --format json` writes."""
+"""The version of what `report --format json` writes."""
 PRINTED_VERSION = 2
-"""Of what the other verbs print."""
+"""The version of what the other verbs print."""
 MAX_FILE_BYTES = 256 << 20
 _AnyDocument = TypeVar("_AnyDocument", bound=Row)
 

@@ -13,15 +13,13 @@ EXPERIMENT_FILE: Final = "experiment.json"
 BASE: Final = "base"
 NEW: Final = "new"
 SIDES: Final = (BASE, NEW)
-"""The folders of a pair's sets, in the order of the first round; also the sides of a suite's benchmark."""
+"""The folders of a pair's sets, in the order of the first round."""
 
-Relation = Literal["one", "sides", "matrix", "suite", "search"]
-"""What configurations are to each other: alone, which no file says; two sides, the second compared with the first;
-the points of a matrix, compared with the first and with the best; pairs of sides of several benchmarks, in each of
-which the second is compared with the first; the default and the trials of a search, each proposed by those before."""
-BENCHMARK_AXIS: Final = "benchmark"
-SIDE_AXIS: Final = "side"
-"""What the configurations of a suite differ in, beside the settings of their sides."""
+Word = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
+ReadsAs = Literal["alone", "pair", "pairs", "table", "trials"]
+"""What configurations are to a reader: one alone, which no file says; two sides, of which the second is compared with
+the first; several such pairs; the points of a table, compared with the first and with the best; or trials of one
+process each, which are no results by themselves."""
 
 
 class AxisRecord(Record, frozen=True, kw_only=True):
@@ -46,7 +44,7 @@ class StageRecord(Record, frozen=True, kw_only=True):
     options: Options
     repetitions: PositiveCount
     """How many of each configuration."""
-    order: Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
+    order: Word
     """In what order repetitions are made: "turns", one of each configuration before the next of any; "pairs", also
     with the two sides of a pair directly after each other; or "after" the stages before it."""
     on_failure: Literal["stop", "leave_out", "note"]
@@ -68,31 +66,13 @@ class MemberRecord(Record, frozen=True, kw_only=True):
     """Why a stage whose failures are written down left nothing, by its kind."""
 
 
-class ConstraintRecord(Record, frozen=True, kw_only=True):
-    """A bound on a column of what each trial measures."""
-
-    column: str
-    sign: Literal["<=", ">="]
-    value: float
-
-
-class SearchRecord(Record, frozen=True, kw_only=True):
-    """What a search looks for, by columns of what each trial measures."""
-
-    objective: str
-    direction: Literal["minimize", "maximize"]
-    constraints: tuple[ConstraintRecord, ...]
-    sampler: Literal["auto", "random"]
-    """"auto": a Gaussian process where the first trial took over 3 s, else tree-structured Parzen estimators."""
-
-
 class StopRecord(Record, frozen=True, kw_only=True):
     """The rule by which a group is extended by what was measured, once all that was planned is there."""
 
-    rule: Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
+    rule: Word
     values: dict[str, float]
-    search: SearchRecord | None = None
-    """None of a rule that adds repetitions."""
+    asked: dict[str, Any] | None = None
+    """What else the rule was asked, which it reads itself."""
 
 
 class ExperimentRecord(Document, frozen=True, kw_only=True):
@@ -102,7 +82,9 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
     created_utc: str
     harness_version: str
     command: str
-    relation: Relation
+    relation: Word
+    """How the configurations were made, of the relations of whoever made them."""
+    reads_as: ReadsAs
     on_other_code: Literal["warn", "refuse"]
     """What becomes of a group that other code began."""
     base_seed: Annotated[int, Meta(ge=0, description="All configurations derive the seed of repetition i from it.")]
@@ -112,7 +94,7 @@ class ExperimentRecord(Document, frozen=True, kw_only=True):
     with_fit: bool
     """Whether a law of quality over computed FLOP is fitted to all configurations."""
     source: str | None
-    """The run set whose configuration the first of two sides has; None of a matrix."""
+    """The run set whose configuration the first of two sides has; None of others."""
     stop: StopRecord | None = None
     """None where the number of repetitions was given."""
 
@@ -154,9 +136,9 @@ class Group(NamedTuple):
     record: ExperimentRecord | Damage
 
     @property
-    def relation(self) -> Relation | None:
-        """Return how the sets belong together; None where the file is damaged."""
-        return None if isinstance(self.record, Damage) else self.record.relation
+    def is_pair(self) -> bool:
+        """Return whether the sets are two sides of which the second is compared with the first."""
+        return isinstance(self.record, ExperimentRecord) and self.record.reads_as == "pair"
 
     def holds(self, name: str) -> bool:
         """Return whether the folder of that name is one of the group's, as far as a damaged file lets one know."""
@@ -190,14 +172,14 @@ def read_group(folder: Path) -> Group | None:
     return None if record is None else Group(folder / EXPERIMENT_FILE, record)
 
 
-def is_matrix(folder: Path) -> bool:
-    """Return whether the group in `folder` is a matrix, or may be: its file is damaged."""
-    record = read_experiment(folder)
-    return isinstance(record, Damage) or (record is not None and record.relation == "matrix")
+def is_table(record: ExperimentRecord | Damage | None) -> bool:
+    """Return whether a group is read as a table, or may be: its file is damaged."""
+    return isinstance(record, Damage) or (record is not None and record.reads_as == "table")
 
 
 def trials_of(folder: Path) -> frozenset[str]:
-    """Return the names of the folders of a search's trials: one process each, no results by themselves."""
+    """Return the names of the folders of trials: one process each, no results by themselves."""
     record = read_experiment(folder)
-    is_search = isinstance(record, ExperimentRecord) and record.relation == "search"
-    return frozenset(filter(None, record.folders)) if is_search else frozenset()  # type: ignore[union-attr]
+    if not isinstance(record, ExperimentRecord) or record.reads_as != "trials":
+        return frozenset()
+    return frozenset(filter(None, record.folders))

@@ -11,8 +11,6 @@ from msgspec import Meta
 from rules.records.codec import Count, Document, Record
 
 STUDY_FILE = "study.json"
-SUITE = "suite"
-"""The kind of a study that compares the two sides of several benchmarks."""
 TIMELINE = "Timeline of the first second"
 """How the title of a usage study's table of frames begins, which is drawn on the page and not printed."""
 Origin = Literal["measured", "computed", "modelled", "simulated", "fitted", "given", "published"]

@@ -17,7 +17,7 @@ from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError, NothingToJudgeError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
-from rules.records.experiment import EXPERIMENT_FILE, is_matrix, trials_of
+from rules.records.experiment import EXPERIMENT_FILE, is_table, read_experiment, trials_of
 from rules.records.kinds import ABSENT, EXTRA_KINDS, PLACES, is_in_processes, is_logged, why_absent
 from rules.records.run_set import RunSetRecord
 from rules.records.study import STUDY_FILE
@@ -184,7 +184,7 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
             for kind in EXTRA_KINDS:
                 if _is_file(folder / EXTRA / f"{kind}.json"):
                     found[kind].append(folder)
-        if EXPERIMENT_FILE in files and is_matrix(folder):
+        if EXPERIMENT_FILE in files and is_table(read_experiment(folder)):
             sweeps.append(folder)
         if STUDY_FILE in files and _is_file(folder / STUDY_FILE):
             found[STUDY_FILE].append(folder / STUDY_FILE)

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from places import PAIRS_AT_RANDOM
+
 from harness.calibration.runs import REFERENCE, CalibrationResult, CalibrationRun
 from harness.calibration.table import judge_conditions, summarise_batch_size
 from harness.config.catalog import Entry, load_entry
 from reference_models.dlrm.spec import SPEC
-from rules.benchmarks.loader import load_benchmark
 from rules.records.calibration import BaselineSummary, CalibrationRecord, TuningRow
 
 
@@ -61,13 +62,13 @@ def calibration_of(entry: Entry, results: list[CalibrationResult], **changes: An
 
 
 def small_entry(folder: Path) -> Entry:
-    """Version 1 of dlrm_tiny with so few samples that an epoch takes no time."""
+    """A small definition with so few samples that an epoch takes no time."""
     changes = {"train_samples": "train_samples = 5120", "eval_samples": "eval_samples = 500"}
     changes |= {"global_batch_size": "global_batch_size = 64", "sha256": ""}
     lines = []
-    for line in load_benchmark("dlrm_tiny@1").path.read_text().splitlines():
+    for line in PAIRS_AT_RANDOM.read_text().splitlines():
         key = line.partition(" = ")[0]
         lines.append(line if line.endswith('"free"') else changes.get(key, line))
     path = folder / "mine.toml"
-    path.write_text("\n".join(lines).replace('name = "dlrm_tiny"', 'name = "mine"'))
+    path.write_text("\n".join(lines).replace('name = "pairs_at_random"', 'name = "mine"'))
     return load_entry(path)

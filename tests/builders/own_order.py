@@ -8,9 +8,10 @@ from scripted_workers import Moment, ScriptedWorkers
 from harness.config.run_config import Override
 from harness.experiment.create import create
 from harness.experiment.expand import expand
-from harness.experiment.loop import Watcher, complete
+from harness.experiment.loop import complete
 from harness.experiment.prepare import prepare
 from harness.experiment.request import Request
+from harness.experiment.watcher import Watcher
 from rules.records.experiment import StopRecord
 workers = ScriptedWorkers(Moment(0.0), num_evals=1)
 with acting(Path.cwd(), [], {{}}, workers):

@@ -128,7 +128,7 @@ def throughput_content(processes: list[dict[str, Any]], **changes: Any) -> dict[
     }
 
 
-def group_content(relation: str, members: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+def group_content(relation: str, reads_as: str, members: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     """experiment.json of five repetitions of configurations; of `members` what is not given is nothing."""
     kind, options = changes.pop("kind", "training"), changes.pop("options", {})
     stage = {"kind": kind, "options": options, "repetitions": changes.pop("num_runs", 5), "order": "turns"}
@@ -141,6 +141,7 @@ def group_content(relation: str, members: list[dict[str, Any]], **changes: Any) 
         "harness_version": "0.1.0",
         "command": "dlrmbench sweep",
         "relation": relation,
+        "reads_as": reads_as,
         "on_other_code": "warn",
         "base_seed": 1,
         "stages": [
@@ -157,13 +158,15 @@ def group_content(relation: str, members: list[dict[str, Any]], **changes: Any) 
 
 def sweep_content(*, configurations: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     """experiment.json of a sweep of throughputs; axes must be given."""
-    return group_content("matrix", configurations, **{"kind": "throughput", "options": {"num_steps": 10}, **changes})
+    return group_content(
+        "matrix", "table", configurations, **{"kind": "throughput", "options": {"num_steps": 10}, **changes}
+    )
 
 
 def pair_content(**changes: Any) -> dict[str, Any]:
     """experiment.json of five pairs of runs."""
     sides = [{"label": side, "folder": side} for side in ("base", "new")]
-    return group_content("sides", sides, **{"name": "beside-dlrm_tiny-20261121T030000Z", **changes})
+    return group_content("sides", "pair", sides, **{"name": "beside-dlrm_tiny-20261121T030000Z", **changes})
 
 
 def experiment_content() -> dict[str, Any]:

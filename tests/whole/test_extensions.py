@@ -14,6 +14,7 @@ import pytest
 from deletion import PACKAGES, ROOT, link_product, with_those_that_need, without_lines
 from goldens import lay_data
 from measured_builder import write_measured
+from records_builder import group_content, write_group
 from waiting import HANG_S
 
 from harness.foundation.files import write_record
@@ -53,7 +54,7 @@ def extensions_of(names: Collection[str]) -> set[str]:
 def places_of(extension: Extension) -> dict[str, tuple[str, str]]:
     """Return every place that an extension names, as module:name, with its field and its name in it."""
     found: dict[str, tuple[str, str]] = {}
-    for field in ("records", "documents", "shown", "stop_rules"):
+    for field in ("records", "documents", "shown", "relations", "stop_rules"):
         found |= {place: (field, name) for name, place in getattr(extension, field).items()}
     found |= {verb.command: ("verbs", name) for name, verb in extension.verbs.items()}
     found |= {kind.record: ("records", name) for name, kind in extension.kinds.items()}
@@ -202,16 +203,18 @@ def use_without(gone: set[str], folder: Path, data_root: Path) -> None:
     kinds = {kind: _write_set(folder / kind, kind) for extension in made for kind in extension.kinds}
     shown = [kind for extension in made for kind in extension.shown if kind not in kinds]
     studies = {kind: _write_study(folder / kind, kind) for kind in shown}
+    groups = [_write_group(folder / name, name) for extension in made for name in extension.relations]
     page = str(folder / "page.html")
     core: list[list[str]] = [
         ["--help"], ["list"], ["show", "dlrm_tiny"], ["check", str(here)], ["report", str(here), "-o", page],
         ["compare", *trained], ["schema"], ["schema", "run_set"],
-        *(["report", str(path), "-o", page] for path in studies.values()),
+        *(["report", str(path), "-o", page] for path in (*studies.values(), *groups)),
     ]  # fmt: skip
+    resumed = [["resume", str(path)] for path in groups]
     absent = [words for path in kinds.values() for words in (["check", str(path)], ["report", str(path), "-o", page])]
     verbs = [[verb] for extension in made for verb in extension.verbs]
     asked = {
-        "commands": [*core, *absent, *verbs], "folder": str(lay_data(data_root, place)),
+        "commands": [*core, *absent, *resumed, *verbs], "folder": str(lay_data(data_root, place)),
         "run": ["run", "dlrm_tiny", "-n", "1", "--threads", "1", "--seed", "5"],
     }  # fmt: skip
     found: dict[str, Any] = json.loads(run_python(tree, _COMMANDS, json.dumps(asked)).stdout.splitlines()[-1])
@@ -225,6 +228,9 @@ def use_without(gone: set[str], folder: Path, data_root: Path) -> None:
     for words in absent:
         each = told[" ".join(words)]
         assert each["code"] == 8 and "a kind of measurement that this copy does not have" in each["err"], each
+    for words in resumed:
+        each = told[" ".join(words)]
+        assert each["code"] == 8 and "belong together in a way that this copy does not know" in each["err"], each
     for (verb,) in verbs:
         assert told[verb]["code"] == 2 and f"unknown command {verb!r}" in told[verb]["err"], told[verb]
         assert not re.search(rf"^  {verb} ", told["--help"]["out"], flags=re.MULTILINE)
@@ -238,6 +244,17 @@ def _write_set(folder: Path, kind: str) -> Path:
     record = folder / "extra" / "run_set.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"kind": kind}))
     (folder / "extra" / "throughput.json").rename(folder / "extra" / f"{kind}.json")
+    return folder
+
+
+def _write_group(folder: Path, relation: str) -> Path:
+    """Write two sets that belong together as a relation says, which readers need not know."""
+    for name in ("a", "b"):
+        write_measured(folder / name, "throughput", [1.0] * 5)
+    members = [{"label": name, "folder": name, "values": {"runtime.threads": name}} for name in ("a", "b")]
+    axes = [{"key": "runtime.threads", "values": ["a", "b"]}]
+    content = group_content(relation, "table", members, kind="throughput", options={"num_steps": 10}, axes=axes)
+    write_group(folder, content)
     return folder
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from contributing import EXAMPLES, ROOT, TEXT, Tree, added_lines, apply_change, read_recipes
 from dense_logistic import install, write_definition
+from goldens import lay_data
 from log_builder import make_records, make_runs, to_text, with_record, write_set
 from measured_builder import write_measured
 from own_order import ORDER, PLAN, STOP_RULE
@@ -341,6 +342,46 @@ def test_an_extension(extended: Tree) -> None:
     assert "Sorting rate" in page and "Numbers that are sorted in a second." in page
     assert "sorting" in extended.run("dlrmbench schema").stdout
     assert "--sorting" in extended.run("dlrmbench run --help").stdout
+
+
+_ENDS = """
+import sys
+from pathlib import Path
+from scripted_commands import run_scripted_command
+from scripted_workers import Ending, Moment, ScriptedWorkers
+
+place, moment = Path.cwd() / "place", Moment()
+axis = "train.opt_base_learning_rate=0.03,0.04,0.06"
+for words, endings in (
+    (f"ends dlrm_tiny --threads 1 --seed 5 --axis {axis} -n 1 -q", {1: Ending(raises=KeyboardInterrupt)}),
+    ("resume latest", {}),
+    ("report latest -o page.html", {}),
+    ("compare", {}),
+):
+    moment.passed_s += 60
+    workers = ScriptedWorkers(moment, endings, num_evals=1)
+    if words.startswith("compare"):
+        words = f"compare {' '.join(map(str, sorted((place / 'results/latest/').glob('0*'))))}"
+    ended = run_scripted_command(words.split(), place, workers)
+    print(ended.code, len(workers.launches), words.split()[0])
+    print(ended.out, ended.err, file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_a_relation_of_an_extension_runs_resumes_and_is_reported_and_compared(
+    extended: Tree, data_root: Path
+) -> None:
+    lay_data(data_root, extended.folder / "place")
+    (extended.folder / "ends.py").write_text(_ENDS)
+    extended.environment["PYTHONPATH"] += f":{extended.folder / 'tests' / 'builders'}"
+    done = extended.run("python ends.py")
+    assert done.stdout.splitlines() == ["130 2 ends", "0 1 resume", "0 0 report", "0 0 compare"], done.stderr
+    (folder,) = (extended.folder / "place" / "results").glob("ends-*")
+    record = json.loads((folder / "experiment.json").read_text())
+    assert (record["relation"], record["reads_as"]) == ("ends", "table")
+    assert record["axes"] == [{"key": "train.opt_base_learning_rate", "values": ["0.03", "0.06"]}]
+    assert "Sweep: " in (extended.folder / "place" / "page.html").read_text()
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,12 +13,12 @@ from harness.cli.shared.output import show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 
 if TYPE_CHECKING:
-    from harness.experiment.expand import Configuration, Experiment
-    from harness.experiment.loop import Progress
+    from harness.experiment.experiment import Configuration, Experiment
     from harness.experiment.request import Request
+    from harness.experiment.watcher import Progress
     from harness.run_sets.hooks import Hooks
     from harness.run_sets.keepers import KeptOutcome
-    from rules.records.experiment import ExperimentRecord
+    from rules.records.experiment import ExperimentRecord, ReadsAs
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def start_and_show(request: "Request", *, form: str) -> None:
     folder = create(experiment)
     if not request.quiet:
         _announce(experiment, folder)
-    elif experiment.relation == "sides":
+    elif experiment.source is not None:
         _warn_of_few_pairs(experiment, folder)
     hooks = Hooks.asked_by(request)
     complete_and_show(
@@ -64,8 +64,9 @@ def make_group(request: "Request") -> Path:
     from harness.experiment.create import create
     from harness.experiment.expand import expand
     from harness.experiment.finish import write_folder_page
-    from harness.experiment.loop import Watcher, complete
+    from harness.experiment.loop import complete
     from harness.experiment.prepare import prepare
+    from harness.experiment.watcher import Watcher
 
     with usage_errors():
         folder = create(prepare(expand(request)))
@@ -76,19 +77,21 @@ def make_group(request: "Request") -> Path:
 
 def _announce(experiment: "Experiment", folder: Path) -> None:
     """Say on standard error what is about to be made, and what disturbs it."""
+    from harness.experiment.relation import find_relation
     from harness.experiment.store import parts_of
     from harness.run_sets.folder import open_run_set
 
     first, *others = [open_run_set(part)[1].preflight for part in parts_of(folder).values()] or [()]
     of_others = (check for checks in others for check in checks if check.name == "precision")
     warn_of_system(dict.fromkeys((*first, *of_others)))  # all others were checked within seconds
-    if experiment.relation == "one":
+    relation = find_relation(experiment.relation)
+    if not relation.is_group:
         for text in experiment.kind.remarks(experiment.configurations[0].config):
             click.echo(text, err=True)
-    if experiment.leaves_out or experiment.relation == "sides":
-        click.echo(_describe_matrix(experiment, folder), err=True)
-    elif experiment.relation == "one" and experiment.kind.keeper == "logs":
-        click.echo(_describe_set(experiment, folder), err=True)
+        if experiment.kind.keeper == "logs":
+            click.echo(_describe_set(experiment, folder), err=True)
+    elif relation.may_grow:
+        click.echo(_describe_group(experiment, folder), err=True)
 
 
 def _warn_of_few_pairs(experiment: "Experiment", folder: Path) -> None:
@@ -96,10 +99,10 @@ def _warn_of_few_pairs(experiment: "Experiment", folder: Path) -> None:
     from reports.statistics.intervals import MIN_RUNS
 
     if experiment.repetitions < MIN_RUNS:
-        click.echo(f"note: {_describe_matrix(experiment, folder)}", err=True)
+        click.echo(f"note: {_describe_group(experiment, folder)}", err=True)
 
 
-def _describe_matrix(experiment: "Experiment", folder: Path) -> str:
+def _describe_group(experiment: "Experiment", folder: Path) -> str:
     from reports.statistics.intervals import MIN_RUNS
     from reports.text.formatting import plural
 
@@ -107,7 +110,7 @@ def _describe_matrix(experiment: "Experiment", folder: Path) -> str:
     few = "" if num_runs >= MIN_RUNS else f" ({MIN_RUNS} make a verdict)"
     sides = experiment.configurations
     is_same = (
-        experiment.relation == "sides" and _values(sides[0]) == _values(sides[1]) and sides[0].installation is None
+        experiment.source is not None and _values(sides[0]) == _values(sides[1]) and sides[0].installation is None
     )
     same = "the same configuration on both sides, " if is_same else ""
     return f"{same}{plural(len(sides), 'configuration')}, {plural(num_runs, 'run')} each{few}, in {folder}"
@@ -143,9 +146,10 @@ def complete_and_show(
     quiet: bool,
 ) -> None:
     """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code."""
-    from harness.experiment.finish import measure_again
-    from harness.experiment.loop import Watcher, complete
+    from harness.experiment.loop import complete
+    from harness.experiment.relation import find_relation
     from harness.experiment.store import read
+    from harness.experiment.watcher import Watcher
     from harness.measure.kinds import find_kind
     from harness.run_sets.commands import resume_command
     from reports.text.formatting import printable
@@ -161,19 +165,18 @@ def complete_and_show(
             watcher = replace(watcher, on_begin=_say_kept)
     try:
         record = complete(folder, python=python, num_runs=num_runs, watcher=watcher, hooks=hooks, log_to=log_to)
-        if record.relation == "search":
-            try:
-                measure_again(folder, watcher=watcher, hooks=hooks, log_to=log_to)
-            except HarnessError as error:
-                _show_study(folder, record, form, first_line(error))
-                raise
+        try:
+            find_relation(record.relation).end(folder, watcher, hooks, log_to)
+        except HarnessError as error:
+            _show(folder, record, form, first_line(error))
+            raise
     except BaseException as error:
         if not isinstance(error, HarnessError):
-            view = _find_view(record)
+            parts, whole = _words(record)
             command = printable(resume_command(folder, record.python, hooks.asked))
-            click.echo(f"Finished {view.parts} are kept. Complete the {view.whole} with: {command}", err=True)
+            click.echo(f"Finished {parts} are kept. Complete the {whole} with: {command}", err=True)
         raise
-    code = _find_view(record).show(folder, record, form)
+    code = _show(folder, record, form)
     click.get_current_context().exit(int(code))
 
 
@@ -291,41 +294,36 @@ def _show_matrix(folder: Path, record: "ExperimentRecord", form: str) -> ExitCod
     return exit_code_of_matrix(record, facts)
 
 
-def _show_study(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:
-    """Show the study of a suite, or of a search, and of that at the end what its best trial is beside the default."""
-    from harness.cli.shared.studies import show_study
-    from harness.experiment.finish import finish_search, finish_suite
-    from reports.text.formatting import printable
-
-    is_search = record.relation == "search"
-    done = finish_search(folder, problem) if is_search else finish_suite(folder)
-    show_study(done.study, form)
-    if form == "table":
-        last = f"\n{printable(done.study.findings[0])}" if is_search else ""
-        click.echo(f"results  {folder}\nreport   {done.page}{last}")
-    return done.code
-
-
-class _View(NamedTuple):
-    """How a complete experiment is shown, and what its repetitions and the whole are called."""
-
-    show: Callable[[Path, "ExperimentRecord", str], ExitCode]
-    parts: str
-    whole: str
-
-
-_VIEWS: Mapping[str, _View] = {
-    "logs": _View(_show_set, "runs", "set"),
-    "records": _View(_show_measurement, "processes", "measurement"),
-    "sides": _View(_show_sides, "runs", "pair"),
-    "matrix": _View(_show_matrix, "runs", "sweep"),
-    "suite": _View(_show_study, "runs", "suite"),
-    "search": _View(_show_study, "trials", "search"),
+_VIEWS: "Mapping[ReadsAs, Callable[[Path, ExperimentRecord, str], ExitCode]]" = {
+    "pair": _show_sides,
+    "pairs": _show_matrix,
+    "table": _show_matrix,
+    "trials": _show_matrix,
 }
-"""By how configurations belong together, and of one alone by how its repetitions are kept."""
+"""How a complete group is shown, by what its configurations are to a reader, unless its relation shows it itself."""
 
 
-def _find_view(record: "ExperimentRecord") -> _View:
+def _show(folder: Path, record: "ExperimentRecord", form: str, problem: str = "") -> ExitCode:
+    """Show what came of a complete experiment; `problem` is why its end could not be made."""
+    from harness.experiment.relation import find_relation
     from harness.measure.kinds import find_kind
 
-    return _VIEWS[find_kind(record.kind).keeper if record.relation == "one" else record.relation]
+    relation = find_relation(record.relation)
+    code = relation.show(folder, record, form, problem)
+    if code is not None:
+        return code
+    if not relation.is_group:
+        has_logs = find_kind(record.kind).keeper == "logs"
+        return (_show_set if has_logs else _show_measurement)(folder, record, form)
+    return _VIEWS[record.reads_as](folder, record, form)
+
+
+def _words(record: "ExperimentRecord") -> tuple[str, str]:
+    """Return what the repetitions of an experiment and the whole are called."""
+    from harness.experiment.relation import find_relation
+    from harness.measure.kinds import find_kind
+
+    relation = find_relation(record.relation)
+    if not relation.is_group and find_kind(record.kind).keeper == "records":
+        return "processes", "measurement"
+    return relation.parts, relation.word

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
@@ -11,7 +12,7 @@ from click.core import ParameterSource
 from harness.cli.shared.options import ResultPath, collect_overrides, fraction, output_option
 from harness.experiment.request import OPTIONS, Request, flags_of
 from harness.foundation.files import program_path
-from harness.measure.kinds import kinds_asked_by
+from harness.measure.kinds import Kind, kinds_asked_by
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,25 +40,38 @@ _TYPES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def request_options(verb: str, *members: str) -> Callable[[F], F]:
-    """Add the options of the members of a request, in this order, as the verb asks for them."""
+def request_options(
+    verb: str,
+    *members: str,
+    help: Mapping[str, str] = MappingProxyType({}),
+    takes: Callable[[Kind], bool] | None = None,
+) -> Callable[[F], F]:
+    """Add the options of the members of a request, in this order, as a verb of the core asks for them.
+
+    An extension's verb asks like one of those: `help` has its own words by member, and `takes` says which of that
+    verb's kinds it has.
+    """
 
     def add(command: F) -> F:
         for member in reversed(members):
-            for option in reversed(_options(verb, member)):
+            for option in reversed(_options(verb, member, help.get(member), takes)):
                 command = option(command)
         return command
 
     return add
 
 
-def _options(verb: str, member: str) -> list[Callable[[F], F]]:
+def _options(
+    verb: str, member: str, own_help: str | None, takes: Callable[[Kind], bool] | None
+) -> list[Callable[[F], F]]:
     if member == KINDS:
         return [
-            _kind_option(kind.name, option.member, option.unit, option.help) for kind, option in kinds_asked_by(verb)
+            _kind_option(kind.name, option.member, option.unit, option.help)
+            for kind, option in kinds_asked_by(verb)
+            if takes is None or takes(kind)
         ]
     option = OPTIONS[member]
-    text = option.help if isinstance(option.help, str) else option.help[verb]
+    text = own_help or (option.help if isinstance(option.help, str) else option.help[verb])
     if member == "output":
         return [output_option(text)]
     more: dict[str, Any] = {} if option.unit is None else {"metavar": option.unit}

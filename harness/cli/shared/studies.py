@@ -10,6 +10,7 @@ import click
 from harness.cli.shared.output import show
 
 if TYPE_CHECKING:
+    from harness.experiment.finish import FinishedStudy
     from rules.records.study import StudyRecord
 
 
@@ -40,6 +41,16 @@ def write_study(study: "StudyRecord", folder: Path, form: str) -> None:
     show_study(study, form)
     if form == "table":
         click.echo(f"\nfile   {file}\npage   {page}")
+
+
+def show_finished(done: "FinishedStudy", folder: Path, form: str, last: str = "") -> None:
+    """Print the study that is in the folder of a complete experiment, where both are, and a `last` sentence."""
+    from reports.text.formatting import printable
+
+    show_study(done.study, form)
+    if form == "table":
+        ending = f"\n{printable(last)}" if last else ""
+        click.echo(f"results  {folder}\nreport   {done.page}{ending}")
 
 
 def show_study(study: "StudyRecord", form: str) -> None:

@@ -134,7 +134,7 @@ def _run_plans(
     request = Request(
         verb="sweep", benchmark=benchmark, axes=[f"runtime.sharding={','.join(values)}"],
         kinds={"throughput": num_steps}, overrides=[*collect_overrides(given), *asked], name=given["name"],
-        data=given["data_root"], output=results_folder(), seed=given["seed"], is_ranking=True,
+        data=given["data_root"], output=results_folder(), seed=given["seed"], relation="ranking",
     )  # fmt: skip
     sweep = make_group(request)
     click.echo(f"results  {sweep}", err=True)

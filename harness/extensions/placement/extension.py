@@ -1,4 +1,4 @@
-"""What the core is told of placement: one verb, which reads the traces of memory."""
+"""What the core is told of placement: one verb, which reads the traces of memory, and the relation of plans."""
 
 from rules.extensions import Extension, Verb
 
@@ -10,5 +10,6 @@ EXTENSION = Extension(
             "Look",
         ),
     },
+    relations={"ranking": "harness.extensions.placement.relation:RANKING"},
     needs=("memory",),
 )

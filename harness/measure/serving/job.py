@@ -215,7 +215,7 @@ KIND = ServeKind(
     takes=frozenset({"weights"}),
     takes_id_maps="made",
     option=Option(
-        verbs=("sweep", "suite", "tune"),
+        verbs=("sweep",),
         help="Find the queries/s within the latency limit in 5 processes instead, as 'serve' does; any key may vary.",
     ),
 )

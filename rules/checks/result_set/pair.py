@@ -29,7 +29,7 @@ def _side(subject: SetSubject) -> tuple[Path, Group] | None:
         return None
     root = subject.result_set.root.absolute()
     group = read_group(root.parent)
-    if group is None or group.relation in ("matrix", "suite", "search") or not group.holds(root.name):
+    if group is None or not group.holds(root.name) or not (group.is_pair or isinstance(group.record, Damage)):
         return None
     return root, group
 

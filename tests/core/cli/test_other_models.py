@@ -21,7 +21,6 @@ from sweep_builder import FastWorkers
 import reference_models.registry
 from harness.calibration.calibrate import plan_calibration
 from harness.calibration.runs import CalibrationRun, RunStore, complete_runs, problem_digest
-from harness.cli import main
 from harness.config.axes import read_axis, refuse_other_problems
 from harness.config.catalog import load_entry
 from harness.config.run_config import Override, resolve
@@ -139,20 +138,6 @@ def test_two_packages_of_one_name_are_distinguished(tmp_path: Path, monkeypatch:
 
 
 @pytest.fixture
-def in_process(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Exit code, stdout and stderr of a command line in this process, where nothing is installed."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(leaving.value.code, int)
-        return leaving.value.code, out, err
-
-    return call
-
-
-@pytest.fixture
 def own_file(tmp_path: Path) -> Path:
     """The model in a file, of which nothing is installed."""
     path = tmp_path / "own" / "mine.py"
@@ -177,7 +162,7 @@ def test_a_model_in_a_file_trains_and_is_on_record(dlrmbench: Command, own_file:
 
 @pytest.mark.slow
 def test_every_verb_that_trains_takes_a_model_in_a_file(
-    in_process: Callable[..., tuple[int, str, str]],
+    command: Callable[..., tuple[int, str, str]],
     workers: FastWorkers,
     own_file: Path,
     tmp_path: Path,
@@ -185,30 +170,30 @@ def test_every_verb_that_trains_takes_a_model_in_a_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     definition, place = write_definition(tmp_path), f"{own_file}:SPEC"
-    assert in_process("data", "generate", definition)[0] == 0  # which needs no model
+    assert command("data", "generate", definition)[0] == 0  # which needs no model
     (manifest,) = tmp_path.glob("data/*/manifest.json")
     sha256 = json.loads(manifest.read_text())["dataset_sha256"]  # which the workers log
     definition.write_text(definition.read_text().replace("[data]", f'[data]\nsha256 = "{sha256}"'))
-    code, _, err = in_process("run", definition)
+    code, _, err = command("run", definition)
     assert code == 2 and "given as --model PATH.py:OBJECT" in err
-    shown = json.loads(in_process("show", definition, "--model", place, "--format", "json")[1])
+    shown = json.loads(command("show", definition, "--model", place, "--format", "json")[1])
     assert (shown["model"], shown["size"]["num_parameters"]) == ({"has_bias": True}, 5)
-    assert in_process("plan", definition, "--no-measure", "--model", place)[0] == 0
+    assert command("plan", definition, "--no-measure", "--model", place)[0] == 0
     for words in (["profile"], ["run", "--throughput", 4], ["sweep", "--axis", "runtime.threads=1", "-n", 1]):
-        code, _, err = in_process(*words, definition, "--model", place, "-q")
+        code, _, err = command(*words, definition, "--model", place, "-q")
         assert code in (0, 3), err  # the logs of these workers are not of this definition
-    assert in_process("run", definition, "-n", 1, "--model", place, "-q", "-o", "out")[0] in (0, 3)
+    assert command("run", definition, "-n", 1, "--model", place, "-q", "-o", "out")[0] in (0, 3)
     (folder,) = made_in(tmp_path / "out")
     pinned = pin_code(place)
     assert {spec["tables"]["runtime"]["model"] for spec in workers.launches} == {pinned}
     (log,) = folder.rglob("result_0.txt")
     log.unlink()
     shutil.rmtree(folder / "extra" / "run_0")
-    code, _, err = in_process("resume", folder)
+    code, _, err = command("resume", folder)
     assert code == 2 and f"dlrmbench resume {folder} --model {place}" in err
-    assert in_process("resume", folder, "--model", place, "-q")[0] in (0, 3) and log.is_file()
+    assert command("resume", folder, "--model", place, "-q")[0] in (0, 3) and log.is_file()
     own_file.write_text(own_file.read_text() + "# changed\n")
-    code, _, err = in_process("resume", folder, "--model", place)
+    code, _, err = command("resume", folder, "--model", place)
     assert (code, "has changed" in err) == (2, True), err
 
 

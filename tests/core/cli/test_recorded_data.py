@@ -4,26 +4,18 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from goldens import lay_data
-from scripted_commands import Ended, run_scripted_command
-from scripted_workers import Moment, ScriptedWorkers
+from recorded_data import base_in, call
 
 from harness.config.catalog import load_entry
-from harness.experiment.create import create_trial
-from harness.experiment.expand import Experiment
+from harness.experiment.experiment import Experiment
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.dataset import find_recorded
 from reference_models.data.store.manifest import MANIFEST
-from rules.records.experiment import ExperimentRecord
 from rules.records.run_set import DatasetRecord
-
-
-def call(place: Path, words: str) -> Ended:
-    return run_scripted_command(words.split(), place, ScriptedWorkers(Moment()))
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +45,6 @@ def users(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "thesis.txt").write_text("precious")
     return folder
-
-
-def base_in(place: Path, folder: Path) -> Path:
-    """The set, whose record says that its data is in `folder`."""
-    (base,) = (path for path in (place / "results").iterdir() if not path.is_symlink())
-    path = base / "extra" / "run_set.json"
-    content = json.loads(path.read_text())
-    content["dataset"]["dir"] = str(folder)
-    path.write_text(json.dumps(content))
-    return base
 
 
 def test_a_pair_makes_no_data_where_its_base_says(
@@ -100,27 +82,6 @@ def test_a_pair_uses_the_data_of_its_base_wherever_that_is(
     manifest.write_text("[")
     ended = call(place, f"run --beside {base_in(place, manifest.parent)} -q")
     assert ended.code == 8 and str(manifest) in ended.err, ended.err
-
-
-def test_a_trial_makes_no_data_where_its_default_says(
-    place: Path, data: Path, users: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither that of the default nor, where a value makes other data, any beside it."""
-    asked: list[Path | None] = []
-
-    def stop(experiment: Experiment) -> Experiment:
-        asked.append(experiment.request.data)
-        raise HarnessError("seen")
-
-    monkeypatch.setattr("harness.experiment.create.prepare", stop)
-    monkeypatch.setattr("harness.experiment.create.parts_of", lambda folder: {0: folder})
-    record = SimpleNamespace(configurations=(), command="dlrmbench tune", options={"num_steps": 4})
-    for folder in (data, users):
-        base = base_in(place, folder)
-        for axis in ("train.global_batch_size", "data.seed"):
-            trial = create_trial(base, cast(ExperimentRecord, record), {axis: "64"})
-            assert trial.failure is not None and trial.failure.reason == "seen"
-    assert asked == [data, data.parent, None, None]
 
 
 def test_only_that_very_data_is_found(data: Path, users: Path) -> None:

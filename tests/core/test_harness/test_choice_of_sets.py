@@ -17,7 +17,8 @@ from harness import api
 from harness.autotune import tuning as choosing
 from harness.autotune.choices import Candidates, find_candidates
 from harness.experiment.executors import job_members
-from harness.experiment.loop import Watcher, complete
+from harness.experiment.loop import complete
+from harness.experiment.watcher import Watcher
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import RunSet, open_run_set
 from reference_models.fused.choice import convert_choice

@@ -24,12 +24,13 @@ from harness.config.run_config import Override
 from harness.experiment.attach import open_or_create
 from harness.experiment.create import create
 from harness.experiment.expand import expand
-from harness.experiment.loop import Watcher, complete, look_again
+from harness.experiment.loop import complete, look_again
 from harness.experiment.orders import ORDERS, Step, find_order
 from harness.experiment.prepare import prepare
 from harness.experiment.request import OPTIONS, Request, RequestError, flags_of
 from harness.experiment.stopping import State, find_stop_rule
 from harness.experiment.store import parts_of, read
+from harness.experiment.watcher import Watcher
 from harness.foundation.errors import ExitCode, HarnessError
 from rules.records.experiment import StopRecord
 

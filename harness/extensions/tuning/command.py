@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from harness.cli.shared.experiments import start_and_show
 from harness.cli.shared.options import (
@@ -18,15 +19,22 @@ from harness.cli.shared.requests import KINDS, read_request, request_options
 from reports.render.forms import FORMS
 
 if TYPE_CHECKING:
-    from rules.records.experiment import ConstraintRecord
+    from harness.extensions.tuning.records import ConstraintRecord
 
 _NUMBERS = {"training": None, "throughput": 50, "quality": 65_536, "serve": None}
 """What each kind is asked where nothing else is said: steps, samples."""
 
 
+_HELP = {
+    "axes": "What to vary; repeatable: values, or a range LOW..HIGH, with :log of its logarithm.",
+    "output": "Folder in which the search's folder is made.",
+    "seed": "Base seed of all trials and of what they propose.  [default: drawn]",
+}
+
+
 def read_constraint(text: str) -> "ConstraintRecord":
     """Read 'memory<=1GB' or 'auc>=0.8'. Raises BadParameter."""
-    from rules.records.experiment import ConstraintRecord
+    from harness.extensions.tuning.records import ConstraintRecord
 
     match = re.fullmatch(r"\s*(\w+)\s*(<=|>=)\s*(\S.*?)\s*", text)
     if match is None:
@@ -44,7 +52,7 @@ def read_constraint(text: str) -> "ConstraintRecord":
 @click.command()
 @BENCHMARK
 @configuration
-@request_options("tune", "axes")
+@request_options("sweep", "axes", help=_HELP)
 @click.option("--minimize", metavar="COLUMN", help="What to make small, such as time_to_train_s or latency_s.")
 @click.option("--maximize", metavar="COLUMN", help="What to make large, such as samples_per_s, auc, queries_per_s.")
 @click.option("--constraint", "constraints", type=read_constraint, multiple=True, metavar="'COLUMN<=VALUE'",
@@ -59,8 +67,8 @@ def read_constraint(text: str) -> "ConstraintRecord":
 @click.option("--sampler", type=click.Choice(["auto", "random"]), default="auto", show_default=True,
               help="auto learns from trials: a Gaussian process where one takes over 3 s, else TPE.")  # fmt: skip
 @request_options(
-    "tune", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command",
-    "log_to",
+    "sweep", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to",
+    help=_HELP,
 )  # fmt: skip
 @form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
 @QUIET
@@ -77,19 +85,18 @@ def tune(
     time_to_train_s; where no kind is asked for, the columns decide it. 'dlrmbench resume' completes an interrupted
     search, with the trials that it would have made.
     """
-    if not given["axes"]:
-        raise click.UsageError("give --axis SECTION.KEY=V1,V2: the settings that are searched.")
-    from harness.experiment.search.trials import kind_with
+    from harness.extensions.tuning.records import SearchRecord
+    from harness.extensions.tuning.trials import kind_with
     from harness.foundation.optuna import quiet_optuna
-    from rules.records.experiment import SearchRecord, StopRecord
+    from rules.records.experiment import StopRecord
 
     objective = minimize or maximize
     if objective is None or (minimize and maximize):
         raise click.UsageError("give one of --minimize COLUMN and --maximize COLUMN.")
     direction: Any = "minimize" if minimize else "maximize"
     search = SearchRecord(objective=objective, direction=direction, constraints=constraints, sampler=sampler)
-    stop = StopRecord(rule="search", values={"trials": float(trials)}, search=search)
-    request = read_request("tune", benchmark, given, stop=stop)
+    stop = StopRecord(rule="search", values={"trials": float(trials)}, asked=to_builtins(search))
+    request = read_request("tune", benchmark, given, like="sweep", relation="search", asked=search, stop=stop)
     if not request.kinds and (kind := kind_with(search, None)) != "training":
         request = replace(request, kinds={kind: _NUMBERS[kind]})
     with quiet_optuna():  # refused where it is not installed, before anything is written

@@ -11,8 +11,8 @@ import pytest
 from made_sets import made_in
 from sweep_builder import FastWorkers
 
-from harness.config.suite import MAX_BENCHMARKS, read_suite
 from harness.experiment.orders import Step, pairs
+from harness.extensions.suites.suite import MAX_BENCHMARKS, read_suite
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import json_schema
 from rules.records.experiment import ExperimentRecord
@@ -230,7 +230,7 @@ def test_a_record_that_no_suite_writes_is_refused(
         content["relation"] = "sides"
     file.write_text(json.dumps(content))
     code, _, err = command("resume", the_suite(tmp_path), "-q")
-    assert code == 8 and "expected what 'sweep', 'suite'" in err
+    assert code == 8 and "expected what a " in err
 
 
 @pytest.mark.slow

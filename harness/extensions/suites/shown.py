@@ -12,6 +12,7 @@ from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.pairing import pair_runs
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.sweep import SweepRow, read_rows
+from reports.kinds.details import Details
 from reports.results.records import read_experiment_record
 from reports.results.result import Result
 from reports.statistics.intervals import Interval
@@ -246,3 +247,6 @@ def _mean_table(mean: GeometricMean) -> StudyTable:
     )
     rows = ((mean.ratio, *ends, mean.num_benchmarks),)
     return StudyTable(title="Geometric mean of the ratios", columns=columns, rows=rows)
+
+
+DETAILS = Details(title=lambda study: study.title)

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from suite_builder import RATE, make_suite, make_template
 
+from harness.extensions.suites.shown import SuiteFacts, SuiteRow, compare_suite, find_mean
 from reports.results.result import Result
-from reports.views.suite import SuiteFacts, SuiteRow, compare_suite, find_mean
 
 TRIES, NUM_PROCESSES = 500, 5
 DIFFERENCES = ("faster", "slower", "better", "worse")

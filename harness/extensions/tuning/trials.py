@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.config.axes import AxisPoint
+from harness.extensions.tuning.records import ConstraintRecord, SearchRecord, search_of
 from harness.foundation.errors import ExitCode, HarnessError
 from reports.results.logs import gather
 from reports.results.measured import find_measured
@@ -14,9 +15,7 @@ from rules.errors import InputError, did_you_mean
 from rules.records.columns import MEMORY, TIME_TO_TRAIN, column_measure, column_value, columns_of
 from rules.records.experiment import (
     EXPERIMENT_FILE,
-    ConstraintRecord,
     ExperimentRecord,
-    SearchRecord,
 )
 from rules.records.kinds import is_logged
 
@@ -78,8 +77,7 @@ def read_trials(
 
 def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
     member, name = record.configurations[place], record.folders[place]
-    assert record.stop is not None and record.stop.search is not None
-    search, found = record.stop.search, None
+    search, found = search_of(record), None
     of_values = f"{place + 1:02d}-{AxisPoint(values={}, texts=member.values).folder_name}"
     if name is not None and place and name != of_values:
         raise HarnessError(

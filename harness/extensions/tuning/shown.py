@@ -1,4 +1,4 @@
-"""What studies of an accelerator show of their own: the regret of each search, trial by trial."""
+"""What the study of a search shows of its own: its regret, trial by trial, and what was found as the page's title."""
 
 from reports.charts.xy import ChartAxis, Dot, Panel, Series, up_to, xy_figure
 from reports.document.blocks import Chart
@@ -25,4 +25,4 @@ def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 
-DETAILS = Details(chart=draw_regrets)
+DETAILS = Details(chart=draw_regrets, title=lambda study: study.findings[0] if study.findings else study.title)

@@ -1,0 +1,106 @@
+"""One configuration alone: a run set, or a measurement."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.config.matmul import give_matmul
+from harness.config.run_config import WORLD_SOURCE, Override
+from harness.experiment.experiment import Configuration, Experiment
+from harness.experiment.finish import finish_set
+from harness.experiment.relation import Relation
+from harness.experiment.request import Request, RequestError
+from harness.experiment.stopping import make_until
+from harness.experiment.store import read
+from harness.measure.kinds import Kind, find_kind
+from harness.system.launcher_env import launcher_of_many, world_size
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class One(Relation):
+    """See `Relation`."""
+
+    def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
+        request = in_world(request, kind)
+        _refuse_stop(request, kind)
+        config = kind.resolve(request.benchmark_named, request.overrides, request.name)
+        repetitions = kind.repetitions(config, request.runs)
+        until = None
+        if request.until is not None:
+            until = make_until(config.benchmark, request.until, repetitions, request.max_runs)
+        kind.check(config.workload)
+        return Experiment(
+            request=request,
+            kind=kind,
+            options=options,
+            relation=self.name,
+            configurations=(Configuration(label=config.label or config.benchmark.name, config=config),),
+            repetitions=repetitions,
+            until=until,
+            division=request.division,
+            timeout_s=request.timeout_s,
+            matmul=give_matmul(request.matmul, [config.workload]),
+        )
+
+    def write_pages(self, folder: Path) -> None:
+        if find_kind(read(folder).kind).keeper == "logs":
+            finish_set(folder)
+
+
+ONE = One(name="one", word="set", reads_as="alone", on_other_code="warn", takes_python=False)
+
+
+def in_world(request: Request, kind: Kind) -> Request:
+    """Add the ranks of an external launcher's world. Raises RequestError where others are asked for."""
+    if request.verb != "run":
+        return request
+    launched = ranks_of_world(request, kind)
+    if launched is None:
+        return request
+    given = [each.value for each in request.overrides if each.source == "option --ranks"]
+    if given and given[-1] != launched:
+        raise RequestError(f"--ranks is {given[-1]}, but {launched} ranks were started. Leave --ranks out.")
+    ranks = Override(key="runtime.ranks", value=launched, source=WORLD_SOURCE)
+    return replace(request, overrides=(*request.overrides, ranks))
+
+
+def ranks_of_world(request: Request, kind: Kind) -> int | None:
+    """Count the ranks of the world that this process was launched in; None where it starts its own.
+
+    Raises RequestError where it is one of several and was not told which run it is a rank of, or told without being
+    one.
+    """
+    if not request.typed:
+        return None
+    if request.run_index is None:
+        if launcher := launcher_of_many(os.environ):
+            raise RequestError(
+                f"{launcher} started this process as one of several, and each would run the whole benchmark: give "
+                "--run-index, or start one process: 'dlrmbench run --ranks N' starts its own ranks."
+            )
+        return None
+    if "run_index" not in kind.takes:
+        raise RequestError(f"--run-index is for runs to the target, not for --{kind.name}.")
+    if request.matmul is not None:
+        raise RequestError("--matmul is for runs that this command starts itself, in one process each.")
+    size = world_size(os.environ)
+    if size is None:
+        raise RequestError("--run-index is for a process that torchrun or srun started: no WORLD_SIZE is set.")
+    # Its words, with their stack traces, are about what our own messages name. Read when torch is first imported.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    return size
+
+
+def _refuse_stop(request: Request, kind: Kind) -> None:
+    """Raise RequestError where runs cannot be added until the mean is known."""
+    named = request.spelled
+    if request.max_runs is not None and request.until is None:
+        runs = "-n for a number of runs" if request.typed else "runs"
+        raise RequestError(f"{named('max_runs')} is the end of {named('until')}; give that too, or {runs}.")
+    if request.until is not None and (
+        "until" not in kind.takes or request.run_index is not None or not 0 < request.until < 1
+    ):
+        raise RequestError(
+            f"{named('until')} is a fraction above 0, for runs to the target that this command starts."
+        )

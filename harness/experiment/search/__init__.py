@@ -1,1 +1,0 @@
-"""Searches: what their axes are, what their trials found, and which configuration is tried next."""

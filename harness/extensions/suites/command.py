@@ -1,0 +1,69 @@
+"""`suite`: several benchmarks, each in two settings, interleaved."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.shared.experiments import start_and_show
+from harness.cli.shared.options import QUIET, configuration
+from harness.cli.shared.output import form_option
+from harness.cli.shared.requests import KINDS, read_request, request_options
+from reports.render.forms import FORMS
+
+if TYPE_CHECKING:
+    from harness.measure.kinds import Kind
+
+_STEPS = 50
+"""Steps that a suite measures where nothing else is asked for."""
+
+
+_HELP = {
+    "runs": "Pairs of runs of each benchmark.",
+    "output": "Folder in which the suite's folder is made.",
+    "seed": "Base seed that all benchmarks and sides share.  [default: drawn]",
+}
+
+
+def has_ratios(kind: "Kind") -> bool:
+    """Return whether sides of a kind are compared by ratios, of which a suite has a mean."""
+    return kind.record.MEASURE.scale == "ratio"  # type: ignore[attr-defined,no-any-return]
+
+
+@click.command()
+@click.argument("suite", metavar="FILE.toml|default")
+@configuration
+@click.option("--base", "base_values", multiple=True, metavar="SECTION.KEY=VALUE", help="One value of base alone.")
+@click.option("--new", "new_values", multiple=True, metavar="SECTION.KEY=VALUE", help="One value of new alone.")
+@request_options("sweep", "runs", "output", "seed", KINDS, help=_HELP, takes=has_ratios)
+@click.option("--to-target", "to_target", is_flag=True, help="Train to the quality targets instead, and judge.")
+@request_options("sweep", "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to")
+@form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
+@QUIET
+def suite(
+    suite: str, base_values: tuple[str, ...], new_values: tuple[str, ...], to_target: bool, form: str, **given: object
+) -> None:
+    """Measure several benchmarks, each in two settings, interleaved; give each its verdict, and all a geometric mean.
+
+    FILE.toml has a list `benchmarks` of names or definitions, and tables of settings such as [base.runtime] and
+    [new.train]. 'default' compares reference with optimized on the small generated benchmarks of all models. Other
+    options hold for both sides, and --base and --new are the strongest.
+
+    Throughput is measured over 50 steps in 5 processes of each side, unless something else is asked for. Verdicts
+    hold for the suite as a whole: with sides that are alike, at most 5 % of suites have any verdict of a difference.
+    The mean is of the ratios new / base and of these benchmarks alone; it is no score of MLPerf. A benchmark that
+    fails is named and left out of the mean, and the exit code is 4.
+    """
+    from harness.config.run_config import read_set_option
+    from harness.extensions.suites.suite import read_suite
+    from rules.records.experiment import BASE, NEW
+
+    found = read_suite(suite)
+    for side, values in ((BASE, base_values), (NEW, new_values)):
+        found = found.with_settings(side, [read_set_option(text, f"--{side}") for text in values])
+    request = read_request("suite", suite, given, like="sweep", relation="suite", asked=found)
+    if to_target and request.kinds:
+        raise click.UsageError("--to-target and another kind of measurement are two suites; give one of them.")
+    if not to_target and not request.kinds:
+        request = replace(request, kinds={"throughput": _STEPS})
+    start_and_show(request, form=form)

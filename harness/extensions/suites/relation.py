@@ -1,0 +1,123 @@
+"""Pairs of sides of several benchmarks, in each of which the second is compared with the first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.config.axes import Axis
+from harness.experiment.experiment import Configuration, Experiment
+from harness.experiment.finish import FinishedStudy
+from harness.experiment.relation import Relation
+from harness.experiment.request import Request, RequestError
+from harness.extensions.suites.shown import read_suite_facts
+from harness.extensions.suites.suite import Suite
+from harness.foundation.errors import ExitCode
+from harness.foundation.files import write_record
+from harness.foundation.study import make_study
+from harness.measure.kinds import Kind
+from reports.page.content import gather_everything
+from reports.page.report import write_page
+from rules.benchmarks.loader import load_benchmark
+from rules.records.experiment import BASE, NEW, SIDES, ExperimentRecord
+from rules.records.study import STUDY_FILE, Parameter
+
+BENCHMARK_AXIS = "benchmark"
+SIDE_AXIS = "side"
+"""What the configurations of a suite differ in, beside the settings of their sides."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuiteRelation(Relation):
+    """See `Relation`."""
+
+    def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
+        """Resolve both sides of every benchmark of the suite that is asked for.
+
+        Raises ConfigError, DefinitionError or HarnessError for what cannot be run, or whose sides may not be
+        compared.
+        """
+        suite: Suite = request.asked
+        configurations: list[Configuration] = []
+        repetitions = []
+        for number, name in enumerate(suite.benchmarks, start=1):
+            configs = {
+                side: kind.resolve(name, [*request.overrides, *suite.settings[side]], None) for side in (BASE, NEW)
+            }
+            base, new = configs[BASE].benchmark, configs[NEW].benchmark
+            if not kind.is_comparable(base, new):
+                raise RequestError(
+                    f"{name}: the settings of base and new make two benchmarks ({base.definition_sha256[:12]}, "
+                    f"{new.definition_sha256[:12]}), and times of two problems are not compared."
+                )
+            title = load_benchmark(name).name
+            for side, config in configs.items():
+                kind.check(config.workload)
+                repetitions.append(kind.repetitions(config, request.runs))
+                configurations.append(
+                    Configuration(
+                        label=f"{title}, {side}",
+                        folder=f"{number:02d}-{title[:80]}-{side}",
+                        config=config,
+                        values={BENCHMARK_AXIS: title, SIDE_AXIS: side},
+                    )
+                )
+        return Experiment(
+            request=replace(request, order="pairs"),
+            kind=kind,
+            options=options,
+            relation=self.name,
+            configurations=tuple(configurations),
+            repetitions=max(repetitions),
+            division=request.division,
+            timeout_s=request.timeout_s,
+            axes=tuple(_axis(key, configurations) for key in (BENCHMARK_AXIS, SIDE_AXIS)),
+            name=_file_name(request.name or suite.name),
+        )
+
+    def why_misshapen(self, record: ExperimentRecord) -> str | None:
+        sides = [each.values.get(SIDE_AXIS) for each in record.configurations]
+        return None if sides == [*SIDES] * (len(sides) // 2) else "its configurations are not pairs of base and new"
+
+    def write_pages(self, folder: Path) -> None:
+        finish_suite(folder)
+
+    def show(self, folder: Path, record: ExperimentRecord, form: str, problem: str) -> ExitCode:
+        from harness.cli.shared.studies import show_finished
+
+        done = finish_suite(folder)
+        show_finished(done, folder, form)
+        return done.code
+
+
+SUITE = SuiteRelation(name="suite", word="suite", reads_as="pairs", prefix="suite", on_failure="leave_out")
+
+
+def _axis(key: str, configurations: Sequence[Configuration]) -> Axis:
+    """Return what the configurations differ in, as an axis of its values."""
+    texts = tuple(dict.fromkeys(each.values[key] for each in configurations))
+    return Axis(key=key, values=texts, texts=texts)
+
+
+def _file_name(text: str) -> str:
+    """Return a label with only characters that every file system takes."""
+    return "".join(char if char.isascii() and (char.isalnum() or char in "_.-") else "-" for char in text)[:80]
+
+
+def finish_suite(folder: Path) -> FinishedStudy:
+    """Judge and compare all sides of a suite, write what was found as a study, and its page."""
+    gathered = gather_everything([folder])
+    facts = read_suite_facts(folder, known=gathered.sets)
+    given = (("suite", facts.name), ("runs of each side", facts.num_runs), ("kind", facts.kind))
+    study = make_study(
+        SUITE.name,
+        facts.title,
+        None,
+        tables=facts.tables,
+        parameters=[Parameter(name=name, value=value, unit=None, source="given", note=None) for name, value in given],
+        findings=facts.findings,
+        seed=facts.base_seed,
+    )
+    write_record(folder / STUDY_FILE, study)
+    page = write_page(replace(gathered, studies=(study,)), folder)
+    code = ExitCode.NOT_CONVERGED if facts.failed else ExitCode.DONE  # one that is not in the mean, for any reason
+    return FinishedStudy(study=study, page=page, code=code)

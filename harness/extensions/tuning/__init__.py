@@ -1,0 +1,1 @@
+"""Tuning: settings under constraints, each proposed by what those before it measured."""

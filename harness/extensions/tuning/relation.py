@@ -1,0 +1,119 @@
+"""The default and the trials of a search, each proposed by those before; then the best beside the default."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.config.axes import Axis
+from harness.config.run_config import Override
+from harness.experiment.experiment import Configuration, Experiment
+from harness.experiment.relation import Relation
+from harness.experiment.request import Request, RequestError, as_text
+from harness.experiment.watcher import Watcher
+from harness.extensions.tuning.best import finish_search, measure_again
+from harness.extensions.tuning.making import create_trial
+from harness.extensions.tuning.records import search_of
+from harness.extensions.tuning.space import Range, read_space, refuse_code
+from harness.extensions.tuning.trials import (
+    columns_asked,
+    kind_with,
+)
+from harness.foundation.errors import ExitCode, HarnessError, first_line
+from harness.measure.kinds import Kind, find_kind
+from harness.run_sets.hooks import Hooks
+from harness.system.energy import EnergyMeter
+from rules.records.codec import DamageError
+from rules.records.columns import ENERGY_DELAY, columns_of
+from rules.records.experiment import ExperimentRecord, MemberRecord
+
+BATCH_SIZE = "train.global_batch_size"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search(Relation):
+    """See `Relation`."""
+
+    def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
+        """Resolve the default, which is the first trial.
+
+        Raises ConfigError for a value, or an end of a range, that is not possible beside it; HarnessError for what it
+        looks for and the kind does not measure here.
+        """
+        benchmark, search = request.benchmark_named, request.asked
+        base = kind.resolve(benchmark, request.overrides, request.name)
+        axes = read_space(request.axes, base.workload.model_spec.width_keys)
+        kind_with(search, kind.name)
+        kind.check_axes(axes, base.benchmark)
+        for axis in axes:
+            if isinstance(axis, Range) and axis.key == BATCH_SIZE and "num_samples" in options:
+                raise RequestError(
+                    f"--axis {axis.key}: samples are whole batches of all trials. Give sizes: KEY=V1,V2."
+                )
+            refuse_code(axis, base.workload.model_spec)
+            for value in axis.values:
+                changed = Override(key=axis.key, value=value, source=f"--axis {axis.key}")
+                kind.resolve(benchmark, [*request.overrides, changed], request.name)
+        kind.check(base.workload)
+        if ENERGY_DELAY.member in columns_asked(search) and request.power_command is None:
+            EnergyMeter(base.workload.runtime.device).require_counter()
+        known = base.values()
+        default = {
+            axis.key: _write_value(axis, known[axis.key]["value"]) if axis.key in known else "" for axis in axes
+        }
+        only = Configuration(label="default", config=base, folder="01-default", values=default)
+        return Experiment(
+            request=request, kind=kind, options=options, relation=self.name, configurations=(only,), repetitions=1,
+            axes=axes, division=request.division, timeout_s=request.timeout_s,
+            name=base.label or base.benchmark.name,
+            batch_sizes=tuple(size for axis in axes if axis.key == BATCH_SIZE for size in axis.values),
+        )  # fmt: skip
+
+    def why_misshapen(self, record: ExperimentRecord) -> str | None:
+        try:
+            names = columns_asked(search_of(record))
+        except DamageError as damage:
+            return f"stop.asked is none of a search: {damage}"
+        if record.stop is None or record.stop.rule != self.name:
+            return "it has no stop rule of a search"
+        if not {*names} <= columns_of(find_kind(record.kind).name).keys():
+            return f"{record.kind} has not all of the columns {', '.join(names)}"
+        return (
+            None if record.axes and record.configurations[0].folder is not None else "it has no axes, or no default"
+        )
+
+    def num_planned(self, record: ExperimentRecord) -> int | None:
+        return None if record.stop is None else int(record.stop.values["trials"])
+
+    def make_member(self, folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
+        return create_trial(folder, record, values)
+
+    def end(self, folder: Path, watcher: Watcher, hooks: Hooks, log_to: Path | None) -> None:
+        measure_again(folder, watcher=watcher, hooks=hooks, log_to=log_to)
+
+    def write_pages(self, folder: Path) -> None:
+        try:
+            measure_again(folder)
+        except HarnessError as error:
+            finish_search(folder, first_line(error))
+            raise
+        finish_search(folder)
+
+    def show(self, folder: Path, record: ExperimentRecord, form: str, problem: str) -> ExitCode:
+        from harness.cli.shared.studies import show_finished
+
+        done = finish_search(folder, problem)
+        show_finished(done, folder, form, last=done.study.findings[0])
+        return done.code
+
+
+SEARCH = Search(
+    name="search", word="search", reads_as="trials", prefix="tune", parts="trials", on_failure="leave_out",
+    needs_first=True, forgets_failures=False, may_grow=False,
+)  # fmt: skip
+
+
+def _write_value(axis: Axis, value: Any) -> str:
+    """Write the default's value, where the axis has it as that does: one point has one spelling."""
+    known = () if isinstance(axis, Range) else zip(axis.values, axis.texts, strict=True)
+    return next((text for own, text in known if own == value), as_text(value))
