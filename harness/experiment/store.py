@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from harness.experiment.orders import Step, find_order
 from harness.experiment.relation import find_relation
 from harness.foundation.errors import ExitCode, HarnessError, first_line
-from harness.foundation.files import read_record, write_record
+from harness.foundation.files import refuse_damage, write_record
 from harness.measure.kinds import find_kind
 from harness.run_sets.folder import LOCK_FILE, RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.keepers import Keeper, find_keeper
@@ -23,6 +23,7 @@ from rules.records.experiment import (
     StopRecord,
     group_file,
     is_plain_name,
+    read_experiment,
 )
 from rules.records.run_set import RunSetRecord
 
@@ -205,8 +206,8 @@ def experiment_of(folder: Path, record: RunSetRecord) -> ExperimentRecord:
 
 def read(folder: Path) -> ExperimentRecord:
     """Read the experiment in a folder: a group, or a run set. Raises HarnessError (exit 8)."""
-    path = group_file(folder)
-    return experiment_of(folder, open_run_set(folder)[1]) if path is None else read_record(path, ExperimentRecord)
+    record = refuse_damage(read_experiment(folder))
+    return experiment_of(folder, open_run_set(folder)[1]) if record is None else record
 
 
 def parts_of(folder: Path) -> dict[int, Path]:

@@ -100,15 +100,16 @@ def program_path(program: str | Path | None) -> Path | None:
 
 def read_record(path: Path, record_type: type[R]) -> R:
     """Read a record from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
-    return _refuse_damage(decode(path, record_type))
+    return refuse_damage(decode(path, record_type))
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
-    return _refuse_damage(read_object(path))
+    return refuse_damage(read_object(path))
 
 
-def _refuse_damage(found: T | Damage) -> T:
+def refuse_damage(found: T | Damage) -> T:
+    """Return what was read. Raises HarnessError (exit 8) with why it was not."""
     if isinstance(found, Damage):
         raise HarnessError(f"{found}.", ExitCode.INPUT)
     return found

@@ -1,12 +1,13 @@
 """experiment.json: a group of run sets and its plan. Each configuration is an ordinary set in a folder beside it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from msgspec import Meta
 
-from rules.records.codec import Damage, Document, Index, Int64, PositiveCount, Record, decode
+from rules.records.codec import OLDER, Damage, Document, Index, Int64, PositiveCount, Record, decode
 from rules.records.run_set import Kind, Options
 
 EXPERIMENT_FILE: Final = "experiment.json"
@@ -163,7 +164,9 @@ def read_experiment(folder: Path, clean: Callable[[Any], Any] | None = None) -> 
     """Read the group in `folder`; None where `folder` is no group's. `clean` is applied to the file's JSON value
     first."""
     path = group_file(folder)
-    return None if path is None else decode(path, ExperimentRecord, clean)
+    found = None if path is None else decode(path, ExperimentRecord, clean)
+    # Until it was there, what a group is to a reader was in the name of its relation.
+    return replace(found, remedy=OLDER) if isinstance(found, Damage) and found.member == "reads_as" else found
 
 
 def read_group(folder: Path) -> Group | None:
