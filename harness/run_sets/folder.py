@@ -165,7 +165,7 @@ def _write_run(
 def is_finished(log: RunLog) -> bool:
     """Return whether a log ends as a run ends: by success, or by having failed to converge."""
     stop = log.last(keys.RUN_STOP)
-    if stop is None or log.unparsed:
+    if stop is None or log.num_unparsed:
         return False
     return stop.metadata.get(keys.STATUS) == keys.SUCCESS or stop.metadata.get(keys.REASON) != "interrupted"
 

@@ -30,7 +30,7 @@ def group_findings(
     max_rows: int | None = None,
     name_places: Callable[[Sequence[str]], str] = ", ".join,
     name_labels: Callable[[Sequence[str]], str] = ", ".join,
-    count_rest: Callable[[Sequence[PlacedFinding]], str] = lambda rest: f"{len(rest):,} more",
+    count_rest: Callable[[Sequence[PlacedFinding]], str] | None = None,
 ) -> tuple[FindingGroup, ...]:
     """One group per severity and rule, errors first, rules in the order in which they were judged.
 
@@ -56,15 +56,19 @@ def group_findings(
                 severity=severity,
                 icon=_ICONS[severity],
                 citation=printable(first.citation),
-                times=f"{len(entries):,}×{where}",
+                times=f"{_number(entries):,}×{where}",
                 rows=tuple(
                     _row(same, name_places, name_labels if num_labels > 1 else None) for same in alike[:max_rows]
                 ),
-                more=count_rest(rest) if rest else "",
+                more="" if not rest else f"{_number(rest):,} more" if count_rest is None else count_rest(rest),
                 is_open=severity != "info" and number < MAX_OPEN,
             )
         )
     return tuple(groups)
+
+
+def _number(entries: Sequence[PlacedFinding]) -> int:
+    return sum(entry.finding.number for entry in entries)
 
 
 def _alike(entries: Sequence[PlacedFinding]) -> list[list[PlacedFinding]]:

@@ -166,7 +166,8 @@ def _first_and_last(places: Sequence[str]) -> str:
 
 def _count_rest(rest: Sequence[PlacedFinding]) -> str:
     files = plural(len({entry.finding.path for entry in rest}), "file")
-    return f"and {len(rest)} more in {files} (-v shows all)"
+    number = sum(entry.finding.number for entry in rest)
+    return f"and {number:,} more in {files} (-v shows {'all' if number == len(rest) else 'more'})"
 
 
 def _place(finding: Finding, verdict: Verdict) -> str:

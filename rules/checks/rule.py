@@ -4,6 +4,7 @@
 letters, those of a family, and three digits; they are never reused.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
@@ -20,6 +21,7 @@ Severity = Literal["error", "warning", "info"]
 Status = Literal["pass", "fail", "skip"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
+"""Findings of one rule on one subject that are kept, the worst ones; of the others the number is, by severity."""
 BROKEN = " failed"
 """How the reason ends that a rule was skipped for, where it builds on a broken one."""
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -62,7 +64,10 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A broken rule at a place, ready to show. `line_num` counts from 1; None concerns the file or set."""
+    """A broken rule at a place, ready to show. `line_num` counts from 1; None concerns the file or set.
+
+    `number` is of how many problems it speaks: 1, or more where they are counted and not listed.
+    """
 
     code: Annotated[str, Meta(pattern="^[A-Z]{2}[0-9]{3}$")]
     title: str
@@ -74,6 +79,7 @@ class Finding:
     expected: str | None
     remedy: str
     citation: str
+    number: Annotated[int, Meta(ge=1)] = 1
 
     @property
     def place(self) -> str:
@@ -161,31 +167,52 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     return tuple(outcomes)
 
 
-def _findings(checked: Rule[S], subject: S, path: str, found: Iterator[Problem]) -> Iterator[Finding]:
-    for count, problem in enumerate(found):
-        if count == MAX_FINDINGS_PER_RULE:
-            num_more = problem.number + sum(later.number for later in found)
-            problem = Problem(
-                message=f"{num_more} more findings of {checked.code} are not listed", severity=problem.severity
-            )
-        place = problem.place or checked.place(subject) or path
-        file, line_num = (
-            (place.path, place.line_num) if isinstance(place, LogLine | UnparsedText) else (str(place), None)
-        )
-        yield Finding(
-            code=checked.code,
-            title=checked.title,
-            severity=problem.severity or checked.severity,
-            message=printable(problem.message),
-            path=printable(file),
-            line_num=line_num,
-            found=None if problem.found is None else printable(problem.found),
-            expected=None if problem.expected is None else printable(problem.expected),
-            remedy=problem.remedy or checked.remedy,
-            citation=checked.source,
-        )
-        if count == MAX_FINDINGS_PER_RULE:
-            return
+def _findings(checked: Rule[S], subject: S, path: str, found: Iterable[Problem]) -> Iterator[Finding]:
+    """All that a rule found, worst first. Every problem is counted, and of each severity as many are held as may be
+    listed: what is said of a subject depends on no order, and memory on no number."""
+    held: dict[Severity, list[Problem]] = {}
+    numbers: Counter[Severity] = Counter()
+    for problem in found:
+        severity = problem.severity or checked.severity
+        numbers[severity] += problem.number
+        first = held.setdefault(severity, [])
+        if len(first) < MAX_FINDINGS_PER_RULE:
+            first.append(problem)
+    num_left = MAX_FINDINGS_PER_RULE
+    for severity in SEVERITIES:
+        listed = held.get(severity, [])[:num_left]
+        num_left -= len(listed)
+        for problem in listed:
+            yield _finding(checked, subject, path, problem, severity)
+        if num_more := numbers[severity] - sum(problem.number for problem in listed):
+            rest = Problem(f"{num_more} more findings of {checked.code} are not listed", number=num_more)
+            yield _finding(checked, subject, path, rest, severity)
+
+
+def _finding(checked: Rule[S], subject: S, path: str, problem: Problem, severity: Severity) -> Finding:
+    place = problem.place or checked.place(subject) or path
+    file, line_num = (place.path, place.line_num) if isinstance(place, LogLine | UnparsedText) else (str(place), None)
+    return Finding(
+        code=checked.code,
+        title=checked.title,
+        severity=severity,
+        message=printable(problem.message),
+        path=printable(file),
+        line_num=line_num,
+        found=None if problem.found is None else printable(problem.found),
+        expected=None if problem.expected is None else printable(problem.expected),
+        remedy=problem.remedy or checked.remedy,
+        citation=checked.source,
+        number=problem.number,
+    )
+
+
+def count_problems(findings: Iterable[Finding]) -> Counter[Severity]:
+    """Return how many problems of each severity findings speak of, those that are counted and not listed included."""
+    counts: Counter[Severity] = Counter()
+    for finding in findings:
+        counts[finding.severity] += finding.number
+    return counts
 
 
 def family_of(code: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from rules.checks.rule import SEVERITIES, Finding, Outcome, Severity
+from rules.checks.rule import SEVERITIES, Finding, Outcome, Severity, count_problems
 from rules.official.opinion import OfficialOpinion
 
 Level = Literal["log", "set", "submission", "round"]
@@ -64,7 +64,8 @@ class Verdict:
         return "" if found is None else f"; own code: {found}"
 
     def count(self, severity: Severity) -> int:
-        return sum(finding.severity == severity for finding in self.findings)
+        """Return how many problems of a severity were found, those that are counted and not listed included."""
+        return count_problems(self.findings)[severity]
 
 
 def worst_first(outcomes: Iterable[Outcome]) -> tuple[Finding, ...]:

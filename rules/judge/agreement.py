@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal
 
-from rules.checks.rule import BROKEN, FAMILIES, LOOKED_AT_BY, LOOKED_AT_FOR, Outcome, family_of
+from rules.checks.rule import BROKEN, FAMILIES, LOOKED_AT_BY, LOOKED_AT_FOR, Outcome, count_problems, family_of
 from rules.checks.verdict import Verdict
 from rules.logs import keys
 from rules.official.opinion import CheckerName, OfficialOpinion
@@ -129,7 +129,7 @@ def _is_looked_at(family: str, log: Verdict) -> bool:
 def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
     outcomes = [outcome for outcome in verdict.outcomes if family_of(outcome.code) == family]
     found = [finding for outcome in outcomes for finding in outcome.findings]
-    counts = Counter(finding.severity for finding in found)
+    counts = count_problems(found)
     if not found:
         is_any = any(outcome.status == "pass" for outcome in outcomes)
         return _skipped(outcomes, is_any) or ("passed" if is_any else _NOT_APPLIED), True

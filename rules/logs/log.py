@@ -68,12 +68,13 @@ class UnparsedText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLog:
-    """All records of one log in file order. `unparsed` holds MAX_NUM_UNPARSED at most, and the place from which on
-    the rest was not read; `num_unparsed` counts all up to there."""
+    """All records of one log in file order. `unparsed` holds MAX_NUM_UNPARSED at most; `unread` is the place from
+    which on the rest was not read, None where all was; `num_unparsed` counts all up to there, which is one more."""
 
     path: str
     lines: tuple[LogLine, ...]
     unparsed: tuple[UnparsedText, ...] = ()
+    unread: UnparsedText | None = None
     num_unparsed: int = 0
     sha256: str = ""
     num_bytes: int = 0
@@ -139,11 +140,8 @@ def parse_log(chunks: Iterable[bytes], path: str) -> RunLog:
             num_bytes += len(chunk)
             yield chunk
 
-    lines, unparsed, num_unparsed = _collect(counted(), path)
-    return _make_log(
-        path, lines, unparsed=tuple(unparsed), num_unparsed=num_unparsed, sha256=digest.hexdigest(),
-        num_bytes=num_bytes,
-    )  # fmt: skip
+    lines, found = _collect(counted(), path)
+    return _make_log(path, lines, **found, sha256=digest.hexdigest(), num_bytes=num_bytes)
 
 
 def _make_log(path: str, lines: list[LogLine], **others: Any) -> RunLog:
@@ -155,15 +153,16 @@ def _make_log(path: str, lines: list[LogLine], **others: Any) -> RunLog:
     )
 
 
-def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[UnparsedText], int]:
+def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], dict[str, Any]]:
+    """The records, and what RunLog says of the text that is none."""
     lines: list[LogLine] = []
     unparsed: list[UnparsedText] = []
     num_unparsed = 0
 
-    def reject(line_num: int, reason: str, text: bytes, is_end: bool = False) -> None:
+    def reject(line_num: int, reason: str, text: bytes) -> None:
         nonlocal num_unparsed
         num_unparsed += 1
-        if num_unparsed <= MAX_NUM_UNPARSED or is_end:
+        if num_unparsed <= MAX_NUM_UNPARSED:
             unparsed.append(UnparsedText(path=path, line_num=line_num, reason=reason, excerpt=_excerpt(text)))
 
     num_bytes = 0
@@ -174,8 +173,9 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
         elif not is_whole:
             reject(line_num, f"record longer than {MAX_RECORD_BYTES} bytes", text)
         elif num_bytes > MAX_RECORD_TEXT_BYTES or len(lines) >= MAX_NUM_RECORDS:
-            reject(line_num, "more records than are read from one log; the rest was not read", text, True)
-            break
+            reason = "more records than are read from one log; the rest was not read"
+            unread = UnparsedText(path=path, line_num=line_num, reason=reason, excerpt=_excerpt(text))
+            return lines, {"unparsed": tuple(unparsed), "unread": unread, "num_unparsed": num_unparsed + 1}
         else:
             rank = int(match[1]) if prefix and (match := _RANK.match(prefix)) else None
             continues = not prefix and bool(lines) and lines[-1].line_num == line_num
@@ -188,7 +188,7 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
                 else:
                     is_glued = is_glued or (continues and index == 0)
                     lines.append(LogLine(path=path, line_num=line_num, rank=rank, is_glued=is_glued, **parsed))
-    return lines, unparsed, num_unparsed
+    return lines, {"unparsed": tuple(unparsed), "num_unparsed": num_unparsed}
 
 
 def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:

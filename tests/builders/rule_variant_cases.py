@@ -51,7 +51,7 @@ VARIANTS: dict[tuple[str, str], LogCase] = {
     ("TI106", "no boolean"): official(
         lambda records: with_record(records, keys.CACHE_CLEAR, value="perhaps"), keys.CACHE_CLEAR, is_error=False
     ),
-    ("TI108", "seconds"): official(_in_seconds, keys.CACHE_CLEAR),
+    ("TI108", "seconds"): official(_in_seconds, keys.INIT_START),
     # One fact, one finding: no ST105 beside the first, no HP103 beside the second.
     ("HP101", "number in quotes"): official(
         lambda records: with_record(records, keys.OPT_ADAGRAD_EPSILON, value="1e-8"), keys.OPT_ADAGRAD_EPSILON

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from reports.results.result import Result
 from reports.text.formatting import names, percent, plural, printable
-from rules.checks.rule import SEVERITIES, Finding
+from rules.checks.rule import SEVERITIES, Finding, count_problems
 from rules.checks.verdict import Verdict
 
 _USUAL_SPREAD = 0.10
@@ -44,7 +44,7 @@ def _errors(findings: Sequence[Finding]) -> str:
     """'10 errors (CA101 evaluations are at the benchmark's places)'; empty without errors."""
     errors = [finding for finding in findings if finding.severity == "error"]
     rules = list(dict.fromkeys(f"{printable(finding.code, 20)} {printable(finding.title)}" for finding in errors))
-    return f"{plural(len(errors), 'error')} ({names(rules)})" if errors else ""
+    return f"{plural(count_problems(errors)['error'], 'error')} ({names(rules)})" if errors else ""
 
 
 def level_name(verdict: Verdict) -> str:
@@ -77,5 +77,5 @@ def _warnings(result: Result) -> tuple[str, ...]:
 
 def count_words(findings: Sequence[Finding]) -> str:
     """'1 error, 2 warnings, 3 infos', of what there is."""
-    counts = Counter(finding.severity for finding in findings)
+    counts = count_problems(findings)
     return ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])

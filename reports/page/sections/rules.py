@@ -27,7 +27,7 @@ from reports.document.page import PageSection
 from reports.page.sections.remarks import count_words, level_name
 from reports.results.result import Result
 from reports.text.formatting import MISSING, count, names, plural, printable
-from rules.checks.rule import SEVERITIES, Finding, Outcome
+from rules.checks.rule import SEVERITIES, Finding, Outcome, count_problems
 from rules.checks.verdict import Verdict
 from rules.official.opinion import OfficialOpinion
 
@@ -117,7 +117,7 @@ def _summary(group: Sequence[Result], passed: Sequence[Outcome]) -> str:
 
 
 def _choices(group: Sequence[Result]) -> tuple[tuple[str, str], ...]:
-    counts = Counter(finding.severity for result in group for finding in result.verdict.findings)
+    counts = count_problems(finding for result in group for finding in result.verdict.findings)
     if len(counts) < 2:
         return ()
     kinds = ((kind, f"{_PLURALS[kind]} ({counts[kind]:,})") for kind in SEVERITIES if counts[kind])

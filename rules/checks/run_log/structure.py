@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
-from rules.checks.rule import MAX_FINDINGS_PER_RULE, Problem, Severity, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.run_log.required_keys import (
     EITHER_OR,
     EVENT_TYPES,
@@ -39,12 +39,11 @@ _rule = partial(rule, requires={"ST101"})
 def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
     """A line that announces a record (:::MLLOG) must hold one JSON object with key, time_ms, value, event_type
     and metadata. A cut, glued or edited line loses a record for every tool that reads the log."""
-    kept = subject.log.unparsed
-    if len(kept) > MAX_FINDINGS_PER_RULE:  # the last may say that the rest was not read, which must be listed
-        kept = (kept[-1], *kept[:-1])
-    for point in kept:
+    log = subject.log
+    points = (*((log.unread,) if log.unread is not None else ()), *log.unparsed)
+    for point in points:
         yield Problem(point.reason, point, found=point.excerpt, expected="a record")
-    if num_more := subject.log.num_unparsed - len(kept):
+    if num_more := log.num_unparsed - len(points):
         yield Problem(f"{num_more} more records that cannot be read", expected="records", number=num_more)
     if not subject.log.lines:
         yield Problem(
