@@ -41,6 +41,9 @@ class ScoreRecord(SetRow, kw_only=True, frozen=True):
     overhead_cv: Annotated[Amount, meaning("coefficient of variation of overhead_s")] = None
     overhead_ratio: Annotated[Amount, meaning("time to train over training time, geometric mean")] = None
     overhead_ratio_cv: Annotated[Amount, meaning("coefficient of variation of overhead_ratio")] = None
+    open_final_quality: Annotated[
+        Number, meaning("geometric mean of the final quality, which an Open result must report; null in Closed")
+    ] = None
     rcp_reason: Annotated[Text, meaning("what the test against reference convergence points found")] = None
     price_per_hour: Annotated[Amount, meaning("of the system, in any currency, as it was given")] = None
     cost_to_train: Annotated[Amount, meaning("Olympic mean at that price")] = None

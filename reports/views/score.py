@@ -22,9 +22,10 @@ from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.tables.columns import columns_of, shared_members
 from reports.tables.records import RunRow, SetMember, SetRow
 from reports.tables.scores import RunDocument, ScoreRecord
-from reports.text.formatting import count, duration, percent, plural, throughput_text
+from reports.text.formatting import count, duration, percent, plural, quality, throughput_text
 from rules.checks.rule import SEVERITIES
 from rules.checks.subject import JudgedSet
+from rules.logs import keys
 from rules.logs.text import printable
 from rules.scoring.results import RunResult
 
@@ -75,6 +76,7 @@ def _describe(result: Result, row: SetMember) -> ScoreRecord:
         speed_cv=result.speed_cv,
         **_mean("overhead_s", "overhead", [run.overhead_s for run in converged]),
         **_mean("overhead_ratio", "overhead_ratio", [overhead_ratio(run) for run in converged]),
+        open_final_quality=score.final_quality if row.division == keys.OPEN else None,
         rcp_reason=score.rcp_reason,
         price_per_hour=result.price_per_hour,
         cost_to_train=cost_to_train(score.olympic_mean_s, result.price_per_hour),
@@ -234,6 +236,19 @@ def _cost(record: ScoreRecord) -> str:
     return f"{cost_text(record.cost_to_train)} (derived: Olympic mean at {price} per hour)"
 
 
+def _runs(record: ScoreRecord) -> str:
+    how = "reached the target"
+    if record.division == keys.OPEN and record.quality_target is None:
+        how = "ended by a criterion of their own, as Open allows"
+    return f"{record.num_converged} of {record.num_runs} {how}"
+
+
+def _open_quality(record: ScoreRecord) -> str:
+    """What the rules demand of an Open result beside its time."""
+    found = record.open_final_quality
+    return "" if found is None else f"{quality(found)} (geometric mean of all scored runs, as Open demands)"
+
+
 def _rcp(record: ScoreRecord) -> str:
     if not record.rcp_outcome:
         return ""
@@ -247,11 +262,12 @@ _SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str]], ...] = (
     ("score", _score),
     ("verdict", _verdict),
     ("verification", lambda record: record.verification or ""),
-    ("runs", lambda record: f"{record.num_converged} of {record.num_runs} reached the target"),
+    ("runs", _runs),
     ("Olympic mean", _olympic_mean),
     ("interval", _bounds),
     ("samples to converge", _shown_mean("samples_to_converge", "samples_cv", count)),
     ("smoothed, not scored", _shown_mean("samples_to_converge_smoothed", "smoothed_cv", count)),
+    ("final quality", _open_quality),
     ("throughput", _shown_mean("throughput_samples_per_s", "throughput_cv", throughput_text)),
     ("evaluation, overhead", _overhead),
     ("smallest difference", _smallest),

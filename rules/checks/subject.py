@@ -16,7 +16,7 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 from rules.scoring.energy import SetPower
 from rules.scoring.rcp import Convergence
-from rules.scoring.results import BenchmarkResult, RunResult
+from rules.scoring.results import BenchmarkResult, RunResult, is_of_harness
 from rules.tree.attempts import RunFolders, list_attempts
 from rules.tree.result_set import ResultSet
 from rules.tree.submission import Round, Submission
@@ -46,11 +46,12 @@ class LogSubject:
     def is_closed(self) -> bool:
         return self.division == keys.CLOSED
 
-    def optional_parts(self, line: LogLine) -> tuple[str, ...]:
-        """Return what a record may lack, in the words of `LogLine.problems`, where official checkers accept that."""
-        if self.is_ours or not self.is_forgiving(line):
+    @property
+    def optional_parts(self) -> tuple[str, ...]:
+        """Return what a record may lack, in the words of `LogLine.problems`, where official checkers accept that: an
+        event_type, which they do not read, and before round 2.0 metadata, without which later parsers crash."""
+        if self.is_ours:
             return ()
-        # From round 2.0 on their parsers crash without metadata, wherever the record stands.
         is_early = self.round is not None and is_before(self.round, "2.0")
         return ("no 'event_type'", "no 'metadata'") if is_early else ("no 'event_type'",)
 
@@ -218,14 +219,13 @@ def make_log_subject(
     known: dict[Hashable, object] | None = None,
 ) -> LogSubject:
     """Put a log beside what judges it; `known` is shared by logs of one benchmark and round."""
-    says_ours = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
     return LogSubject(
         log=log,
         benchmark=benchmark,
         round=round_name,
         division=keys.OPEN if log.value(keys.SUBMISSION_DIVISION) == keys.OPEN else keys.CLOSED,
         is_official=benchmark is not None and benchmark.status == "official",
-        is_ours=says_ours or (benchmark is not None and benchmark.status == "own"),
+        is_ours=is_of_harness(log, benchmark),
         foreign_round=foreign_round,
         known={} if known is None else known,
     )

@@ -11,6 +11,7 @@ from rules.checks.result_set import (
     data,
     files,
     logs,
+    open_division,
     pair,
     power,
     records,
@@ -39,7 +40,7 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
         seeds.one_seed,
     ),
     "set": (
-        *_rules_of(logs, files, records, data, consistency, times, pair),
+        *_rules_of(logs, open_division, files, records, data, consistency, times, pair),
         seeds.seeds_differ,
         *_rules_of(system_desc, power, convergence),
     ),

@@ -110,7 +110,7 @@ def make_set_subject(
     result_set: ResultSet, logs: tuple[RunLog, ...], benchmark: Benchmark | None, round_name: str | None
 ) -> SetSubject:
     """Gather what rules of sets look at: the logs, their runs' results, the score, and what is beside them."""
-    runs = tuple(read_run_result(log, benchmark) for log in logs)
+    runs = tuple(read_run_result(log, benchmark, round_name) for log in logs)
     power = read_set_power(result_set, runs)
     return SetSubject(
         result_set=result_set,

@@ -29,6 +29,8 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
     """The process that a launcher says the line is from (`0: `, `[3] `); None where it does not say."""
     is_glued: bool = False
     """Whether another record precedes it in the same line."""
+    lacks_blank: bool = False
+    """Whether something else than a blank is behind its token, so that no official tool sees it."""
 
     @property
     def time_s(self) -> float:

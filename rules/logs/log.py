@@ -254,7 +254,10 @@ def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
             start = end = position + len(token) if space is None else space.end()
             try:
                 value, end = _DECODER.raw_decode(line, start)
-                yield _fields(value, line[start:end]), is_glued
+                fields = _fields(value, line[start:end])
+                if not line.startswith(" ", position + len(token)):
+                    fields["lacks_blank"] = True
+                yield fields, is_glued
             except json.JSONDecodeError as error:
                 yield why_no_json(error, line, start), is_glued
             except RecursionError:

@@ -229,12 +229,19 @@ def _untested(status: RcpStatus, reason: str) -> Convergence:
 
 
 def judge_convergence(
-    benchmark: Benchmark, round_name: str | None, batch_size: int | None, epochs: Sequence[float | None]
+    benchmark: Benchmark,
+    round_name: str | None,
+    batch_size: int | None,
+    epochs: Sequence[float | None],
+    division: str = keys.CLOSED,
 ) -> Convergence:
     """Judge the convergence of one complete result set; `epochs` as logged (dlrm v1 counts from 1), or samples.
 
-    Own benchmarks are tested at the batch sizes of their own points only and never normalised.
+    Own benchmarks are tested at the batch sizes of their own points only and never normalised. Official ones are
+    tested in Closed alone, as package_checker does it: Open is free in its training method.
     """
+    if division == keys.OPEN and benchmark.status == "official":
+        return _untested("none", "the Open division is not held against reference convergence points")
     if batch_size is None:
         return _untested("missing", "the runs do not agree on a global_batch_size")
     if len(epochs) < 3:

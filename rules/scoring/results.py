@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any
 
 from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.rounds import find_definition, may_log_trained_samples, named_in
+from rules.benchmarks.rounds import find_definition, is_before, may_log_trained_samples, named_in
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number, as_whole
 from rules.logs.text import printable
@@ -117,6 +118,14 @@ class BenchmarkResult:
     """Olympic mean of the energy that files in power/ measured, over the same runs; not normalised."""
 
     @property
+    def final_quality(self) -> float | None:
+        """Return the geometric mean of the final quality of the runs that are scored, which an Open result must
+        report (training_rules.adoc, "Quality measure"); None where a run has none, or one that is not positive."""
+        found = [run.final_quality for run in self.runs[: self.num_runs_scored]]
+        known = [quality for quality in found if quality is not None and quality > 0]
+        return geometric_mean(known) if known and len(known) == len(found) else None
+
+    @property
     def rcp_outcome(self) -> RcpStatus | None:
         return self.convergence.status if self.convergence is not None else None
 
@@ -136,8 +145,26 @@ def olympic_mean(values: Sequence[float], drop: int = 1) -> float:
     return math.fsum(kept) / len(kept) if kept else math.nan
 
 
-def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResult:
-    """Return what `log` says about its run; `benchmark` supplies what the log leaves out (target, first epoch).
+def is_of_harness(log: RunLog, benchmark: Benchmark | None) -> bool:
+    """Return whether this harness's own requirements hold for a log: of own benchmarks, and of logs that carry our
+    digests."""
+    says_so = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
+    return says_so or (benchmark is not None and benchmark.status == "own")
+
+
+def binding_target(log: RunLog, benchmark: Benchmark) -> float | None:
+    """Return the quality that a run must reach; None in the Open division of most official benchmarks, in which "an
+    arbitrary stopping criteria may be used" (training_rules.adoc, "Quality measure")."""
+    is_open = log.value(keys.SUBMISSION_DIVISION) == keys.OPEN
+    if is_open and not benchmark.quality.binds_open and not is_of_harness(log, benchmark):
+        return None
+    return benchmark.quality.target
+
+
+def read_run_result(log: RunLog, benchmark: Benchmark | None = None, round_name: str | None = None) -> RunResult:
+    """Return what `log` says about its run; `benchmark` supplies what the log leaves out (target, first epoch). In an
+    Open division without a target a run has converged when it says success. `round_name` is the round by whose rules
+    it is judged, None where there is none.
 
     Without one, the shipped benchmark that the log names is used. Never raises: what cannot be read is None.
     """
@@ -146,9 +173,10 @@ def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResul
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     status = _text(stop.metadata.get(keys.STATUS)) if stop is not None else None
     took_s = _elapsed_s(start, stop)
-    evaluations = _evaluations(log, start, benchmark)
-    train_samples = dataset_samples(log, benchmark)
-    target = benchmark.quality.target if benchmark is not None else as_number(log.value(keys.QUALITY_TARGET))
+    evaluations = _evaluations(log, start, benchmark, round_name)
+    train_samples = dataset_samples(log, benchmark, round_name)
+    logged_target = as_number(log.value(keys.QUALITY_TARGET))
+    target = binding_target(log, benchmark) if benchmark is not None else logged_target
     reached = target is None or any(target <= evaluation.quality <= 1.0 for evaluation in evaluations)
     train_s, eval_s = _train_and_eval_s(log, start, stop)
     samples, epochs = _trained(evaluations, train_samples, benchmark)
@@ -199,24 +227,30 @@ def _elapsed_s(start: LogLine | None, stop: LogLine | None) -> float | None:
     return (stop.time_ms - start.time_ms) / 1e3
 
 
-LATE_MS = 10
-"""How much later than run_stop an evaluation may be stamped that is written above it, in milliseconds."""
+_LATE_MS = 10
 
 
-def evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
+def late_allowance_ms(round_name: str | None) -> int:
+    """Return how much later than run_stop an evaluation may be stamped that is written above it, in milliseconds:
+    logs of rounds 0.7 to 1.0 that were put together afterwards round the stamps of the two differently."""
+    return _LATE_MS if is_before(round_name, "1.1") else 0
+
+
+def evaluations_inside_run(log: RunLog, round_name: str | None = None) -> tuple[tuple[LogLine, float], ...]:
     """Return the evaluations of finite quality inside the timed run, by time.
 
     Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop,
-    stamped after run_start. What is written above run_stop may be stamped LATE_MS after it: logs of rounds 0.7 to 1.0
-    that were put together afterwards round the stamps of the two differently.
+    stamped after run_start. `late_allowance_ms` is what is left to stamps by `round_name`, the round that judges.
     """
-    if "evaluations" not in log.known:
-        log.known["evaluations"] = _evaluations_inside_run(log)
-    found: tuple[tuple[LogLine, float], ...] = log.known["evaluations"]
+    late_ms = late_allowance_ms(round_name)
+    known = f"evaluations {late_ms}"
+    if known not in log.known:
+        log.known[known] = _evaluations_inside_run(log, late_ms)
+    found: tuple[tuple[LogLine, float], ...] = log.known[known]
     return found
 
 
-def _evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
+def _evaluations_inside_run(log: RunLog, late_ms: int) -> tuple[tuple[LogLine, float], ...]:
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if start is None:
         return ()
@@ -225,15 +259,15 @@ def _evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
         (line, quality)
         for line in log.all(keys.EVAL_ACCURACY)
         if (quality := as_number(line.value)) is not None
-        and start.time_ms <= line.time_ms <= end_ms + LATE_MS
+        and start.time_ms <= line.time_ms <= end_ms + late_ms
         and line.line_num <= last_line
     ]
     return tuple(sorted(found, key=lambda pair: pair[0].time_ms))
 
 
-def epochs_trained(log: RunLog, benchmark: Benchmark) -> float | None:
+def epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
     """Return the epochs trained by the last evaluation, from its epoch_num; None where no evaluation says."""
-    evaluations = evaluations_inside_run(log)
+    evaluations = evaluations_inside_run(log, round_name)
     epoch = as_number(evaluations[-1][0].metadata.get(keys.EPOCH_NUM)) if evaluations else None
     return None if epoch is None or (epochs := epoch - benchmark.quality.first_epoch_num) <= 0 else epochs
 
@@ -244,10 +278,10 @@ def is_trained_samples(value: object, epochs: float, size: int) -> bool:
     return number is not None and math.isclose(number, epochs * size, rel_tol=_ROUNDING)
 
 
-def epochs_by_samples(log: RunLog, benchmark: Benchmark) -> float | None:
+def epochs_by_samples(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
     """Return the epochs that a log of a round before 3.0 trained by its train_samples, where they contradict
     epoch_num; None where they agree, or train_samples is the dataset's size."""
-    number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), epochs_trained(log, benchmark)
+    number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), epochs_trained(log, benchmark, round_name)
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if number is None or epochs is None or size is None or not may_log_trained_samples(benchmark):
         return None
@@ -255,7 +289,7 @@ def epochs_by_samples(log: RunLog, benchmark: Benchmark) -> float | None:
     return None if agree else number / size
 
 
-def dataset_samples(log: RunLog, benchmark: Benchmark | None) -> int | None:
+def dataset_samples(log: RunLog, benchmark: Benchmark | None, round_name: str | None = None) -> int | None:
     """Return the size of the training data: train_samples, or the definition's where a log of a round before 3.0 may
     say what was trained instead. In Open, which is free in its data, only where the log does say that."""
     logged = as_whole(log.value(keys.TRAIN_SAMPLES))
@@ -264,12 +298,14 @@ def dataset_samples(log: RunLog, benchmark: Benchmark | None) -> int | None:
     size = benchmark.data_samples(keys.TRAIN_SAMPLES)
     if size is None or log.value(keys.SUBMISSION_DIVISION) != keys.OPEN:
         return size
-    epochs = epochs_trained(log, benchmark)
+    epochs = epochs_trained(log, benchmark, round_name)
     return size if epochs is not None and is_trained_samples(logged, epochs, size) else logged
 
 
-def _evaluations(log: RunLog, start: LogLine | None, benchmark: Benchmark | None) -> tuple[Evaluation, ...]:
-    found = evaluations_inside_run(log)
+def _evaluations(
+    log: RunLog, start: LogLine | None, benchmark: Benchmark | None, round_name: str | None
+) -> tuple[Evaluation, ...]:
+    found = evaluations_inside_run(log, round_name)
     counts = [as_whole(line.metadata.get(keys.SAMPLES_COUNT)) for line, _ in found]
     epochs = [as_number(line.metadata.get(keys.EPOCH_NUM)) for line, _ in found]
     goes_by_epochs = benchmark is not None and benchmark.quality.convergence_unit == keys.EPOCH_NUM

@@ -37,7 +37,11 @@ def score_runs(
     dropped: tuple[int, ...] = ()
     if reason is None and benchmark is not None:
         convergence = judge_convergence(
-            benchmark, round_name, runs[0].global_batch_size, [_convergence(run, benchmark) for run in scored]
+            benchmark,
+            round_name,
+            runs[0].global_batch_size,
+            [_convergence(run, benchmark) for run in scored],
+            keys.OPEN if all(run.division == keys.OPEN for run in scored) else keys.CLOSED,
         )
         times = [_time_s(run) for run in scored]
         mean_s = as_number(olympic_mean(times, drop))

@@ -7,6 +7,7 @@ test changes them and turns them into text with `to_text`. `write_set` lays out 
 import copy
 import json
 import math
+import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,8 @@ def make_records(
     out.add(keys.INIT_STOP)
     out.wait(0.001)
     out.add(keys.RUN_START)
-    _add_blocks(out, benchmark, samples, batch, num_evals, throughput, converged)
+    chance = None if ours else random.Random(f"{organization} {seed} {start_ms}")
+    _add_blocks(out, benchmark, samples, batch, num_evals, throughput, converged, chance)
     reached = _reached(benchmark, samples, batch, num_evals - 1)
     ending = {"status": "success"} if converged else {"status": "aborted", "reason": reason}
     out.add(
@@ -158,8 +160,16 @@ def _reached(benchmark: Benchmark, samples: int, batch: int, index: int) -> int:
 
 
 def _add_blocks(
-    out: _Writer, benchmark: Benchmark, samples: int, batch: int, num_evals: int, throughput: float, converged: bool
+    out: _Writer,
+    benchmark: Benchmark,
+    samples: int,
+    batch: int,
+    num_evals: int,
+    throughput: float,
+    converged: bool,
+    chance: random.Random | None,
 ) -> None:
+    """Qualities of others' logs scatter as those of trainings do, each seed's in its own way."""
     first_epoch, target = benchmark.quality.first_epoch_num, benchmark.quality.target
     for index in range(num_evals):
         first, last = (_reached(benchmark, samples, batch, place) for place in (index - 1, index))
@@ -176,6 +186,8 @@ def _add_blocks(
         out.wait(0.1 * size / throughput)
         is_met = converged and index == num_evals - 1
         quality = target + 0.0005 if is_met else target - 0.02 * (1 - 0.9 * index / max(num_evals, 1)) - 0.0005
+        if chance is not None:
+            quality += chance.uniform(0, 4e-4) * (1 if is_met else -1)
         out.add(keys.EVAL_ACCURACY, quality, **place)
         out.wait(0.001)
         out.add(keys.EVAL_STOP, **place)

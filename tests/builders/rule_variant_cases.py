@@ -63,7 +63,7 @@ VARIANTS: dict[tuple[str, str], LogCase] = {
         lambda records: _twice(records, keys.SEED, value=2), keys.SEED, index=1, round_name="4.0", is_error=False
     ),
     ("ST106", "a point"): official(
-        lambda records: with_record(records, keys.RUN_STOP, event_type="POINT_IN_TIME"), keys.RUN_STOP
+        lambda records: with_record(records, keys.RUN_STOP, event_type="POINT_IN_TIME"), keys.RUN_STOP, is_error=False
     ),
     ("ST106", "slip of the reference"): official(
         lambda records: with_record(records, keys.INIT_STOP, event_type="INTERVAL_START"),
@@ -71,12 +71,17 @@ VARIANTS: dict[tuple[str, str], LogCase] = {
         is_error=False,
     ),
     # One fact, one finding: no ST106 beside the first, no CA101 and CA102 beside the second.
-    ("ST103", "no event type"): official(lambda records: _lacking(records, keys.SEED, "event_type"), keys.SEED),
+    ("ST103", "no event type"): official(
+        lambda records: _lacking(records, keys.SEED, "event_type"), keys.SEED, is_error=False
+    ),
     ("ST103", "no metadata"): official(
         lambda records: _lacking(records, keys.EVAL_ACCURACY, "metadata"), keys.EVAL_ACCURACY
     ),
     ("QU105", "official"): official(
-        lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9), keys.EVAL_ACCURACY, index=1
+        lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9),
+        keys.EVAL_ACCURACY,
+        index=1,
+        is_error=False,
     ),
 }
 

@@ -41,6 +41,7 @@ from reports.text.formatting import (
 )
 from rules.checks.rule import SEVERITIES
 from rules.judge.agreement import accepted_by_round
+from rules.logs import keys
 from rules.scoring.good_sets import failing_words
 from rules.scoring.results import RunResult
 
@@ -156,6 +157,9 @@ def key_numbers(result: Result) -> tuple[Fact, ...]:
     reached = quality(_final_quality(result))
     target = result.first_run.quality_target if result.first_run else None
     goal = "no target known" if target is None else f"mean of final {result.metric.plural}; target {quality(target)}"
+    if target is None and result.first_run is not None and result.first_run.division == keys.OPEN:
+        reached = quality(result.score.final_quality)
+        goal = f"geometric mean of final {result.metric.plural}; Open ends runs by any criterion"
     numbers.append(Fact(name="Quality reached", value=reached, unit=result.metric.title, note=goal))
     needed = result.score.num_runs_required
     counts = f"{len(result.converged)} / {needed if needed is not None else len(result.runs)}"

@@ -27,7 +27,10 @@ class _Scaling(Record, frozen=True, kw_only=True):
 
 
 def _complete(subject: SetSubject) -> str | None:
-    return None if subject.convergence is not None else "the set is not complete"
+    if subject.convergence is None:
+        return "the set is not complete"
+    is_free = _is_open(subject) and not subject.is_own and subject.convergence.status == "none"
+    return "Open is not held against reference points" if is_free else None
 
 
 def _tested(subject: SetSubject) -> str | None:
@@ -93,7 +96,7 @@ def _mean_by_samples(subject: SetSubject) -> float | None:
     benchmark = subject.benchmark
     if benchmark is None or subject.is_ours:
         return None
-    counted = [epochs_by_samples(log, benchmark) for log in subject.logs]
+    counted = [epochs_by_samples(log, benchmark, subject.round) for log in subject.logs]
     if all(epochs is None for epochs in counted):
         return None
     epochs = [

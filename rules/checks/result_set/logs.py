@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import NoneType
 
-from rules.benchmarks.loader import shipped_names
+from rules.benchmarks.loader import Benchmark, shipped_names
 from rules.benchmarks.rounds import may_log_trained_samples
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.run_log.timing import NO_MILLISECONDS
 from rules.checks.subject import SetSubject, applies_to_known
 from rules.logs import keys
-from rules.logs.log import RunLog
+from rules.logs.log import RunLog, as_number
 from rules.logs.text import letters, plural, printable, show
-from rules.scoring.results import RunResult
+from rules.scoring.results import RunResult, epochs_trained
 from rules.scoring.scoring import scored_runs
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
@@ -22,6 +22,8 @@ NOT_CONVERGED = "RS105"
 _FEWEST_EVALUATIONS = 3
 _FEWEST_SHARED = 2
 _COARSE = 1e-6
+_ROUNDING = 2e-3
+"""Relative: two epoch_nums that are logged with few digits."""
 
 
 @rule(
@@ -131,7 +133,7 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     all logs of a set; the status, and what computes around matrix products, too, but a difference there is only a
     warning. Where the set's benchmark is known,
     a log of another one is ST110's finding. Before round 3.0 train_samples may be what was trained, and differ where
-    the dataset does not; HP103 looks at it."""
+    the dataset does not, or grow with the epochs of the last epoch_num; HP103 looks at it."""
     same = [
         keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
         keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,
@@ -144,12 +146,24 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     if subject.benchmark is not None:
         same.remove(keys.SUBMISSION_BENCHMARK)
         sizes = {run.train_samples for run in subject.runs} - {None}
-        if may_log_trained_samples(subject.benchmark) and not subject.is_ours and len(sizes) < 2:
+        is_one = len(sizes) < 2 or _grow_with_epochs(subject.logs, subject.benchmark, subject.round)
+        if is_one and may_log_trained_samples(subject.benchmark) and not subject.is_ours:
             same.remove(keys.TRAIN_SAMPLES)
     for key in (*same, *sorted(optimizer - set(same))):
         yield from _disagreement(subject, key, "error")
     for key in (keys.SUBMISSION_STATUS, keys.KERNELS):
         yield from _disagreement(subject, key, "warning")
+
+
+def _grow_with_epochs(logs: Sequence[RunLog], benchmark: Benchmark, round_name: str | None) -> bool:
+    """Whether train_samples over the epochs trained is one number in all logs, but for rounding."""
+    ratios = []
+    for log in logs:
+        samples, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), epochs_trained(log, benchmark, round_name)
+        if samples is None or epochs is None:
+            return False
+        ratios.append(samples / epochs)
+    return max(ratios) <= min(ratios) * (1 + _ROUNDING)
 
 
 def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator[Problem]:

@@ -5,37 +5,54 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rules.benchmarks.rounds import is_before
-from rules.checks.rule import Problem, Severity, rule
+from rules.checks.rule import Problem, rule
+from rules.checks.run_log.required_keys import seed_number
 from rules.checks.subject import LogSubject, SetSubject
 from rules.logs import keys
-from rules.logs.log import as_number
+from rules.logs.log import LogLine
 from rules.logs.text import show
+
+_SEEDS = 'training_rules.adoc, "Random numbers"'
 
 
 @rule(
     "SE101",
     "every run has its own seed",
-    source='training_rules.adoc, "Randomness"; mlperf_logging seed_checker',
+    source=f'{_SEEDS}: "no other run can log the same seed on the same line in the same source file"; mlperf_logging '
+    "seed_checker",
     remedy="Run again with another seed; two runs of one seed are one sample of the convergence, not two.",
 )
 def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No seed occurs in two logs of a set. Seeds were optional before round 4.1, so there it is a warning. The
-    official tool compares seeds together with the source line that logged them; this rule compares seeds."""
-    holders: dict[float, list[int]] = defaultdict(list)
-    for index, log in enumerate(subject.logs):
-        for seed in {number for line in log.all(keys.SEED) if (number := as_number(line.value)) is not None}:
-            holders[seed].append(index)
-    for seed, indices in holders.items():
-        for index in indices[1:]:
-            line = next(line for line in subject.logs[index].all(keys.SEED) if as_number(line.value) == seed)
+    """No seed occurs in two logs of a set. Seeds were optional before round 4.1, and are free in Open, so there it is
+    a warning; and in official logs also where the two were logged on different lines or in different source files, by
+    the file and lineno in their metadata, as the rule has it."""
+    holders: dict[float, list[LogLine]] = defaultdict(list)
+    for log in subject.logs:
+        found: dict[float, LogLine] = {}
+        for line in log.all(keys.SEED):
+            if (number := seed_number(line.value)) is not None:
+                found.setdefault(number, line)
+        for number, line in found.items():
+            holders[number].append(line)
+    is_free = is_before(subject.round, "4.1") or all(run.division == keys.OPEN for run in subject.runs)
+    for seed, lines in holders.items():
+        for index, line in enumerate(lines[1:], start=1):
+            twins = [other for other in lines[:index] if _source_line(other) == _source_line(line)]
+            is_error = subject.is_ours or (bool(twins) and not is_free)
+            other = (twins or lines)[0]
             yield Problem(
-                "the seed is that of another run",
+                "the seed is that of another run" + ("" if twins else ", logged by another line of the source"),
                 line,
-                found=f"{show(line.value)}, also in {Path(subject.logs[indices[0]].path).name}",
+                found=f"{show(line.value)}, also in {Path(other.path).name}",
                 expected="a seed of its own",
                 remedy="Log the seed that was drawn; a negative one only asks for that." if seed < 0 else None,
-                severity="warning" if is_before(subject.round, "4.1") else "error",
+                severity="error" if is_error else "warning",
             )
+
+
+def _source_line(line: LogLine) -> tuple[str, str]:
+    """Which line of which file logged a record, as its metadata says."""
+    return show(line.metadata.get("file")), show(line.metadata.get("lineno"))
 
 
 def _optional(subject: LogSubject) -> str | None:
@@ -66,18 +83,16 @@ def _of_others(subject: LogSubject) -> str | None:
 @rule(
     "SE103",
     "the run has one seed",
-    source="mlcommons/training_policies#546: required from round 4.1 on; mlperf_logging seed_checker warns",
+    source=f'{_SEEDS}: "If any run logs more than one seed, a warning is raised by the package checker"',
     remedy="Let one process log the seed from which all others follow.",
+    severity="warning",
     requires={"ST101"},
     applies=_of_others,
 )
 def one_seed(subject: LogSubject) -> Iterator[Problem]:
     """Several different seeds leave open which of them made the run, and whether another run has it too; ranks may
-    have seeds of their own. In Open, and before round 4.1, where no seed is required, it is a warning."""
+    have seeds of their own."""
     lines = subject.log.all(keys.SEED)
     others = [line for line in lines if line.rank == lines[0].rank and line.value != lines[0].value]
-    severity: Severity = "error" if subject.is_closed and not is_before(subject.round, "4.1") else "warning"
     if others:
-        yield Problem(
-            "a second seed", others[0], found=show(others[0].value), expected=show(lines[0].value), severity=severity
-        )
+        yield Problem("a second seed", others[0], found=show(others[0].value), expected=show(lines[0].value))

@@ -6,6 +6,7 @@ from itertools import cycle
 from typing import Any
 
 from rules.benchmarks.loader import Quality
+from rules.benchmarks.rounds import is_before
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
@@ -44,11 +45,14 @@ def _closed_of_others(subject: LogSubject) -> str | None:
 def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
     """The frequency of evaluation is fixed in Closed: rarer looks save time and hide at which point the target was
     met, more frequent ones find it earlier. Intervals may differ by 2 steps, which is how implementations count;
-    up to 2 % is a warning. The last interval of the epoch may be shorter. Before round 3.0 the rule's text says
-    samples where it means iterations, so there any difference is a warning."""
+    up to 2 % is a warning. The last interval of the epoch may be shorter. Before round 3.0 it is a warning where
+    every epoch_num is whole: those logs count evaluations."""
     benchmark = subject.benchmark
     assert benchmark is not None
-    samples, batch = dataset_samples(subject.log, benchmark), as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))
+    samples, batch = (
+        dataset_samples(subject.log, benchmark, subject.round),
+        as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE)),
+    )
     if not samples or not batch:
         return
     expected = benchmark.steps_between_evals(samples, batch)
@@ -67,13 +71,14 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
     if not wrong:
         return
     line, steps = max(wrong, key=lambda record: abs(record[1] - expected))
-    is_material = abs(steps - expected) > _MATERIAL * expected
+    counts_evals = subject.is_official and not subject.is_at_least("3.0") and all(map(float.is_integer, points))
+    is_material = abs(steps - expected) > _MATERIAL * expected and not counts_evals
     yield Problem(
         f"{len(wrong)} of {len(points)} evaluations do not come after the interval that the rule gives",
         line,
         found=f"{steps:.0f} iterations ({steps / steps_per_epoch:.4f} epoch) since the evaluation before",
         expected=f"{expected} iterations ({expected / steps_per_epoch:.4f} epoch)",
-        severity="error" if is_material and (subject.round is None or subject.is_at_least("3.0")) else "warning",
+        severity="error" if is_material else "warning",
     )
 
 
@@ -95,14 +100,16 @@ def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
 )
 def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
     """Epochs, blocks and evaluations name epoch_num or samples_count; eval_accuracy names the one by which the
-    benchmark's reference convergence points are judged (epoch_num, for dlrmv4 samples_count). Numbers only."""
-    for key in (keys.EPOCH_START, keys.EPOCH_STOP, keys.EVAL_START, keys.EVAL_STOP, keys.EVAL_ACCURACY):
-        wanted: tuple[str, ...] = (keys.EPOCH_NUM, keys.SAMPLES_COUNT)
-        if key == keys.EVAL_ACCURACY and subject.benchmark is not None:
-            wanted = (subject.benchmark.quality.convergence_unit,)
+    benchmark's reference convergence points are judged (epoch_num, for dlrmv4 samples_count). Numbers only. In
+    official logs samples_count serves from round 4.0 on (3.1 took step_num), of epoch_start and epoch_stop from 5.0
+    on."""
+    allowed = _progress_of(subject)
+    for key in _OF_PROGRESS:
+        wanted = allowed.get(key, (keys.EPOCH_NUM, keys.SAMPLES_COUNT))
         for line in subject.log.all(key):
             if not _is_named(line.metadata, wanted):
                 yield from _named(line, wanted)
+    of_block = allowed.get(keys.BLOCK_START, (keys.SAMPLES_COUNT,))
     for line in subject.log.all(keys.BLOCK_START):
         count = as_number(line.metadata.get(keys.EPOCH_COUNT))
         if keys.EPOCH_COUNT in line.metadata:
@@ -110,10 +117,27 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
                 yield Problem("epoch_count is no positive number", line, found=show(line.metadata[keys.EPOCH_COUNT]))
             yield from _named(line, (keys.FIRST_EPOCH_NUM,))
         else:
-            yield from _named(line, (keys.SAMPLES_COUNT,))
-    for line in subject.log.all(keys.BLOCK_STOP):
-        if not _is_named(line.metadata, (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT)):
-            yield from _named(line, (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT))
+            yield from _named(line, of_block)
+
+
+_OF_PROGRESS = (
+    keys.EPOCH_START, keys.EPOCH_STOP, keys.EVAL_START, keys.EVAL_STOP, keys.EVAL_ACCURACY, keys.BLOCK_STOP,
+)  # fmt: skip
+
+
+def _progress_of(subject: LogSubject) -> Mapping[str, tuple[str, ...]]:
+    """What says how far training has come, by event, where epoch_num or samples_count is not it."""
+    block_stop: tuple[str, ...] = (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT)
+    allowed: dict[str, tuple[str, ...]] = {keys.BLOCK_STOP: block_stop}
+    if subject.is_official and is_before(subject.round, "5.0"):
+        allowed |= dict.fromkeys((keys.EPOCH_START, keys.EPOCH_STOP), (keys.EPOCH_NUM,))
+    if subject.is_official and is_before(subject.round, "4.0"):
+        other = (keys.STEP_NUM,) if subject.round == "3.1" else ()
+        allowed |= dict.fromkeys((keys.EVAL_START, keys.EVAL_STOP), (keys.EPOCH_NUM, *other))
+        allowed |= {keys.BLOCK_START: other or (keys.EPOCH_COUNT,), keys.BLOCK_STOP: (keys.FIRST_EPOCH_NUM, *other)}
+    if subject.benchmark is not None:
+        allowed[keys.EVAL_ACCURACY] = (subject.benchmark.quality.convergence_unit,)
+    return allowed
 
 
 def _is_named(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> bool:

@@ -102,7 +102,7 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
             if number == expected or (dropped and key == keys.TRAIN_SAMPLES and not subject.is_ours):
                 continue
             if may_be_trained and key == keys.TRAIN_SAMPLES:
-                yield from _trained_samples(line, subject.log, benchmark, expected)
+                yield from _trained_samples(line, subject, benchmark, expected)
             else:
                 is_close = number is not None and abs(number - expected) <= MOST_LEFT_OUT * expected
                 fixed = subject.is_ours or key in benchmark.closed or not is_close
@@ -115,10 +115,11 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
                 )
 
 
-def _trained_samples(line: LogLine, log: RunLog, benchmark: Benchmark, size: int) -> Iterator[Problem]:
+def _trained_samples(line: LogLine, subject: LogSubject, benchmark: Benchmark, size: int) -> Iterator[Problem]:
     """Hold what a log says was trained against its last evaluation's epoch_num. Which of two numbers that differ is
     wrong the log does not say; the batch size that would explain both often does."""
-    number, epochs = as_number(line.value), epochs_trained(log, benchmark)
+    log = subject.log
+    number, epochs = as_number(line.value), epochs_trained(log, benchmark, subject.round)
     if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):
         return
     if epochs is None or abs(number - size) <= MOST_LEFT_OUT * size:
@@ -217,7 +218,8 @@ def open_is_said(subject: LogSubject) -> Iterator[Problem]:
     if not subject.is_ours:
         dropped += ["CA101 (interval of evaluations)", "ST104 (keys of Closed, the seed among them)"]
         quality = subject.benchmark.stated_quality
-        dropped += [] if quality is not None and quality.binds_open else ["QU102 (quality target)"]
+        is_bound = quality is not None and quality.binds_open
+        dropped += ["RC101 (reference convergence points)"] + ([] if is_bound else ["QU102 (quality target)"])
     log, closed = subject.log, subject.benchmark.closed
     others = [
         key

@@ -48,7 +48,7 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
     of_run = [line for line in log.all(keys.TRACKED_STATS) if line.line_num > stop.line_num]
     stats = of_run[0].value if len(of_run) == 1 else None
     rate = as_number(stats.get("throughput")) if isinstance(stats, dict) else None
-    epochs, size = epochs_trained(log, benchmark), benchmark.data_samples(keys.TRAIN_SAMPLES)
+    epochs, size = epochs_trained(log, benchmark, subject.round), benchmark.data_samples(keys.TRAIN_SAMPLES)
     if rate is None or not epochs or not size:
         return
     ratio = rate * (stop.time_s - start.time_s) / (epochs * size)

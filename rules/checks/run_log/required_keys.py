@@ -49,6 +49,20 @@ DIGEST = ValueKind("64 hexadecimal digits", lambda value: isinstance(value, str)
 QUALITY = ValueKind("a number from 0 to 1", lambda value: 0 <= (-1 if (n := as_number(value)) is None else n) <= 1)
 THROUGHPUT = ValueKind('{"throughput": a number above 0}', _is_throughput)
 
+_MAX_DIGITS = 400
+
+
+def seed_number(value: Any) -> float | None:
+    """Return a seed as a number; also one in quotes, which Python's int() converts. None for what it does not."""
+    if isinstance(value, str) and len(value) <= _MAX_DIGITS:
+        try:
+            return as_number(int(value))
+        except ValueError:
+            return None
+    number = None if isinstance(value, bool) else as_number(value)
+    return None if number is None else float(int(number))
+
+
 PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "fp8", "mxfp6", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16", "int8",
     "uint8", "int4", "uint4",

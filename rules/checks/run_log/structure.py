@@ -9,16 +9,16 @@ from rules.checks.run_log.required_keys import (
     EITHER_OR,
     EVENT_TYPES,
     POINT,
-    START,
     TENSORS_OF_DLRM,
     kinds_of,
     lost_in_crash,
     required_keys_of,
+    seed_number,
 )
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import FOUND, LogLine, RunLog
-from rules.logs.text import show
+from rules.logs.text import plural, show
 
 CRASHED = "ST116"
 """The code that a set may forgive: one run of a set may crash."""
@@ -27,6 +27,8 @@ _CLOCK_SKEW_MS = 1000
 _DIFFERENT = " with different values"
 _BOUNDS = (keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP)
 _COMMON = "compliance_checker training_*/common.yaml"
+_METADATA_READ = frozenset({*EVENT_TYPES, keys.EVAL_ACCURACY, keys.SEED, keys.WEIGHTS_INITIALIZATION})
+"""Keys whose metadata rules read: progress, status, tensors, and the line of source that logged a seed."""
 _rule = partial(rule, requires={"ST101"})
 
 
@@ -68,6 +70,26 @@ def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
 
 
 @_rule(
+    "ST117",
+    "a blank is behind the token",
+    source="mlperf_logging compliance_checker mlp_parser: ':::MLLOG ' announces a record",
+    remedy="Write ':::MLLOG ' and the record, as mllog does.",
+)
+def token_is_whole(subject: LogSubject) -> Iterator[Problem]:
+    """A record begins with ':::MLLOG' and a blank. Where a brace or a tab follows the token, every official tool
+    passes the line over; it is read here, and judged with the others."""
+    lines = [line for line in subject.log.lines if line.lacks_blank]
+    if lines:
+        yield Problem(
+            f"{plural(len(lines), 'record')} without a blank behind ':::MLLOG', which official tools pass over",
+            lines[0],
+            found=lines[0].key,
+            expected="':::MLLOG ' and a JSON object",
+            number=len(lines),
+        )
+
+
+@_rule(
     "ST103",
     "every record is complete",
     source=_LOGGING,
@@ -75,15 +97,15 @@ def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
 )
 def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
     """A record without value or metadata crashes the official checker instead of being reported. In official logs
-    metadata or an event type of another JSON type is a warning, of keys that the round does not require only said
-    (info); a warning is also a record without these two before round 2.0, whose parsers read neither, and one without
-    event_type outside of init_start to run_stop."""
-    known = {*kinds_of(subject), *EVENT_TYPES}
+    one without an event type, which no tool reads, is a warning, and one without metadata before round 2.0; metadata
+    or an event type of another JSON type is a warning where a rule reads them, else only said (info)."""
+    optional = subject.optional_parts
     for line in subject.log.lines:
         for problem in line.problems:
-            is_optional = problem in subject.optional_parts(line)
+            is_optional = problem in optional
             is_error = subject.is_ours or (problem.startswith("no ") and not is_optional)
-            severity: Severity = "error" if is_error else "warning" if is_optional or line.key in known else "info"
+            is_read = line.key in _METADATA_READ
+            severity: Severity = "error" if is_error else "warning" if is_optional or is_read else "info"
             what, _, found = problem.partition(FOUND)
             yield Problem(
                 f"{line.key}: {what}", line, found=found or what, expected="a complete record", severity=severity
@@ -139,13 +161,19 @@ def _says(line: LogLine) -> str:
 )
 def value_types(subject: LogSubject) -> Iterator[Problem]:
     """The value of every required key is of its type; a boolean is never a number, nor a number in quotes. Where the
-    division fixes the very value, HP101 says so instead."""
+    division fixes the very value, HP101 says so instead. A seed of official logs that Python's int() converts, such
+    as one in quotes, is as the rules want it: a warning."""
     for key, kind in kinds_of(subject).items():
         holds = kind.holds
         for line in subject.log.all(key):
             if not holds(line.value) and not subject.is_refused_by_division(line):
+                is_converted = key == keys.SEED and not subject.is_ours and seed_number(line.value) is not None
                 yield Problem(
-                    f"{key} has a value of the wrong type or range", line, found=show(line.value), expected=kind.name
+                    f"{key} has a value of the wrong type or range",
+                    line,
+                    found=show(line.value),
+                    expected=kind.name,
+                    severity="warning" if is_converted else "error",
                 )
 
 
@@ -156,8 +184,8 @@ def value_types(subject: LogSubject) -> Iterator[Problem]:
     remedy="Use mllog.start for *_start, mllog.end for *_stop and mllog.event for all else.",
 )
 def event_types(subject: LogSubject) -> Iterator[Problem]:
-    """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No official tool looks
-    at it. In official logs init_stop as a start is only a warning: the reference implementations log it so."""
+    """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No rule says so and no
+    official tool looks at it: in official logs it is a warning."""
     wrong = [
         line
         for line in subject.log.lines
@@ -166,13 +194,12 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
     required = {*kinds_of(subject), *EVENT_TYPES, keys.WEIGHTS_INITIALIZATION} if wrong else set()
     for line in wrong:
         if line.key in required:
-            is_of_reference = line.key == keys.INIT_STOP and line.event_type == START
             yield Problem(
                 f"{line.key} is logged as {show(line.event_type)}",
                 line,
                 found=show(line.event_type),
                 expected=EVENT_TYPES.get(line.key, POINT),
-                severity="warning" if is_of_reference and not subject.is_ours else "error",
+                severity="error" if subject.is_ours else "warning",
             )
 
 

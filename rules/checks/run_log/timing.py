@@ -9,7 +9,7 @@ from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog
 from rules.logs.text import show
-from rules.scoring.results import LATE_MS
+from rules.scoring.results import late_allowance_ms
 
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
 _CLOCK_STEP_MS = 1000
@@ -194,23 +194,28 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count,
     so what was merely logged after run_stop is a warning in official logs; what is before run_start was trained
-    off the clock. What stands above run_stop and is stamped at most 10 ms after it counts, and is said (info)."""
+    off the clock, by its stamp, or from round 3.0 on by its place among the records of the same rank. What stands
+    above run_stop and is stamped at most 10 ms after it counts in rounds 0.7 to 1.0, and is said (info)."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return
+    late_ms, is_strict = late_allowance_ms(subject.round), subject.round is None or subject.is_at_least("3.0")
     for line in subject.log.all(keys.EVAL_ACCURACY):
         is_late = line.line_num > stop.line_num
-        is_rounded = not is_late and stop.time_ms < line.time_ms <= stop.time_ms + LATE_MS
-        if is_late or not start.time_ms <= line.time_ms <= stop.time_ms:
+        is_early = line.line_num < start.line_num
+        is_untimed = line.time_ms < start.time_ms or (is_early and line.rank == start.rank and is_strict)
+        is_rounded = not is_late and stop.time_ms < line.time_ms <= stop.time_ms + late_ms
+        if is_late or is_early or not start.time_ms <= line.time_ms <= stop.time_ms:
             yield Problem(
                 "eval_accuracy is outside the timed run",
                 line,
-                found=f"{line.time_s - start.time_s:.3f} s after run_start" + (", below run_stop" if is_late else ""),
+                found=f"{line.time_s - start.time_s:.3f} s after run_start"
+                + (", below run_stop" if is_late else ", above run_start" if is_early else ""),
                 expected=f"from 0 to {stop.time_s - start.time_s:.3f} s",
-                severity="info"
-                if is_rounded and not subject.is_ours
-                else "error"
-                if subject.is_ours or line.time_ms < start.time_ms
+                severity="error"
+                if subject.is_ours or is_untimed
+                else "info"
+                if is_rounded and not is_early
                 else "warning",
             )
 

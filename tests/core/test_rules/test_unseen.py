@@ -159,8 +159,11 @@ NOT_CAUGHT = {
         code="ST106",
         key=keys.INIT_STOP,
         change=lambda r: [{**record, "event_type": "POINT_IN_TIME"} for record in r],
+        severity="warning",
     ),
-    "wrong event types everywhere": Unseen(code="ST106", key=keys.INIT_START, change=_wrong_event_types),
+    "wrong event types everywhere": Unseen(
+        code="ST106", key=keys.INIT_START, change=_wrong_event_types, severity="warning"
+    ),
     "cache cleared after run_start": Unseen(
         code="TI104",
         key=keys.CACHE_CLEAR,
@@ -168,7 +171,7 @@ NOT_CAUGHT = {
             {**record, "time_ms": _time(r, STOP) + 5} if record["key"] == keys.CACHE_CLEAR else record for record in r
         ],
     ),
-    "two different seeds": Unseen(code="SE103", key=keys.SEED, index=1, change=_two_seeds),
+    "two different seeds": Unseen(code="SE103", key=keys.SEED, index=1, change=_two_seeds, severity="warning"),
     # What the rules do not forbid and only a reviewer would ask about is a warning.
     "time stamps out of order": Unseen(code="TI101", key=EVAL, index=2, change=_disorder, severity="warning"),
     "placeholder for the platform": Unseen(
