@@ -17,6 +17,10 @@ MOST_LEFT_OUT = 0.01
 """Share of the samples that a log may lack of the definition's with a warning only (HP103)."""
 _ROUNDING = 1e-3
 """Relative: epoch_num is logged with few digits."""
+_COARSE = 1e-6
+"""How near to a whole number a quality times a power of ten, or times a number of samples, is that number."""
+FEWEST_NEAR = 4
+"""Evaluations of two runs that must be near to one another, before the runs are."""
 Interval = tuple[float, float]
 """Start and stop, in milliseconds."""
 
@@ -84,6 +88,22 @@ class RunResult:
         return self.log_sha256, (self.started_ms, tuple(evaluation.quality for evaluation in self.evaluations))
 
     @property
+    def qualities(self) -> tuple[float, ...]:
+        """Return the quality of each evaluation, by time."""
+        return tuple([evaluation.quality for evaluation in self.evaluations])
+
+    @property
+    def fine_qualities(self) -> frozenset[float]:
+        """Return the qualities of so many digits that two trainings do not come to them by chance: more than six
+        decimals, and no count of evaluation samples (an accuracy)."""
+        scales = (1e6, float(self.eval_samples or 1))
+        return frozenset(
+            quality
+            for quality in self.qualities
+            if abs(quality) <= 1 and all(abs(quality * scale - round(quality * scale)) > _COARSE for scale in scales)
+        )
+
+    @property
     def timed_ms(self) -> Interval | None:
         """Return run_start and run_stop in milliseconds since 1970."""
         if self.started_ms is None or self.time_to_train_s is None:
@@ -143,6 +163,13 @@ def olympic_mean(values: Sequence[float], drop: int = 1) -> float:
     """Return the mean without the `drop` lowest and highest values. Infinity stays infinite unless it is dropped."""
     kept = sorted(values)[drop : len(values) - drop]
     return math.fsum(kept) / len(kept) if kept else math.nan
+
+
+def are_near(first: Sequence[float], other: Sequence[float], limit: float) -> bool:
+    """Return whether two runs of at least FEWEST_NEAR evaluations evaluate to qualities that differ by less than
+    `limit` at every evaluation that both have."""
+    pairs = zip(first, other, strict=False)
+    return min(len(first), len(other)) >= FEWEST_NEAR and all(abs(a - b) < limit for a, b in pairs)
 
 
 def is_of_harness(log: RunLog, benchmark: Benchmark | None) -> bool:

@@ -1,13 +1,16 @@
 """One run, one result: the same run in two sets of a submission, or in two submissions of a round."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from rules.benchmarks.rounds import is_before
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
 from rules.logs.text import letters, show
 from rules.records.system import SYSTEM_FIELDS
-from rules.scoring.results import RunResult
+from rules.scoring.results import RunResult, are_near
 
 _CONTENT = 'submission_rules.adoc, "Submission content": result logs for each system-implementation tested'
 _NOT_HARDWARE = frozenset(
@@ -20,28 +23,85 @@ _NOT_HARDWARE = frozenset(
 
 _Place = tuple[RunResult, JudgedSet]
 """A run and its set."""
+_FEWEST_SHARED = 2
+_NEAR = 5e-6
+"""Across sets there are a hundred times as many pairs of runs as inside them, of which the nearest published ones are
+4.9e-5 apart: a tenth of that is no chance."""
+
+_MOST_NEAR = 100
+"""Runs with one first quality that later ones are held against, so that a tree of many copies takes no hours."""
 
 
-def _twins(sets: Iterable[JudgedSet]) -> Iterator[tuple[_Place, _Place]]:
-    """Runs that an earlier set holds too."""
+class _Twin(NamedTuple):
+    """A run that an earlier set holds too; `alike` is what is the same where it is not the run's bytes or start."""
+
+    run: RunResult
+    judged: JudgedSet
+    other: RunResult
+    other_set: JudgedSet
+    alike: str = ""
+    is_whole: bool = True
+    """Whether everything that the log says of quality is the other's."""
+
+
+def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
+    """Runs that an earlier set holds too: the same by their bytes or their start, or by their qualities."""
     seen: dict[object, _Place] = {}
+    by_quality: dict[float, _Place] = {}
+    by_first: dict[int, list[_Place]] = defaultdict(list)
     for judged in sets:
+        is_measured = not is_before(judged.verdict.round, "3.0")
         for run in judged.runs:
+            place = run, judged
             found = next((seen[identity] for identity in run.identities if identity in seen), None)
-            if found is not None and found[1] is not judged:
-                yield (run, judged), found
             for identity in run.identities:
-                seen.setdefault(identity, (run, judged))
+                seen.setdefault(identity, place)
+            twin = _Twin(*place, *found) if found is not None and found[1] is not judged else None
+            is_official = bool(judged.rounds) and run.definition_sha256 is None
+            if is_official and run.evaluations and 0 <= run.qualities[0] <= 1:
+                alike = _alike(place, by_quality, by_first)
+                twin = twin or (alike if alike is not None and (alike.is_whole or is_measured) else None)
+            if twin is not None:
+                yield twin
 
 
-def _problem(run: RunResult, other: RunResult, top: Path, severity: Severity | None = None) -> Problem:
+def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, list[_Place]]) -> _Twin | None:
+    """Find the run of another set to whose qualities a run has evaluated too, and remember this one's."""
+    run, judged = place
+    holders = [by_quality.setdefault(quality, place) for quality in run.fine_qualities]
+    shared = Counter(id(other) for other, of in holders if of is not judged)
+    bin_ = round(run.qualities[0] / _NEAR)
+    near = [
+        other for number in (bin_ - 1, bin_, bin_ + 1) for other in by_first.get(number, ())
+        if other[1] is not judged and are_near(other[0].qualities, run.qualities, _NEAR)
+    ]  # fmt: skip
+    if len(by_first[bin_]) < _MOST_NEAR:
+        by_first[bin_].append(place)
+    if shared and shared.most_common(1)[0][1] >= _FEWEST_SHARED:
+        (identity, number), *_ = shared.most_common(1)
+        found = next(holder for holder in holders if id(holder[0]) == identity)
+        is_whole = found[0].qualities == run.qualities
+        words = f"{number} of {len(run.evaluations)} evaluations have its exact qualities"
+        return _Twin(*place, *found, "all evaluations have its exact qualities" if is_whole else words, is_whole)
+    if near:
+        return _Twin(*place, *near[0], f"all evaluations are within {_NEAR:g} of its own", False)
+    return None
+
+
+def _problem(twin: _Twin, top: Path, severity: Severity | None = None) -> Problem:
     """`top` is the tree, in which the other run has its place."""
+    where = Path(twin.other.path).relative_to(top)
+    started = None if twin.run.started_ms is None else f"run_start {show(twin.run.started_ms)}"
     return Problem(
-        f"the same run as {Path(other.path).relative_to(top)}",
-        run.path,
-        found=None if run.started_ms is None else f"run_start {show(run.started_ms)}",
+        f"{'the same run as' if twin.is_whole else 'perhaps the same run as'} {where}"
+        + (f": {twin.alike}" if twin.alike else ""),
+        twin.run.path,
+        found=started,
         expected="a run of its own",
-        severity=severity,
+        severity=severity if twin.is_whole else "warning",
+        remedy="Look whether a log was copied and its stamps changed; else say why two trainings came out alike."
+        if twin.alike
+        else None,
     )
 
 
@@ -54,12 +114,15 @@ def _same_hardware(first: JudgedSet, other: JudgedSet) -> bool:
 
 @rule("SU201", "every run belongs to one result", source=_CONTENT, remedy="Measure each system by runs of its own.")
 def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
-    """No run is in two sets of the submission. Where both systems are described with the same hardware (as when the
-    same runs are reported with two ways of measuring power), that is a warning."""
-    for (run, judged), (other_run, other) in _twins(subject.sets):
-        yield _problem(
-            run, other_run, subject.submission.folder, severity="warning" if _same_hardware(judged, other) else None
-        )
+    """No run is in two sets of the submission: the same bytes, or the same run_start and qualities. Where both
+    systems are described with the same hardware (as when the same runs are reported with two ways of measuring
+    power), that is a warning. In official logs a run is also known by its qualities alone, whatever its stamps: where
+    all are equal, of which at least two have more than six decimals. From round 3.0 on two such that are shared, or
+    all of at least four within 5e-6, are a warning: of published runs of different sets 117 pairs share one, and only
+    copies two."""
+    for twin in _twins(subject.sets):
+        is_allowed = _same_hardware(twin.judged, twin.other_set)
+        yield _problem(twin, subject.submission.folder, "warning" if is_allowed else None)
 
 
 @rule(
@@ -69,11 +132,11 @@ def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Submit only runs that the organisation made itself.",
 )
 def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
-    """No run is in the submissions of two organisations."""
+    """No run is in the submissions of two organisations: the same bytes, run_start or qualities, as SU201 says."""
     sets = (judged for submission in subject.submissions for judged in submission.sets)
-    for (run, judged), (other_run, other) in _twins(sets):
-        if judged.result_set.organization != other.result_set.organization:
-            yield _problem(run, other_run, subject.round.folder)
+    for twin in _twins(sets):
+        if twin.judged.result_set.organization != twin.other_set.result_set.organization:
+            yield _problem(twin, subject.round.folder)
 
 
 @rule(
