@@ -170,6 +170,10 @@ class SetSubject:
     def is_own(self) -> bool:
         return self.benchmark is None or self.benchmark.status == "own"
 
+    def is_at_least(self, round_name: str) -> bool:
+        """Return whether the rules are of this official round or a later one."""
+        return self.round is not None and not is_before(self.round, round_name)
+
 
 Subject = TypeVar("Subject", LogSubject, SetSubject)
 

@@ -12,6 +12,7 @@ from rules.checks.result_set import (
     files,
     logs,
     open_division,
+    pace,
     pair,
     power,
     records,
@@ -40,7 +41,7 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
         seeds.one_seed,
     ),
     "set": (
-        *_rules_of(logs, open_division, files, records, data, consistency, times, pair),
+        *_rules_of(logs, open_division, files, records, data, consistency, times, pace, pair),
         seeds.seeds_differ,
         *_rules_of(system_desc, power, convergence),
     ),

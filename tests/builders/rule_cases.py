@@ -123,7 +123,8 @@ def _sparse(records: Records) -> Records:
 
 
 def _aborted(records: Records, **metadata: object) -> Records:
-    low = with_record(records, keys.EVAL_ACCURACY, -1, value=0.5)
+    before = [record["value"] for record in records if record["key"] == keys.EVAL_ACCURACY][-2]
+    low = with_record(records, keys.EVAL_ACCURACY, -1, value=before + 1e-5)
     return with_record(low, keys.RUN_STOP, metadata={"status": "aborted", "reason": "max_epochs", **metadata})
 
 
@@ -244,7 +245,7 @@ LOG_CASES: dict[str, LogCase] = {
         lambda records: with_record(records, keys.EVAL_ACCURACY, -1, metadata={"epoch_num": 1.05}),
         keys.EVAL_ACCURACY,
         index=-1,
-        also=frozenset({"CA101"}),
+        also=frozenset({"CA101", "CA110"}),
     ),
     "QU107": own(lambda records: _aborted(records, reason=None), keys.RUN_STOP, also=frozenset({"QU103"})),
     "SE102": official(lambda records: without(records, keys.SEED), None, round_name="4.0", is_error=False),

@@ -81,6 +81,7 @@ VARIANTS: dict[tuple[str, str], LogCase] = {
         lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9),
         keys.EVAL_ACCURACY,
         index=1,
+        also=frozenset({"QU109"}),
         is_error=False,
     ),
 }

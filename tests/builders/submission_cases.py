@@ -303,6 +303,7 @@ CASES = [
         after(good, lambda top: write(p := top / "systems" / f"{SYSTEM}.json", "\ufeff" + p.read_text())),
         f"{SYSTEM}.json",
     ),
+    _mild("SY111", describe(number_of_nodes="100"), f"{SYSTEM}.json"),
     _mild("SY110", describe(system_name="A fine machine"), f"{SYSTEM}.json"),
     _case("PW101", after(good_power, lambda top: _remove(_node(top).parent)), "result_0.txt", good_power),
     _case(
@@ -334,5 +335,5 @@ CASES = [
     _case("PW107", _power(_late), "node_0.txt", good_power, line=1),
     _case("PW108", _power(_sparse), "node_0.txt", good_power),
     _case("PW109", _power(_few), "node_0.txt", good_power, also=["PW108"]),
-    _mild("PW110", _two_nodes, "dlrm_dcnv2", good_power),
+    _mild("PW110", _two_nodes, "dlrm_dcnv2", good_power, also=["SY111"]),
 ]

@@ -1,5 +1,6 @@
 """The system description: MLPerf's 33 fields, all strings (system_desc_checker, submission_rules.adoc)."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -27,6 +28,7 @@ _MEANINGFUL = (
     "operating_system",
 )  # fmt: skip
 """Where submission_rules.adoc requires a meaningful response; published descriptions leave many empty."""
+_NODES = re.compile(r"(\d{1,6})x")
 _SOURCE = "mlperf_logging system_desc_checker; submission_rules.adoc, system description"
 
 
@@ -248,3 +250,24 @@ def name_matches(subject: SetSubject) -> Iterator[Problem]:
     name, system = subject.system_fields.get("system_name"), subject.result_set.system
     if not subject.is_own and isinstance(name, str) and system is not None and name != system:
         yield Problem("system_name is not the file's name", found=show(name), expected=show(system))
+
+
+@_rule(
+    "SY111",
+    "description and logs name one number of nodes",
+    source="none: of 139 published sets whose submission_platform begins with a number, it is number_of_nodes in all",
+    remedy="Look whether the description is that of the system that ran, and correct number_of_nodes where it is.",
+    severity="warning",
+    requires={"SY101", "SY102"},
+)
+def nodes_match(subject: SetSubject) -> Iterator[Problem]:
+    """Where submission_platform is "NxNAME", as in most published logs, number_of_nodes is N."""
+    platforms = Counter(run.platform for run in subject.runs if run.platform)
+    said = as_count(subject.system_fields.get("number_of_nodes"))
+    match = _NODES.match(platforms.most_common(1)[0][0]) if platforms else None
+    if match is not None and said is not None and not subject.is_ours and int(match[1]) != said:
+        yield Problem(
+            "number_of_nodes is not that of submission_platform",
+            found=show(subject.system_fields["number_of_nodes"]),
+            expected=f"{match[1]}, as in {show(platforms.most_common(1)[0][0])}",
+        )

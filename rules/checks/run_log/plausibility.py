@@ -10,13 +10,17 @@ from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject
 from rules.logs import keys
 from rules.logs.log import LogLine, as_number, as_whole
-from rules.scoring.results import epochs_trained
+from rules.logs.text import show
+from rules.scoring.results import epochs_trained, evaluations_inside_run
 
 _PUBLISHED = "none: of {} published logs of rounds 3.0 to 5.1, {}"
 _THROUGHPUT_TOLERANCE = 0.02
 _OF_EVALUATION = (keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
 _SHORTEST = 0.9
 _FEWEST_INTERVALS = 4
+_STOP_APART = 1e-3
+_LARGEST_FALL, _MOST_FALLING = 0.0022, 0.4
+_STRAIGHT = 1.9e-5
 _MOST_STEPS = 10_000_000
 """Most steps of an epoch that are looked for behind an epoch_num."""
 
@@ -27,7 +31,13 @@ def _published_form(subject: LogSubject) -> str | None:
     return None if subject.is_at_least("3.0") else "before round 3.0 logs were written in too many ways"
 
 
+def _published_closed(subject: LogSubject) -> str | None:
+    reason = _published_form(subject)
+    return reason if reason is not None or subject.is_closed else "the Open division is free in its training"
+
+
 _rule = partial(rule, severity="warning", applies=_published_form)
+_rule_of_closed = partial(rule, severity="warning", applies=_published_closed, requires={"ST101", "ST105"})
 
 
 @_rule(
@@ -146,4 +156,85 @@ def intervals_alike(subject: LogSubject) -> Iterator[Problem]:
             line,
             found=f"{took_s:.3f} s",
             expected=f"about {took_s * following / shortest:.3f} s" if shortest > 0 else "more than 0 s",
+        )
+
+
+@_rule_of_closed(
+    "CA110",
+    "the run ends where it was last evaluated",
+    source=_PUBLISHED.format(900, "run_stop names the last evaluation's epoch_num in 899, one is within 0.001"),
+    remedy="Log in run_stop how far training had come; what was trained after the last evaluation is not the result.",
+)
+def stops_at_last_evaluation(subject: LogSubject) -> Iterator[Problem]:
+    """From round 3.0 on, where run_stop has an epoch_num, it is that of the last evaluation. Up to 0.001 it is only
+    said (info)."""
+    stop, evaluations = subject.log.last(keys.RUN_STOP), evaluations_inside_run(subject.log, subject.round)
+    if stop is None or not evaluations:
+        return
+    last = evaluations[-1][0]
+    reached, evaluated = (as_number(line.metadata.get(keys.EPOCH_NUM)) for line in (stop, last))
+    if reached is not None and evaluated is not None and reached != evaluated:
+        yield Problem(
+            "run_stop is at another epoch_num than the last evaluation",
+            stop,
+            found=show(stop.metadata[keys.EPOCH_NUM]),
+            expected=f"{show(last.metadata[keys.EPOCH_NUM])}, as in line {last.line_num}",
+            severity="info" if abs(reached - evaluated) <= _STOP_APART else "warning",
+        )
+
+
+@_rule_of_closed(
+    "QU109",
+    "quality rises as that of trainings does",
+    source=_PUBLISHED.format(
+        900, "none falls by more than 0.0022 from one evaluation to the next, and at most 40 % of"
+    )
+    + " the steps fall",
+    remedy="Ask for the log as it was written: its qualities are not those of one training.",
+)
+def quality_rises(subject: LogSubject) -> Iterator[Problem]:
+    """From round 3.0 on, no ROC AUC is lower than the one before by more than 0.0022, and of at least four
+    evaluations at most 40 % are lower than the one before."""
+    evaluations = evaluations_inside_run(subject.log, subject.round)
+    falls = [(before - quality, line) for (_, before), (line, quality) in pairwise(evaluations) if quality < before]
+    if not falls:
+        return
+    largest, line = max(falls, key=lambda fall: fall[0])
+    if largest > _LARGEST_FALL:
+        yield Problem(
+            "the quality falls further than in any published log",
+            line,
+            found=f"{largest:.6f} lower than the evaluation before",
+            expected=f"at most {_LARGEST_FALL:g} lower",
+        )
+    num_steps = len(evaluations) - 1
+    if len(evaluations) >= _FEWEST_INTERVALS and len(falls) > _MOST_FALLING * num_steps:
+        yield Problem(
+            "the quality falls more often than in any published log",
+            line,
+            found=f"{len(falls)} of {num_steps} evaluations are lower than the one before",
+            expected=f"at most {_MOST_FALLING:.0%} of them",
+        )
+
+
+@_rule_of_closed(
+    "QU110",
+    "the qualities are no straight line",
+    source=_PUBLISHED.format(900, "second differences of the qualities reach 1.9e-5 in all"),
+    remedy="Ask for the log as it was written: a training that meets its target flattens, and scatters.",
+)
+def quality_is_no_line(subject: LogSubject) -> Iterator[Problem]:
+    """From round 3.0 on, of at least four evaluations, the difference between two evaluations is not, within 1.9e-5,
+    the same all along."""
+    evaluations = evaluations_inside_run(subject.log, subject.round)
+    if len(evaluations) < _FEWEST_INTERVALS:
+        return
+    steps = [quality - before for (_, before), (_, quality) in pairwise(evaluations)]
+    bend = max(abs(later - step) for step, later in pairwise(steps))
+    if bend < _STRAIGHT:
+        yield Problem(
+            "the qualities lie on a straight line, as no training's do",
+            evaluations[0][0],
+            found=f"second differences of at most {bend:.2g}",
+            expected=f"one of at least {_STRAIGHT:g}",
         )

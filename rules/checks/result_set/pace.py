@@ -1,0 +1,48 @@
+"""How fast the runs of one set train: on one system, all about alike."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from rules.checks.rule import Problem, rule
+from rules.checks.subject import SetSubject
+
+_FASTER, _MUCH_FASTER = 0.018, 0.1
+_FEWEST_RUNS = 3
+
+
+def _published_form(subject: SetSubject) -> str | None:
+    if subject.is_ours or subject.is_own:
+        return "only sets of others' implementations of known benchmarks"
+    return None if subject.is_at_least("3.0") else "before round 3.0 logs were written in too many ways"
+
+
+@rule(
+    "TI111",
+    "no run trains faster than its set",
+    source="none: of 900 published runs of rounds 3.0 to 5.1, 898 take per epoch at most 1.8 % less than their set's "
+    "median",
+    remedy="Ask for the log as it was written, and for the hardware that this run was made on.",
+    severity="info",
+    applies=_published_form,
+)
+def runs_are_alike_fast(subject: SetSubject) -> Iterator[Problem]:
+    """From round 3.0 on, the time to train over the epochs to converge of each run is at most 1.8 % below the median
+    of its set: what one system does to an epoch is the same in all runs, however many epochs a seed takes. More than
+    10 % is a warning."""
+    paces = [
+        (run.time_to_train_s / run.epochs_to_converge, run)
+        for run in subject.runs
+        if run.time_to_train_s is not None and run.epochs_to_converge
+    ]
+    if len(paces) < _FEWEST_RUNS:
+        return
+    usual_s = median(pace_s for pace_s, _ in paces)
+    for pace_s, run in paces:
+        if pace_s < (1 - _FASTER) * usual_s:
+            yield Problem(
+                f"the run takes {1 - pace_s / usual_s:.1%} less time per epoch than the set's median",
+                run.path,
+                found=f"{pace_s:.3f} s per epoch",
+                expected=f"about {usual_s:.3f} s",
+                severity="warning" if pace_s < (1 - _MUCH_FASTER) * usual_s else None,
+            )
