@@ -49,7 +49,8 @@ S = TypeVar("S")
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What a rule's function yields. None means: the log or set itself (place), or as the rule says (severity,
-    remedy). `number`: how many problems it counts, where a flood of them was counted and not kept."""
+    remedy). `number`: how many problems it counts, where a flood of them was counted and not kept. `keys`: what
+    cannot be relied on, keys of a log or fields; None where the place's key says it, else that may be anything."""
 
     message: str
     place: LogLine | UnparsedText | Path | str | None = None
@@ -60,6 +61,7 @@ class Problem:
     remedy: str | None = None
     severity: Severity | None = None
     number: int = 1
+    keys: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +90,8 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule(Generic[S]):
-    """A rule over subjects of type S. `requires` are codes of rules that must not have failed before.
+    """A rule over subjects of type S. `requires` are codes of rules that must not have failed before in what this one
+    `reads`: keys of a log or fields; None is anything.
 
     `applies` returns why the rule does not apply to a subject, or None where it does; `place` where a problem is that
     names no place, None for the subject itself.
@@ -103,6 +106,7 @@ class Rule(Generic[S]):
     check: Callable[[S], Iterable[Problem]]
     applies: Callable[[S], str | None]
     place: Callable[[S], Path | None]
+    reads: frozenset[str] | None = None
 
     @property
     def explanation(self) -> str:
@@ -129,31 +133,33 @@ def rule(
     remedy: str,
     severity: Severity = "error",
     requires: frozenset[str] | set[str] = frozenset(),
+    reads: Iterable[str] | None = None,
     applies: Callable[[S], str | None] = lambda subject: None,
     place: Callable[[S], Path | None] = lambda subject: None,
 ) -> Callable[[Callable[[S], Iterable[Problem]]], Rule[S]]:
     """Turn a function over a subject into a Rule; its docstring becomes the explanation."""
     return lambda check: Rule(
         code=code, title=title, source=source, remedy=remedy, severity=severity, requires=frozenset(requires),
-        check=check, applies=applies, place=place,
+        check=check, applies=applies, place=place, reads=None if reads is None else frozenset(reads),
     )  # fmt: skip
 
 
 def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...]:
     """Judge one subject by each rule in order. `path` is where findings without a place belong."""
     outcomes: list[Outcome] = []
-    failed: set[str] = set()
+    failed: dict[str, set[str]] = {}
     shown = printable(path)
     for checked in rules:
-        broken = sorted(checked.requires & failed) if failed else []
+        broken = [code for code in sorted(checked.requires & failed.keys()) if _is_read(failed[code], checked.reads)]
         reason = f"{broken[0]}{BROKEN}" if broken else checked.applies(subject)
         findings: tuple[Finding, ...] = ()
         if reason is None:
             problems = iter(checked.check(subject))
             if (first := next(problems, None)) is not None:
-                findings = tuple(_findings(checked, subject, path, chain((first,), problems)))
-        if findings and any(finding.severity == "error" for finding in findings):
-            failed.add(checked.code)
+                wrong: set[str] = set()
+                findings = tuple(_findings(checked, subject, path, chain((first,), problems), wrong))
+                if wrong:
+                    failed[checked.code] = wrong
         outcomes.append(
             Outcome(
                 code=checked.code,
@@ -167,9 +173,21 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     return tuple(outcomes)
 
 
-def _findings(checked: Rule[S], subject: S, path: str, found: Iterable[Problem]) -> Iterator[Finding]:
-    """All that a rule found, worst first. Every problem is counted, and of each severity as many are held as may be
-    listed: what is said of a subject depends on no order, and memory on no number."""
+_ANYTHING = ""
+"""Beside keys that cannot be relied on: that may be any others."""
+
+
+def _is_read(wrong: set[str], reads: frozenset[str] | None) -> bool:
+    """Whether a rule reads something that cannot be relied on."""
+    return reads is None or _ANYTHING in wrong or not wrong.isdisjoint(reads)
+
+
+def _findings(
+    checked: Rule[S], subject: S, path: str, found: Iterable[Problem], wrong: set[str]
+) -> Iterator[Finding]:
+    """All that a rule found, worst first; what its errors concern is added to `wrong`. Every problem is counted, and
+    of each severity as many are held as may be listed: what is said of a subject depends on no order, and memory on
+    no number."""
     held: dict[Severity, list[Problem]] = {}
     numbers: Counter[Severity] = Counter()
     for problem in found:
@@ -178,6 +196,8 @@ def _findings(checked: Rule[S], subject: S, path: str, found: Iterable[Problem])
         first = held.setdefault(severity, [])
         if len(first) < MAX_FINDINGS_PER_RULE:
             first.append(problem)
+        if severity == "error":
+            wrong.update(_keys_of(problem))
     num_left = MAX_FINDINGS_PER_RULE
     for severity in SEVERITIES:
         listed = held.get(severity, [])[:num_left]
@@ -187,6 +207,12 @@ def _findings(checked: Rule[S], subject: S, path: str, found: Iterable[Problem])
         if num_more := numbers[severity] - sum(problem.number for problem in listed):
             rest = Problem(f"{num_more} more findings of {checked.code} are not listed", number=num_more)
             yield _finding(checked, subject, path, rest, severity)
+
+
+def _keys_of(problem: Problem) -> tuple[str, ...]:
+    if problem.keys is not None:
+        return problem.keys
+    return (problem.place.key,) if isinstance(problem.place, LogLine) else (_ANYTHING,)
 
 
 def _finding(checked: Rule[S], subject: S, path: str, problem: Problem, severity: Severity) -> Finding:

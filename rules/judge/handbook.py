@@ -35,7 +35,8 @@ finding without a line concerns the whole file or directory.
 |---|---|
 | pass | judged, and nothing found |
 | fail | at least one finding, of whatever severity |
-| skip | not judged, with the reason: it does not apply, or a rule that it builds on is broken |
+| skip | not judged, with the reason: it does not apply, or a rule that it builds on is broken in a key that it reads
+|
 
 | level | what is judged | its verdict |
 |---|---|---|

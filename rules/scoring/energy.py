@@ -154,6 +154,9 @@ def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
     start, stop = log.first(keys.POWER_MEASUREMENT_START), log.last(keys.POWER_MEASUREMENT_STOP)
     begin_ms = start.time_ms if start is not None else -math.inf
     end_ms = stop.time_ms if stop is not None else math.inf
+    has_length = -math.inf < begin_ms < end_ms < math.inf
+    if end_ms <= begin_ms:  # as in some published files: the readings are there, and are counted
+        begin_ms, end_ms = -math.inf, math.inf
     readings = log.all(keys.POWER_READING)
     by_time = sorted(readings, key=lambda reading: reading.time_ms)
     bad = [reading for reading in by_time if (as_number(reading.value) or 0) <= 0][:_MAX_BAD_LINES]
@@ -163,7 +166,7 @@ def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
         if begin_ms <= reading.time_ms <= end_ms and (power_w := as_number(reading.value) or 0) > 0
     ]
     times_ms = [time_ms for time_ms, _ in counted]
-    marks_ms = [*([begin_ms] if start is not None else times_ms[:1]), *times_ms]
+    marks_ms = [*([begin_ms] if begin_ms > -math.inf else times_ms[:1]), *times_ms]
     energy_w_ms = 0.0
     for before_ms, (time_ms, power_w) in zip(marks_ms, counted, strict=False):
         energy_w_ms += power_w * (time_ms - before_ms)
@@ -180,7 +183,7 @@ def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
         num_readings=len(times_ms),
         num_in_run=sum(first_ms <= time_ms <= last_ms for time_ms in times_ms),
         longest_gap_s=max(0.0, *gaps_ms) / 1e3 if times_ms and run.timed_ms is not None else None,
-        mean_w=energy_w_ms / (end_ms - begin_ms) if times_ms and -math.inf < begin_ms < end_ms < math.inf else None,
+        mean_w=energy_w_ms / (end_ms - begin_ms) if times_ms and has_length else None,
         conversion_eff=efficiency if efficiency is not None else 1.0,
         estimate_w=_positive(log, keys.INTERCONNECT_POWER_EST, bad),
         bad=tuple(bad),

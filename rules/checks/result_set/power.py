@@ -186,16 +186,12 @@ def readings_in_order(subject: SetSubject) -> Iterator[Problem]:
     "the whole timed part was measured",
     source=f'{_RULES}, "Measure max(a run, 60 power samples)"',
     remedy="Start measuring before run_start, stop after run_stop, and set the meter's clock by the nodes'.",
-    requires={"PW104"},
 )
 def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
     """A measurement begins no later than run_start and ends no earlier than run_stop, give or take a second. It may
     include a little untimed work. Clocks that differ look the same as a measurement of something else."""
     for run, file in _measured(subject):
-        timed_ms = run.run.timed_ms
-        if timed_ms is None or file.start is None or file.stop is None:
-            continue
-        late_s, early_s = (file.start.time_ms - timed_ms[0]) / 1e3, (timed_ms[1] - file.stop.time_ms) / 1e3
+        late_s, early_s = _uncovered_s(run, file)
         if late_s > _SLACK_S:
             yield Problem(
                 "begins after run_start", file.start, found=f"{late_s:.1f} s later", expected="before run_start"
@@ -206,20 +202,28 @@ def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
             )
 
 
+def _uncovered_s(run: RunPower, file: PowerFile) -> tuple[float, float]:
+    """How much later than the run a measurement begins, and how much earlier it ends; 0 where PW104 says that it has
+    no beginning, end or length."""
+    timed_ms, start, stop = run.run.timed_ms, file.start, file.stop
+    if timed_ms is None or start is None or stop is None or stop.time_ms <= start.time_ms:
+        return 0.0, 0.0
+    return (start.time_ms - timed_ms[0]) / 1e3, (timed_ms[1] - stop.time_ms) / 1e3
+
+
 @_rule(
     "PW108",
     "power was read once a second",
     source=f'{_RULES}, "Report 1 Measurement per Second"',
     remedy="Read the meter at least once a second, evenly.",
-    requires={"PW104", "PW107"},
 )
 def read_every_second(subject: SetSubject) -> Iterator[Problem]:
     """The timed part holds at least one reading for every second. Gaps of more than two seconds where there are
     enough readings are a warning: they are not distributed evenly."""
     for run, file in _measured(subject):
         took_s = run.run.time_to_train_s
-        if took_s is None:
-            continue
+        if took_s is None or max(_uncovered_s(run, file)) > _SLACK_S:
+            continue  # what was not measured at all has no readings: PW107
         if file.num_in_run < int(took_s) - 1:
             yield Problem(
                 "too few readings",
@@ -242,7 +246,6 @@ def read_every_second(subject: SetSubject) -> Iterator[Problem]:
     "a measurement has 60 readings",
     source=f'{_RULES}, "Measure max(a run, 60 power samples)"',
     remedy="Extend the training loop, with the same code, until 60 readings are taken.",
-    requires={"PW104"},
 )
 def enough_readings(subject: SetSubject) -> Iterator[Problem]:
     """Runs that are too short for 60 readings are extended until they have them."""

@@ -68,6 +68,7 @@ def _optional(subject: LogSubject) -> str | None:
     remedy="Log the seed that the run used.",
     severity="info",
     requires={"ST101"},
+    reads=(keys.SEED,),
     applies=_optional,
 )
 def seed_is_logged(subject: LogSubject) -> Iterator[Problem]:
@@ -87,6 +88,7 @@ def _of_others(subject: LogSubject) -> str | None:
     remedy="Let one process log the seed from which all others follow.",
     severity="warning",
     requires={"ST101"},
+    reads=(keys.SEED,),
     applies=_of_others,
 )
 def one_seed(subject: LogSubject) -> Iterator[Problem]:

@@ -84,6 +84,7 @@ def fields_present(subject: SetSubject) -> Iterator[Problem]:
             f"{len(missing)} of 33 fields {'is' if len(missing) == 1 else 'are'} missing",
             found=", ".join(missing[:5]) + (", …" if len(missing) > 5 else ""),
             expected="33 fields",
+            keys=tuple(missing),
             severity="warning" if is_before(subject.round, "3.0") else "error",
         )
 
@@ -183,6 +184,7 @@ def division_matches(subject: SetSubject) -> Iterator[Problem]:
     source=f"{_SOURCE}; mlperf_logging result_summarizer: counts of processors and accelerators",
     remedy='Write a whole number in quotes, such as "8"; "0" where there is none.',
     requires={"SY101", "SY102"},
+    reads=COUNTS,
 )
 def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
     """number_of_nodes (at least 1), host_processors_per_node and accelerators_per_node are whole numbers (the
@@ -209,6 +211,7 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
     remedy="Fill the field in.",
     severity="info",
     requires={"SY101", "SY102"},
+    reads=_MEANINGFUL,
 )
 def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
     """Fields for which the rules require a meaningful response are not empty; of accelerators only where there are
@@ -259,6 +262,7 @@ def name_matches(subject: SetSubject) -> Iterator[Problem]:
     remedy="Look whether the description is that of the system that ran, and correct number_of_nodes where it is.",
     severity="warning",
     requires={"SY101", "SY102"},
+    reads=("number_of_nodes",),
 )
 def nodes_match(subject: SetSubject) -> Iterator[Problem]:
     """Where submission_platform is "NxNAME", as in most published logs, number_of_nodes is N."""

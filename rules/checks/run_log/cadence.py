@@ -22,6 +22,10 @@ _MATERIAL = 0.02
 _CYCLE = (keys.BLOCK_START, keys.BLOCK_STOP, keys.TRACKED_STATS, keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
 _IN_CYCLE = frozenset(_CYCLE)
 _SCHEDULED = _IN_CYCLE | {keys.RUN_STOP}
+_OF_PROGRESS = (
+    keys.EPOCH_START, keys.EPOCH_STOP, keys.EVAL_START, keys.EVAL_STOP, keys.EVAL_ACCURACY, keys.BLOCK_STOP,
+)  # fmt: skip
+_SIZES = (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE)
 _TOLERANCE = 1e-9
 _MAX_NUMBER = 1e300
 
@@ -40,6 +44,7 @@ def _closed_of_others(subject: LogSubject) -> str | None:
     source=_EVALUATION,
     remedy="Evaluate every FLOOR(train_samples / (global_batch_size * evaluations per epoch)) iterations.",
     requires={"ST101", "ST103", "ST105", "HP102"},
+    reads=(keys.EVAL_ACCURACY, *_SIZES),
     applies=_closed_of_others,
 )
 def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
@@ -97,6 +102,7 @@ def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
     source="compliance_checker training_*/common.yaml: epoch_num, samples_count, first_epoch_num, epoch_count",
     remedy="Give epoch_num (a fraction of the epoch) or samples_count in the metadata.",
     requires={"ST101", "ST103"},
+    reads=(*_OF_PROGRESS, keys.BLOCK_START),
 )
 def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
     """Epochs, blocks and evaluations name epoch_num or samples_count; eval_accuracy names the one by which the
@@ -118,11 +124,6 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
             yield from _named(line, (keys.FIRST_EPOCH_NUM,))
         else:
             yield from _named(line, of_block)
-
-
-_OF_PROGRESS = (
-    keys.EPOCH_START, keys.EPOCH_STOP, keys.EVAL_START, keys.EVAL_STOP, keys.EVAL_ACCURACY, keys.BLOCK_STOP,
-)  # fmt: skip
 
 
 def _progress_of(subject: LogSubject) -> Mapping[str, tuple[str, ...]]:
@@ -176,6 +177,7 @@ def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
     source="dlrmbench: block_start, block_stop, tracked_stats, eval_start, eval_accuracy, eval_stop, and again",
     remedy="Keep the log as the run wrote it.",
     requires={"ST101", "ST104", "ST107"},
+    reads=(*_SCHEDULED, keys.RUN_START),
     applies=applies_to_ours,
 )
 def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
@@ -213,6 +215,7 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
     source=_EVALUATION,
     remedy="Keep the log as the run wrote it; evaluate where the benchmark's rule says.",
     requires={"ST101", "ST103", "ST104", "ST105", "ST107", "ST110", "HP102", "CA102", "CA103"},
+    reads=(*_SCHEDULED, *_SIZES, keys.SUBMISSION_BENCHMARK),
     applies=applies_to_ours,
 )
 def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
@@ -281,6 +284,7 @@ def _deviations(line: LogLine, expected: Mapping[str, float]) -> Iterator[Proble
     source="dlrmbench: tracked_stats is measured inside the block's stamps",
     remedy="Keep the log as the run wrote it.",
     requires={"ST101", "CA103", "CA104"},
+    reads=_IN_CYCLE,
     applies=applies_to_ours,
 )
 def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
@@ -326,6 +330,7 @@ def _has_grid(subject: LogSubject) -> str | None:
     source="compliance_checker training_6.1.0/closed_dlrmv4.yaml: CHECK and FIRST_CHECK of eval_accuracy",
     remedy="Evaluate first at the pinned number of samples, and then after every interval.",
     requires={"ST101", "ST103", "ST105", "HP102", "CA102"},
+    reads=(keys.EVAL_ACCURACY, *_SIZES),
     applies=_has_grid,
 )
 def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:

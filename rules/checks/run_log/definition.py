@@ -61,6 +61,7 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
     source="dlrmbench: benchmarks are versioned, their definitions have digests",
     remedy="Judge it by the definition it was run with (--benchmark FILE.toml), or run again with this one.",
     requires={"ST101", "ST110"},
+    reads=(keys.SUBMISSION_BENCHMARK, keys.BENCHMARK_VERSION),
 )
 def definition_matches(subject: LogSubject) -> Iterator[Problem]:
     """benchmark_version, definition_sha256, quality_target, quality_metric and dataset_sha256 are those of the

@@ -59,6 +59,7 @@ def allowed_values(subject: LogSubject) -> Iterator[Problem]:
     source="training_rules.adoc, Hyperparameters: global_batch_size",
     remedy="Use a global batch size from 1 to the number of training samples.",
     requires={"ST101", "ST105"},
+    reads=(keys.GLOBAL_BATCH_SIZE, keys.TRAIN_SAMPLES),
 )
 def batch_fits(subject: LogSubject) -> Iterator[Problem]:
     """global_batch_size is a whole number, at least 1 and at most train_samples."""
@@ -80,6 +81,7 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
     source='training_rules.adoc, "Training data set"; compliance_checker closed_<benchmark>.yaml (eval_samples)',
     remedy="Train and evaluate on the whole dataset of the benchmark.",
     requires={"ST101", "ST110"},
+    reads=(keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE, keys.SUBMISSION_BENCHMARK),
     applies=applies_to_known,
 )
 def dataset_size(subject: LogSubject) -> Iterator[Problem]:
@@ -172,6 +174,7 @@ def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
     source='training_rules.adoc, "Numerical formats"',
     remedy="Name the lowest precision of the training arithmetic, such as fp32 or bf16.",
     requires={"ST101"},
+    reads=(keys.PRECISION,),
     applies=applies_to_ours,
 )
 def known_precision(subject: LogSubject) -> Iterator[Problem]:
@@ -188,6 +191,7 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
     remedy="Keep them in the implementation's attribute `optimizers`; what cannot be seen must be believed.",
     severity="warning",
     requires={"ST101"},
+    reads=(keys.OPT_NAME,),
     applies=applies_to_ours,
 )
 def optimizer_is_seen(subject: LogSubject) -> Iterator[Problem]:

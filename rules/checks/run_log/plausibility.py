@@ -16,6 +16,7 @@ from rules.scoring.results import epochs_trained, evaluations_inside_run
 _PUBLISHED = "none: of {} published logs of rounds 3.0 to 5.1, {}"
 _THROUGHPUT_TOLERANCE = 0.02
 _OF_EVALUATION = (keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
+_RUN = (keys.RUN_START, keys.RUN_STOP, keys.EVAL_ACCURACY)
 _SHORTEST = 0.9
 _FEWEST_INTERVALS = 4
 _STOP_APART = 1e-3
@@ -37,7 +38,9 @@ def _published_closed(subject: LogSubject) -> str | None:
 
 
 _rule = partial(rule, severity="warning", applies=_published_form)
-_rule_of_closed = partial(rule, severity="warning", applies=_published_closed, requires={"ST101", "ST105"})
+_rule_of_closed = partial(
+    rule, severity="warning", applies=_published_closed, requires={"ST101", "ST105"}, reads=_RUN
+)
 
 
 @_rule(
@@ -46,6 +49,7 @@ _rule_of_closed = partial(rule, severity="warning", applies=_published_closed, r
     source=_PUBLISHED.format("890 HugeCTR", "tracked_stats fits within 0.5 % in all"),
     remedy="Ask for the log as it was written: its stamps or its tracked_stats were changed.",
     requires={"ST101", "ST107", "ST110"},
+    reads=(keys.TRACKED_STATS, *_RUN, keys.SUBMISSION_BENCHMARK),
 )
 def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
     """Where tracked_stats below run_stop gives the throughput of the whole run, as HugeCTR does from round 3.0 on,
@@ -77,6 +81,7 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
     source=_PUBLISHED.format(780, "all that ran to their end keep this order"),
     remedy="Log eval_start, eval_accuracy and eval_stop of every evaluation, in this order.",
     requires={"ST101", "ST104"},
+    reads=(*_OF_EVALUATION, keys.RUN_STOP),
 )
 def evaluations_begin_and_end(subject: LogSubject) -> Iterator[Problem]:
     """From round 3.0 on, eval_start, eval_accuracy and eval_stop follow one another in the file. Where several ranks
@@ -101,6 +106,7 @@ def evaluations_begin_and_end(subject: LogSubject) -> Iterator[Problem]:
     source=_PUBLISHED.format(780, "epoch_num is a number of steps over FLOOR or CEIL(train_samples / batch) in all"),
     remedy="Show with which global_batch_size was trained; reference convergence points are chosen by it.",
     requires={"ST101", "ST105", "HP102"},
+    reads=(keys.EVAL_ACCURACY, keys.GLOBAL_BATCH_SIZE, keys.TRAIN_SAMPLES),
 )
 def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
     """From round 3.0 on, where the epoch_num of all evaluations are whole numbers of steps of one epoch, to the last
@@ -133,6 +139,7 @@ def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
     source=_PUBLISHED.format(780, "the shortest takes at least 0.988 of the next in all"),
     remedy="Ask for the log as it was written: stamps of one interval were changed, or less was trained in it.",
     requires={"ST101", "ST103", "ST107", "TI109", "CA101"},
+    reads=_RUN,
 )
 def intervals_alike(subject: LogSubject) -> Iterator[Problem]:
     """From round 3.0 on, between evaluations the time per epoch_num may be longer by chance, but the shortest is at

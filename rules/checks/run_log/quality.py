@@ -16,6 +16,9 @@ _RESULTS = (
 target accuracy has been reached"'
 )
 
+_BENCHMARK = (keys.SUBMISSION_BENCHMARK, keys.BENCHMARK_VERSION)
+_READ = (keys.RUN_START, keys.RUN_STOP, keys.EVAL_ACCURACY, *_BENCHMARK)
+
 
 def _target(subject: LogSubject) -> float | None:
     """The target that binds this log; None in the Open division of most official benchmarks, which has none."""
@@ -34,6 +37,7 @@ def _stop(subject: LogSubject, status: str) -> LogLine | None:
     source="compliance_checker training_*/common.yaml: run_stop has a status; success or aborted",
     remedy="End every run with run_stop and metadata status 'success' or 'aborted'.",
     requires={"ST101", "ST104"},
+    reads=(keys.RUN_STOP,),
 )
 def status_is_known(subject: LogSubject) -> Iterator[Problem]:
     """run_stop's metadata holds status, which is success or aborted."""
@@ -49,6 +53,7 @@ def status_is_known(subject: LogSubject) -> Iterator[Problem]:
     source=f"{_RESULTS}; compliance_checker closed_<benchmark>.yaml (ATLEAST_ONE_CHECK)",
     remedy="Train until an evaluation inside the run meets the target.",
     requires={"ST101", "ST104", "ST105", "ST107", "ST110", "QU101"},
+    reads=_READ,
 )
 def success_means_met(subject: LogSubject) -> Iterator[Problem]:
     """A run of status success holds an evaluation inside the timed run that meets the target (and is at most 1);
@@ -112,6 +117,7 @@ def _apart(quality: float, target: float | None) -> str:
     source='training_rules.adoc, "Benchmark Results": one run of a set may not converge',
     remedy="Nothing, if it is the only one of its set: it counts as the dropped slowest run. Else run again.",
     requires={"ST101", "ST104", "QU101"},
+    reads=_READ,
 )
 def run_converged(subject: LogSubject) -> Iterator[Problem]:
     """A run of status aborted is rejected by itself. A set may hold one: it counts as infinitely slow and is
@@ -141,6 +147,7 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
     source=_RESULTS,
     remedy="Keep the log as the run wrote it.",
     requires={"ST101", "ST104", "ST105", "ST110", "QU101"},
+    reads=_READ,
     applies=applies_to_known,
 )
 def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
@@ -162,6 +169,7 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
     source=_RESULTS,
     remedy="Stop the run at the first evaluation that meets the target.",
     requires={"ST101", "ST104", "ST105", "ST110"},
+    reads=_READ,
     applies=applies_to_known,
 )
 def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
@@ -189,6 +197,7 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     source="training_rules.adoc: at most the benchmark's number of epochs",
     remedy="Give up after the benchmark's maximum number of epochs.",
     requires={"ST101", "ST110"},
+    reads=(keys.EVAL_ACCURACY, keys.TRAIN_SAMPLES, *_BENCHMARK),
     applies=applies_to_known,
 )
 def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
@@ -225,6 +234,7 @@ def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
     source="dlrmbench: run_stop of a run that did not converge names the reason",
     remedy="Keep the log as the run wrote it.",
     requires={"ST101", "ST104", "QU101"},
+    reads=(keys.RUN_STOP,),
     applies=applies_to_ours,
 )
 def aborted_has_reason(subject: LogSubject) -> Iterator[Problem]:

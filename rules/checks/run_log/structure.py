@@ -1,5 +1,6 @@
 """Structure: every record can be read, is of the right type, once, and in its place."""
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -17,7 +18,7 @@ from rules.checks.run_log.required_keys import (
 )
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
-from rules.logs.log import FOUND, LogLine, RunLog
+from rules.logs.log import FOUND, LogLine, RunLog, UnparsedText
 from rules.logs.text import plural, show
 
 CRASHED = "ST116"
@@ -26,6 +27,7 @@ _LOGGING = "MLPerf Training rules, section Appendix: logging; mlperf_logging com
 _CLOCK_SKEW_MS = 1000
 _DIFFERENT = " with different values"
 _BOUNDS = (keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP)
+_KEY = re.compile(r'"key": *"(\w+)"')
 _COMMON = "compliance_checker training_*/common.yaml"
 _METADATA_READ = frozenset({*EVENT_TYPES, keys.EVAL_ACCURACY, keys.SEED, keys.WEIGHTS_INITIALIZATION})
 """Keys whose metadata rules read: progress, status, tensors, and the line of source that logged a seed."""
@@ -44,7 +46,7 @@ def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
     log = subject.log
     points = (*((log.unread,) if log.unread is not None else ()), *log.unparsed)
     for point in points:
-        yield Problem(point.reason, point, found=point.excerpt, expected="a record")
+        yield Problem(point.reason, point, found=point.excerpt, expected="a record", keys=_named_keys(point))
     if num_more := log.num_unparsed - len(points):
         yield Problem(f"{num_more} more records that cannot be read", expected="records", number=num_more)
     if not subject.log.lines:
@@ -53,6 +55,11 @@ def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
             expected=":::MLLOG lines",
             remedy="Give a log that was written by mllog; check that the file is the right one.",
         )
+
+
+def _named_keys(point: UnparsedText) -> tuple[str, ...] | None:
+    """The keys that text which is no record names, where it does not only begin to."""
+    return tuple(_KEY.findall(point.excerpt)) or None
 
 
 @rule(
@@ -125,7 +132,9 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
     for key, required in required_keys_of(subject).items():
         lines = subject.log.all(key)
         if not lines:
-            yield Problem(f"{key} is missing", found="no record", expected=f"{key}: {required.kind.name}")
+            yield Problem(
+                f"{key} is missing", found="no record", expected=f"{key}: {required.kind.name}", keys=(key,)
+            )
         elif required.is_once and len(lines) > 1:
             same = len({repr(line.value) for line in lines}) == 1
             differ = key in (keys.RUN_START, keys.RUN_STOP) and len(set(map(_says, lines))) > 1
@@ -144,7 +153,7 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
         for some in EITHER_OR:
             if not any(subject.log.all(key) for key in some) and some[0] not in lost:
                 what = " or ".join(some)
-                yield Problem(f"{what} is missing", found="no record", expected=f"at least one {what}")
+                yield Problem(f"{what} is missing", found="no record", expected=f"at least one {what}", keys=some)
 
 
 def _says(line: LogLine) -> str:
@@ -209,6 +218,7 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
     source=f"{_COMMON}: PRE and CHECK of init_start, init_stop, run_start, block_start, run_stop",
     remedy="Keep the order init_start, init_stop, run_start, blocks, run_stop in the file.",
     requires={"ST101", "ST104"},
+    reads=(*_BOUNDS, keys.BLOCK_START),
 )
 def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
     """init_start comes before init_stop, that before run_start, that before run_stop: in the file and by time. Clocks
@@ -229,7 +239,11 @@ def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
             continue
         if _is_after(earlier, other, log):
             yield Problem(
-                f"{before} is after {after}", earlier, found=f"line {earlier.line_num}", expected=f"before {after}"
+                f"{before} is after {after}",
+                earlier,
+                found=f"line {earlier.line_num}",
+                expected=f"before {after}",
+                keys=(before, after),
             )
         elif (late_ms := earlier.time_ms - other.time_ms) > 0:
             yield Problem(
@@ -237,6 +251,7 @@ def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
                 other,
                 found=f"{after} {late_ms / 1e3:.3f} s before {before}",
                 expected=f"{before} first",
+                keys=(before, after),
                 severity="warning" if not subject.is_ours and late_ms <= _CLOCK_SKEW_MS else "error",
             )
 
@@ -305,6 +320,7 @@ def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
     source="dlrmbench: values are read from what was built, before the clock starts",
     remedy="Log settings between init_start and init_stop.",
     requires={"ST101", "ST104"},
+    reads=(keys.CACHE_CLEAR, keys.INIT_START, keys.INIT_STOP),
     applies=applies_to_ours,
 )
 def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:

@@ -85,6 +85,7 @@ def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: in
     source=f"{_RUN_RESULTS}: 30 minutes in Closed, 4 hours in Open",
     remedy="Initialise faster, or count the time above the limit into the run.",
     requires={"ST101", "ST107"},
+    reads=(keys.INIT_START, keys.INIT_STOP, keys.RUN_START),
 )
 def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
     """What is between init_start and init_stop is not timed, so its length is limited: 30 minutes in Closed
@@ -155,6 +156,7 @@ def training_starts_with_clock(subject: LogSubject) -> Iterator[Problem]:
     source=f"{_RUN_RESULTS}: run_stop - run_start is the result",
     remedy="A run that ends when it starts has not been timed; run again.",
     requires={"ST101", "ST107"},
+    reads=(keys.RUN_START, keys.RUN_STOP),
 )
 def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
     """run_stop is later than run_start: their difference is the result."""
@@ -171,6 +173,7 @@ def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
     source='training_rules.adoc, "Run Results": caches are flushed or the system is restarted before benchmarking',
     remedy="Clear the page cache before each run and log cache_clear then.",
     requires={"ST101", "ST107"},
+    reads=(keys.CACHE_CLEAR, keys.RUN_START),
 )
 def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
     """At least one cache_clear is stamped before run_start; its place in the file does not matter in official logs,
@@ -190,6 +193,7 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
     source=f"{_RUN_RESULTS}: the clock runs until the target is known to be met",
     remedy="Stamp every evaluation when it ends, between run_start and run_stop.",
     requires={"ST101", "ST107"},
+    reads=(keys.RUN_START, keys.RUN_STOP, keys.EVAL_ACCURACY),
 )
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count,
@@ -228,6 +232,7 @@ def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     "dropped; or restart before the run.",
     severity="warning",
     requires={"ST101"},
+    reads=(keys.CACHE_CLEAR,),
 )
 def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
     """cache_clear says true. False is honest, and worth knowing when times are compared; else it says nothing."""
@@ -249,6 +254,7 @@ def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
     source="dlrmbench: cache_clear is logged as what was done",
     remedy="Log the method in cache_clear's metadata.",
     requires={"ST101"},
+    reads=(keys.CACHE_CLEAR,),
     applies=applies_to_ours,
 )
 def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:

@@ -57,7 +57,7 @@ def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
     for name in (SYSTEMS, RESULTS, BENCHMARKS):
         if name not in folders:
             severity: Severity = "warning" if name == BENCHMARKS else "error"
-            yield Problem(f"{name}/ is missing", expected=f"{name}/", severity=severity)
+            yield Problem(f"{name}/ is missing", expected=f"{name}/", severity=severity, keys=(name,))
 
 
 @rule(
@@ -67,6 +67,7 @@ def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Put the implementation into benchmarks/<benchmark>/implementations/<implementation>/.",
     severity="warning",
     requires={"SU101"},
+    reads=(BENCHMARKS,),
     applies=_has_code,
 )
 def code_exists(subject: SubmissionSubject) -> Iterator[Problem]:
@@ -292,6 +293,7 @@ def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Add <system>_<implementation>.json and the scripts to benchmarks/<benchmark>/<system>/.",
     severity="info",
     requires={"SU101"},
+    reads=(BENCHMARKS,),
     applies=_has_code,
 )
 def system_directories(subject: SubmissionSubject) -> Iterator[Problem]:
