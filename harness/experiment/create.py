@@ -183,6 +183,7 @@ def create_set(
         "until": None if experiment.until is None else structs.asdict(experiment.until),
         "keep_weights": request.keep_weights,
         "hooks": Hooks.asked_by(request).asked,
+        "is_chained": experiment.kind.keeper == "logs",
         "preflight": [structs.asdict(check) for check in checks],
     }
     definition = tomli_w.dumps(dict(config.tables))

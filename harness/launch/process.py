@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from harness.foundation.errors import ExitCode, is_starved
-from harness.launch.run_clock import RunClock
+from harness.launch import timekeeper
 from harness.measure.kinds import EVENT_MARK, OnEvent
 from harness.system.code import other_path_variables, safe_path_variables
 from harness.system.software import WORKER_VARIABLES
@@ -24,6 +24,9 @@ from reference_models.process.errors import OWN_FRAME
 from rules.logs.text import printable
 
 STDERR_FILE, STDOUT_FILE = "stderr.txt", "stdout.txt"
+CLOCK_FILE = "clock.json"
+_PRELOADS = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
+"""What the timekeeper is started without, since a library in it may bend its clock; the worker has it."""
 _MAX_PRINTED_BYTES = 1 << 20
 _GRACE_S = 10.0
 
@@ -40,15 +43,13 @@ class Interpreter:
 class WorkerEnd:
     """How a worker ended: its exit code, or minus the signal that killed it, and its last words.
 
-    `rank` is the rank to blame where there were several; `run_s` is how long its run took by this
-    process's clock, None where it made none, or that is not known. `own_frames` are where an error of the user's code
-    came from, a line each.
+    `rank` is the rank to blame where there were several. `own_frames` are where an error of the user's code came
+    from, a line each.
     """
 
     exit_code: int
     last_words: str
     rank: int | None = None
-    run_s: float | None = None
     own_frames: tuple[str, ...] = ()
 
 
@@ -63,9 +64,9 @@ def launch_worker(
 ) -> WorkerEnd:
     """Run the job in `spec_path` to its end, in one process or several ranks.
 
+    It is started by a timekeeper of its own, which leaves what it saw of a run in CLOCK_FILE beside the job's file.
     `interpreter` is another one than this process's, `variables` is what was chosen for the job, whatever the
-    environment says now. If this call is left by an exception, the worker is stopped
-    first.
+    environment says now. If this call is left by an exception, the worker is stopped first.
     """
     several = ["harness.launch.torchrun", str(num_ranks), str(spec_path)]
     what = ["harness.measure.job", str(spec_path)] if num_ranks == 1 else several
@@ -82,27 +83,19 @@ def launch_worker(
         **(variables or {}),
     }
     with stderr_path.open("wb") as stderr, _PrintedFile(spec_path.parent / STDOUT_FILE) as printed:
-        process = subprocess.Popen(
-            [python, "-P", "-m", *what],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=environ,
-            start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends the worker
-        )
+        process = _start([python, "-P", "-m", *what], environ, stderr, spec_path, is_marked=interpreter is None)
         try:
             assert process.stdout is not None
-            with RunClock(on_event) as clock:
-                for line in process.stdout:
-                    said, event = _split_event(line, is_marked=interpreter is None)
-                    if said:
-                        printed.write(said)
-                    if event is None:
-                        continue
-                    if event["event"] == "rank_failed":
-                        failed = event
-                    else:
-                        clock.take(event)
+            for line in process.stdout:
+                said, event = _split_event(line, is_marked=interpreter is None)
+                if said:
+                    printed.write(said)
+                if event is None or event["event"] in (timekeeper.RUN_START, timekeeper.RUN_STOP):
+                    continue
+                if event["event"] == "rank_failed":
+                    failed = event
+                else:
+                    on_event(event)
             exit_code = process.wait()
         except BaseException:
             _stop(process)
@@ -117,7 +110,37 @@ def launch_worker(
         frames, words = read_last_words(spec_path.parent / f"stderr_rank_{rank}.txt")
         return WorkerEnd(exit_code=int(failed["exit_code"]), last_words=words, rank=rank, own_frames=frames)
     frames, words = read_last_words(stderr_path)
-    return WorkerEnd(exit_code=exit_code, last_words=words, run_s=clock.run_s, own_frames=frames)
+    return WorkerEnd(exit_code=exit_code, last_words=words, own_frames=frames)
+
+
+def _start(
+    command: Sequence[str], environ: Mapping[str, str], stderr: IO[bytes], spec_path: Path, *, is_marked: bool
+) -> "subprocess.Popen[bytes]":
+    """Start the timekeeper that starts `command`: its pipes are as the command's own, and so is its end."""
+    asked = {
+        "command": [_plain(word) for word in command],
+        "environ": {_plain(name): _plain(value) for name, value in environ.items()},
+        "record": str(spec_path.with_name(CLOCK_FILE).absolute()),
+        "is_marked": is_marked,
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", timekeeper.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env={name: value for name, value in os.environ.items() if name not in _PRELOADS},
+        start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends the worker
+    )
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # its end says more
+        process.stdin.write(f"{json.dumps(asked)}\n".encode())
+        process.stdin.flush()
+    return process
+
+
+def _plain(text: str) -> str:
+    """Write what the system takes as bytes as text that says them in any encoding."""
+    return os.fsencode(text).decode("latin-1")
 
 
 class _PrintedFile:
@@ -174,7 +197,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
     try:
         process.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

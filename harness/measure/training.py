@@ -25,12 +25,19 @@ from harness.measure.weights import keep_weights, refuse_without_weights
 from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
 from harness.system.resources import peak_rss_bytes
+from harness.system.startup import find_startup_files
 from harness.system.submission import LOGGED_STATUS, UNSPECIFIED
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model
-from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Workload, peak_reserved_bytes
+from reference_models.training.workload import (
+    HoldsWeights,
+    MeasuresTraffic,
+    NamesDataset,
+    Workload,
+    peak_reserved_bytes,
+)
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
@@ -77,6 +84,7 @@ class Monitor:
         self._world = SingleProcess() if world is None else world
         self._on_event = on_event
         self._run_start_s: float | None = None
+        self.samples_before_start: int | None = None
         self.blocks: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
 
@@ -117,6 +125,8 @@ def run_once(
             log.event(keys.WEIGHTS_INITIALIZATION, None, {"tensor": tensor})
         log_built(workload, log)
         schedule = make_schedule(benchmark, workload.train_samples, workload.global_batch_size)
+    if isinstance(workload, NamesDataset):
+        monitor.samples_before_start = workload.dataset().read_files.samples_read
     with log.run() as run:  # aborted unless it succeeds
         monitor.start()
         best = 0.0
@@ -208,6 +218,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     outcome = run_once(workload, benchmark, describe, log, clock, monitor)
     energy = join_ranks(world, meter.stop())
     log.close()
+    closed = datetime.now(UTC)
     ended = describe_end(spec, benchmark, dataset.dataset_sha256, config.code_label, outcome, monitor)
     kept = None
     # Before the ranks' traffic is measured, which trains on.
@@ -216,12 +227,14 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         kept = keep_weights(folder.parent, weights, ended)
     read_data = hash_read_data(workload, dataset, world, on_event)
     ranks = world.gather(describe_rank(workload, world))
+    samples_before_start = world.gather(monitor.samples_before_start)
     checkpoints = end_checkpoints(made)
     exchange = None
     if world.size > 1 and isinstance(workload, MeasuresTraffic):
         exchange = workload.measure_traffic(EXCHANGE_STEPS)
-    if ranks is None:
+    if ranks is None or samples_before_start is None:
         return None
+    known = [number for number in samples_before_start if number is not None]
     content = {
         "schema_version": VERSION,
         "run_index": spec.run_index,
@@ -237,6 +250,10 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "peak_reserved_bytes": peak_reserved_bytes(workload),
         "energy": energy,
         "observed_s": None if energy is None else energy["duration_s"],
+        "observed_by": None if energy is None else "itself",
+        "closed_utc": closed.isoformat(timespec="milliseconds"),
+        "samples_before_start": sum(known) if known else None,
+        "startup": [asdict(file) for file in find_startup_files()],
         "cache_clear": asdict(cache),
         "blocks": monitor.blocks,
         "evaluations": monitor.evaluations,

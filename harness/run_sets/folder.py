@@ -2,7 +2,7 @@
 
 <set>/systems/<system>.json
 <set>/results/<system>/<benchmark>/result_<i>.txt
-<set>/extra/run_set.json, definition.toml, run_<i>/attempt_<k>/{spec.json,log.txt,run.json,stderr.txt}
+<set>/extra/run_set.json, definition.toml, last_run, run_<i>/attempt_<k>/{spec.json,log.txt,run.json,stderr.txt}
 <set>/extra/run_<i>/weights/{manifest.json,<tensor>.npy}, of run --keep-weights
 """
 
@@ -10,14 +10,23 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import open_lock, read_json, read_record, refuse_links, write_record, write_text
+from harness.foundation.files import (
+    open_lock,
+    read_json,
+    read_record,
+    refuse_links,
+    write_json,
+    write_record,
+    write_text,
+)
+from harness.launch.process import CLOCK_FILE
 from harness.run_sets.names import refuse_missing
 from harness.system.code import code_sha256
 from harness.system.description import SystemDescription, write_system_json
@@ -25,10 +34,13 @@ from harness.system.submission import SubmissionValue
 from reference_models.process.atomic_write import remove_drafts, sync_folder
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
+from rules.records.chain import LAST_FILE, digest_record, first_link, follow
+from rules.records.codec import Damage, DamageError, convert, read_object
 from rules.records.experiment import is_plain_name
 from rules.records.kept.weights import WEIGHTS_FOLDER
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
+from rules.tree.attempts import RECORD_FILE
 
 RUN_SET_FILE = "run_set.json"
 LOCK_FILE = "lock"
@@ -89,23 +101,56 @@ class RunSet:
         remove_drafts(self.extra / f"run_{index}" / WEIGHTS_FOLDER)
         for attempt in self.attempts(index):
             log_path = attempt / "log.txt"
-            if not self.result(index).exists() and log_path.exists() and is_finished(read_log(log_path)):
+            if not self.result(index).exists() and log_path.exists() and is_finished(log := read_log(log_path)):
+                if not (attempt / RECORD_FILE).exists():
+                    _record_finished(attempt, index, log)
+                self._add_observation(attempt)
+                self._link(attempt / RECORD_FILE)
                 self.commit(index, attempt)
             self._complete_record(index, attempt)
+            (attempt / CLOCK_FILE).unlink(missing_ok=True)
         return self.result(index).exists()
 
+    def _add_observation(self, attempt: Path) -> None:
+        """Add to a run's record what its timekeeper saw; nothing where there was none, or what it left is damaged."""
+        seen = read_object(attempt / CLOCK_FILE) if (attempt / CLOCK_FILE).exists() else {}
+        if isinstance(seen, Damage) or not seen:
+            return
+        path, observed_s = attempt / RECORD_FILE, seen.pop("observed_s", None)
+        observation = {"observed_s": observed_s, "observed_by": "timekeeper", "observed": seen}
+        content = {**read_json(path), **observation}
+        with suppress(DamageError):
+            convert(dict(content), RunRecord)
+            write_json(path, content)
+
+    def _link(self, path: Path) -> None:
+        """Make a run's record the last of the set's chain; nothing in a set that an earlier version began."""
+        last = self.extra / LAST_FILE
+        if not last.is_file():
+            return
+        next_of: dict[str, list[str]] = {}
+        for other in sorted(self.extra.glob(f"run_*/attempt_*/{RECORD_FILE}")):
+            if not isinstance(found := read_object(other), Damage) and isinstance(
+                previous := found.get("previous_sha256"), str
+            ):
+                next_of.setdefault(previous, []).append(digest_record(other.read_bytes()))
+        # A crash may have come after a record was linked and before the file said so.
+        link = follow(last.read_text(encoding="utf-8", errors="replace").strip(), next_of)
+        content = read_json(path)
+        if content.get("previous_sha256") is None:
+            write_json(path, {**content, "previous_sha256": link})
+            link = digest_record(path.read_bytes())
+        write_text(last, f"{link}\n")
+
     def _complete_record(self, index: int, attempt: Path) -> None:
-        record = attempt / "run.json"
-        if record.exists():
+        if (attempt / RECORD_FILE).exists():
             return
         result = self.result(index)
         committed = result.exists() and not (attempt / "log.txt").exists() and attempt == self.attempts(index)[-1]
         if not committed:
             record_interrupted(attempt, index=index, reason="the process ended before the run did", exit_code=None)
             return
-        stop = read_log(result).last(keys.RUN_STOP)
-        reason = None if stop is None else stop.metadata.get(keys.REASON)
-        _write_run(attempt, index=index, status="success" if reason is None else "not_converged", reason=reason)
+        _record_finished(attempt, index, read_log(result))
 
 
 def given_fields(record: RunSetRecord) -> dict[str, SubmissionValue]:
@@ -127,6 +172,13 @@ def describe_other_code(folder: Path, record: RunSetRecord) -> str | None:
 def record_interrupted(attempt: Path, *, index: int, reason: str, exit_code: int | None) -> None:
     """Write run.json of an attempt that did not finish."""
     _write_run(attempt, index=index, status="interrupted", reason=reason, exit_code=exit_code)
+
+
+def _record_finished(attempt: Path, index: int, log: RunLog) -> None:
+    """Write run.json of a run whose process ended between its log and its record."""
+    stop = log.last(keys.RUN_STOP)
+    reason = None if stop is None else stop.metadata.get(keys.REASON)
+    _write_run(attempt, index=index, status="success" if reason is None else "not_converged", reason=reason)
 
 
 def _write_run(
@@ -159,7 +211,7 @@ def _write_run(
         ranks=(),
         traffic=None,
     )
-    write_record(attempt / "run.json", record)
+    write_record(attempt / RECORD_FILE, record)
 
 
 def is_finished(log: RunLog) -> bool:
@@ -197,6 +249,8 @@ def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSe
     system = SystemDescription(fields=record.system.fields, provenance=record.system.provenance)
     write_system_json(folder / "systems", system, name=record.system.name)
     write_text(run_set.definition, definition)
+    if record.is_chained:
+        write_text(run_set.extra / LAST_FILE, f"{first_link(record)}\n")
     write_record(run_set.extra / RUN_SET_FILE, record)
     return run_set
 

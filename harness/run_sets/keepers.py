@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import read_json, read_record, write_json, write_record
+from harness.foundation.files import read_record, write_record
 from harness.launch.process import STDERR_FILE, WorkerEnd, explain_end
 from harness.measure.kinds import Kind
 from harness.run_sets.folder import RunSet, record_interrupted
@@ -74,15 +74,12 @@ class LogKeeper:
         return self._set.new_attempt(index)
 
     def close(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
-        path = folder / "run.json"
-        if isinstance(end, WorkerEnd) and end.run_s is not None and path.exists():
-            write_json(path, {**read_json(path), "observed_s": end.run_s})
         is_finished = (folder / "log.txt").exists() and self._set.recover(index)
         if not is_finished:
             return self._interrupted(index, folder, end, resume)
         if isinstance(end, BaseException):
             return KeptOutcome(words="interrupted")
-        ended = read_record(path, RunRecord)
+        ended = read_record(folder / "run.json", RunRecord)
         return KeptOutcome(
             words=_describe_end(ended, self._benchmark.metric),
             record=ended,

@@ -28,7 +28,10 @@ _VARIABLES = (
     "GLOO_", "NVIDIA_", "HIP_", "ROCR_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_", "FBGEMM_", "MALLOC_",
     "DLRMBENCH_",
 )  # fmt: skip
-_SINGLE_VARIABLES = ("LD_PRELOAD", "PYTHONHASHSEED", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+_SINGLE_VARIABLES = (
+    "LD_PRELOAD", "LD_AUDIT", "PYTHONHASHSEED", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE",
+    "WORLD_SIZE", "LOCAL_WORLD_SIZE",
+)  # fmt: skip
 _SECRET = re.compile(r"key|token|secret|passw|credential|auth|cookie", re.IGNORECASE)
 _URL_LOGIN = re.compile(r"://[^/\s@]+@")
 _VALUE_LIMIT = 400

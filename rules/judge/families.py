@@ -6,6 +6,8 @@ from types import ModuleType
 from typing import Any
 
 from rules.checks.result_set import (
+    chain,
+    clocks,
     consistency,
     convergence,
     data,
@@ -41,7 +43,7 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
         seeds.one_seed,
     ),
     "set": (
-        *_rules_of(logs, open_division, files, records, data, consistency, times, pace, pair),
+        *_rules_of(logs, open_division, files, records, data, clocks, consistency, times, pace, chain, pair),
         seeds.seeds_differ,
         *_rules_of(system_desc, power, convergence),
     ),

@@ -63,13 +63,20 @@ Xeon.
 Logs alone prove that they agree with the rules and with themselves; anyone can write such logs. A set of this harness
 with its `extra/` shows besides
 
-- that each log has the bytes that its run closed (RS116), and that no run that finished is missing (RS117);
+- that each log has the bytes that its run closed (RS116), and that no run that finished is missing (RS117) or was
+  made again: runs are in the order of their numbers (RS132), and each run's record holds the digest of that of the
+  run before, across `resume` (RS131). Sets that an earlier version began have no such chain; then only the order
+  speaks, and gaps with room for a run (RS114). An attempt that was interrupted is no run, and not in the chain;
 - that the files of the dataset, as the run had them open, held the bytes that the definition pins, and were not
   changed meanwhile (RS118): they are hashed after `run_stop`, by the process that read them and through the same
   descriptors, of every run and on every machine, 16 MB in some 0.04 s. The run's clock sees a look at each file's
   times. Where a process was killed before it had hashed them, a warning says that nothing is known of them;
-- that the process which started each run saw it take no longer than its log says (RS121), and that seeds, threads,
-  code and system are the same in all records (RS122);
+- that another process saw each run take no longer than its log says, within 0.25 s and 1 % of the run (RS121). That
+  process, the run's timekeeper, starts the run's own, and runs none of the user's code, no start-up file of Python
+  (sitecustomize, .pth, PYTHONPATH) and no preloaded library; it sees run_start, run_stop and the process's end as
+  they come. No sample was read before run_start (RS133), and which start-up files ran in the run's process is on
+  record (RS134);
+- that seeds, threads, batch size, code and system are the same in all records, and moments those of the logs (RS122);
 - of an own benchmark in Closed, at batch sizes with reference points, that it converged no faster than luck allows
   (RC101).
 
@@ -79,10 +86,17 @@ Nothing is signed, for there is no secret that the maker of a set does not have.
   in each record, for whoever compares it with that of the release;
 - that was chosen among whole sets, or whose base seed was (`--seed`): at a coefficient of variation of 4 %, the best
   of 20 sets of five needs some 3 % fewer samples than the mean. Ask for a base seed that you name;
-- of an implementation or model of one's own (RS123 names it), which runs in the process that keeps the time and
-  computes the quality. It may read other data, carry weights from run to run, or report qualities and optimizers that
-  are not so. A clock that it bends is seen by the process that started it, and not where that was another launcher
-  (torchrun, Slurm) and it bends every clock of its own. Its digest is in the configuration;
+- of an implementation or model of one's own (RS123 names it, and it is said beside the verdict), which runs in the
+  process that writes the log and computes the quality. It may skip steps and count them, read other data, carry
+  weights from run to run, or report qualities and optimizers that are not so; it may train off the clock on data that
+  it opens itself, of which only the processor time is on record. Its digest is in the configuration;
+- whose clock is slow by less than the tolerance: 0.25 s and 1 % of a run. Accidents and plain cheats are found, such
+  as a bent clock, events that come late or never, and a sitecustomize. Code that means to deceive, and knows the
+  timekeeper, can: it may write the records of its own run;
+- whose ranks torchrun or srun started: such a run has no timekeeper, and a clock that own code bends is seen only
+  where the system's calendar disagrees, which is a warning;
+- whose last runs were thrown away and made again, with the link of `extra/last_run` set back; or whose slow attempts
+  were interrupted before they ended: those stay in `extra/` until somebody removes them;
 - whose data was changed and set back by whoever may set the system's clock, write to the disk below the file system,
   or hold the file mapped for writing on a tmpfs, where ctime stays; or between the blocks of a dataset of more than
   16 GiB.

@@ -274,6 +274,38 @@ class CheckpointsRecord(Record, frozen=True, kw_only=True):
     """0, or what that error is worth."""
 
 
+class ObservedRecord(Record, frozen=True, kw_only=True):
+    """What a run's timekeeper saw: a process of its own that starts the run's, and runs none of the user's code.
+
+    An event comes between two moments; what is said here is what makes the run shorter.
+    """
+
+    uncertain_s: Amount
+    """How far apart those moments were, of run_start and run_stop together: mostly how long the timekeeper was held
+    up."""
+    run_start_ms: Int64 | None
+    """Milliseconds since 1970, before which run_start had not come; None where it never did."""
+    run_stop_ms: Int64 | None
+    process_s: Amount | None
+    """Seconds from the start of the run's process to its end; None where the timekeeper did not live so long."""
+    processor_s: Amount | None
+    """Processor time of the run's processes, in seconds."""
+    processor_before_s: Amount | None
+    """That from when data and model are opened until run_start: building, warm-up. None where /proc does not say."""
+    processor_run_s: Amount | None
+    """That from run_start to run_stop."""
+
+
+class StartupRecord(Record, frozen=True, kw_only=True):
+    """A file that Python ran in the run's process before anything of the harness."""
+
+    kind: Annotated[str, Meta(max_length=40)]
+    """sitecustomize, usercustomize, or pth, of which lines that begin with "import" are run."""
+    path: str
+    sha256: Sha256 | None
+    """None where it could not be read."""
+
+
 class RunRecord(Measurement, frozen=True, kw_only=True):
     """One attempt at one run; null means not measured."""
 
@@ -322,8 +354,23 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     """What was hashed after the run, one for each copy that ranks read. Empty in files of earlier versions, for an
     attempt that was cut off, and for synthetic data."""
     observed_s: Amount | None = None
-    """Seconds from run_start to run_stop by another clock than the log's: that of the process that started this one;
-    where there was none, or it was held up, that of the energy's meter. None in files of earlier versions."""
+    """Seconds from run_start to run_stop by another clock than the log's, at least. None in files of earlier
+    versions, and where the two were not seen."""
+    observed_by: Literal["timekeeper", "itself"] | None = None
+    """Whose clock that is: of the run's timekeeper; or of the run's own process, where torchrun or srun started it.
+    None in files of earlier versions, whose parent or own process kept it."""
+    observed: ObservedRecord | None = None
+    """What else the timekeeper saw; None where there was none, or it saw nothing of a run."""
+    closed_utc: str | None = None
+    """When the log had been closed, by the system's clock. None in files of earlier versions."""
+    samples_before_start: Count | None = None
+    """Samples that were read of the dataset before run_start, by all ranks. None in files of earlier versions, and
+    where the workload does not name its dataset."""
+    startup: tuple[StartupRecord, ...] = ()
+    """Files that Python ran in the process before the harness. Empty in files of earlier versions."""
+    previous_sha256: Sha256 | None = None
+    """Digest of the run.json of the run that was finished before this one in its set; of the first, what
+    `rules.records.chain.first_link` says. None for an attempt that became no run, and in sets without a chain."""
     weights: KeptWeights | None = None
     """None where nobody asked that they be kept, and for an attempt that was cut off before."""
     checkpoints: CheckpointsRecord | None = None

@@ -257,6 +257,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     """The digest of the map of ids to rows that all runs read their data through; None where there is none."""
     hooks: dict[HookName, str] = msgspec.field(default_factory=dict)
     """The commands that its user had run around each repetition. Nobody runs them for being named here."""
+    is_chained: bool = False
+    """Whether each run's record holds the digest of that before; not in sets that an earlier version began."""
 
 
 class SystemChecks(Record, frozen=True, kw_only=True):

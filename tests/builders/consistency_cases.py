@@ -9,7 +9,7 @@ from typing import Any
 from log_builder import SEEDS, Record, make_runs, make_system_desc, with_record
 from read_data_cases import record_path
 from records_builder import run_set_content, system_part
-from run_record_cases import CHANGED, TINY, write_recorded
+from run_record_cases import CHANGED, TINY, moment, write_recorded
 from verdict_cases import VerdictCase
 
 from rules.logs import keys
@@ -41,7 +41,8 @@ def write_kept_set(
         late = late_s(said_s) if is_all_late or index == CHANGED else 0.004
         members = {"observed_s": None if late is None else said_s + late}
         path.write_text(json.dumps(json.loads(path.read_text()) | members))
-    content = {"system": system_part(**DESCRIBED), **run_set}
+    created_utc = moment(min(run[0]["time_ms"] for run in runs))
+    content = {"system": system_part(**DESCRIBED), "created_utc": created_utc, **run_set}
     (root / "extra" / "run_set.json").write_text(json.dumps(run_set_content(**content)))
     return root
 

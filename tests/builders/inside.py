@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from observed import leave_observation
 
 from harness.cli import main
 from harness.launch.process import STDERR_FILE, WorkerEnd, launch_worker, read_last_words
@@ -53,6 +54,7 @@ def work_inside(
     words = io.StringIO()
     with contextlib.redirect_stderr(words):
         code = explain_and_end(lambda: measure(*read_job(spec_path), SingleProcess(), on_event))
+    leave_observation(spec_path.parent)
     path = spec_path.parent / STDERR_FILE
     path.write_text(words.getvalue(), encoding="utf-8")
     frames, last = read_last_words(path)

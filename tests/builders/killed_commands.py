@@ -19,7 +19,9 @@ _TIMES = (
     (re.compile(r"\d{8}T\d{6}Z(-\d+)?"), "MOMENT"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00"), "TIME"),
     (re.compile(r'"time_ms": \d+'), '"time_ms": 0'),
-    (re.compile(r'"(log_sha256)": "\w+"'), r'"\1": "DIGEST"'),
+    (re.compile(r'"(log_sha256|previous_sha256)": "\w+"'), r'"\1": "DIGEST"'),
+    (re.compile(r'"(run_start_ms|run_stop_ms)": \d+'), r'"\1": 0'),
+    (re.compile(r"\A[0-9a-f]{64}\n\Z"), "DIGEST"),
     (re.compile(r'"attempt": \d+'), '"attempt": 0'),
 )
 

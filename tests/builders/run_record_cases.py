@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,14 @@ def record_of(records: list[Record], index: int, log: bytes) -> dict[str, Any]:
         ],
         read_data=[read_data(next(one["value"] for one in records if one["key"] == keys.DATASET_SHA256))],
         log_sha256=hashlib.sha256(log).hexdigest(),
+        started_utc=moment(records[0]["time_ms"]),
+        ended_utc=moment(records[-1]["time_ms"]),
     )
+
+
+def moment(time_ms: int) -> str:
+    """A stamp as records say when something was."""
+    return datetime.fromtimestamp(time_ms / 1e3, UTC).isoformat(timespec="milliseconds")
 
 
 def write_recorded(

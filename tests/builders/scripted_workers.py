@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from log_builder import usual_evals
+from observed import leave_observation
 from records_builder import run_content
 from scripted_workload import ScriptedWorkload, TickingClock
 from sweep_builder import FastWorkers, profile_answer, throughput_answer
@@ -194,6 +195,8 @@ def train(
     outcome = run_once(_workload(benchmark, num_evals, is_met=is_met), benchmark, describe, log, clock, monitor)
     log.close()
     _hide_callers(path, is_half=leaves == "half a log")
+    if leaves != "half a log":
+        leave_observation(folder)
     if leaves != "record":
         return
     ended = describe_end(job, benchmark, digest["dataset_sha256"], "reference", outcome, monitor)

@@ -13,11 +13,12 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.run_sets.folder import RUN_SET_FILE
 from rules.logs.text import printable
+from rules.records.chain import LAST_FILE
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.weights import WEIGHTS_FOLDER, WeightsManifest
 
 EXTRA = "extra"
-_FILES = (RUN_SET_FILE, "definition.toml")
+_FILES = (RUN_SET_FILE, "definition.toml", LAST_FILE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

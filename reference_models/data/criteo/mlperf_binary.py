@@ -79,6 +79,7 @@ class BinarySplit:
 
     def read_into(self, start: int, stop: int, batch: Batch) -> None:
         """Read samples start to stop - 1 into a batch; DatasetError where a label is none."""
+        self._files.samples_read += max(0, stop - start)
         dense, indices, labels = batch.dense.numpy(), batch.indices.numpy(), batch.labels.numpy()
         for number, first in enumerate(self._starts[:-1]):
             low, high = max(start, first), min(stop, self._starts[number + 1])

@@ -48,7 +48,11 @@ class ReadFile:
 class ReadFiles:
     """The files of one opened dataset. They stay open until this object goes."""
 
+    samples_read: int
+    """How many samples were read of them, some more than once."""
+
     def __init__(self, paths: Iterable[Path] = ()) -> None:
+        self.samples_read = 0
         self._paths = tuple(paths)
         self._open: dict[Path, tuple[int, FileState]] = {}
         self._lock = threading.Lock()

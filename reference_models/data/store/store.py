@@ -192,6 +192,7 @@ class StoreSplit:
     def read_into(self, start: int, stop: int, batch: Any) -> None:
         """Read samples start to stop - 1 into a batch, without a copy in between; DatasetError as `read`."""
         arrays = self._mapped()
+        self._files.samples_read += max(0, stop - start)
         for array in self._layout.arrays:
             if array.member is not None:
                 np.copyto(getattr(batch, array.member).numpy(), arrays[array.file][start:stop])

@@ -1,11 +1,12 @@
-"""The records in a set's extra/ against one another and against a second clock; and whose code trained."""
+"""The records in a set's extra/ against one another; and whose code trained."""
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 from rules.benchmarks.seeds import derive_seed, reserved_seeds
-from rules.checks.result_set.records import has_records, record_of, run_number
+from rules.checks.result_set.records import has_records, read_ms, recorded, root_of, run_number
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
@@ -14,66 +15,13 @@ from rules.logs.text import plural, printable, show
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
-_LATE_S, _LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""How much more the second clock may say than the log: the larger of seconds and a share of the run, or, of all runs
-together, of the same seconds and a larger share of the shortest."""
+_STAMPS_S = 2.0
+"""How far stamps may be outside of what records say of when the run was, by the system's calendar."""
+_DIGEST = re.compile(r"@([0-9a-f]{12})[0-9a-f]{52}\Z")
 _GIVEN_LATER = ("submitter", "division", "status", "system_name", "hw_notes", "sw_notes")
 """Fields of a system's description that its submitter may complete after the runs."""
 SHIPPED_CODE = ("reference", "optimized", "torchrec", "dlrm", "wukong", "hstu", "d2nn")
 """Names of this harness's implementations and models."""
-
-
-def _has_observed(subject: SetSubject) -> str | None:
-    if (reason := has_records(subject)) is not None:
-        return reason
-    is_any = any(record.observed_s is not None for _, record, _ in _recorded(subject))
-    return None if is_any else "no run was timed by a second clock: they are of an earlier version"
-
-
-@rule(
-    "RS121",
-    "a second clock saw no longer run than the log says",
-    source="none: the process that starts a run stamps the arrival of run_start and run_stop by its own clock",
-    remedy="A run's clock is not changed: run again, with an implementation that leaves the clock alone.",
-    applies=_has_observed,
-)
-def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
-    """run_stop - run_start of the log is not shorter, by more than 1 s and more than 2 %, than `observed_s` in the
-    run's record: the time between the two lines by the clock of the process that started the run, or, where another
-    launcher did or that process was held up, by the clock of the energy's meter. Of short runs, not every one is
-    shorter by more than a tenth and all together by more than 1 s. A run without it, in a set where others have it,
-    is a warning."""
-    missing: list[tuple[float, float]] = []
-    is_any_late = False
-    for log, record, place in _recorded(subject):
-        start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
-        if not record.is_finished or record.started_utc is None or start is None or stop is None:
-            continue
-        said_s = (stop.time_ms - start.time_ms) / 1e3
-        if record.observed_s is None:
-            yield Problem(
-                "the run was timed by no second clock",
-                place,
-                expected="observed_s, as other runs",
-                severity="warning",
-            )
-            continue
-        missing.append((record.observed_s - said_s, 1 - said_s / record.observed_s if record.observed_s else 0.0))
-        if missing[-1][0] > max(_LATE_S, _LATE * record.observed_s):
-            is_any_late = True
-            yield Problem(
-                "the log says a shorter run than a second clock saw",
-                stop,
-                found=f"{said_s:.3f} s from run_start to run_stop",
-                expected=f"{record.observed_s:.3f} s, as in {place.relative_to(_root(subject))}",
-            )
-    all_s = sum(seconds for seconds, _ in missing)
-    if not is_any_late and all_s > _LATE_S and min(share for _, share in missing) > _ALL_LATE:
-        yield Problem(
-            "every log says a shorter run than a second clock saw",
-            found=f"{all_s:.3f} s less, in {plural(len(missing), 'run')}",
-            expected="what observed_s in the runs' records says",
-        )
 
 
 def _has_set_record(subject: SetSubject) -> str | None:
@@ -92,13 +40,14 @@ def _has_set_record(subject: SetSubject) -> str | None:
 )
 def records_agree(subject: SetSubject) -> Iterator[Problem]:
     """The seeds in extra/run_set.json are those that its base seed gives, without those of reference convergence
-    points, and run i's log has the i-th of them: anything else is an error. Its number of threads is that of the
-    logs, its system's fields are those of systems/<system>.json, its code's digest is that of each run's record:
-    anything else is a warning, since a set may be completed by a newer version, and a description by its submitter.
-    """
+    points, and run i's log has the i-th of them: anything else is an error. Its number of threads, batch size and
+    implementation are those of the logs, its system's fields are those of systems/<system>.json, its code's digest is
+    that of each run's record; and by the stamps of its log, a run is after the set's created_utc and between its
+    started_utc and ended_utc, within 2 s: anything else is a warning, since a set may be completed by a newer
+    version, a description by its submitter, and a calendar may be set."""
     record = subject.files.run_set
     assert isinstance(record, RunSetRecord)
-    place = _root(subject) / "extra" / "run_set.json"
+    place = root_of(subject) / "extra" / "run_set.json"
     if (wrong := _underived(record)) is not None:
         yield Problem(
             f"seed {wrong} is not the one that the base seed gives",
@@ -120,7 +69,10 @@ def records_agree(subject: SetSubject) -> Iterator[Problem]:
             yield Problem(
                 "the number of threads is not the set's", threads, found=show(threads.value), expected=expected
             )
-    others = [(run.code.sha256, path) for _, run, path in _recorded(subject) if run.code is not None]
+        yield from _settings(log, record)
+    for log, run, path in recorded(subject):
+        yield from _moments(log, record, run, path.relative_to(root_of(subject)))
+    others = [(run.code.sha256, path) for _, run, path in recorded(subject) if run.code is not None]
     others = [(digest, path) for digest, path in others if record.code_sha256 not in (None, digest)]
     if others:
         yield Problem(
@@ -140,6 +92,42 @@ def records_agree(subject: SetSubject) -> Iterator[Problem]:
             )
 
 
+def _settings(log: RunLog, record: RunSetRecord) -> Iterator[Problem]:
+    """Hold what comparisons know a set by against a log of it."""
+    given = {key: entry.value for key, entry in record.config.items()}
+    code, model = given.get("runtime.implementation"), given.get("runtime.model")
+    name = None if code is None else _label(code) + ("" if model is None else f" of {_label(model)}")
+    for what, key, expected in (
+        ("the batch size", keys.GLOBAL_BATCH_SIZE, given.get("train.global_batch_size")),
+        ("the implementation", keys.IMPLEMENTATION, name),
+    ):
+        line = log.first(key)
+        if line is not None and expected is not None and line.value != expected:
+            where = f"{show(expected)} as in extra/run_set.json"
+            yield Problem(f"{what} is not the set's", line, found=show(line.value), expected=where)
+
+
+def _label(code: object) -> str:
+    """Return what logs call a name, or an object in a file: without its folder, with the begin of its digest."""
+    text = str(code)
+    return _DIGEST.sub(r"@\1", text.rpartition("/")[2]) if ".py:" in text else text
+
+
+def _moments(log: RunLog, record: RunSetRecord, run: RunRecord, where: Path) -> Iterator[Problem]:
+    """Hold the first and the last stamp of a run against when its records say that it was."""
+    first, stop = log.first(keys.INIT_START), log.last(keys.RUN_STOP)
+    for what, line, said, sign in (
+        ("created_utc in extra/run_set.json", first, record.created_utc, 1),
+        (f"started_utc in {where}", first, run.started_utc, 1),
+        (f"ended_utc in {where}", stop, run.ended_utc, -1),
+    ):
+        said_ms = read_ms(said)
+        if line is not None and said_ms is not None and sign * (said_ms - line.time_ms) / 1e3 > _STAMPS_S:
+            late = f"{abs(said_ms - line.time_ms) / 1e3:.3f} s {'before' if sign > 0 else 'after'} it"
+            yield Problem("the stamp is not when the records say", line, found=late, expected=f"{what}: {show(said)}")
+            return
+
+
 def _names_code(subject: SetSubject) -> str | None:
     return None if subject.is_ours else "not a run set of this harness"
 
@@ -153,8 +141,9 @@ def _names_code(subject: SetSubject) -> str | None:
     applies=_names_code,
 )
 def code_is_shipped(subject: SetSubject) -> Iterator[Problem]:
-    """An implementation or a model of somebody's own is named: it runs in the process that keeps the time and
-    computes the quality, and could change either."""
+    """An implementation or a model of somebody's own is named: it runs in the process that writes the log and
+    computes the quality, and could change either; its time is kept beside it (RS121). What processor time it took
+    between opening the data and run_start is said, too, where that is known."""
     named = {
         str(log.value(keys.IMPLEMENTATION)) for log in subject.logs if log.first(keys.IMPLEMENTATION) is not None
     }
@@ -164,23 +153,18 @@ def code_is_shipped(subject: SetSubject) -> Iterator[Problem]:
     own = sorted(name for name in named if not set(name.split(" of ")) <= {*SHIPPED_CODE})
     if own:
         yield Problem(
-            "own code trained in the process that keeps the time and computes the quality",
+            f"own code trained in the process that writes the log and computes the quality{_off_the_clock(subject)}",
             found=", ".join(map(show, own[:3])),
         )
 
 
-def _root(subject: SetSubject) -> Path:
-    assert subject.result_set.root is not None
-    return subject.result_set.root
-
-
-def _recorded(subject: SetSubject) -> Iterator[tuple[RunLog, RunRecord, Path]]:
-    """Yield each log that has a readable record, with the record and its place."""
-    for log in subject.logs:
-        place = record_of(subject, log)
-        record = None if place is None else subject.files.run_record(place)
-        if place is not None and isinstance(record, RunRecord):
-            yield log, record, place
+def _off_the_clock(subject: SetSubject) -> str:
+    seen = [record.observed for _, record, _ in recorded(subject) if record.observed is not None]
+    before = [each.processor_before_s for each in seen if each.processor_before_s is not None]
+    during = [each.processor_run_s for each in seen if each.processor_run_s is not None]
+    if not before or not during:
+        return ""
+    return f", with up to {max(before):.2f} s of processor time before run_start and {max(during):.2f} s after it"
 
 
 def _underived(record: RunSetRecord) -> int | None:

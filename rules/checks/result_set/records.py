@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from rules.checks.rule import Problem, Severity, rule
@@ -81,6 +82,30 @@ def record_of(subject: SetSubject, log: RunLog) -> Path | None:
     """run.json of the attempt whose log became this result."""
     folder = subject.files.run_folders.by_name.get(f"run_{run_number(log)}")
     return folder.made_result if folder is not None else None
+
+
+def root_of(subject: SetSubject) -> Path:
+    """Return the folder of a run set of this harness."""
+    assert subject.result_set.root is not None
+    return subject.result_set.root
+
+
+def recorded(subject: SetSubject) -> Iterator[tuple[RunLog, RunRecord, Path]]:
+    """Yield each log that has a readable record, with the record and its place."""
+    for log in subject.logs:
+        place = record_of(subject, log)
+        record = None if place is None else subject.files.run_record(place)
+        if place is not None and isinstance(record, RunRecord):
+            yield log, record, place
+
+
+def read_ms(text: str | None) -> int | None:
+    """Read a moment of a record as milliseconds since 1970; None where it is none."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else round(moment.timestamp() * 1e3)
 
 
 def _is_in_tree(subject: SetSubject) -> str | None:

@@ -1,5 +1,6 @@
 """The parent: N runs in one set, and a set that is complete after whatever happened in between."""
 
+import contextlib
 import json
 import os
 import random
@@ -128,8 +129,14 @@ def kill_at(moment: Callable[[], object], victims: str, output: Path, small: Sma
 
 
 def workers_of(parent: int) -> list[int]:
-    children = Path(f"/proc/{parent}/task/{parent}/children")
-    return [int(pid) for pid in children.read_text().split()] if children.exists() else []
+    """The timekeeper of the worker, and the worker."""
+    found, waiting = list[int](), [parent]
+    for pid in waiting:
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        with contextlib.suppress(OSError):
+            waiting += (more := [int(child) for child in children.read_text().split()])
+            found += more
+    return found
 
 
 def trains(output: Path, index: int) -> bool:

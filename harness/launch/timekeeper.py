@@ -1,0 +1,241 @@
+"""Keep the time of a run: start its process, stamp what it says as it arrives, and hand all of it on.
+
+Started as `python -I -S timekeeper.py`, a process of its own that imports nothing but the standard library: neither
+code of the user's, nor start-up files of Python (sitecustomize, .pth), nor what PYTHONPATH names is run in it.
+Whoever starts it sends what is to be started as one line of JSON on standard input, and is gone where that ends.
+"""
+
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+EVENT_MARK = b"\x1e"
+"""As `harness.measure.kinds.EVENT_MARK`, which is not imported here."""
+STARTED, RUN_START, RUN_STOP = "start", "run_start", "run_stop"
+"""Events of a run's process: it is about to begin; and that these lines of its log have their stamps."""
+_TICK_S = 0.05
+"""How long the pipe of what was started is waited for at most: stamps are known this well, or better."""
+_MOST_WAITING_BYTES = 1 << 24
+"""Bytes that were read and not taken yet, above which no more are read."""
+_MAX_LINE_BYTES = _READ_BYTES = 1 << 16
+"""Longer lines are no event."""
+
+
+class Seen(NamedTuple):
+    """An event: it came between two moments of this process's monotonic clock, in seconds."""
+
+    earliest_s: float
+    latest_s: float
+    processor_s: float | None
+    """Processor time of the run's processes until then; None where it is not known."""
+
+
+class RunClock:
+    """What was seen of one run, by the clock of the process that holds this.
+
+    The first `start` and run_start and the last run_stop count: a run that sends more of them is not shorter for it.
+    A process that is held up sees late what came before, so each event has the moment at which it had not come yet,
+    and of the two what makes the run shorter is what is said of it.
+    """
+
+    def __init__(self, spawned_s: float, *, is_marked: bool = True) -> None:
+        self._spawned_s, self._is_marked = spawned_s, is_marked
+        self._seen: dict[str, Seen] = {}
+        self._wall_s: float | None = None
+        self._line = b""
+
+    def feed(
+        self, said: bytes, earliest_s: float, latest_s: float, read_processor: Callable[[], float | None]
+    ) -> bool:
+        """Take what arrived between two moments; return whether the end of a run was in it."""
+        lines = (self._line + said).split(b"\n")
+        self._line = lines.pop()[-_MAX_LINE_BYTES:]
+        names = [name for line in lines if (name := _event_of(line, is_marked=self._is_marked)) is not None]
+        for name in names:
+            self.see(name, Seen(earliest_s, latest_s, read_processor()))
+        return RUN_STOP in names
+
+    def see(self, name: str, seen: Seen) -> None:
+        """Take an event."""
+        if name == STARTED and self._wall_s is None:
+            # Once, as the clock of the log does: that the calendar is set later bends neither.
+            self._wall_s = time.time() - time.monotonic()
+        if name == RUN_STOP or name not in self._seen:
+            self._seen[name] = seen
+
+    def observe(self, exited_s: float | None, processor_s: float | None) -> dict[str, Any] | None:
+        """Return the members of `ObservedRecord`, with `observed_s`; None where nothing of a run was seen."""
+        start, stop = self._seen.get(RUN_START), self._seen.get(RUN_STOP)
+        if start is None and stop is None:
+            return None
+        both = () if start is None or stop is None else (start, stop)
+        return {
+            "observed_s": None if start is None or stop is None else max(0.0, stop.earliest_s - start.latest_s),
+            "uncertain_s": sum(seen.latest_s - seen.earliest_s for seen in both),
+            "run_start_ms": self._wall_ms(start),
+            "run_stop_ms": self._wall_ms(stop),
+            "process_s": None if exited_s is None else exited_s - self._spawned_s,
+            "processor_s": processor_s,
+            "processor_before_s": _between(self._seen.get(STARTED), start),
+            "processor_run_s": _between(start, stop),
+        }
+
+    def _wall_ms(self, seen: Seen | None) -> int | None:
+        """Milliseconds since the Unix epoch before which an event had not come."""
+        return None if seen is None or self._wall_s is None else int((seen.earliest_s + self._wall_s) * 1e3)
+
+
+def _between(first: Seen | None, last: Seen | None) -> float | None:
+    if first is None or last is None or first.processor_s is None or last.processor_s is None:
+        return None
+    return max(0.0, last.processor_s - first.processor_s)
+
+
+def _event_of(line: bytes, *, is_marked: bool) -> str | None:
+    """Return which of the three events ends a line; versions of before did not mark theirs, which are whole lines."""
+    _, mark, text = line.rpartition(EVENT_MARK)
+    if (is_marked and not mark) or b'"event"' not in text or len(text) >= _MAX_LINE_BYTES:
+        return None
+    try:
+        event = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    name = event.get("event") if isinstance(event, dict) else None
+    return name if name in (STARTED, RUN_START, RUN_STOP) else None
+
+
+def read_processor_s(pid: int) -> float | None:
+    """Return the processor time of a process and all that come from it, those that ended included; None where /proc
+    does not say."""
+    ticks, waiting = 0, [pid]
+    try:
+        for one in waiting:
+            about = Path(f"/proc/{one}/stat").read_bytes().rpartition(b")")[2]
+            ticks += sum(map(int, about.split()[11:15]))
+            for children in Path(f"/proc/{one}/task").glob("*/children"):
+                waiting += map(int, children.read_text(encoding="utf-8").split())
+    except (OSError, ValueError, IndexError):
+        return None
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class _Keeper:
+    """Follows one process until it ends; its pipes are read and written as they are ready."""
+
+    def __init__(self, asked: Mapping[str, Any]) -> None:
+        self._record = Path(asked["record"])
+        spawned_s = time.monotonic()
+        self._process = subprocess.Popen(
+            [word.encode("latin-1") for word in asked["command"]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={name.encode("latin-1"): value.encode("latin-1") for name, value in asked["environ"].items()},
+        )
+        self._clock = RunClock(spawned_s, is_marked=asked["is_marked"])
+        self._empty_s = spawned_s
+        self._waiting = bytearray()
+        self._is_told_to_end = False
+        assert self._process.stdout is not None
+        self._from = self._process.stdout.fileno()
+        os.set_blocking(self._from, False)
+        os.set_blocking(1, False)
+
+    def follow(self) -> int:
+        """Return the exit code of the process, as subprocess has it."""
+        watched = {0, self._from}
+        while self._from in watched or (self._waiting and not self._is_told_to_end):
+            is_full = len(self._waiting) > _MOST_WAITING_BYTES
+            wanted = watched - {self._from} if is_full else watched
+            asked_s = time.monotonic()
+            readable, writable, _ = select.select(wanted, [1] if self._waiting else [], [], _TICK_S)
+            if self._from in wanted and self._from not in readable:
+                self._empty_s = asked_s
+            if 0 in readable and not os.read(0, 4096):
+                watched.discard(0)
+                self._leave()  # whoever asked is gone
+            if writable:
+                self._hand_on()
+            if self._from in readable and self._read():
+                watched.discard(self._from)
+        exit_code = self._process.wait()
+        exited_s, usage = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._keep(exited_s, usage.ru_utime + usage.ru_stime)
+        return exit_code
+
+    def end(self) -> None:
+        """Ask the process to end; what it says then is nobody's any more where nobody takes it."""
+        self._is_told_to_end = True
+        self._process.terminate()
+
+    def _read(self) -> bool:
+        """Take what is there to be read; return whether that was the end."""
+        latest_s = time.monotonic()
+        try:
+            said = os.read(self._from, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        is_over = self._clock.feed(said, self._empty_s, latest_s, lambda: read_processor_s(self._process.pid))
+        self._waiting += said
+        if len(said) < _READ_BYTES:
+            self._empty_s = latest_s
+        if is_over:
+            self._keep(None, None)
+        return not said
+
+    def _hand_on(self) -> None:
+        try:
+            del self._waiting[: os.write(1, self._waiting)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._waiting.clear()  # nobody reads any more
+
+    def _leave(self) -> None:
+        """Let what was started know that nobody waits for it: its standard input ends."""
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+
+    def _keep(self, exited_s: float | None, processor_s: float | None) -> None:
+        """Write what was seen, by one rename, so that it is there where this process is killed next."""
+        observed = self._clock.observe(exited_s, processor_s)
+        if observed is None:
+            return
+        draft = self._record.with_suffix(".partial")
+        with suppress(OSError), draft.open("w", encoding="utf-8") as file:
+            json.dump(observed, file)
+            file.flush()
+            os.fsync(file.fileno())
+            draft.replace(self._record)
+
+
+def main() -> int:
+    """Start what is asked for and end as it ends: with its exit code, or by the signal that ended it."""
+    asked = b""
+    while not asked.endswith(b"\n"):
+        if not (part := os.read(0, 1 << 16)):
+            return 1
+        asked += part
+    keeper = _Keeper(json.loads(asked))
+    signal.signal(signal.SIGTERM, lambda *_: keeper.end())
+    exit_code = keeper.follow()
+    if exit_code < 0:
+        number = -exit_code
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        with suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

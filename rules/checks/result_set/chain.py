@@ -1,0 +1,155 @@
+"""Whether runs of a set were taken away after they were made: their order in time, and the chain of their records."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from rules.checks.result_set.clocks import is_launched
+from rules.checks.result_set.records import has_records, run_number
+from rules.checks.rule import Problem, rule
+from rules.checks.subject import SetSubject
+from rules.logs import keys
+from rules.logs.text import show
+from rules.records.chain import LAST_FILE, digest_record, first_link
+from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
+
+_RESULTS = 'training_rules.adoc, "Benchmark Results": a submitter may not choose among the runs'
+_REMEDY = "A run may not be discarded: put back what was taken away or changed, or make a new set."
+_MAX_LINK_BYTES = 1024
+
+
+def _has_chain(subject: SetSubject) -> str | None:
+    if (reason := has_records(subject)) is not None:
+        return reason
+    record = subject.files.run_set
+    if not isinstance(record, RunSetRecord):
+        return "no extra/run_set.json that can be read"
+    if record.is_chained or any(run.previous_sha256 is not None for _, run in _finished(subject)):
+        return None
+    return "no chain: an earlier version began the set"
+
+
+@rule(
+    "RS131",
+    "each run follows the one that was made before it",
+    source=f"{_RESULTS}; each run.json of this harness holds the digest of that of the run before",
+    remedy=_REMEDY,
+    applies=_has_chain,
+)
+def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
+    """previous_sha256 in each run's record is the digest of the record of another run in the set, of each run once;
+    one, the first, has what the set gives instead; and extra/last_run holds the digest of the last. A run that was
+    removed leaves a gap, also where it was made again. Runs of other code than began the set may be of a version
+    that keeps no chain: a warning."""
+    run_set, root = subject.files.run_set, subject.result_set.root
+    assert isinstance(run_set, RunSetRecord) and root is not None
+    finished = list(_finished(subject))
+    if not run_set.is_chained:
+        yield Problem(
+            "run_set.json says that the set has no chain",
+            root / "extra" / "run_set.json",
+            found="previous_sha256 in the records of its runs",
+            expected="is_chained true",
+        )
+        return
+    known = {first_link(run_set), *(_digest(place) for place, _ in finished)}
+    uses = Counter(run.previous_sha256 for _, run in finished)
+    for place, run in finished:
+        if run.previous_sha256 is None:
+            is_other = run.code is not None and run.code.sha256 != run_set.code_sha256
+            yield Problem(
+                f"run {run.run_index} is not in the chain of its set",
+                place,
+                found="no previous_sha256",
+                expected="the digest of the record of the run before",
+                severity="warning" if is_other else None,
+            )
+        elif run.previous_sha256 not in known:
+            yield Problem(
+                f"the run before run {run.run_index} is not in the set, or its record was changed",
+                place,
+                found=f"no record of digest {run.previous_sha256[:12]}…",
+                expected="every run that was made",
+            )
+        elif uses[run.previous_sha256] > 1:
+            yield Problem(
+                f"run {run.run_index} follows the same run as another",
+                place,
+                found=f"{uses[run.previous_sha256]} records with digest {run.previous_sha256[:12]}…",
+                expected="one",
+            )
+    last = _read_link(root / "extra" / LAST_FILE)
+    if last not in known or last in uses:
+        yield Problem(
+            "the run that was made last is not in the set, or its record was changed",
+            root / "extra" / LAST_FILE,
+            found="nothing" if last is None else f"the digest {show(last[:12])}… of no last record",
+            expected="the digest of the record of the run that was made last",
+        )
+
+
+def _finished(subject: SetSubject) -> Iterator[tuple[Path, RunRecord]]:
+    """Yield the record of every attempt that became a run, with its place."""
+    for folder in subject.files.run_folders.by_name.values():
+        for attempt in folder.attempts:
+            if attempt.record is not None and not attempt.has_log:
+                record = subject.files.run_record(attempt.record)
+                if isinstance(record, RunRecord) and record.is_finished:
+                    yield attempt.record, record
+
+
+def _digest(place: Path) -> str:
+    try:
+        return digest_record(place.read_bytes())
+    except OSError:
+        return ""
+
+
+def _read_link(place: Path) -> str | None:
+    """Return what the file of the last link says; None where it is no file of ours."""
+    try:
+        if place.is_symlink() or not place.is_file() or place.stat().st_size > _MAX_LINK_BYTES:
+            return None
+        return place.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _has_order(subject: SetSubject) -> str | None:
+    if (reason := has_records(subject)) is not None:
+        return reason
+    return "torchrun or srun started its runs, in any order" if is_launched(subject) else None
+
+
+@rule(
+    "RS132",
+    "runs were made in the order of their numbers",
+    source=f"{_RESULTS}; this harness makes run 0 first",
+    remedy=_REMEDY,
+    severity="warning",
+    applies=_has_order,
+)
+def runs_are_in_order(subject: SetSubject) -> Iterator[Problem]:
+    """The run of each log begins after those of all lower numbers. Where the set has a chain, anything else is an
+    error: a run was removed and made again."""
+    run_set = subject.files.run_set
+    is_chained = isinstance(run_set, RunSetRecord) and run_set.is_chained
+    numbered = [
+        (number, start)
+        for log in subject.logs
+        if (number := run_number(log)) is not None and (start := log.first(keys.RUN_START)) is not None
+    ]
+    latest = None
+    for (_, before), (number, start) in pairwise(sorted(numbered, key=lambda entry: entry[0])):
+        latest = before if latest is None or before.time_ms > latest.time_ms else latest
+        if start.time_ms < latest.time_ms:
+            yield Problem(
+                f"run {number} was made before one of a lower number",
+                start,
+                found=f"{(latest.time_ms - start.time_ms) / 1e3:.0f} s before that of {Path(latest.path).name}",
+                expected="runs in the order of their numbers",
+                severity="error" if is_chained else None,
+            )
+            return

@@ -1,0 +1,209 @@
+"""Runs against another clock than their log's, and what came before that was started."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rules.checks.result_set.records import has_records, read_ms, recorded, root_of
+from rules.checks.rule import Problem, rule
+from rules.checks.subject import SetSubject
+from rules.logs import keys
+from rules.logs.log import LogLine
+from rules.logs.text import plural, show
+from rules.records.run import ObservedRecord, RunRecord, StartupRecord
+from rules.records.run_set import RunSetRecord
+
+LATE_S, LATE = 0.25, 0.01
+"""How much more a run's timekeeper may have seen than the log says: seconds, and a share of the run besides. Of 376
+honest runs, on two cores with up to 25 busy processes, a parent saw from 54 ms less to 18 ms more."""
+_OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
+"""Of a clock that an earlier version or the run itself kept, the larger of seconds and a share; or, of all runs
+together, of the same seconds and a larger share of the shortest."""
+_CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
+"""How much later than run_stop a log may be closed by the system's calendar, which may be set: the larger."""
+LAUNCHED = "the world's size"
+"""Where run_set.json has its number of ranks from, where torchrun or srun started them and nobody else."""
+_OF_PYTHON = re.compile(r"/lib(64)?/python3\.\d+/sitecustomize\.py\Z")
+"""Where distributions put a sitecustomize of their own."""
+
+
+def _has_observed(subject: SetSubject) -> str | None:
+    if (reason := has_records(subject)) is not None:
+        return reason
+    is_any = any(record.observed_s is not None for _, record, _ in recorded(subject))
+    if is_any or is_of_this_version(subject):
+        return None
+    return "no run was timed by a second clock: they are of an earlier version"
+
+
+def is_of_this_version(subject: SetSubject) -> bool:
+    """Return whether a version of this harness made the set whose runs have timekeepers and are in a chain."""
+    run_set = subject.files.run_set
+    if isinstance(run_set, RunSetRecord) and run_set.is_chained:
+        return True
+    return any(record.previous_sha256 is not None for _, record, _ in recorded(subject))
+
+
+def is_launched(subject: SetSubject) -> bool:
+    """Return whether torchrun or srun started the runs, which then have no timekeeper and may be in any order."""
+    run_set = subject.files.run_set
+    ranks = run_set.config.get("runtime.ranks") if isinstance(run_set, RunSetRecord) else None
+    return ranks is not None and ranks.source == LAUNCHED
+
+
+@rule(
+    "RS121",
+    "a second clock saw no longer run than the log says",
+    source="none: a run is started by a process that runs no code of the user's and stamps, by its own clock, when"
+    " run_start and run_stop reach it",
+    remedy="A run's clock is not changed: run again, with an implementation that leaves the clock alone.",
+    applies=_has_observed,
+)
+def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
+    """run_stop - run_start of the log is not shorter, by more than 0.25 s and 1 % of the run, than the time between
+    the two by the clock of the run's timekeeper (`observed_s` in its record), neither line reached it so much later
+    than its stamp, and the run is not longer than its process lived. A run that no timekeeper saw is an error where
+    one ran. Where torchrun or srun started the ranks there is none, and in sets of earlier versions another process
+    kept the second clock: then it is held to the larger of 1 s and 2 %, and of short runs, not every one is shorter
+    by more than a tenth and all together by more than 1 s. A run without it, in a set where others have it, is a
+    warning there; so is a log that was closed, by the system's calendar, more than 2 s and 5 % of the run after its
+    run_stop. A timekeeper that was held up for longer than these 0.25 s and 1 % is said (info).
+    """
+    missing: list[tuple[float, float]] = []
+    is_any_late = False
+    for log, record, place in recorded(subject):
+        start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
+        if not record.is_finished or start is None or stop is None:
+            continue
+        said_s = (stop.time_ms - start.time_ms) / 1e3
+        # One that could not write its own record is not asked for more than its timekeeper left.
+        if record.started_utc is not None or record.observed is not None:
+            problems = [*_seen(subject, record, start, stop, place)]
+            is_any_late = is_any_late or any(problem.severity is None for problem in problems)
+            yield from problems
+            if record.observed_s is not None:
+                observed_s = record.observed_s
+                missing.append((observed_s - said_s, 1 - said_s / observed_s if observed_s else 0.0))
+    all_s = sum(seconds for seconds, _ in missing)
+    if not is_any_late and all_s > _OLD_LATE_S and min(share for _, share in missing) > _ALL_LATE:
+        yield Problem(
+            "every log says a shorter run than a second clock saw",
+            found=f"{all_s:.3f} s less, in {plural(len(missing), 'run')}",
+            expected="what observed_s in the runs' records says",
+        )
+
+
+def _seen(subject: SetSubject, record: RunRecord, start: LogLine, stop: LogLine, place: Path) -> Iterator[Problem]:
+    """Hold one log's run against what another clock said of it."""
+    said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {place.relative_to(root_of(subject))}"
+    has_timekeeper = record.observed_by == "timekeeper"
+    must_have = is_of_this_version(subject) and not is_launched(subject)
+    if record.observed_s is None or (must_have and not has_timekeeper):
+        yield Problem(
+            "the run was timed by no second clock",
+            place,
+            found="no run_start or run_stop was seen"
+            if has_timekeeper
+            else f"observed_by {show(record.observed_by)}",
+            expected="observed_s of the run's timekeeper" if must_have else "observed_s, as other runs",
+            severity=None if must_have or has_timekeeper else "warning",
+        )
+        return
+    observed_s = record.observed_s
+    late_s = LATE_S + LATE * observed_s if has_timekeeper else max(_OLD_LATE_S, _OLD_LATE * observed_s)
+    if observed_s - said_s > late_s:
+        yield Problem(
+            "the log says a shorter run than a second clock saw",
+            stop,
+            found=f"{said_s:.3f} s from run_start to run_stop",
+            expected=f"{observed_s:.3f} s, {where}",
+        )
+    elif has_timekeeper and record.observed is not None:
+        yield from _arrivals(record.observed, start, stop, late_s, where)
+    closed_ms = read_ms(record.closed_utc)
+    if closed_ms is not None and (closed_ms - stop.time_ms) / 1e3 > max(_CLOSED_LATE_S, _CLOSED_LATE * said_s):
+        yield Problem(
+            "the log was closed long after its run_stop",
+            stop,
+            found=f"{(closed_ms - stop.time_ms) / 1e3:.3f} s by the system's calendar",
+            expected=f"none, {where}: a clock that is slow, or was set meanwhile",
+            severity="warning",
+        )
+
+
+def _arrivals(
+    observed: ObservedRecord, start: LogLine, stop: LogLine, late_s: float, where: str
+) -> Iterator[Problem]:
+    """Hold both stamps of a run against when their lines came, and its length against its process's life."""
+    for line, seen_ms in ((start, observed.run_start_ms), (stop, observed.run_stop_ms)):
+        if seen_ms is not None and seen_ms - line.time_ms > late_s * 1e3:
+            yield Problem(
+                f"{line.key} was seen later than its stamp",
+                line,
+                found=f"{(seen_ms - line.time_ms) / 1e3:.3f} s later",
+                expected=f"at most {late_s:.3f} s, {where}",
+            )
+            return
+    said_s = (stop.time_ms - start.time_ms) / 1e3
+    if observed.process_s is not None and said_s > observed.process_s + late_s:
+        yield Problem(
+            "the log says a longer run than its process lived",
+            stop,
+            found=f"{said_s:.3f} s from run_start to run_stop",
+            expected=f"at most {observed.process_s:.3f} s, {where}",
+        )
+    elif observed.uncertain_s > late_s:
+        yield Problem(
+            "the run's timekeeper was held up",
+            line,
+            found=f"run_start and run_stop are known within {observed.uncertain_s:.3f} s",
+            expected=f"within {late_s:.3f} s",
+            severity="info",
+        )
+
+
+@rule(
+    "RS133",
+    "the dataset is not read before run_start",
+    source='training_rules.adoc, "Run Results": the clock starts before any training data is touched',
+    remedy="Leave the data alone until the first call of train or evaluate; warm up with synthetic batches.",
+    applies=has_records,
+)
+def data_waits_for_the_clock(subject: SetSubject) -> Iterator[Problem]:
+    """samples_before_start in each run's record is 0: what was trained before run_start cost no time. Nothing is
+    known of code that reads the files itself, or opens the dataset a second time."""
+    for log, record, _ in recorded(subject):
+        if record.samples_before_start:
+            yield Problem(
+                "samples were read before the clock started",
+                log.first(keys.RUN_START) or log.path,
+                found=f"{record.samples_before_start:,} samples",
+                expected="none",
+            )
+
+
+@rule(
+    "RS134",
+    "nothing ran in the runs' processes before the harness",
+    source="none: docs.python.org, module site; this harness lists the files in each run.json",
+    remedy="Look at what these files do, or run without them: python -I -m venv, an empty PYTHONPATH.",
+    severity="info",
+    applies=has_records,
+)
+def starts_alone(subject: SetSubject) -> Iterator[Problem]:
+    """No run's process began with a sitecustomize or usercustomize, but for one that comes with Python itself. Files
+    of installed packages (.pth) are on record as well, and not said. That not all runs began with the same files is a
+    warning."""
+    known = [(record, place) for _, record, place in recorded(subject)]
+    named = {(file.kind, file.path, file.sha256) for record, _ in known for file in record.startup if _is_added(file)}
+    for kind, path, sha256 in sorted(named, key=str)[:5]:
+        place = next(place for record, place in known if any(file.path == path for file in record.startup))
+        digest = "" if sha256 is None else f", SHA-256 {sha256[:12]}…"
+        yield Problem(f"{kind} ran before the harness", place, found=f"{show(path)}{digest}")
+    files = {tuple(sorted((file.kind, file.sha256 or "") for file in record.startup)) for record, _ in known}
+    if len(files) > 1 and all(record.closed_utc is not None for record, _ in known):
+        yield Problem("runs began with different start-up files", known[0][1], severity="warning")
+
+
+def _is_added(file: StartupRecord) -> bool:
+    return file.kind != "pth" and _OF_PYTHON.search(file.path) is None
