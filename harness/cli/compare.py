@@ -64,8 +64,8 @@ def confidence_level(text: str) -> float:
     type=click.Choice(["regression", "inconclusive", "never"]),
     default="never",
     show_default=True,
-    help="regression: exit 5 when new is slower or worse, 7 when that by --min-effect or more is not excluded "
-    "(one-sided, at --confidence). inconclusive: also exit 7 without a verdict.",
+    help="regression: exit 3 when the rules reject a set, 5 when new is slower or worse, 7 when that by --min-effect "
+    "or more is not excluded (one-sided, at --confidence). inconclusive: also exit 7 without a verdict.",
 )
 @click.option(
     "--repeated",
@@ -102,7 +102,7 @@ def compare(
     inside one system only. A shipped reference system (--with) was measured elsewhere and before.
 
     --fail-on regression ends with 0 only where NEW is shown to be less than --min-effect slower or worse, if at all.
-    Else it is 5 or 7, and stderr says how many pairs in turns should tell. Sets measured one after the other, where
+    It is 3 where the rules reject NEW or BASE: their numbers show nothing. Else it is 5 or 7, and stderr says how many pairs in turns should tell. Sets measured one after the other, where
     20 % is assumed, never pass.
 
     Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
@@ -148,6 +148,9 @@ def compare(
         )
     for command in more_runs((base, *news), comparisons):
         click.echo(f"more runs, to be looked at once, when all are made: {command}", err=True)
+    rejected = [comparison for comparison in comparisons if comparison.invalid_sides]
+    if fail_on != "never" and rejected:
+        raise HarnessError(_why_rejected(rejected[0]), ExitCode.COMPLIANCE)
     if fail_on != "never" and any(comparison.is_regression for comparison in comparisons):
         return ExitCode.REGRESSION
     if fail_on != "never" and (open_ones := [each for each in comparisons if not each.is_regression_excluded]):
@@ -155,6 +158,12 @@ def compare(
     if fail_on == "inconclusive" and any(comparison.verdict == "inconclusive" for comparison in comparisons):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
+
+
+def _why_rejected(comparison: "Comparison") -> str:
+    sides = {"base": comparison.base, "new": comparison.new}
+    names = " and ".join(sides[side] for side in comparison.invalid_sides)
+    return f"{names}: INVALID by the rules, so nothing is shown by it. 'dlrmbench check' says why."
 
 
 def _why_not_excluded(comparison: "Comparison") -> str:

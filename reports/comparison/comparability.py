@@ -167,6 +167,13 @@ def notes_of(base: Result, new: Result, pairing: Pairing) -> tuple[str, ...]:
             f"{_MODEL} differs: the code of the model is no part of the benchmark's definition, and a model that is "
             "easier to train takes less time"
         )
+    own = [None if side.judged is None else side.judged.verdict.trained_by for side in (base, new)]
+    if (own[0] is None) != (own[1] is None) and base.judged is not None and new.judged is not None:
+        name, code = ("new", own[1]) if own[0] is None else ("base", own[0])
+        notes.append(
+            f"warning: own code trained {name} alone ({code}): it writes its log and computes its quality, so the "
+            "comparison holds as far as that code does what it says"
+        )
     if pairing.num_shared and not pairing.is_paired:
         shared = plural(pairing.num_shared, "seed is", "seeds are")
         notes.append(f"{shared} shared, too few of the runs to compare them in pairs")

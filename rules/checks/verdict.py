@@ -58,10 +58,14 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding not in below)
 
     @property
+    def trained_by(self) -> str | None:
+        """Name what trained where that was not the harness's own code; None else."""
+        return next((finding.found for finding in self.findings if finding.code == "RS123"), None)
+
+    @property
     def own_code(self) -> str:
         """Name what trained where that was not the harness's own code, as "; own code: …"; empty else."""
-        found = next((finding.found for finding in self.findings if finding.code == "RS123"), None)
-        return "" if found is None else f"; own code: {found}"
+        return "" if self.trained_by is None else f"; own code: {self.trained_by}"
 
     def count(self, severity: Severity) -> int:
         """Return how many problems of a severity were found, those that are counted and not listed included."""

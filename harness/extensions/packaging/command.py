@@ -34,6 +34,7 @@ def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) ->
     """
     from harness.extensions.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
     from reports.views.verdict import MAX_PLACES, verdict_blocks
+    from rules.logs.text import printable
     from rules.tree.inventory import take_inventory
 
     results = distinct(results)
@@ -43,5 +44,13 @@ def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) ->
     except NotCompliantError as error:
         show(verdict_blocks(error.verdicts, max_places=MAX_PLACES))
         raise
+    for packaged in made.sets:
+        if (code := packaged.verdict.trained_by) is not None:
+            where = f"{printable(packaged.benchmark)} on {printable(packaged.system)}"
+            click.echo(
+                f"warning: {where} was trained by own code ({code}), which writes the log and computes the quality. "
+                "Whoever reviews the submission reads it.",
+                err=True,
+            )
     show((*verdict_blocks((made.verdict,), max_places=MAX_PLACES), *package_blocks(made)))
     return ExitCode.COMPLIANCE if made.verdict.outcome == "invalid" else ExitCode.DONE

@@ -101,6 +101,26 @@ def test_the_gate_passes_where_a_regression_is_excluded_in_turns(command: Any, t
     assert command("compare", base, new, "--fail-on", "regression")[0] == 5
 
 
+def test_the_gate_rejects_what_the_rules_reject_whatever_it_compares_as(command: Any, tmp_path: Path) -> None:
+    """A set of runs that are shown to be as fast, one of which breaks a rule."""
+    base, new = write_turns(tmp_path, 1.0)
+    log = next(new.glob("results/*/*/result_3.txt"))
+    log.write_text(log.read_text().replace('"opt_name", "value": "', '"opt_name", "value": "other_'))
+    for first, second, name in ((base, new, "new"), (new, base, "new"), (new, new.parent / "base", "new")):
+        code, _, err = command("compare", first, second, "--fail-on", "regression")
+        assert code == 3 and f"{name}: INVALID by the rules" in err, (code, err)
+    assert command("compare", base, new)[0] == 0
+
+
+def test_own_code_on_one_side_alone_is_warned_of(command: Any, tmp_path: Path) -> None:
+    base, new = write_turns(tmp_path, 1.0)
+    for log in new.glob("results/*/*/result_*.txt"):
+        log.write_text(log.read_text().replace('"value": "reference"', '"value": "mine.py:Mine"'))
+    words = 'warning: own code trained new alone ("mine.py:Mine")'
+    assert words in " ".join(command("compare", base, new)[1].split())
+    assert "own code" not in command("compare", base, base.parent / "base")[1]
+
+
 @pytest.mark.slow
 def test_the_gate_does_not_pass_in_turns_what_may_be_slower(command: Any, tmp_path: Path) -> None:
     """Convergence that differs from run to run hides 3 % of the time to train, and too few runs hide everything."""

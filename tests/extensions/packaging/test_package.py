@@ -374,13 +374,18 @@ def command(*arguments: object) -> int:
 def test_exit_codes_and_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = make_set(tmp_path / "set")
     assert command("package", source, "--submitter", "Example", "-o", tmp_path / "out") == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "own code" not in err
     assert out.startswith("VALID") and "left out:" in out and "1 set" in out
     assert str(tmp_path / "out" / "Example") in out and ".dlrmbench-package" not in out
     assert command("package", source, "--submitter", "Example", "-o", tmp_path / "out") == 2
     assert command("package", tmp_path / "none", "--submitter", "Example", "-o", tmp_path / "new") == 8
     assert command("package", source, "-o", tmp_path / "new") == 2
     assert command("package", source, "--submitter", "Other", "-o", tmp_path / "new") == 2
+    runs = [with_record(run, "implementation", value="mine.py:load@0123456789ab") for run in make_runs(TINY)]
+    own = make_set(tmp_path / "own", runs=runs)
+    assert command("package", own, "--submitter", "Example", "-o", tmp_path / "owned") == 0
+    assert 'was trained by own code ("mine.py:load@0123456789ab")' in capsys.readouterr().err
     broken = make_set(tmp_path / "broken", runs=make_runs(TINY)[:2])
     capsys.readouterr()
     assert command("package", broken, "--submitter", "Example", "-o", tmp_path / "new") == 3

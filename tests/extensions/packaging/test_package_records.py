@@ -8,6 +8,7 @@ import pytest
 import torch
 from package_builder import SMALL, TINY, make_set, package, refused, run_set_record
 from run_record_cases import write_recorded
+from watched_cases import write_watched_set
 
 from harness.extensions.packaging import build
 from harness.extensions.packaging.build import package_blocks
@@ -17,6 +18,7 @@ from harness.measure.weights import keep_weights, read_weights
 from harness.run_sets.names import find_weights
 from reports.render.markdown import render_markdown
 from rules.judge.checker import check_paths
+from rules.records.chain import LAST_FILE
 
 HERE = "Example/benchmarks/dlrm_tiny/example"
 ABOUT = {
@@ -31,6 +33,18 @@ def recorded(root: Path) -> Path:
     write_recorded(root)
     (root / "extra" / "run_set.json").write_text(json.dumps(run_set_record()))
     return root
+
+
+@pytest.mark.slow
+def test_the_chain_of_a_sets_runs_is_packaged_whole(tmp_path: Path) -> None:
+    """What is taken out of the package is missed there, too."""
+    members = {name: value for name, value in run_set_record().items() if name not in ("created_utc", "system")}
+    root = write_watched_set(tmp_path / "set", system=run_set_record()["system"], **members)
+    assert package([root], tmp_path / "out").verdict.outcome == "valid"
+    found = codes(tmp_path / "out")
+    assert not {"RS121", "RS131", "RS132"} & {code for code, _ in found}, found
+    (tmp_path / "out" / HERE / "extra" / LAST_FILE).unlink()
+    assert ("RS131", "error") in codes(tmp_path / "out")
 
 
 def with_weights(root: Path, *runs: int) -> Path:
