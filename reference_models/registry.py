@@ -8,9 +8,7 @@ that such code consists of, beside what is installed.
 """
 
 import hashlib
-import os
 import re
-import stat
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -24,8 +22,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from reference_models.config.precisions import refuse_precision
 from reference_models.config.sections import RuntimeConfig, TrainConfig
-from reference_models.process.errors import OWN_CODE, ConfigError, did_you_mean, explain_second_file
+from reference_models.process.errors import (
+    OWN_CODE,
+    ConfigError,
+    DatasetError,
+    did_you_mean,
+    explain_second_file,
+)
 from reference_models.process.importing import import_with_torch
+from reference_models.process.open_file import read_regular
 from reference_models.serving import servable
 from reference_models.serving.servable import Servable, Weights
 from reference_models.spec import Implementation, ModelSpec
@@ -210,18 +215,13 @@ def _load_object(place: FilePlace) -> Any:
 def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
     """Read a file and its digest. Raises ConfigError where it cannot be read, or has another digest than `sha256`."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigError(f"{path}: not a regular file. Give PATH.py:OBJECT of a file.")
-            source = file.read(_MAX_CODE_BYTES + 1)
+        source = read_regular(path, _MAX_CODE_BYTES, follows=True)
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror}. Give PATH.py:OBJECT of a file that is there."
         ) from None
-    if len(source) > _MAX_CODE_BYTES:
-        raise ConfigError(
-            f"{path}: more than {_MAX_CODE_BYTES:,} bytes, expected Python's source. Give PATH.py:OBJECT of that."
-        )
+    except DatasetError as error:
+        raise ConfigError(f"{error} Give PATH.py:OBJECT of Python's source.") from None
     digest = hashlib.sha256(source).hexdigest()
     if sha256 not in (None, digest):
         raise ConfigError(

@@ -8,6 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from harness.foundation.errors import ExitCode, HarnessError
+from reference_models.process.errors import DatasetError
+from reference_models.process.open_file import read_regular
 
 PREFIX = "file:"
 MAX_BYTES, MAX_QUERIES, MAX_ITEMS = 16 << 20, 200_000, 1024
@@ -33,16 +35,15 @@ class QueryFile:
 def read_query_file(path: Path) -> QueryFile:
     """Read lines of `ITEMS`, or all of `SECONDS,ITEMS`; empty ones and those that begin with # are passed over.
 
-    Raises HarnessError: exit 2 where the file cannot be read, exit 8 with the line where it is none of queries.
+    Raises HarnessError: exit 2 where the file cannot be read, exit 8 where it is a link or no regular file of at most
+    MAX_BYTES, and with the line where that is none of queries.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        return _parse(path, read_regular(path, MAX_BYTES))
     except OSError as error:
         raise HarnessError(f"serve.queries: {path}: {error.strerror or error}. Name a file of queries.") from None
-    if len(content) > MAX_BYTES:
-        raise HarnessError(f"{path}: more than {MAX_BYTES >> 20} MiB, expected queries, one a line.", ExitCode.INPUT)
-    return _parse(path, content)
+    except DatasetError as error:
+        raise HarnessError(f"serve.queries: {error} Name a file of queries, one a line.", ExitCode.INPUT) from None
 
 
 @lru_cache(maxsize=2)

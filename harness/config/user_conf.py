@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.config.serving import MLPERF_FORM
-from reference_models.process.errors import ConfigError, did_you_mean
+from reference_models.process.errors import ConfigError, DatasetError, did_you_mean
+from reference_models.process.open_file import read_regular
 
 MLPERF_MODEL = "dlrm-v2"
 MODELS = {"dlrm": MLPERF_MODEL, "hstu": "dlrm-v3"}
@@ -122,15 +123,13 @@ def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str]) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        if not path.is_file():
-            raise ConfigError(f"{path}: no such file. Give the path of a user.conf.")
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        return read_regular(path, MAX_BYTES, follows=True)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file. Give the path of a user.conf.") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}.") from None
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path}: more than {MAX_BYTES:,} bytes, which no user.conf has.")
-    return content
+    except DatasetError as error:
+        raise ConfigError(f"{error} Give the path of a user.conf.") from None
 
 
 def _parse(path: Path, content: bytes) -> list[_Line]:

@@ -7,6 +7,7 @@ its own; since diffusion is linear, the results add up, to the exact L steps whe
 nodes of most residual alone take less time and are less precise; no subgraph is as large as that of L steps.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +16,16 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from reference_models.process.errors import ConfigError, DatasetError
+from reference_models.process.open_file import open_regular
 
 STEPS = (3, 3)
 """Steps of the first stage and of the second: L is their sum. They and ALPHA are MeLoPPR's."""
 ALPHA = 0.95
 GENERATED_NODES, _RING, _SHORTCUTS = 20_000, 3, 2
-MAX_EDGES, _TIE = 50_000_000, 1e-12
+MAX_EDGES, MAX_BYTES, _TIE = 5_000_000, 256 << 20, 1e-12
+"""MeLoPPR's largest graph, com-Youtube, has 2,987,624 edges; so many more take less than 1 GB."""
+_BLOCK_BYTES, _MAX_LINE_BYTES = 1 << 20, 1 << 12
+_EDGES = re.compile(rb"(?:[0-9]{1,18}[ \t][0-9]{1,18}\r?\n)*")
 Nodes = NDArray[np.int64]
 Scores = NDArray[np.float64]
 
@@ -78,22 +83,43 @@ def generate_graph(seed: int, num_nodes: int = GENERATED_NODES) -> Graph:
 def read_graph(path: Path) -> Graph:
     """Read an edge list: two whole numbers a line, nodes; empty lines and those that begin with # are passed over.
 
-    Raises DatasetError with the line that is none, OSError.
+    The file is read in pieces. Raises DatasetError with the line that is none, and for what is no regular file of at
+    most MAX_BYTES, or a link; OSError.
     """
-    edges = []
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            words = line.split()
-            if not words or words[0].startswith("#"):
-                continue
-            if len(words) != 2 or not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words):
-                raise DatasetError(f"{path}:{number}: {line.strip()[:40]!r}, expected an edge: two whole numbers.")
-            edges.append((int(words[0]), int(words[1])))
-            if len(edges) > MAX_EDGES:
-                raise DatasetError(f"{path}:{number}: more than {MAX_EDGES:,} edges. Give fewer.")
-    if not edges:
+    parts, num_edges, number, rest = list[NDArray[np.int64]](), 0, 1, b""
+    with open_regular(path, max_bytes=MAX_BYTES) as file:
+        while block := file.read(_BLOCK_BYTES):
+            lines, end, rest = (rest + block).rpartition(b"\n")
+            if len(rest) > _MAX_LINE_BYTES:
+                number += (lines + end).count(b"\n")
+                raise DatasetError(
+                    f"{path}:{number}: more than {_MAX_LINE_BYTES:,} bytes, expected an edge in a line."
+                )
+            parts.append(_read_edges(lines + end, path, number))
+            number, num_edges = number + (lines + end).count(b"\n"), num_edges + len(parts[-1])
+            if num_edges > MAX_EDGES:
+                raise DatasetError(f"{path}:{number - 1}: more than {MAX_EDGES:,} edges. Give fewer.")
+    parts.append(_read_edges(rest, path, number))
+    edges = np.concatenate(parts)
+    if not len(edges):
         raise DatasetError(f"{path}: has no edge, expected one a line: two whole numbers.")
-    return make_graph(np.array(edges))
+    return make_graph(edges)
+
+
+def _read_edges(lines: bytes, path: Path, first: int) -> NDArray[np.int64]:
+    """Read whole lines, of which the first has this number, as edges [E, 2]. Raises DatasetError."""
+    if _EDGES.fullmatch(lines):
+        return np.array(lines.split(), dtype=np.int64).reshape(-1, 2)
+    edges = []
+    for number, line in enumerate(lines.split(b"\n"), first):
+        words = line.split()
+        if not words or words[0].startswith(b"#"):
+            continue
+        if len(words) != 2 or not all(word.isdigit() and len(word) < 19 for word in words):
+            text = line.decode("utf-8", errors="replace").strip()[:40]
+            raise DatasetError(f"{path}:{number}: {text!r}, expected an edge: two whole numbers.")
+        edges.append((int(words[0]), int(words[1])))
+    return np.array(edges, dtype=np.int64).reshape(-1, 2)
 
 
 def _edges_from(graph: Graph, nodes: Nodes) -> tuple[Nodes, Nodes]:

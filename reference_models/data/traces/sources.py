@@ -3,7 +3,6 @@
 import gzip
 import io
 import math
-import zipfile
 import zlib
 from dataclasses import replace
 from itertools import pairwise
@@ -14,11 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.data.store.dataset import ClickDataset
+from reference_models.data.traces.tensors import load_tensors
 from reference_models.data.traces.trace import AccessTrace, Ids
 from reference_models.process.errors import DatasetError
+from reference_models.process.open_file import open_regular, read_regular
 
-_COPIES = 3
-"""How often a file of lookups is in memory at once: its bytes, its tensors, and what is made of them."""
+_COPIES = 4
+"""How often a file of lookups is in memory at once: unpacked, its bytes, its tensors, and what is made of them."""
+_MAX_PROFILE_BYTES = 16 << 20
+"""Some two million rows: dlrm writes a line of their numbers."""
 
 
 def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrace:
@@ -51,21 +54,21 @@ def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
     """Read a .pt or .pt.gz file of facebookresearch/dlrm_datasets: the tensors indices, offsets and lengths.
 
     A table has as many rows as its highest index asks for: the files say no more. Raises DatasetError where it is no
-    such file, holds pickled objects, or offsets do not fit; MemoryError where it is larger than the memory.
+    such file, holds anything but tensors, or offsets do not fit; MemoryError where it is larger than the memory.
     """
-    import torch
-
-    with path.open("rb") as file:
+    with open_regular(path, follows=True) as file:
         whole = _unzip(file, available_bytes) if path.suffix == ".gz" else file
         try:
-            _refuse_large(whole, available_bytes)
-            found = torch.load(whole, weights_only=True, map_location="cpu")
+            found, num_bytes = load_tensors(whole, available_bytes // _COPIES)
+            arrays = _take_tensors(found, num_bytes, path)
         except Exception as error:  # whatever a stranger's file does to its reader
             if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error)):
                 raise MemoryError from None
+            if isinstance(error, DatasetError):
+                raise
             why = str(error).partition("\n")[0][:200] or type(error).__name__
-            raise DatasetError(f"{path}: torch.load(weights_only=True) refuses it: {why}") from None
-    indices, offsets, lengths = _take_tensors(found, path)
+            raise DatasetError(f"{path}: {why}; expected tensors as torch.save writes them.") from None
+    indices, offsets, lengths = arrays
     num_tables, num_bags = lengths.shape
     trace = AccessTrace(num_rows=(), num_bags=num_bags, indices=indices, offsets=offsets)
     trace.check(str(path))
@@ -93,28 +96,25 @@ def _unzip(file: BinaryIO, available_bytes: int) -> BinaryIO:
     return whole
 
 
-def _refuse_large(file: BinaryIO, available_bytes: int) -> None:
-    """Raise MemoryError for a file, or what a zip file says that it holds, above the memory that is there."""
-    num_bytes = file.seek(0, io.SEEK_END)
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as packed:
-            num_bytes = max(num_bytes, sum(each.file_size for each in packed.infolist()))
-    file.seek(0)
-    if _COPIES * num_bytes > available_bytes:
-        raise MemoryError
+def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
+    """Take indices [lookups], offsets [T * B + 1] and lengths [T, B] as int64 arrays. Raises DatasetError.
 
-
-def _take_tensors(found: Any, path: Path) -> list[Ids]:
-    """Take indices [lookups], offsets [T * B + 1] and lengths [T, B] as int64 arrays. Raises DatasetError."""
+    `num_bytes` is what the file's tensors hold: sizes that ask for more would read what is not of the file.
+    """
     import torch
 
     is_right = isinstance(found, tuple | list) and len(found) == 3
     if not is_right or not all(
-        isinstance(each, torch.Tensor) and each.dtype in (torch.int64, torch.int32)
-        and each.layout == torch.strided and each.is_contiguous() for each in found
+        isinstance(each, torch.Tensor) and each.dtype in (torch.int64, torch.int32) and each.device.type == "cpu"
+        and each.layout == torch.strided and not each.is_nested and each.is_contiguous() for each in found
     ):  # fmt: skip
         raise DatasetError(
             f"{path}: expected a tuple of three tensors of whole numbers, contiguous: indices, offsets, lengths."
+        )
+    storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in found}
+    if sum(storages.values()) > num_bytes:
+        raise DatasetError(
+            f"{path}: its tensors' sizes ask for more than the {num_bytes:,} bytes that it has of them."
         )
     indices, offsets, lengths = arrays = [each.numpy().astype(np.int64, copy=False) for each in found]
     if lengths.ndim != 2 or indices.ndim != 1 or offsets.shape != (lengths.size + 1,) or not indices.size:
@@ -129,9 +129,9 @@ def read_profile(path: Path) -> tuple[int, NDArray[np.int64], NDArray[np.float64
     """Read a reuse profile as dlrm's --data-trace-file: lines of rows, stack distances, their cumulative shares.
 
     Distance 0 is a row that is new, d the d-th row from the top of the stack. Returns (rows, distances, shares).
-    Raises DatasetError naming the line.
+    Raises DatasetError naming the line, or for what is no file of at most 16 MiB.
     """
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[:4]
+    lines = read_regular(path, _MAX_PROFILE_BYTES, follows=True).decode("utf-8", errors="replace").splitlines()[:4]
     try:
         rows, distances, shares = (np.array(line.split(","), dtype=float) for line in lines)
     except ValueError:

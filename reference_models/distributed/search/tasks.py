@@ -3,7 +3,6 @@
 Each takes an `empty` task, which has the devices and the batch size.
 """
 
-import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -21,6 +20,7 @@ from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.search.costs import BIN_LOOKUPS
 from reference_models.distributed.search.task import NUM_REUSE_BINS, Optimizer, Table, Task
 from reference_models.process.errors import ConfigError, DatasetError
+from reference_models.process.open_file import read_regular
 
 NEUROSHARD = Task(name="neuroshard", tables=(), num_devices=4, memory_bytes=4 << 30, batch_size=65536)
 """The devices and the batch of NeuroShard's released tasks."""
@@ -135,10 +135,7 @@ def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
 
 def _read(path: Path) -> bytes:
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _MAX_FILE_BYTES:
-            raise DatasetError(f"{path}: expected a regular file of at most {_MAX_FILE_BYTES:,} bytes.")
-        return path.read_bytes()
+        return read_regular(path, _MAX_FILE_BYTES, follows=True)
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
 

@@ -55,7 +55,7 @@ def test_equal_files_are_equal_queries_wherever_they_lie(tmp_path: Path) -> None
         ("1,1\n1,1\n", "all queries come at once"),
         ("# none\n", "has no query"),
         (b"\xff\xfe", ":1: "),
-        (b"1\n" * (MAX_BYTES // 2 + 1), "more than 16 MiB"),
+        (b"1\n" * (MAX_BYTES // 2 + 1), "16,777,218 bytes, expected a regular file of at most 16,777,216 bytes"),
         ("1\n" * 200_001, ":200001: '1', expected at most 200,000 queries"),
     ),
 )  # fmt: skip

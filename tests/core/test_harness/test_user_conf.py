@@ -126,7 +126,7 @@ def test_every_value_says_its_file_and_line_and_the_digest_is_kept(tmp_path: Pat
         ("*.Offline.target_qps = 1", r"user.conf: no line is of dlrm-v2.Server"),
         ("", r"user.conf: no line is of dlrm-v2.Server"),
         (b"\xff\xfe = \x00", r"user.conf:1: "),
-        (b"#" * (MAX_BYTES + 1), r"user.conf: more than 65,536 bytes"),
+        (b"#" * (MAX_BYTES + 1), r"user.conf: 65,537 bytes, expected"),
     ),
 )
 def test_what_is_broken_or_cannot_be_is_refused_by_its_place(content: str | bytes, said: str, tmp_path: Path) -> None:

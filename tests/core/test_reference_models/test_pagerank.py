@@ -5,6 +5,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from bounded_command import bounded_memory
 
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.serving import pagerank
@@ -115,3 +116,20 @@ def test_a_file_without_an_edge_is_refused(tmp_path: Path) -> None:
     path.write_text("# nothing\n")
     with pytest.raises(DatasetError, match="has no edge"):
         pagerank.read_graph(path)
+
+
+def test_a_graph_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pagerank, "_BLOCK_BYTES", 7)
+    path = tmp_path / "edges.txt"
+    path.write_bytes(b"10 11\n11\t12\r\n# none\n\n 12  13\n13 10")
+    assert pagerank.read_graph(path).names.tolist() == [10, 11, 12, 13]
+    path.write_bytes(b"10 11\n11 12\n# none\n12 x\n")
+    with pytest.raises(DatasetError, match=r"edges\.txt:4: '12 x', expected an edge"):
+        pagerank.read_graph(path)
+
+
+@pytest.mark.parametrize("content", [b"1 2\n" + b"#" * 10_000_000, b"\0" * 10_000_000, b"1 2\n" * 5_000_001])
+def test_lines_and_edges_are_bounded(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_bytes(content)
+    with bounded_memory(512 << 20), pytest.raises(DatasetError, match=r"edges\.txt:\d+: more than \d"):
+        pagerank.read_graph(tmp_path / "edges.txt")

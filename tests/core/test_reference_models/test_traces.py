@@ -1,7 +1,9 @@
 """Traces: misses are those of a cache that is really kept, and sources give the lookups that they say."""
 
 import gzip
+import io
 import tracemalloc
+import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from bounded_command import bounded_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -188,7 +191,11 @@ class Evil:
         ((INDICES, OFFSETS), "three tensors"),
         ((INDICES.float(), OFFSETS, LENGTHS), "whole numbers"),
         ((torch.tensor([1]).expand(5), OFFSETS, LENGTHS), "contiguous"),
-        ((Evil(), OFFSETS, LENGTHS), "weights_only"),
+        ((Evil(), OFFSETS, LENGTHS), "names '__builtin__.print', which is not loaded"),
+        ((bytearray(8), OFFSETS, LENGTHS), "which is not loaded"),
+        ((INDICES, OFFSETS, LENGTHS.to("meta")), "which is not loaded"),
+        (([0] * 100_000, OFFSETS, LENGTHS), "more than 65,536"),
+        ((torch.zeros(1 << 20).to_sparse(), OFFSETS, LENGTHS), "which is not loaded"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_lookups_are_refused(
@@ -213,6 +220,57 @@ def test_damaged_files_of_lookups_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(damage)
         with pytest.raises(DatasetError, match=name):
             read_lookups(tmp_path / name, PLENTY)
+
+
+def archive_of(parts: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", compression) as written:
+        for name, content in parts.items():
+            written.writestr(name, content)
+    return archive.getvalue()
+
+
+def bombs() -> dict[str, bytes]:
+    """Files of a few kilobytes that state gigabytes: by name."""
+    made, legacy = io.BytesIO(), io.BytesIO()
+    torch.save((INDICES, OFFSETS, LENGTHS), made)
+    torch.save((INDICES, OFFSETS, LENGTHS), legacy, _use_new_zipfile_serialization=False)
+    with zipfile.ZipFile(made) as whole:
+        parts = {name: whole.read(name) for name in whole.namelist()}
+    pickle = parts["archive/data.pkl"]
+    huge = b"\x8a\x05" + (4 << 30).to_bytes(5, "little")  # LONG1 of 5 bytes
+    of_pickle = {
+        "size of a tensor": pickle.replace(b"K\x05\x85", huge + b"\x85", 1),
+        "size of a storage": pickle.replace(b"K\x05t", huge + b"t", 1),
+        "bytes": b"\x80\2cbuiltins\nbytearray\n" + huge + b"\x85R.",
+        "memo": b"\x80\2]r\xff\xff\xff\x7f.",
+    }
+    assert all(each != pickle for each in of_pickle.values())
+    return {
+        "as before torch 1.6": legacy.getvalue(),
+        "compressed": archive_of({**parts, "archive/data/0": bytes(1 << 24)}, zipfile.ZIP_DEFLATED),
+        "many files": archive_of({f"archive/{number}": b"" for number in range(2_000)}),
+        **{name: archive_of({**parts, "archive/data.pkl": each}) for name, each in of_pickle.items()},
+    }
+
+
+@pytest.mark.parametrize("bomb", bombs())
+def test_no_small_file_of_lookups_takes_memory_by_what_it_says(bomb: str, tmp_path: Path) -> None:
+    content = bombs()[bomb]
+    assert len(content) < 200_000
+    (tmp_path / "bomb.pt").write_bytes(content)
+    (tmp_path / "bomb.pt.gz").write_bytes(gzip.compress(content))
+    for name in ("bomb.pt", "bomb.pt.gz"):
+        with bounded_memory(256 << 20), pytest.raises(DatasetError, match=name):
+            read_lookups(tmp_path / name, PLENTY)
+
+
+def test_a_profile_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "p.log"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(DatasetError, match=r"p\.log: 1,099,511,627,776 bytes, expected .* at most 16,777,216 bytes"):
+        read_profile(path)
 
 
 def test_no_damage_is_more_than_a_refusal(tmp_path: Path) -> None:

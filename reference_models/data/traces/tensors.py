@@ -1,0 +1,94 @@
+"""Load tensors that strangers saved by torch: what their file holds bounds what it takes, whatever it says.
+
+torch.load(weights_only=True) runs no code of theirs, but takes memory by what a file says: its older form, before
+torch 1.6, states sizes; an archive may be compressed; and a pickle may ask for bytes and storages of any size.
+"""
+
+import io
+import pickletools
+import struct
+import zipfile
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+_MAX_LISTED_BYTES = _MAX_PICKLE_BYTES = 1 << 16
+"""The list of an archive's files and its pickle: of three tensors, 600 and 250 bytes."""
+_NAMES = {
+    "torch._utils _rebuild_tensor_v2", "collections OrderedDict", "torch LongStorage", "torch IntStorage",
+    "torch FloatStorage", "torch DoubleStorage",
+}  # fmt: skip
+"""All that a pickle of plain tensors names."""
+_CODES = {
+    "PROTO", "STOP", "MARK", "GLOBAL", "REDUCE", "BINPERSID", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE",
+    "EMPTY_LIST", "APPEND", "APPENDS", "BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1",
+    "NEWTRUE", "NEWFALSE", "NONE", "BINPUT", "BINGET", "LONG_BINPUT", "LONG_BINGET",
+}  # fmt: skip
+"""All opcodes that a pickle of plain tensors in tuples or lists has."""
+
+
+def load_tensors(file: BinaryIO, max_bytes: int) -> tuple[Any, int]:
+    """Load what torch.save wrote in its form since 1.6, and say how many bytes of tensors the file holds.
+
+    What is loaded takes about as many. Raises ValueError for all that is no archive of plain tensors, MemoryError for
+    more than `max_bytes`, and whatever torch.load raises.
+    """
+    import torch
+
+    if file.seek(0, io.SEEK_END) > max_bytes:
+        raise MemoryError
+    parts = dict(_read_parts(file))
+    pickled = [name for name in parts if name.endswith("/data.pkl")]
+    if len(pickled) != 1:
+        raise ValueError("no archive of one pickle")
+    refuse_calls(parts[pickled[0]])
+    again = io.BytesIO()  # with one directory, as torch's reader of archives may find another than Python's
+    with zipfile.ZipFile(again, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    folder = pickled[0].removesuffix("data.pkl") + "data/"
+    num_bytes = sum(len(content) for name, content in parts.items() if name.startswith(folder))
+    parts.clear()
+    again.seek(0)
+    return torch.load(again, weights_only=True, map_location="cpu"), num_bytes
+
+
+def refuse_calls(pickled: bytes) -> None:
+    """Raise ValueError for a pickle of anything but plain tensors in tuples and lists. Nothing of it is executed."""
+    if len(pickled) > _MAX_PICKLE_BYTES:
+        raise ValueError(f"its pickle has {len(pickled):,} bytes, more than {_MAX_PICKLE_BYTES:,}")
+    for code, argument, _ in pickletools.genops(pickled):
+        if code.name == "GLOBAL" and argument not in _NAMES:
+            raise ValueError(f"its pickle names {str(argument).replace(' ', '.')!r:.80}, which is not loaded")
+        if code.name not in _CODES:
+            raise ValueError(f"its pickle does {code.name}, which no plain tensor needs")
+
+
+def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of an archive's files, which together have no more bytes than the archive."""
+    num_left = _refuse_long_list(file)
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            num_left -= entry.file_size
+            if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size or num_left < 0:
+                raise ValueError(f"{entry.filename!r:.80} is compressed or larger than the archive")
+            yield entry.filename, archive.read(entry)
+
+
+def _refuse_long_list(file: BinaryIO) -> int:
+    """Return the archive's bytes. Raises ValueError where its end is not as torch writes it, or lists too many files.
+
+    The end is a record of 22 bytes, which states the bytes of the list; before it, in archives of more than 4 GiB
+    and in torch's, are a locator of 20 bytes and the record of 56 that counts instead (PKWARE's APPNOTE.TXT, 4.3).
+    """
+    num_bytes = file.seek(0, io.SEEK_END)
+    file.seek(max(0, num_bytes - 98))
+    tail = file.read(98)
+    end, locator, large = tail[-22:], tail[-42:-22], tail[-98:-42]
+    if end[:4] != b"PK\5\6" or end[-2:] != b"\0\0" or len(end) != 22:
+        raise ValueError("no archive as torch.save writes it since 1.6, or not all of it")
+    (listed,) = struct.unpack("<L", end[12:16])
+    if locator[:4] == b"PK\6\7" and large[:4] == b"PK\6\6":
+        (listed,) = struct.unpack("<Q", large[40:48])
+    if listed > _MAX_LISTED_BYTES:
+        raise ValueError(f"its list of files has {listed:,} bytes, more than {_MAX_LISTED_BYTES:,}")
+    return num_bytes

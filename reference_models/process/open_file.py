@@ -1,0 +1,54 @@
+"""Open what strangers' files name, or what lies in their folders: the one way for all of them."""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from reference_models.process.errors import DatasetError
+
+_KINDS = {
+    stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = False) -> BinaryIO:
+    """Open a regular file to read: no pipe is waited for, no device touched, and a link followed only if `follows`.
+
+    A user's own argument may be a link; what a file names may be one only where its user is known to have put it
+    there. `max_bytes` bounds the size before anything is read. Raises DatasetError that says what was found and
+    expected, and OSError for what the system refuses.
+    """
+    expected = "expected a regular file" + ("" if max_bytes is None else f" of at most {max_bytes:,} bytes")
+    try:
+        _refuse_irregular(path, (path.stat if follows else path.lstat)(), expected)
+        link_flag = 0 if follows else os.O_NOFOLLOW
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link_flag)
+    except ValueError as error:
+        if isinstance(error, DatasetError):
+            raise
+        raise DatasetError(f"{str(path)!r}: no name of a file: {error}; {expected}.") from None
+    try:
+        found = os.fstat(descriptor)  # what lay there a moment ago may have been replaced
+        _refuse_irregular(path, found, expected)
+        if max_bytes is not None and found.st_size > max_bytes:
+            raise DatasetError(f"{path}: {found.st_size:,} bytes, {expected}.")
+        return open(path, "rb", opener=lambda name, flags: descriptor)  # so that it has the name
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: Path, max_bytes: int, *, follows: bool = False) -> bytes:
+    """Read a whole file as `open_regular` opens it; DatasetError also where more than `max_bytes` come of it."""
+    with open_regular(path, max_bytes=max_bytes, follows=follows) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise DatasetError(f"{path}: more than {max_bytes:,} bytes, expected a regular file of at most these.")
+    return content
+
+
+def _refuse_irregular(path: Path, found: os.stat_result, expected: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise DatasetError(f"{path}: {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}, {expected}.")
