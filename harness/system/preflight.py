@@ -24,6 +24,7 @@ from harness.system.hardware import format_bytes, read_processors, virtualizatio
 from harness.system.page_cache import can_clear, clear_page_cache
 from harness.system.resources import ROOT, cgroup_folders, filesystem_type, free_disk_bytes, read_resources, read_text
 from harness.system.software import container, version_of
+from reference_models.fused.private_folder import folder_problem
 from rules.records.run_set import PreflightCheck as Check
 
 Status = Literal["ok", "warning", "unknown"]
@@ -66,7 +67,8 @@ def run_checks(data: Path | None = None, output: Path | None = None, root: Path 
         ("accelerators", lambda: check_accelerators(read_accelerators(root))),
         ("power", check_power),
     )
-    return tuple(_guarded(name, check) for name, check in checks)
+    found = tuple(_guarded(name, check) for name, check in checks)
+    return found if (problem := folder_problem()) is None else (*found, check_kernels_folder(problem))
 
 
 def check_cores(root: Path = ROOT) -> Check:
@@ -318,6 +320,18 @@ def check_accelerators(found: Accelerators) -> Check:
         is_known=seen and found.source != NOWHERE,
         why="Another process on the device, heat or a power cap slow it down without any message.",
         remedy="End the other processes (nvidia-smi lists them); check cooling and power limit.",
+    )
+
+
+def check_kernels_folder(problem: str) -> Check:
+    """Say that compiled passes are not kept; where they are, there is nothing to say."""
+    return _judge(
+        "kernels_folder",
+        problem,
+        warns=True,
+        why="What is compiled is run, so that it is kept in a folder that is this user's alone, or compiled anew by "
+        "each process.",
+        remedy="Have its owner remove it, or name another temporary folder (TMPDIR).",
     )
 
 

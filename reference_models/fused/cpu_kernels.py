@@ -22,6 +22,9 @@ from uuid import uuid4
 import torch
 
 from reference_models.fused.private_folder import find_compiler, private_folder
+from reference_models.process.atomic_write import remove, sync_folder
+from reference_models.process.errors import DatasetError
+from reference_models.process.open_file import read_regular
 
 WIDTHS = (16, 32, 64, 128)
 """Widths of a row that tables and dot products are compiled for: a row's sum is then in registers."""
@@ -30,6 +33,7 @@ MAX_FEATURES = 64
 _SOURCES = tuple(Path(__file__).with_name(name) for name in ("lanes.h", "sorted_update.c", "dense_passes.c"))
 _FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 _COMPILE_S = 60.0
+_MAX_LIBRARY_BYTES = 64 << 20
 
 
 _POINTER, _NUMBER, _REAL = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -224,19 +228,40 @@ def find_cpu_kernels() -> CPUKernels | str:
         said = _run([*compiler, "--version"])
         texts = [source.read_text() for source in _SOURCES]
         key = hashlib.sha256("\0".join([*texts, *compiler, *_FLAGS, said, _processor()]).encode())
-        library = private_folder() / f"step-{key.hexdigest()[:32]}.so"
-        if library.is_file():
-            with suppress(OSError, AttributeError):  # a damaged one is compiled anew
-                return CPUKernels(library)
-        draft = library.with_name(f"{library.stem}-{uuid4().hex}.so")
-        _run([*compiler, *_FLAGS, "-o", str(draft), *map(str, _SOURCES[1:]), "-lm"])
-        draft.replace(library)
-        return CPUKernels(library)
+        with private_folder() as folder:
+            return _load(f"step-{key.hexdigest()[:32]}", folder, compiler)
     except subprocess.CalledProcessError as error:
         lines = [*str(error.stderr).strip().splitlines(), ""]
         return f"{compiler[0]} ended with exit code {error.returncode} {lines[0]}".strip()[:200]
     except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
         return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+
+
+def _load(name: str, folder: Path, compiler: list[str]) -> CPUKernels:
+    """Load what was compiled to `folder`, or compile it there: the file's name ends in the digest of its content.
+
+    A file that is not whole would end the process by a signal, sooner or later: one of another digest gives way. Raises OSError, AttributeError, CalledProcessError, TimeoutExpired.
+    """
+    for library in sorted(folder.glob(f"{name}-*.so")):
+        with suppress(OSError, AttributeError, DatasetError):
+            if library.stem == f"{name}-{_digest(library)}":
+                return CPUKernels(library)
+        remove(library)
+    draft = folder / f"{name}-{uuid4().hex}.partial"
+    try:
+        _run([*compiler, *_FLAGS, "-o", str(draft), *map(str, _SOURCES[1:]), "-lm"])
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        library = folder / f"{name}-{_digest(draft)}.so"
+        draft.replace(library)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(folder)
+    return CPUKernels(library)
+
+
+def _digest(library: Path) -> str:
+    return hashlib.sha256(read_regular(library, _MAX_LIBRARY_BYTES)).hexdigest()
 
 
 def _run(words: list[str]) -> str:

@@ -1,8 +1,9 @@
 """Whether compiled kernels can be used on a device: they are launched, on examples, and held to the plain form."""
 
+import atexit
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -225,7 +226,9 @@ def keep_compiled_kernels() -> None:
     """
     if os.environ.keys() & {"TRITON_CACHE_DIR", "TRITON_HOME"}:
         return
-    os.environ["TRITON_CACHE_DIR"] = str(private_folder())
+    stack = ExitStack()
+    os.environ["TRITON_CACHE_DIR"] = str(stack.enter_context(private_folder()))
+    atexit.register(stack.close)
 
 
 def example_distance(device: torch.device, dim: int, state_size: int, dtype: torch.dtype) -> float:

@@ -8,23 +8,44 @@ import shlex
 import shutil
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-def private_folder() -> Path:
-    """Return this user's own folder in the temporary one; a new one where that is anybody else's.
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """Give this user's own folder in the temporary one; where that is anybody else's, a new one, removed afterwards.
 
     It is not beside the data, which may come from others, nor one that another user made or may write to. Raises
     OSError where no folder can be made.
     """
-    folder = Path(tempfile.gettempdir()) / f"dlrmbench-kernels-{os.getuid()}"
+    folder = _usual_folder()
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        folder = Path(tempfile.mkdtemp(prefix="dlrmbench-kernels-"))
-    return folder
+    if folder_problem() is None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="dlrmbench-kernels-") as made:
+        yield Path(made)
+
+
+def folder_problem() -> str | None:
+    """Say why this user's own folder is not used; None where it is, or is not there yet."""
+    folder = _usual_folder()
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{folder} is no folder"
+    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+        return f"{folder} can be written to by other users"
+    return None
+
+
+def _usual_folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"dlrmbench-kernels-{os.getuid()}"
 
 
 def find_compiler() -> list[str] | str:

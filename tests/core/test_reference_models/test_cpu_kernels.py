@@ -1,7 +1,9 @@
 """The compiled passes of a step on a CPU: torch's numbers, for any number of threads, or they are not used."""
 
 import ctypes
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -230,19 +232,60 @@ def test_without_a_compiler_there_are_none_and_why(
     assert found.encode().decode() == found, "a log has it, which is UTF-8"
 
 
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "few bytes": lambda content: content[:5_000],
+    "other bytes": lambda content: content[:6_000] + bytes(400) + content[6_400:],
+}
+
+
 @pytest.mark.once("passes are compiled")
 @pytest.mark.usefixtures("forgotten", "kernels")
 def test_a_compiled_file_that_is_damaged_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: dict[str, int] = {}
-    for place in ("whole", "damaged"):
-        (folder := tmp_path / place).mkdir()
-        for name in sizes:
-            (folder / name).write_bytes(b"")
-        monkeypatch.setattr(cpu_kernels, "private_folder", lambda found=folder: found)
+    """And never loaded: its functions would end the process by a signal."""
+    compiled = []
+
+    real_run = cpu_kernels._run
+
+    def run(words: list[str]) -> str:
+        compiled.append("-o" in words)
+        if "-o" not in words:
+            return real_run(words)
+        Path(words[words.index("-o") + 1]).write_bytes(whole)
+        return ""
+
+    @contextmanager
+    def private() -> Iterator[Path]:
+        yield tmp_path
+
+    monkeypatch.setattr(cpu_kernels, "private_folder", private)
+    find_cpu_kernels.cache_clear()
+    assert isinstance(find_cpu_kernels(), CPUKernels)
+    (library,) = tmp_path.iterdir()
+    whole = library.read_bytes()
+    monkeypatch.setattr(cpu_kernels, "_run", run)
+    monkeypatch.setattr(cpu_kernels, "CPUKernels", lambda path: path.read_bytes())
+    for damage in ({**DAMAGES, "pipe": None, "folder": None, "link": None}).items():
+        library.unlink()
+        match damage:
+            case "pipe", _:
+                os.mkfifo(library)
+            case "folder", _:
+                library.mkdir()
+            case "link", _:
+                library.symlink_to("/dev/zero")
+            case _, damaged:
+                assert damaged is not None
+                library.write_bytes(damaged(whole))
         find_cpu_kernels.cache_clear()
-        assert isinstance(find_cpu_kernels(), CPUKernels)
-        (library,) = folder.iterdir()
-        assert sizes.setdefault(library.name, library.stat().st_size) == library.stat().st_size > 0
+        assert find_cpu_kernels() == whole, damage[0]
+        left = [*tmp_path.iterdir()]
+        assert len(left) == 1 and left[0].is_file() and not left[0].is_symlink() and left[0].read_bytes() == whole
+        library = left[0]
+    assert sum(compiled) == 7
+    find_cpu_kernels.cache_clear()
+    assert find_cpu_kernels() == whole and sum(compiled) == 7, "a whole one is loaded"
 
 
 @pytest.mark.parametrize("spoilt", ("half", "zero", "stale"))

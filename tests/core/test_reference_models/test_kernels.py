@@ -19,12 +19,14 @@ from step_traffic import BEFORE, Traffic, draw_runs, times
 from torch._subclasses.fake_tensor import FakeTensorMode
 from waiting import HANG_S
 
+from harness.system.preflight import run_checks
 from reference_models.data.registry import parse_data
 from reference_models.fused import kernel_check, merged_embedding
 from reference_models.fused.dense_kernels import plain_cross_gradients
 from reference_models.fused.kernel_check import example_distance, keep_compiled_kernels, kernel_problem
 from reference_models.fused.kernel_sizes import KernelSizes, choose_sizes
 from reference_models.fused.merged_embedding import MergedEmbedding
+from reference_models.fused.private_folder import private_folder
 from reference_models.fused.sorted_update import num_edges, update_sorted
 from rules.benchmarks.loader import load_benchmark
 
@@ -192,6 +194,11 @@ def test_kernels_are_not_run_from_a_folder_that_others_may_fill(temporary: Path,
     folder = Path(os.environ["TRITON_CACHE_DIR"])
     assert folder.parent == temporary and folder not in (name, temporary / "theirs")
     assert folder.stat().st_mode & 0o777 == 0o700
+    with private_folder() as made:  # as compiled passes use it, which stay loaded
+        assert made.parent == temporary and made not in (name, folder) and made.stat().st_mode & 0o777 == 0o700
+    assert not made.exists()
+    (said,) = (check for check in run_checks(temporary, temporary) if check.name == "kernels_folder")
+    assert said.status == "warning" and str(name) in said.value and "TMPDIR" in said.remedy
 
 
 def test_kernels_are_used_where_they_give_the_plain_forms_numbers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
