@@ -51,12 +51,13 @@ def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> 
     if (place := locate_id_map(config.workload, data_dir)) is None:
         return None
     root, line, doing = place.folder.parent, StatusLine(quiet=quiet), "found in"
-    with kept_lock(root):
-        if not place.folder.exists():
-            line.show(f"making the id map ({config.workload.data.id_map.kind}), once for this dataset", now=True)
-            _make_apart(config, data_dir)
-            doing = "made now, kept in"
-        read = read_id_maps(config.workload, data_dir)
+    if not place.folder.exists():  # looked at first, as one that is there may be where nobody can write
+        with kept_lock(root):
+            if not place.folder.exists():
+                line.show(f"making the id map ({config.workload.data.id_map.kind}), once for this dataset", now=True)
+                _make_apart(config, data_dir)
+                doing = "made now, kept in"
+    read = read_id_maps(config.workload, data_dir)
     assert read is not None, "there is a place for it"
     line.finish(f"ids mapped to rows by {read.sha256[:12]}, {doing} {place.folder}")
     return read.sha256

@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.shared.options import DATA, QUIET, SizeParam, completing, trainable
+from harness.cli.shared.options import DATA, QUIET, READ_DATA, SizeParam, completing, trainable
 from harness.foundation.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     sha256, they are held against it. Prints the dataset's folder.
     """
     from harness.config.catalog import load_data
-    from harness.run_sets.dataset import dataset_lock, how_to_get
+    from harness.run_sets.dataset import how_to_get, making_lock
     from harness.run_sets.progress import generation_progress
     from harness.system.resources import usable_cores
     from reference_models.data.registry import find_data, generate_dataset, locate_dataset
@@ -63,8 +63,9 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     if find_data(config.kind).generate is None:
         raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config, benchmark, data_root)}")
     folder = locate_dataset(config, data_root)
-    with dataset_lock(folder):
-        if _is_ready(folder, config, may_replace=folder != data_root):
+    is_there = _is_ready(folder, config)  # which is said of what nobody can write to as well
+    with nullcontext() if is_there else making_lock(folder, data_root):
+        if is_there or _is_ready(folder, config, may_replace=folder != data_root):
             click.echo(f"{config.name} is already there", err=True)
         else:
             with generation_progress(config) as on_progress:
@@ -110,7 +111,7 @@ def prepare(
     text in Criteo's form, "columns" for CSV or Parquet ('dlrmbench init mine.toml --from-columns FILE' begins one).
     """
     from harness.config.catalog import load_data
-    from harness.run_sets.dataset import dataset_lock
+    from harness.run_sets.dataset import making_lock
     from reference_models.data.registry import find_data, locate_dataset
     from reference_models.process.errors import ConfigError
 
@@ -130,7 +131,7 @@ def prepare(
         is_new, last = stage != last, stage
         line.show(f"{stage}: {line.bar(share)}{share:4.0%}", now=is_new)
 
-    with dataset_lock(folder):
+    with making_lock(folder, data_root):
         prepared = spec.prepare(train_files, eval_files, config, folder, on_progress=show_stage, **limits)
     line.finish()
     unused = f", {prepared.num_unused:,} more of the last day unused" if prepared.num_unused else ""
@@ -157,7 +158,7 @@ def prepare(
 
 @data.command()
 @click.argument("what", metavar="BENCHMARK|DIR")
-@DATA
+@READ_DATA
 def verify(what: str, data_root: Path | None) -> None:
     """Read a whole dataset and check it: sha256 of every file, ids inside their tables, labels and values.
 
@@ -195,8 +196,11 @@ def verify(what: str, data_root: Path | None) -> None:
     )
 
 
-def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool) -> bool:
-    """Return whether the dataset is there. A damaged one is not, unless it may not be replaced: DatasetError then."""
+def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool | None = None) -> bool:
+    """Return whether the dataset is there. A damaged one is not, unless it may not be replaced: DatasetError then.
+
+    What becomes of a damaged one is said where `may_replace` is given.
+    """
     from reference_models.data.registry import open_dataset
     from reference_models.data.store.manifest import MANIFEST
     from reference_models.process.errors import DatasetError
@@ -207,6 +211,8 @@ def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool) -> bool:
         open_dataset(folder, config)
     except DatasetError as error:
         # A folder that the user named may hold another dataset; one that carries this one's digest does not.
+        if may_replace is None:
+            return False
         if not may_replace:
             raise
         click.echo(f"replacing a damaged dataset: {error}", err=True)

@@ -48,23 +48,31 @@ class Keeper:
         folder is a link.
         """
         folder = (self.data_root or DEFAULT_ROOT) / LEARNT_FOLDER / f"{what}-{digest[:16]}"
+        if (found := self._find(folder, digest, load)) is not None:  # perhaps where nobody can write
+            return found
         with kept_lock(folder.parent):
-            if (folder / MANIFEST_FILE).exists() and not self.retrain:
-                manifest = decode(folder / MANIFEST_FILE, LearntManifest)
-                if isinstance(manifest, Damage):
-                    raise HarnessError(f"{manifest}. {_ANEW}", ExitCode.INPUT)
-                if manifest.digest == digest:
-                    free = read_resources().available_memory_bytes
-                    try:
-                        return load(read_kept(folder, manifest.arrays, available_bytes=free, remedy=_ANEW))
-                    except ArtifactError as error:
-                        raise HarnessError(f"{folder}: {error} {_ANEW}", ExitCode.INPUT) from None
+            if (found := self._find(folder, digest, load)) is not None:
+                return found
             self.say(f"training a {what.replace('_', ' ')}, which is kept in {folder}")
             arrays, accuracy = train()
             known = {name: value for name, value in accuracy.items() if isfinite(value)}
             about = {"what": what, "digest": digest, "seed": self.seed, "accuracy": known}
             write_kept(folder, arrays, LearntManifest, about, "arrays")
             return load(arrays)
+
+    def _find(self, folder: Path, digest: str, load: Callable[[Arrays], T]) -> T | None:
+        if self.retrain or not (folder / MANIFEST_FILE).exists():
+            return None
+        manifest = decode(folder / MANIFEST_FILE, LearntManifest)
+        if isinstance(manifest, Damage):
+            raise HarnessError(f"{manifest}. {_ANEW}", ExitCode.INPUT)
+        if manifest.digest != digest:
+            return None
+        free = read_resources().available_memory_bytes
+        try:
+            return load(read_kept(folder, manifest.arrays, available_bytes=free, remedy=_ANEW))
+        except ArtifactError as error:
+            raise HarnessError(f"{folder}: {error} {_ANEW}", ExitCode.INPUT) from None
 
 
 def learn_costs(

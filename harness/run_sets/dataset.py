@@ -4,7 +4,7 @@ import fcntl
 import os
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,10 @@ def ensure_dataset(
     if spec.is_in_memory:
         return folder  # made by whoever reads it
     if spec.generate is not None:
-        with dataset_lock(folder):
-            if is_generated(data, folder):
-                generate_dataset(folder, data, num_threads=num_threads, on_progress=on_progress)
+        if is_generated(data, folder):  # looked at first, as one that is there may be where nobody can write
+            with making_lock(folder, root):
+                if is_generated(data, folder):
+                    generate_dataset(folder, data, num_threads=num_threads, on_progress=on_progress)
     elif not is_begun(folder):
         raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data, benchmark, root)}")
     open_dataset(folder, data)
@@ -111,9 +112,16 @@ def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
     )
 
 
+def making_lock(folder: Path, root: Path | None) -> AbstractContextManager[None]:
+    """Let one process at a time make a dataset in `folder`; a second one waits and then finds it finished.
+
+    Raises HarnessError (exit 8) for a link in its place, unless it is `root`, which its user named.
+    """
+    return _folder_lock(folder) if folder == root else kept_lock(folder)
+
+
 @contextmanager
-def dataset_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time make a dataset; a second one waits and then finds it finished."""
+def _folder_lock(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = open_lock(folder / _LOCK)
     try:
@@ -125,7 +133,7 @@ def dataset_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def kept_lock(folder: Path) -> Iterator[None]:
-    """Do as `dataset_lock` for a folder of what is kept beside data, which may be a stranger's.
+    """Let one process at a time make what is kept in a folder beside data, which may be a stranger's.
 
     Raises HarnessError (exit 8) for a link in its place, which may lead to what is the user's, and for a file or a
     pipe.
@@ -135,5 +143,5 @@ def kept_lock(folder: Path) -> Iterator[None]:
         raise HarnessError(
             f"{folder} is {found}, expected a folder of its own, or nothing. Remove it.", ExitCode.INPUT
         )
-    with dataset_lock(folder):
+    with _folder_lock(folder):
         yield

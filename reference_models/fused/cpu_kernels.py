@@ -240,7 +240,8 @@ def find_cpu_kernels() -> CPUKernels | str:
 def _load(name: str, folder: Path, compiler: list[str]) -> CPUKernels:
     """Load what was compiled to `folder`, or compile it there: the file's name ends in the digest of its content.
 
-    A file that is not whole would end the process by a signal, sooner or later: one of another digest gives way. Raises OSError, AttributeError, CalledProcessError, TimeoutExpired.
+    A file that is not whole would end the process by a signal, sooner or later: one of another digest gives way.
+    Raises OSError, AttributeError, CalledProcessError, TimeoutExpired.
     """
     for library in sorted(folder.glob(f"{name}-*.so")):
         with suppress(OSError, AttributeError, DatasetError):

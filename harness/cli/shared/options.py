@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from reference_models.config.exchange import COMM_PRECISIONS, SHARDING_TYPES
 
@@ -114,10 +115,31 @@ def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing(trainable))
-DATA = click.option(
-    "--data", "data_root", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA",
-    help="Folder of datasets, or one dataset.  [default: ./data]",
-)  # fmt: skip
+
+
+def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Refuse a default folder that is a link (exit 8): in a stranger's folder it may lead to what is the user's."""
+    from harness.foundation.errors import ExitCode, HarnessError
+
+    folder = Path("data") if value is None else value
+    is_default = ctx.get_parameter_source(str(param.name)) == ParameterSource.DEFAULT
+    if is_default and folder.is_symlink() and not ctx.resilient_parsing:
+        raise HarnessError(
+            f"{folder} is a link, which nobody named. To use what it leads to, say {param.opts[-1]} {folder}.",
+            ExitCode.INPUT,
+        )
+    return value
+
+
+def _data_option(callback: Callable[..., Path | None] | None) -> Callable[[F], F]:
+    return click.option(
+        "--data", "data_root", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA", callback=callback,
+        help="Folder of datasets, or one dataset.  [default: ./data]",
+    )  # fmt: skip
+
+
+DATA, READ_DATA = _data_option(_refuse_unnamed_link), _data_option(None)
+"""--data of verbs that may make what is not there yet, and of those that only read."""
 MODEL = click.option(
     "--model", metavar="FILE.py:OBJECT",
     help="Your own model, for a definition whose benchmark.model is no name of ours or of an installed package.",
@@ -230,7 +252,7 @@ def output_option(text: str) -> Callable[[F], F]:
     """Make -o, a folder in which results are made: ./results by default."""
     return click.option(
         "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
-        envvar="DLRMBENCH_OUTPUT", help=text,
+        envvar="DLRMBENCH_OUTPUT", help=text, callback=_refuse_unnamed_link,
     )  # fmt: skip
 
 

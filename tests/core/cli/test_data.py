@@ -12,7 +12,7 @@ from waiting import HANG_S, wait_until
 
 from harness.cli import main
 from harness.config.catalog import load_entry
-from harness.run_sets.dataset import dataset_lock
+from harness.run_sets.dataset import making_lock
 from reference_models.data.registry import locate_dataset
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, read_manifest
@@ -157,7 +157,7 @@ def test_two_processes_make_one_dataset(mine: Path, tmp_path: Path) -> None:
     """The second waits for the first, and then finds the dataset finished."""
     command = [sys.executable, "-m", "harness", "data", "generate", str(mine), "--data", str(tmp_path)]
     folder = folder_of(mine, tmp_path)
-    with dataset_lock(folder):
+    with making_lock(folder, None):
         both = [subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in "ab"]
         wait_until(lambda: all(has_opened(process, folder / ".lock") for process in both), "both at the lock")
         assert [process.poll() for process in both] == [None, None]
