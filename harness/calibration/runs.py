@@ -24,6 +24,7 @@ from harness.system.code import code_sha256
 from reference_models.process.errors import naming
 from reference_models.registry import find_model, label_of, parse_place
 from rules.benchmarks.loader import Benchmark, canonical_sha256
+from rules.records.codec import Amount, Index, PositiveAmount, PositiveCount, Share
 
 REFERENCE = "reference"
 RUNS_FILE = "runs.jsonl"
@@ -37,9 +38,9 @@ class CalibrationRun:
     """One epoch to train: of which model, with what. Equal ones are the same run."""
 
     model: str
-    global_batch_size: int
-    opt_base_learning_rate: float
-    seed: int
+    global_batch_size: PositiveCount
+    opt_base_learning_rate: PositiveAmount
+    seed: Index
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,13 +48,13 @@ class CalibrationResult:
     """What one epoch showed. `qualities[i]` is what the benchmark measures at `samples_counts[i]` trained samples."""
 
     run: CalibrationRun
-    samples_counts: tuple[int, ...]
-    qualities: tuple[float, ...]
-    train_s: float
-    eval_s: float
+    samples_counts: tuple[PositiveCount, ...]
+    qualities: tuple[Share, ...]
+    train_s: Amount
+    eval_s: Amount
     code_sha256: str | None = None
     """Digest of the code that trained it; None of runs kept from before it was written down."""
-    train_samples: int | None = None
+    train_samples: PositiveCount | None = None
     """An epoch; None of runs kept from before it was written down, which were evaluated at equal parts of one."""
 
     def epochs_to_converge(self, benchmark: Benchmark) -> float | None:
@@ -207,7 +208,13 @@ class RunStore:
             if len(line) > _MAX_LINE_BYTES:
                 raise ValueError(len(line))
             content = json.loads(line.decode())
-            return content["problem"], msgspec.convert(content, CalibrationResult)
+            json.dumps(content, allow_nan=False)  # Python reads NaN, and a number above all doubles as infinity
+            result = msgspec.convert(content, CalibrationResult)
+            if [*result.samples_counts] != sorted({*result.samples_counts}) or len(result.samples_counts) != len(
+                result.qualities
+            ):
+                raise ValueError("expected a quality for each of rising counts of samples")
+            return content["problem"], result
         except (ValueError, KeyError, TypeError, RecursionError, msgspec.ValidationError):
             raise self._damaged(number) from None
 

@@ -51,13 +51,19 @@ def refuse_irregular(path: Path, what: str) -> None:
 def open_regular(path: Path, flags: int, what: str) -> int:
     """Open a file of ours in a folder that may be a stranger's: no link is followed, and no pipe waited for.
 
-    Raises HarnessError (exit 8) for what is no regular file, and OSError.
+    Raises HarnessError (exit 8) for what is no regular file, or one to be written that has another name, by which it
+    may be the user's; and OSError.
     """
     refuse_irregular(path, what)
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it has just been put there
+    found, problem = os.fstat(descriptor), ""
+    if not stat.S_ISREG(found.st_mode):  # it has just been put there
+        problem = f"is no regular file, expected {what}. Remove it."
+    elif flags & (os.O_WRONLY | os.O_RDWR) and found.st_nlink > 1:
+        problem = f"is a hard link: what is written there changes another file. Put a copy in its place ({what})."
+    if problem:
         os.close(descriptor)
-        raise HarnessError(f"{path} is no regular file, expected {what}. Remove it.", ExitCode.INPUT)
+        raise HarnessError(f"{path} {problem}", ExitCode.INPUT)
     return descriptor
 
 

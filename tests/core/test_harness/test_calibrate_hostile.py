@@ -1,6 +1,7 @@
 """A calibration's folder may be a stranger's: what its links lead to stays, and nothing there is waited for."""
 
 import fcntl
+import json
 import os
 from pathlib import Path
 
@@ -118,6 +119,31 @@ def test_what_is_no_run_of_ours_is_named_and_stays(content: bytes, folder: Path)
     with pytest.raises(HarnessError, match=r"runs.jsonl:2: not a calibration run") as refused:
         RunStore(folder, "digest")
     assert refused.value.exit_code == ExitCode.INPUT and path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"qualities": [float("nan")]}, {"qualities": [2]}, {"train_s": float("inf")}, {"train_s": -1},
+        {"samples_counts": [0]}, {"samples_counts": [10**400]}, {"samples_counts": [1, 2]}, {"train_samples": 0},
+        {"samples_counts": [2, 1], "qualities": [0.5, 0.6]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_numbers_that_no_run_has_are_no_run_of_ours(changes: dict[str, object], folder: Path) -> None:
+    RunStore(folder, "digest").add(result((0.6,)))
+    path = folder / RUNS_FILE
+    path.write_text(path.read_text() + json.dumps(json.loads(path.read_text()) | changes) + "\n")
+    with pytest.raises(HarnessError, match=r"runs.jsonl:2: not a calibration run"):
+        RunStore(folder, "digest")
+
+
+def test_a_file_of_another_name_is_not_added_to(folder: Path, victim: Path) -> None:
+    store = RunStore(folder, "digest")
+    os.link(victim, folder / RUNS_FILE)
+    with pytest.raises(HarnessError, match=r"runs.jsonl is a hard link: what is written there changes") as refused:
+        store.add(result((0.6,)))
+    assert refused.value.exit_code == ExitCode.INPUT and victim.read_text() == TOKEN
 
 
 def test_a_file_that_is_too_large_is_not_read(folder: Path) -> None:
