@@ -78,7 +78,7 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
         return ExitCode.INPUT
     if isinstance(error, RuntimeError | ImportError) and is_starved(str(error)):
         return ExitCode.RESOURCES
-    if isinstance(error, RecursionError) or _is_loop_of_links(error):
+    if isinstance(error, RecursionError) or _is_loop_of_links(error) or _is_no_name(error):
         return ExitCode.INPUT
     return ExitCode.USAGE if model_errors.own_code_of(error) is not None else None
 
@@ -86,6 +86,12 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
 def _is_loop_of_links(error: BaseException) -> bool:
     """Recognise what Path.resolve raises before Python 3.13; later it is an OSError like any other."""
     return isinstance(error, RuntimeError) and str(error).startswith("Symlink loop from ")
+
+
+def _is_no_name(error: BaseException) -> bool:
+    """Recognise what Python says of a name of a file that no system takes: with a character NUL, or half of one."""
+    is_of_name = isinstance(error, UnicodeEncodeError) and error.encoding == sys.getfilesystemencoding()
+    return is_of_name or (isinstance(error, ValueError) and str(error).startswith("embedded null "))
 
 
 def is_starved(words: str) -> bool:
@@ -130,6 +136,8 @@ def message_of(error: BaseException) -> str:
         return "out of memory. Use a smaller batch or benchmark; 'dlrmbench plan' estimates what a run needs."
     if _is_loop_of_links(error):
         return f"{str(error).removeprefix('Symlink loop from ')}: Too many levels of symbolic links."
+    if _is_no_name(error):
+        return "the name of a file has a character that no name may have (NUL, or half of one). Give another name."
     if isinstance(error, RecursionError):
         return "something that was read, or a folder, is nested too deep."
     if isinstance(error, OSError) and error.strerror:

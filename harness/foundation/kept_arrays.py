@@ -1,6 +1,6 @@
 """Folders of arrays that are kept to be used again: weights, traces, id maps, checkpoints; one manifest type each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,24 @@ from rules.records.kept.arrays import ArrayRecord
 
 
 def write_kept(
-    folder: Path, arrays: Mapping[str, NDArray[Any]], manifest: type[Record], about: Mapping[str, Any], member: str
+    folder: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    manifest: type[Record],
+    about: Mapping[str, Any],
+    member: str,
+    write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
     """Write arrays and their manifest as `folder`, whole or not at all; whatever was in its place gives way.
 
-    `about` has the members of `manifest` but for `member`, which says what was written. Returns that. Raises
+    `about` has the members of `manifest` but for `member`, which says what was written. Returns that.
+    `write_more` writes to the draft of the folder whatever else is to be in it from the start. Raises
     ConfigError for a name or a type that cannot be kept, msgspec.ValidationError, OSError.
     """
 
     def describe(written: Mapping[str, WrittenArray]) -> str:
         return encode(msgspec.convert({**about, member: written}, manifest, from_attributes=True))
 
-    return write_artifact(folder, arrays, describe)
+    return write_artifact(folder, arrays, describe, write_more)
 
 
 def read_kept(

@@ -4,9 +4,20 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.outside_code import find_outside_code
 from reference_models.registry import without_digest
+from rules.logs.text import show
 from rules.records.run_set import HookName
+
+
+def split_command(command: str) -> list[str]:
+    """Split the command line that experiment.json says it was asked by. Raises HarnessError (exit 8)."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        words = f"experiment.json: command: found {show(command)}, expected a command line: {error}."
+        raise HarnessError(words, ExitCode.INPUT) from None
 
 
 def resume_command(folder: Path, python: str | None = None, hooks: Mapping[HookName, str] | None = None) -> str:

@@ -58,10 +58,14 @@ class WrittenArray:
 
 
 def write_artifact(
-    target: Path, arrays: Mapping[str, NDArray[Any]], describe: Callable[[Mapping[str, WrittenArray]], str]
+    target: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    describe: Callable[[Mapping[str, WrittenArray]], str],
+    write_more: Callable[[Path], object] = lambda draft: None,
 ) -> Mapping[str, WrittenArray]:
     """Write arrays, and the manifest that `describe` makes of what was written, as the folder `target`.
 
+    `write_more` writes to the draft of the folder whatever else is to be in it from the start.
     What another process left in that place, or was killed over, gives way; one process at a time may write there.
     Returns what was written. Raises ConfigError for a name or a type that cannot be kept, OSError where writing
     fails; nothing new is then there.
@@ -77,6 +81,7 @@ def write_artifact(
     try:
         written = {name: _write_array(draft / f"{name}.npy", array) for name, array in arrays.items()}
         _write(draft / MANIFEST_FILE, [memoryview(describe(written).encode())])
+        write_more(draft)
         sync_folder(draft)
         remove(target)
         draft.rename(target)

@@ -25,22 +25,29 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str, logs: P
     folder.mkdir(parents=True)
     if logs is not None:
         shutil.copytree(logs, folder, dirs_exist_ok=True)
-    write_study(study, folder, form)
+    write_study(study, folder)
+    show_written(study, folder, form)
 
 
-def write_study(study: "StudyRecord", folder: Path, form: str) -> None:
-    """Write study.json and report.html to a folder; print the study."""
+def write_study(study: "StudyRecord", folder: Path) -> None:
+    """Write study.json and report.html to a folder."""
     from harness.foundation.files import write_record
     from reports.page.content import ReportContent
     from reports.page.report import write_page
     from rules.records.study import STUDY_FILE
 
-    file = folder / STUDY_FILE
-    write_record(file, study)
-    page = write_page(ReportContent(studies=(study,)), folder)
+    write_record(folder / STUDY_FILE, study)
+    write_page(ReportContent(studies=(study,)), folder)
+
+
+def show_written(study: "StudyRecord", folder: Path, form: str) -> None:
+    """Print a study that `write_study` has written to a folder."""
+    from reports.page.report import PAGE_NAME
+    from rules.records.study import STUDY_FILE
+
     show_study(study, form)
     if form == "table":
-        click.echo(f"\nfile   {file}\npage   {page}")
+        click.echo(f"\nfile   {folder / STUDY_FILE}\npage   {folder / PAGE_NAME}")
 
 
 def show_finished(done: "FinishedStudy", folder: Path, form: str, last: str = "") -> None:

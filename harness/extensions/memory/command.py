@@ -54,7 +54,7 @@ def trace(
     (.log, .txt), after which lookups are drawn. Miss ratios are exact, from the stack distance of every access, for
     one cache of all tables and for one of each. The folder has the arrays, study.json and its page.
     """
-    from harness.cli.shared.studies import write_study
+    from harness.cli.shared.studies import show_written, write_study
     from harness.extensions.memory.trace import (
         is_file,
         keep_trace,
@@ -72,8 +72,9 @@ def trace(
 
         config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_trace")
         kept = trace_benchmark(config, split, num_lookups, given["data_root"])
-    keep_trace(kept, output)
-    write_study(trace_study(kept, sample_rate, seed), output, form)
+    study = trace_study(kept, sample_rate, seed)
+    keep_trace(kept, output, lambda draft: write_study(study, draft))
+    show_written(study, output, form)
 
 
 @click.command()

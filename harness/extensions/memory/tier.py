@@ -1,6 +1,5 @@
 """The description of a memory slower than DRAM, from a file shipped here or the user's."""
 
-import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -11,22 +10,27 @@ from numpy.typing import NDArray
 
 from harness.planning.hardware.system import read_hardware
 from reference_models.process.errors import ConfigError
-from rules.records.codec import Amount, DamageError, PositiveAmount, Record, Share
+from rules.records.codec import DamageError, Record, Share
 from rules.records.study import Parameter
 
 TIERS = {name: Path(__file__).with_name(f"{name}.toml") for name in ("nand", "3dxp", "cxl")}
 """Files that are shipped, by name."""
 
 
+_LEAST, _MOST, _MOST_BYTES = 1e-30, 1e30, 1 << 40
+_Number = Annotated[float, Meta(ge=0, le=_MOST)]
+"""Products and quotients of a few of them are doubles still."""
+
+
 class Quantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A number of a tier and where it comes from."""
 
-    value: Amount
+    value: _Number
     source: Annotated[str, Meta(min_length=1, max_length=500)]
-    low: Amount | None = None
-    high: Amount | None = None
+    low: _Number | None = None
+    high: _Number | None = None
     """The range in which other devices are."""
-    tail: tuple[tuple[Share, PositiveAmount], ...] = ()
+    tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
     """Rising shares of reads, and within what time they are: of a latency whose median is `value`."""
 
 
@@ -67,10 +71,17 @@ def find_tier(name: str) -> Tier:
     """Read a tier by its name or its file. Raises ConfigError, DefinitionError for a file that is no TOML."""
     path, tier = read_hardware("tier", name, TIERS, Tier)
     for member in Tier.__struct_fields__[1:]:
-        value, is_bytes = getattr(tier, member).value, member == "granule_bytes"
-        if not math.isfinite(value) or (value == 0 and member != "switch_latency_s") or (is_bytes and value % 1):
-            expected = f"a {'whole ' * is_bytes}number above 0"
-            raise ConfigError(f"{path}: {DamageError(f'{member}.value', str(value), expected)}.")
+        quantity, most = getattr(tier, member), _MOST
+        if is_bytes := member == "granule_bytes":
+            most = float(_MOST_BYTES)
+        given = {"value": quantity.value, "low": quantity.low, "high": quantity.high}
+        given |= {f"tail[{number}][1]": time_s for number, (_, time_s) in enumerate(quantity.tail)}
+        for name, value in given.items():
+            if value is None or (value == 0 and member == "switch_latency_s"):
+                continue
+            if not _LEAST <= value <= most or (is_bytes and value % 1):
+                expected = f"a {'whole ' * is_bytes}number from {1 if is_bytes else _LEAST:g} to {most:g}"
+                raise ConfigError(f"{path}: {DamageError(f'{member}.{name}', str(value), expected)}.")
     steps = [(0.5, tier.read_latency_s.value), *tier.read_latency_s.tail, (1.0, float("inf"))]
     if not all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise(steps)):
         raise ConfigError(f"{path}: read_latency_s.tail: expected shares from .5 to below 1, and times that rise.")

@@ -1,5 +1,6 @@
 """`trace`: make an access trace, keep it, read it back, and say what is in it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +43,8 @@ _SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Cache sizes of the study, as shares of the rows."""
 _TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
 _FLOAT_BYTES, _DEVIATIONS = 4, 6.0
+_LOOKUP_BYTES = 100
+"""What drawing a lookup takes: its number, its row, and what numbers in lists of Python's take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +71,7 @@ def trace_benchmark(
     refuse_id_map(workload.data, "made")
     data, num_samples = workload.data, max(1, num_lookups // workload.data.mapped.num_lookups)
     if is_synthetic := data.kind in SYNTHETIC_KINDS:
+        _refuse_many(num_lookups)
         data = replace(data, train_samples=num_samples, eval_samples=num_samples)
     threads = workload.runtime.threads or read_resources().num_cores
     with generation_progress(data, quiet=False) as shown:
@@ -96,7 +100,8 @@ def is_file(path: Path) -> bool:
 def trace_file(path: Path, num_lookups: int, seed: int) -> KeptTrace:
     """Read a file of lookups, or draw them after a profile. Raises DatasetError, HarnessError (exit 9), OSError."""
     available = read_resources().available_memory_bytes
-    is_profile = path.suffix in _PROFILES
+    if is_profile := path.suffix in _PROFILES:
+        _refuse_many(num_lookups)
     try:
         made = generate_reuse(*read_profile(path), num_lookups, seed) if is_profile else read_lookups(path, available)
     except MemoryError:
@@ -106,21 +111,35 @@ def trace_file(path: Path, num_lookups: int, seed: int) -> KeptTrace:
     return KeptTrace(trace=made, about={"source": source, "seed": seed if is_profile else None})
 
 
+def _refuse_many(num_lookups: int) -> None:
+    """Raise HarnessError (exit 9) for more lookups than can be drawn in memory."""
+    if num_lookups * _LOOKUP_BYTES > (available := read_resources().available_memory_bytes):
+        raise HarnessError(
+            f"--lookups {num_lookups}: drawing them takes more than the {available:,} bytes of memory that are free. "
+            "Ask for fewer.",
+            ExitCode.RESOURCES,
+        )
+
+
 def refuse_existing(folder: Path) -> None:
     """Raise HarnessError where something is at the place of a new trace."""
     if folder.exists() or folder.is_symlink():
         raise HarnessError(f"{folder}: is there already. Give another folder with -o, or remove it.")
 
 
-def keep_trace(kept: KeptTrace, folder: Path) -> None:
-    """Write a trace as a folder. Raises HarnessError where something is there already, OSError."""
+def keep_trace(kept: KeptTrace, folder: Path, write_more: Callable[[Path], object] = lambda draft: None) -> None:
+    """Write a trace as a folder, with what `write_more` writes to its draft: whole, or not at all.
+
+    Raises HarnessError where something is there already, OSError.
+    """
     refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     trace = kept.trace
     sizes = enumerate(trace.num_rows)
     tables = [{"num_rows": num, "num_lookups": len(trace.rows_of(table))} for table, num in sizes]
     arrays = {"indices": trace.indices, "offsets": trace.offsets}
-    write_kept(folder, arrays, TraceManifest, {**kept.about, "num_bags": trace.num_bags, "tables": tables}, "arrays")
+    about = {**kept.about, "num_bags": trace.num_bags, "tables": tables}
+    write_kept(folder, arrays, TraceManifest, about, "arrays", write_more)
 
 
 def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:

@@ -1,6 +1,5 @@
 """The best trial beside the default: measured again, in turns, and the study of the whole search."""
 
-import shlex
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -29,6 +28,7 @@ from harness.extensions.tuning.trials import (
 )
 from harness.foundation.errors import ExitCode, first_line
 from harness.foundation.files import write_record
+from harness.run_sets.commands import split_command
 from harness.run_sets.folder import open_run_set
 from harness.run_sets.hooks import NO_HOOKS, Hooks
 from reference_models.process.atomic_write import remove
@@ -72,7 +72,7 @@ def measure_again(
         granted = [Override(key=f"runtime.{what}", value=name, source="search") for what, name in code.items()]
         request = Request(
             beside=default, runs=MIN_RUNS, seed=seed, output=folder, quiet=watcher is None or watcher.quiet,
-            overrides=[*granted, *overrides_of(point)], typed=shlex.split(record.command),
+            overrides=[*granted, *overrides_of(point)], typed=split_command(record.command),
             prepare=hooks.prepare, cleanup=hooks.cleanup, power_command=hooks.power_command,
         )  # fmt: skip
         pair = create_group(prepare(expand(request)))

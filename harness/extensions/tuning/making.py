@@ -1,6 +1,5 @@
 """The run set of one more trial: the default's configuration with other values."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from harness.experiment.store import parts_of
 from harness.extensions.tuning.space import make_point
 from harness.foundation.errors import HarnessError, exit_code_of, first_line
 from harness.measure.refusals import refuse_id_map
+from harness.run_sets.commands import split_command
 from harness.run_sets.dataset import find_recorded
 from reference_models.process.atomic_write import remove
 from reference_models.process.errors import ConfigError, DatasetError, DeviceError
@@ -31,6 +31,7 @@ def create_trial(folder: Path, record: ExperimentRecord, values: Mapping[str, st
 
     What these values cannot be, or what cannot be prepared, is a trial that failed.
     """
+    split_command(record.command)  # which is no trial's fault
     number = len(record.configurations) + 1
     made = MemberRecord(label="", values=dict(values), folder=None, python=None, failure=None, notes={})
     try:
@@ -54,7 +55,7 @@ def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str
     hooks: dict[str, Any] = {name.replace("-", "_"): command for name, command in default.record.hooks.items()}
     request = Request(
         verb="tune", beside=default.folder, overrides=overrides_of(point), output=default.folder.parent, quiet=True,
-        typed=shlex.split(record.command), **hooks,
+        typed=split_command(record.command), **hooks,
     )  # fmt: skip
     config = resolve_beside(request, default)
     default.kind.check(config.workload)

@@ -1,6 +1,7 @@
 """`tiers`: a study of a trace, without torch; questions that have no answer are refused."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from command import Command
 from waiting import HANG_S
 
 from harness.extensions.memory import pooling
-from harness.extensions.memory.tier import TIERS
+from harness.extensions.memory.tier import TIERS, Tier
 from harness.extensions.memory.trace import KeptTrace, keep_trace
 from reference_models.data.traces.trace import AccessTrace
 from rules.benchmarks.loader import load_benchmark
@@ -124,3 +125,25 @@ def test_tiers_import_no_torch(kept: Path) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=kept.parent, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "NONE", done.stderr
+
+
+SLOW_VALUES = ("9223372036854775808.0", "1e30", "1e-30", "1e-308")
+
+
+@pytest.mark.parametrize(
+    "value", ["1e300", "5e-324", *(pytest.param(v, marks=pytest.mark.slow) for v in SLOW_VALUES)]
+)
+@pytest.mark.parametrize("member", Tier.__struct_fields__[1:])
+def test_numbers_of_a_tier_are_refused_or_give_a_study(
+    member: str, value: str, inside: Command, kept: Path, tmp_path: Path
+) -> None:
+    text = TIERS["cxl"].read_text()
+    changed = re.sub(rf"(?m)(^\W?{member}\b[^,]+?\bvalue = )[^,\n]+", rf"\g<1>{value}", text)
+    assert changed != text
+    (tmp_path / "odd.toml").write_text(changed)
+    done = inside(
+        "tiers", "--trace", "t", "--tier", "odd.toml", "--devices", 4, "--pool", "host,switch", "--cache", "5%",
+        "--rate", 200, "--format", "json",
+    )  # fmt: skip
+    is_refused = done.returncode == 2 and f"odd.toml: {member}.value: found" in done.stderr
+    assert is_refused or done.returncode == 0, done.stderr

@@ -1,6 +1,8 @@
 """`trace`: lookups of a benchmark or a file in a folder, with its study; what is no trace is refused."""
 
+import errno
 import json
+import os
 import resource
 from pathlib import Path
 from typing import Any
@@ -141,6 +143,50 @@ def test_a_file_above_the_memory_is_refused(inside: Command, tmp_path: Path, mon
     torch.save((torch.tensor([0]), torch.tensor([0, 1]), torch.tensor([[1]])), tmp_path / "lookups.pt")
     done = inside("trace", "lookups.pt", "-o", "t")
     assert done.returncode == 9 and "100 bytes of memory" in done.stderr
+
+
+def test_more_lookups_than_memory_are_refused_before_any_is_drawn(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "p.log").write_text("0, 1\n0, 1\n.5, 1")
+    for what in ("p.log", "rm1_deeprecsys"):
+        done = inside("trace", what, "-o", "t", "--lookups", 1 << 66)
+        assert done.returncode == 9 and "bytes of memory that are free. Ask for fewer" in done.stderr, done.stderr
+
+
+def test_a_trace_is_there_with_its_study_and_its_page_or_not_at_all(
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "report.html")
+
+    (tmp_path / "p.log").write_text("0, 1\n0, 1\n.5, 1")
+    words = ("trace", "p.log", "-o", "t", "--lookups", 100)
+    with monkeypatch.context() as patched:
+        patched.setattr("reports.page.report.write_page", fail)
+        done = inside(*words)
+    assert done.returncode == 9 and [path.name for path in tmp_path.iterdir()] == ["p.log"]
+    (tmp_path / "t.0123456789abcdef.partial").mkdir()  # what `kill -9` leaves
+    done = inside(*words)
+    assert done.returncode == 0 and "page   t/report.html" in done.stdout, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.log", "t"]
+    assert {path.name for path in (tmp_path / "t").iterdir()} >= {"study.json", "report.html", "manifest.json"}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "hole", "folder"])
+@pytest.mark.parametrize("name", ["x.log", "x.txt", "x.pt", "x.pt.gz"])
+def test_only_regular_files_of_a_size_are_traced(name: str, kind: str, inside: Command, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.touch()
+        os.truncate(path, 1 << 42)
+    done = inside("trace", name, "-o", "t")
+    assert done.returncode in (8, 9) and name in done.stderr, done.stderr
+    assert kind == "hole" or "expected a regular file" in done.stderr
 
 
 @pytest.mark.parametrize("rate", ["0", "101%", "x", "-1", "nan"])

@@ -57,7 +57,7 @@ def test_a_search_of_a_stranger_names_no_code_to_run(place: Path) -> None:
         {"relation": "matrix"}, {"axes": []}, {"axes": [{"key": "bad", "values": ["1"]}]},
         {"axes": [{"key": "train.global_batch_size", "values": ["1..1" + "0" * 400]}]},
         {"stop": None}, {"stop": {"rule": "search", "values": {"trials": 3.0}}},
-        {"stop": {"rule": "until", "values": {}}},
+        {"stop": {"rule": "until", "values": {}}}, {"command": "dlrmbench tune 'dlrm_tiny"},
     ],
 )  # fmt: skip
 def test_a_damaged_search_is_refused(change: dict[str, Any], place: Path) -> None:
@@ -69,6 +69,18 @@ def test_a_damaged_search_is_refused(change: dict[str, Any], place: Path) -> Non
     path.write_text(json.dumps({**content, **change}))
     ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
     assert ended.code == 8 and "experiment.json" in ended.err, ended.err
+
+
+@pytest.mark.slow
+def test_a_command_that_no_shell_reads_is_refused_when_the_pair_is_missing(place: Path) -> None:
+    tune(place, f"{FASTEST} --trials 2")
+    folder, _ = found_in(place)
+    for pair in folder.glob("beside-*"):
+        shutil.rmtree(pair)
+    content = json.loads((folder / "experiment.json").read_text())
+    (folder / "experiment.json").write_text(json.dumps({**content, "command": "dlrmbench tune 'dlrm_tiny"}))
+    ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
+    assert ended.code == 8 and "experiment.json: command: found" in ended.err and "No closing quotation" in ended.err
 
 
 @pytest.mark.slow
