@@ -24,6 +24,7 @@ from harness.system.code import code_sha256
 from reference_models.process.errors import naming
 from reference_models.registry import find_model, label_of, parse_place
 from rules.benchmarks.loader import Benchmark, canonical_sha256
+from rules.judge.parallel import belong_to_parent
 from rules.records.codec import Amount, Index, PositiveAmount, PositiveCount, Share
 
 REFERENCE = "reference"
@@ -223,6 +224,12 @@ class RunStore:
         return HarnessError(words, ExitCode.INPUT)
 
 
+def _begin_work(model_name: str) -> None:
+    """End with who started this process; what a task holds may be of a class in the model's file."""
+    belong_to_parent()
+    find_model(model_name)
+
+
 def complete_runs(
     entry: Entry,
     data_dir: Path,
@@ -242,7 +249,7 @@ def complete_runs(
     with ProcessPoolExecutor(
         num_workers,
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=find_model,  # what a task holds may be of a class in the model's file
+        initializer=_begin_work,
         initargs=(entry.workload.model_name,),
     ) as pool:
 

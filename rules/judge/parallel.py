@@ -37,7 +37,7 @@ def map_in_order(
     if can_fork:
         context.set_forkserver_preload(list(preload))
         _start_forkserver()
-    pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_belong_to_parent)
+    pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=belong_to_parent)
     try:
         yield from pool.map(function, items, chunksize=size)
     finally:
@@ -62,8 +62,11 @@ def _start_forkserver() -> None:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-def _belong_to_parent() -> None:
-    """Ctrl-C reaches the whole group of processes, and the parent ends the others, also where it is killed."""
+def belong_to_parent() -> None:
+    """Leave Ctrl-C, which reaches the whole group of processes, to the parent, and end with it, also by kill -9.
+
+    For a process that multiprocessing has started.
+    """
     import multiprocessing
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,11 +2,8 @@
 
 import heapq
 import multiprocessing
-import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from multiprocessing.connection import Connection, wait
@@ -21,7 +18,7 @@ from harness.config.usages.usage import RETRIEVAL, STAND_IN, AskedModel, Usage
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import Job
 from harness.measure.usage.schedule import Frame, Span
-from harness.system.software import WORKER_VARIABLES
+from harness.measure.usage.worker import work
 from reference_models.serving import pagerank
 
 T = TypeVar("T")
@@ -121,29 +118,13 @@ def try_retrieval(models: Models, model: AskedModel, seed: int, share: tuple[int
     return trials
 
 
-def _work(pipe: Connection, num_threads: int) -> None:
-    """Do what is asked, of the models that were built, until nobody is left to ask."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks
-    counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(num_threads))
-    os.environ |= {**WORKER_VARIABLES, **os.environ, **counts}  # before torch is imported
-    models: Models = {}
-    with suppress(EOFError, OSError):  # who asks is gone
-        while True:
-            question = pipe.recv()
-            try:
-                answer = question(models)
-            except Exception as error:  # who asks raises it
-                answer = error
-            pipe.send(answer)
-
-
 class Crew:
     """Worker processes, which end with the block, or with who started them."""
 
     def __init__(self, num_workers: int, num_threads: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipes, self._its = zip(*(context.Pipe() for _ in range(num_workers)), strict=True)
-        self._processes = [context.Process(target=_work, args=(its, num_threads), daemon=True) for its in self._its]
+        self._processes = [context.Process(target=work, args=(its, num_threads), daemon=True) for its in self._its]
 
     def __enter__(self) -> Self:
         for process, its in zip(self._processes, self._its, strict=True):
