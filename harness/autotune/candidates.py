@@ -7,7 +7,6 @@ the least times are compared: what a process meets, its place in memory and what
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from harness.measure.job import write_job
 from harness.system.software import spin_variables
 from rules.records.codec import Damage, decode
 from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
+from rules.temporary_folder import temporary_folder
 
 _HOPELESS = 1.4
 """How many times slower than the best a number of threads is that longer spinning cannot save."""
@@ -45,13 +45,13 @@ class Candidate:
     def run(self, thread_counts: Sequence[int], spin_count: int | None) -> TrialsRecord | str:
         """Time these counts of threads in one process; why it failed, if it did."""
         most = max(thread_counts)
-        with TemporaryDirectory(prefix="dlrmbench-choice-") as folder:
+        with temporary_folder("choice") as folder:
             job = ChoiceJob(
                 tables={**self.tables, "runtime": {**self.tables.get("runtime", {}), "threads": most}},
                 definition_path=str(self.definition_path),
                 data_dir=str(self.data_dir),
                 seed=0,
-                folder=folder,
+                folder=str(folder),
                 thread_counts=tuple(thread_counts),
                 spin_count=spin_count,
                 matmul=None if self.given is None else msgspec.to_builtins(self.given),
@@ -63,7 +63,7 @@ class Candidate:
                 variables=spin_variables(spin_count),
                 interpreter=self.interpreter,
             )
-            found = decode(Path(folder) / KIND.file, TrialsRecord)
+            found = decode(folder / KIND.file, TrialsRecord)
         return explain_end(end)[0] if isinstance(found, Damage) else found
 
 

@@ -6,7 +6,6 @@ the same definition; the set has its digest (`run_set.json`). The map is the sam
 
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import numpy as np
@@ -36,6 +35,7 @@ from reference_models.serving.servable import workload_weights
 from rules.records.codec import Damage, decode
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.id_maps import IdMapManifest
+from rules.temporary_folder import temporary_folder
 
 _READ_SAMPLES = 1 << 14
 _LEARNER = {"interaction": "dot", "embedding_dim": 4, "bottom_mlp": [16, 4], "top_mlp": [32, 1]}
@@ -65,10 +65,10 @@ def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> 
 
 def _make_apart(config: RunConfig, data_dir: Path) -> None:
     tables, path = dict(config.tables), str(config.benchmark.path)
-    with TemporaryDirectory(prefix="dlrmbench-id-map-") as folder:
-        job = Job(tables=tables, definition_path=path, data_dir=str(data_dir), seed=0, folder=folder)
+    with temporary_folder("id-map") as folder:
+        job = Job(tables=tables, definition_path=path, data_dir=str(data_dir), seed=0, folder=str(folder))
         end = launch_worker(write_job(KIND, job), num_threads=1)
-        if isinstance(decode(Path(folder) / KIND.file, IdMapManifest), Damage):
+        if isinstance(decode(folder / KIND.file, IdMapManifest), Damage):
             words, code = explain_end(end)
             raise HarnessError(f"the id map could not be made: {words}", code)
 

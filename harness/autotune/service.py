@@ -7,8 +7,6 @@ disturbs a round makes it slower. The virtual clock then says what each way answ
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from harness.autotune.choices import Candidates
 from harness.config.serving import ServeConfig, parse_serve
@@ -24,6 +22,7 @@ from reference_models.process.world import World
 from rules.records.codec import Damage, decode
 from rules.records.measure import Measurement
 from rules.records.run_set import TIE, ChoiceRecord, ServiceChoice, ServiceWayRecord
+from rules.temporary_folder import temporary_folder
 
 _ROUNDS, _ROUND_S = 3, 0.25
 _NUM_SIMULATED = 4_000
@@ -84,17 +83,17 @@ def time_services(candidates: Candidates, interpreter: Interpreter | None) -> Ch
     """Choose among candidates by timing them in a fresh process; say why that failed, if it did."""
     most = max(threads for _, threads in candidates.service_ways)
     tables = candidates.config.tables
-    with TemporaryDirectory(prefix="dlrmbench-choice-") as folder:
+    with temporary_folder("choice") as folder:
         job = ServiceChoiceJob(
             tables={**tables, "runtime": {**tables.get("runtime", {}), "threads": most}},
             definition_path=str(candidates.config.benchmark.path),
             data_dir=str(candidates.data_dir),
             seed=0,
-            folder=folder,
+            folder=str(folder),
             ways=candidates.service_ways,
         )
         end = launch_worker(write_job(KIND, job), num_threads=most, interpreter=interpreter)
-        found = decode(Path(folder) / KIND.file, ServiceTrials)
+        found = decode(folder / KIND.file, ServiceTrials)
     if isinstance(found, Damage):
         return explain_end(end)[0]
     chosen = fewest_parts(found.tried)

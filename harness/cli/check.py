@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS
 from rules.logs.text import printable
+from rules.temporary_folder import temporary_folder
 from rules.tree.inventory import MAX_MENTIONED, MAX_SKIPPED, SkippedFile, find_skipped, result_sets_of, take_inventory
 
 STANDARD_INPUT = Path("-")
@@ -184,8 +184,8 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
         raise click.UsageError("'-' is standard input and can be read once.")
     if sys.stdin is None or sys.stdin.isatty():
         raise click.UsageError("'-' reads a log from standard input; send one, such as with 'cat LOG |'.")
-    with tempfile.TemporaryDirectory(prefix="dlrmbench-check-") as folder:
-        place = Path(folder) / STANDARD_INPUT.name
+    with temporary_folder("check") as folder:
+        place = folder / STANDARD_INPUT.name
         with place.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield tuple(place if path == STANDARD_INPUT else path for path in paths)

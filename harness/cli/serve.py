@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from harness.cli.shared.options import QUIET, benchmarks, completing, configurat
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import read_request, request_options
 from reports.render.forms import FORMS
+from rules.temporary_folder import temporary_folder
 
 
 def items_or_auto(text: str) -> int | str:
@@ -180,11 +180,11 @@ def serve(benchmark: str, is_simulated: bool, mode: str, form: str, usage: str |
     kind = accuracy.KIND if is_accuracy else simulate.KIND
     config = kind.resolve(request.benchmark or "dlrm_small", request.overrides, request.name)
     seed = draw_base_seed() if request.seed is None else request.seed
-    with TemporaryDirectory(prefix="dlrmbench-logs-") as folder:
-        asked: dict[str, Any] = {"logs": folder} if is_accuracy else {}
+    with temporary_folder("logs") as folder:
+        asked: dict[str, Any] = {"logs": str(folder)} if is_accuracy else {}
         study = measure_study(kind, [config], request, seed=seed, **asked)
         name = f"{kind.name}-{config.label or config.benchmark.name}"
-        keep_study(study, request.output, name, form, Path(folder) if is_accuracy else None)
+        keep_study(study, request.output, name, form, folder if is_accuracy else None)
 
 
 _OF_USAGE = {"usage", "axis", "score", "is_simulated", "assignments", "threads", "num_workers", "data_root", "seed",

@@ -1,8 +1,6 @@
 """Make a study by measuring: a job that no set is of, done by a fresh process whose folder goes with it."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.autotune.tuning import autotune
@@ -19,6 +17,7 @@ from harness.run_sets.environment import refuse_disturbed_environment
 from harness.run_sets.output import refuse_output
 from rules.records.codec import Damage, decode
 from rules.records.study import StudyRecord
+from rules.temporary_folder import temporary_folder
 
 
 def measure_study(
@@ -48,14 +47,14 @@ def measure_study(
         for config, prepared in zip(configs, ready, strict=True)
     ]
     more = {"others": members[1:]} if members[1:] else {}
-    with TemporaryDirectory(prefix=f"dlrmbench-{kind.name}-") as folder:
+    with temporary_folder(kind.name) as folder:
         if choice is not None and choice.service is not None:
             members[0]["tables"] = with_choice(members[0]["tables"], choice.service)
-        job = kind.job(**{"seed": 0, "folder": folder, **members[0], **more, **asked})
+        job = kind.job(**{"seed": 0, "folder": str(folder), **members[0], **more, **asked})
         end = launch_worker(write_job(kind, job), num_threads=num_threads, on_event=on_event)
-        study = decode(Path(folder) / kind.file, StudyRecord)
+        study = decode(folder / kind.file, StudyRecord)
         if isinstance(study, Damage):
             error = HarnessError(*explain_end(end))
-            error.add_note(Path(folder, STDERR_FILE).read_text(encoding="utf-8", errors="replace"))  # for --debug
+            error.add_note((folder / STDERR_FILE).read_text(encoding="utf-8", errors="replace"))  # for --debug
             raise error
     return study

@@ -4,10 +4,11 @@ import os
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from rules.temporary_folder import temporary_folder
 
 
 @contextmanager
@@ -20,8 +21,8 @@ def draft_file(path: Path, suffix: str = "") -> Iterator[Path]:
     """
     target = _file_to_replace(path)
     if target is None:
-        with tempfile.TemporaryDirectory(prefix="dlrmbench-draft-") as folder:
-            draft = Path(folder) / f"draft{suffix}"
+        with temporary_folder("draft") as folder:
+            draft = folder / f"draft{suffix}"
             with _naming(path, draft):
                 yield draft
                 with draft.open("rb") as source, path.open("wb") as sink:

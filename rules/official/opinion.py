@@ -5,7 +5,6 @@ files, so they run on copies in a temporary folder, confined to it (official_wor
 and limits on memory, time and file size. Their verdict, or their crash, is reported as their own.
 """
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -15,6 +14,7 @@ from typing import Any, Literal, get_args
 from rules.logs.text import printable
 from rules.official.copies import Copies, NotCopiedError, num_links
 from rules.official.process import Answer, run_worker
+from rules.temporary_folder import temporary_folder
 
 TIMEOUT_S = 120.0
 TIMEOUT_PER_QUESTION_S = 1.0
@@ -92,8 +92,8 @@ def _ask(
 ) -> tuple[OfficialOpinion, ...]:
     """Copy what the questions are about, and ask. Raises OSError where that takes a folder that cannot be had."""
     limit_s = max(TIMEOUT_S, TIMEOUT_PER_QUESTION_S * len(questions)) if timeout_s is None else timeout_s
-    with tempfile.TemporaryDirectory(prefix="dlrmbench-official-", ignore_cleanup_errors=True) as folder:
-        copies = Copies(Path(folder))
+    with temporary_folder("official") as folder:
+        copies = Copies(folder)
         answers: dict[int, Answer] = {}
         jobs: list[dict[str, Any]] = []
         # Folders first, so that the logs in them are copied once.
@@ -116,7 +116,7 @@ def _ask(
                 on_progress(next(numbers), len(questions))
 
         if jobs:
-            answers |= run_worker(WORKER, jobs, folder, limit_s, on_answer)
+            answers |= run_worker(WORKER, jobs, str(folder), limit_s, on_answer)
         inside = {job["id"]: str(job["path"]) for job in jobs}
     return tuple(_opinion(question, answers[index], inside.get(index)) for index, question in enumerate(questions))
 

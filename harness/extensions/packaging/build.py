@@ -5,7 +5,6 @@ there, and appears by one rename; a package that was refused or interrupted leav
 """
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +38,7 @@ from rules.checks.verdict import Verdict, relocate
 from rules.errors import DefinitionError
 from rules.judge.checker import check_paths
 from rules.logs.text import printable
+from rules.temporary_folder import temporary_folder
 from rules.tree.result_set import POWER_FOLDER, real_path
 
 PARAMS_FILE = "package_checker_params"
@@ -96,7 +96,7 @@ def build_package(request: PackageRequest) -> Package:
     if request.weights:
         _refuse_weights(sets, request.output)
     request.output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".dlrmbench-package-", dir=request.output.parent) as workshop:
+    with temporary_folder("package", request.output.parent) as workshop:
         draft = Path(workshop) / request.output.name
         tree = Tree(draft, name)
         weights = [_add_set(tree, packaged, with_weights=request.weights) for packaged in sets]

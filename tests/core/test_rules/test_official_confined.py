@@ -206,7 +206,7 @@ def test_it_ends_with_the_process_that_asks(tmp_path: Path) -> None:
     wait_until(lambda: not processes_of(parent.pid), "the worker's end")
 
 
-@pytest.mark.parametrize("place", ["tempfile.TemporaryDirectory", "rules.official.opinion.run_worker"])
+@pytest.mark.parametrize("place", ["rules.temporary_folder.tempfile.mkdtemp", "rules.official.opinion.run_worker"])
 def test_without_room_for_copies_it_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
