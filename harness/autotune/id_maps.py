@@ -52,7 +52,7 @@ def ensure_id_map(config: RunConfig, data_dir: Path, *, quiet: bool = False) -> 
         return None
     root, line, doing = place.folder.parent, StatusLine(quiet=quiet), "found in"
     if not place.folder.exists():  # looked at first, as one that is there may be where nobody can write
-        with kept_lock(root):
+        with kept_lock(root, data_dir):
             if not place.folder.exists():
                 line.show(f"making the id map ({config.workload.data.id_map.kind}), once for this dataset", now=True)
                 _make_apart(config, data_dir)

@@ -215,7 +215,7 @@ def _locked(folder: Path) -> Iterator[str | None]:
     with ExitStack() as held:
         why_not = None
         try:
-            held.enter_context(kept_lock(folder))
+            held.enter_context(kept_lock(folder, folder.parent))
         except (OSError, HarnessError) as error:
             why_not = _say_why(error)
         yield why_not

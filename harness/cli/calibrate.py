@@ -95,11 +95,12 @@ def calibrate(
     plan = plan_calibration(entry, **asked)
     is_named = output is not None
     output = output or Path("results") / f"{entry.benchmark.name}-calibration"
-    if not is_named and output.is_symlink():
-        raise HarnessError(
-            f"{output} is a link, which nobody named. Remove it, or give the folder that it leads to with --output.",
-            ExitCode.INPUT,
-        )
+    for place in () if is_named else (output.parent, output):
+        if place.is_symlink():
+            raise HarnessError(
+                f"{place} is a link, which nobody named. Remove it, or give the folder of the results with --output.",
+                ExitCode.INPUT,
+            )
     refuse_output(output)
     refuse_to_replace(output, entry, plan)
     if is_planned:

@@ -132,12 +132,18 @@ def _folder_lock(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def kept_lock(folder: Path) -> Iterator[None]:
+def kept_lock(folder: Path, dataset: Path | None = None) -> Iterator[None]:
     """Let one process at a time make what is kept in a folder beside data, which may be a stranger's.
 
     Raises HarnessError (exit 8) for a link in its place, which may lead to what is the user's, and for a file or a
-    pipe.
+    pipe; and where the `dataset` that it is in is a link, as that may be in a folder of datasets.
     """
+    if dataset is not None and dataset.is_symlink():
+        raise HarnessError(
+            f"{dataset} is a link, and nothing is kept beside data through one. Name the folder that it leads to "
+            "with --data.",
+            ExitCode.INPUT,
+        )
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         found = "a link" if folder.is_symlink() else "no folder"
         raise HarnessError(

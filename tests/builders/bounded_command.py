@@ -22,13 +22,13 @@ class TooSlowError(BaseException):
 
 
 @contextmanager
-def bounded() -> Iterator[None]:
-    """End what works for more than MAX_CPU_S of this process's own time, or waits without end."""
+def bounded(max_cpu_s: float = MAX_CPU_S) -> Iterator[None]:
+    """End what works for more than so much of this process's own time, or waits without end."""
 
     def too_slow(signum: int, frame: object) -> None:
-        raise TooSlowError(f"more than {MAX_CPU_S} s of processor time, or a wait without end")
+        raise TooSlowError(f"more than {max_cpu_s} s of processor time, or a wait without end")
 
-    timers = ((signal.SIGVTALRM, signal.ITIMER_VIRTUAL, MAX_CPU_S), (signal.SIGALRM, signal.ITIMER_REAL, HANG_S))
+    timers = ((signal.SIGVTALRM, signal.ITIMER_VIRTUAL, max_cpu_s), (signal.SIGALRM, signal.ITIMER_REAL, HANG_S))
     before = [signal.signal(number, too_slow) for number, _, _ in timers]
     for _, timer, seconds in timers:
         signal.setitimer(timer, seconds)

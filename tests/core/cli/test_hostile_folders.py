@@ -1,0 +1,55 @@
+"""Every verb in a working folder whose names are taken: nothing is written outside, nothing waited for, all explained.
+
+The verbs are those of the registry: a new one needs a command line in WORDS, its own or its extension's.
+"""
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hostile_folders import KINDS, all_words, begin_walk, walk_names
+from seams import find_seams
+
+from harness.cli import COMMANDS
+
+MOST = 120
+"""Names that are taken one by one in a walk; of more, as many at even distances."""
+DEAR = find_seams("DEAR")
+"""Command lines that compute for seconds, and why."""
+WALKED = [pytest.param(what, marks=[pytest.mark.slow] * (what in DEAR)) for what in all_words()]
+
+
+def test_every_verb_is_walked() -> None:
+    assert {what.split()[0] for what in all_words()} == {*COMMANDS}
+
+
+def skip_where_not_root(kind: str) -> None:
+    if kind == "of another user" and os.getuid() != 0:
+        pytest.skip("only root can give a file to another user")
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(each, marks=[pytest.mark.slow] * (each in DEAR)) for each in all_words()]
+)
+def test_nothing_is_written_through_links_of_a_working_folder(what: str, data_root: Path, tmp_path: Path) -> None:
+    walk = begin_walk(what, data_root, tmp_path)
+    assert walk.ended.code in (0, 3), walk.ended.err
+    top = [name for name in walk.names if len(name.parts) == 1]
+    walk_names(walk, top, "link", data_root, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", all_words())
+def test_names_that_are_taken_end_no_command_unexplained(
+    what: str, kind: str, data_root: Path, tmp_path: Path
+) -> None:
+    """All names of one depth at once; of links, also each name alone."""
+    skip_where_not_root(kind)
+    walk, levels = begin_walk(what, data_root, tmp_path), defaultdict[int, list[Path]](list)
+    for name in walk.names:
+        levels[len(name.parts)].append(name)
+    alone = walk.names[:: 1 + len(walk.names) // MOST] if kind == "link" else ()
+    for names in (*levels.values(), *([name] for name in alone)):
+        walk_names(walk, names, kind, data_root, tmp_path)
