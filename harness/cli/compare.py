@@ -102,8 +102,8 @@ def compare(
     inside one system only. A shipped reference system (--with) was measured elsewhere and before.
 
     --fail-on regression ends with 0 only where NEW is shown to be less than --min-effect slower or worse, if at all.
-    It is 3 where the rules reject NEW or BASE: their numbers show nothing. Else it is 5 or 7, and stderr says how many pairs in turns should tell. Sets measured one after the other, where
-    20 % is assumed, never pass.
+    It is 3 where the rules reject NEW or BASE: their numbers show nothing. Else it is 5 or 7, and stderr says how
+    many pairs in turns should tell. Sets measured one after the other, where 20 % is assumed, never pass.
 
     Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
     refused (exit 2).
