@@ -15,7 +15,7 @@ def test_a_stop_rule_of_an_extension_is_found_by_its_name(monkeypatch: pytest.Mo
     places = {"counting": "collections:Counter"}
     monkeypatch.setattr("harness.experiment.stopping.find_places", lambda field: places)
     assert find_stop_rule(StopRecord(rule="counting", values={"runs": 3.0})) == Counter(runs=3)
-    with pytest.raises(HarnessError, match="which has search, until, counting"):
+    with pytest.raises(HarnessError, match="which has until, counting"):
         find_stop_rule(StopRecord(rule="never", values={}))
 
 

@@ -63,11 +63,6 @@ def test_what_does_not_go_together_is_refused(inside: Command, arguments: tuple[
     assert (done.returncode, done.stdout) == (2, "") and said in " ".join(done.stderr.split())
 
 
-def test_a_search_of_settings_without_settings_is_refused(inside: Command) -> None:
-    done = inside("tune", "dlrm_tiny")
-    assert (done.returncode, done.stdout) == (2, "") and "give --axis" in done.stderr
-
-
 def test_where_no_folder_can_be_made_is_said_before_anything_is_computed(
     inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
