@@ -19,7 +19,7 @@ from harness.system.launcher_env import launcher_of_many, world_size
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class One(Relation):
-    """See `Relation`."""
+    """One configuration, which no file but its own set's says anything of."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         request = in_world(request, kind)
@@ -48,7 +48,7 @@ class One(Relation):
             finish_set(folder)
 
 
-ONE = One(name="one", word="set", reads_as="alone", on_other_code="warn", takes_python=False)
+ONE = One(name="one", word="set", reads_as="alone", on_other_code="warn")
 
 
 def in_world(request: Request, kind: Kind) -> Request:

@@ -18,7 +18,7 @@ from rules.records.experiment import BASE, NEW, ExperimentRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair(Relation):
-    """See `Relation`."""
+    """The configuration of a set, measured again, and a new one, whose repetitions take turns with equal seeds."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve the configuration of the set that is measured again, and the new one beside it."""

@@ -19,7 +19,7 @@ from rules.records.experiment import ExperimentRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep(Relation):
-    """See `Relation`."""
+    """Every combination of the values of axes; one that fails is left out."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve every combination of the axes' values.

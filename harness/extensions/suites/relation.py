@@ -28,7 +28,7 @@ SIDE_AXIS = "side"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRelation(Relation):
-    """See `Relation`."""
+    """Base and new of every benchmark of a suite, benchmark by benchmark."""
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve both sides of every benchmark of the suite that is asked for.
