@@ -130,16 +130,18 @@ def resume(
     run only where they are given again, as does `python`, the interpreter of a pair's base. A set that other code
     began is gone on with, after a warning of Python's.
     """
+    from harness.experiment.context import Context, Watcher
     from harness.experiment.finish import write_pages
     from harness.experiment.loop import complete, look_again
-    from harness.experiment.watcher import Watcher
 
     folder = Path(folder)
-    code = {"models": models, "implementations": implementations}
-    _, other = look_again(folder, **code, is_python_given=python is not None)
+    context = Context(
+        python=program_path(python), models=models, implementations=implementations, watcher=Watcher(quiet=quiet)
+    )
+    _, other = look_again(folder, context)
     if other is not None:
         warnings.warn(other, stacklevel=2)
-    complete(folder, python=program_path(python), num_runs=runs, watcher=Watcher(quiet=quiet))
+    complete(folder, context, num_runs=runs)
     write_pages(folder)
     return folder
 
@@ -219,14 +221,14 @@ def _request(verb: str, arguments: Mapping[str, Any]) -> "Request":
 
 def _start(request: "Request") -> Path:
     """Make a new experiment, complete it and write its page; returns its folder."""
+    from harness.experiment.context import Context
     from harness.experiment.create import create
     from harness.experiment.expand import expand
     from harness.experiment.finish import write_pages
     from harness.experiment.loop import complete
     from harness.experiment.prepare import prepare
-    from harness.experiment.watcher import Watcher
 
     folder = create(prepare(expand(request)))
-    complete(folder, python=request.python, watcher=Watcher(quiet=request.quiet))
+    complete(folder, Context.of(request))
     write_pages(folder)
     return folder

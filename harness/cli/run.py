@@ -71,16 +71,16 @@ def resume(
     score of a benchmark of your own stays that of its first runs; comparisons and intervals use all. A set of 'run
     --until' then ends there. The environment is checked again: it warns, or refuses a set of --strict-env.
     """
+    from harness.experiment.context import Context
     from harness.experiment.loop import look_again
     from harness.run_sets.hooks import Hooks
     from reports.text.formatting import printable
 
+    hooks = Hooks(prepare=prepare, cleanup=cleanup, power_command=power_command)
+    context = Context(python=python, models=models, implementations=implementations, hooks=hooks, log_to=log_to)
     with usage_errors():
-        checks, other = look_again(
-            folder, models=models, implementations=implementations, is_python_given=python is not None
-        )
+        checks, other = look_again(folder, context)
     if other is not None:
         click.echo(f"warning: {printable(other)} What is resumed will hold runs of both.", err=True)
     warn_of_system([] if quiet else checks)
-    hooks = Hooks(prepare=prepare, cleanup=cleanup, power_command=power_command)
-    complete_and_show(folder, python=python, num_runs=num_runs, form=form, quiet=quiet, hooks=hooks, log_to=log_to)
+    complete_and_show(folder, context, num_runs=num_runs, form=form, quiet=quiet)

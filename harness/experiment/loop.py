@@ -1,7 +1,7 @@
 """The one loop: make what is missing of an experiment, whoever began it and however it was interrupted."""
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.run_config import WORLD_SOURCE
+from harness.experiment.context import NO_CONTEXT, Context, Progress, Watcher
 from harness.experiment.executors import Repetition, WorkerExecutor, find_executors, refuse_changed
 from harness.experiment.orders import Step
 from harness.experiment.relation import find_relation
 from harness.experiment.request import RequestError
 from harness.experiment.stopping import State, find_stop_rule
 from harness.experiment.store import Store, hold, parts_of, read
-from harness.experiment.watcher import Progress, Watcher
 from harness.foundation.errors import HarnessError
 from harness.measure.kinds import find_kind
 from harness.run_sets.commands import resume_command
 from harness.run_sets.environment import check_again
 from harness.run_sets.event_log import EventLog, open_event_log, quantity_of
 from harness.run_sets.folder import RunSet, describe_other_code, open_run_set
-from harness.run_sets.hooks import NO_HOOKS, HookError, Hooks
+from harness.run_sets.hooks import HookError, Hooks
 from harness.run_sets.keepers import KeptOutcome, find_keeper
 from harness.run_sets.outside_code import refuse_outside_code
 from harness.run_sets.progress import Progress as ShownProgress
@@ -39,18 +39,16 @@ class Surroundings:
     events: EventLog
 
 
-def look_again(
-    folder: Path, *, models: Collection[str], implementations: Collection[str], is_python_given: bool
-) -> tuple[tuple[PreflightCheck, ...], str | None]:
+def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ...], str | None]:
     """Return what the environment check says now, and what is said of other code where that is no error.
 
     Raises HarnessError: exit 2 where code of others is not given again, or the folder is one side of a pair; 6 where
     the environment check warns and the experiment was begun with --strict-env.
     """
-    refuse_outside_code(folder, {"model": models, "implementation": implementations})
+    refuse_outside_code(folder, {"model": context.models, "implementation": context.implementations})
     _refuse_side(folder)
     record = read(folder)
-    if is_python_given and not find_relation(record.relation).takes_python and record.python is None:
+    if context.python is not None and not find_relation(record.relation).takes_python and record.python is None:
         raise RequestError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
     sets = [open_run_set(part) for part in parts_of(folder).values()]
     others = (describe_other_code(run_set.folder, each) for run_set, each in sets)
@@ -70,31 +68,22 @@ def _refuse_side(folder: Path) -> None:
         )
 
 
-def complete(
-    folder: Path,
-    *,
-    python: Path | None = None,
-    num_runs: int | None = None,
-    watcher: Watcher | None = None,
-    hooks: Hooks = NO_HOOKS,
-    log_to: Path | None = None,
-) -> ExperimentRecord:
+def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | None = None) -> ExperimentRecord:
     """Make whatever is missing of the experiment in `folder`, stage by stage, then what its stop rule adds.
 
     With `num_runs` it first grows to so many repetitions of each configuration. A failure does what its stage says;
-    one of `hooks`, the commands around every repetition, ends it. Events are appended to the file `log_to`.
-    Raises HarnessError where the experiment cannot go on, before anything is run where it may not: by another
-    interpreter than `python`, with other hooks than it was begun with, on another system, or, where its record says
-    so, with other code.
+    one of the hooks, the commands around every repetition, ends it. Raises HarnessError where the experiment cannot
+    go on, before anything is run where it may not: by another interpreter than the context's, with other hooks than
+    it was begun with, on another system, or, where its record says so, with other code.
     """
-    watcher = watcher or Watcher()
-    with hold(folder) as store, closing(open_event_log(log_to, folder)) as events:
+    watcher, hooks = context.watcher, context.hooks
+    with hold(folder) as store, closing(open_event_log(context.log_to, folder)) as events:
         for run_set, set_record in store.sets.values():
             again = resume_command(folder, store.record.python, set_record.hooks)
             hooks.refuse_other(run_set.folder, set_record.hooks, again)
         around = Surroundings(hooks=hooks, events=events)
         _refuse_single(store)
-        executors = find_executors(store, python)
+        executors = find_executors(store, context.python)
         refuse_changed(store, executors)
         relation = find_relation(store.record.relation)
         if num_runs is not None and not relation.may_grow:

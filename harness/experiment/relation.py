@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.experiment.context import Context
 from harness.experiment.experiment import Experiment
 from harness.experiment.request import Request
-from harness.experiment.watcher import Watcher
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import Kind
-from harness.run_sets.hooks import Hooks
 from rules.extensions import load_place, with_extensions
 from rules.records.experiment import ExperimentRecord, MemberRecord, ReadsAs
 
@@ -67,7 +66,7 @@ class Relation:
             f"{folder}: its stop rule adds a configuration, which no {self.word} takes.", ExitCode.INPUT
         )
 
-    def end(self, folder: Path, watcher: Watcher, hooks: Hooks, log_to: Path | None) -> None:
+    def end(self, folder: Path, context: Context) -> None:
         """Make what is still to be made once all repetitions are there. Raises HarnessError where it cannot be."""
 
     def write_pages(self, folder: Path) -> None:

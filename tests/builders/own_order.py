@@ -11,7 +11,6 @@ from harness.experiment.expand import expand
 from harness.experiment.loop import complete
 from harness.experiment.prepare import prepare
 from harness.experiment.request import Request
-from harness.experiment.watcher import Watcher
 from rules.records.experiment import StopRecord
 workers = ScriptedWorkers(Moment(0.0), num_evals=1)
 with acting(Path.cwd(), [], {{}}, workers):
@@ -21,7 +20,7 @@ with acting(Path.cwd(), [], {{}}, workers):
         order="rounds", stop=StopRecord(rule="at_least", values={{"repetitions": 3}}), quiet=True,
     )
     folder = create(prepare(expand(request)))
-    complete(folder, watcher=Watcher(quiet=True))
+    complete(folder)
 stage = json.loads((folder / "experiment.json").read_text())["stages"][0]
 print(stage["order"], stage["repetitions"])
 print(*[launch.split("/")[2][:2] for launch in workers.launches])

@@ -13,10 +13,9 @@ from harness.cli.shared.output import show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 
 if TYPE_CHECKING:
+    from harness.experiment.context import Context, Progress
     from harness.experiment.experiment import Configuration, Experiment
     from harness.experiment.request import Request
-    from harness.experiment.watcher import Progress
-    from harness.run_sets.hooks import Hooks
     from harness.run_sets.keepers import KeptOutcome
     from rules.records.experiment import ExperimentRecord, ReadsAs
 
@@ -34,10 +33,10 @@ def usage_errors() -> Iterator[None]:
 
 def start_and_show(request: "Request", *, form: str) -> None:
     """Make a new experiment, complete it and show what came of it; exits with its code."""
+    from harness.experiment.context import Context
     from harness.experiment.create import create
     from harness.experiment.expand import expand
     from harness.experiment.prepare import prepare
-    from harness.run_sets.hooks import Hooks
 
     with usage_errors():
         experiment = prepare(expand(request))
@@ -53,24 +52,21 @@ def start_and_show(request: "Request", *, form: str) -> None:
         _announce(experiment, folder)
     elif experiment.source is not None:
         _warn_of_few_pairs(experiment, folder)
-    hooks = Hooks.asked_by(request)
-    complete_and_show(
-        folder, python=request.python, form=form, quiet=request.quiet, hooks=hooks, log_to=request.log_to
-    )
+    complete_and_show(folder, Context.of(request), form=form, quiet=request.quiet)
 
 
 def make_group(request: "Request") -> Path:
     """Make a new experiment and complete it, saying whose run is next; return its folder, which has its page."""
+    from harness.experiment.context import Context, Watcher
     from harness.experiment.create import create
     from harness.experiment.expand import expand
     from harness.experiment.finish import write_folder_page
     from harness.experiment.loop import complete
     from harness.experiment.prepare import prepare
-    from harness.experiment.watcher import Watcher
 
     with usage_errors():
         folder = create(prepare(expand(request)))
-    complete(folder, watcher=Watcher(on_step=_say_step))
+    complete(folder, Context(watcher=Watcher(on_step=_say_step)))
     write_folder_page(folder)
     return folder
 
@@ -136,20 +132,16 @@ def _describe_set(experiment: "Experiment", folder: Path) -> str:
 
 
 def complete_and_show(
-    folder: Path,
-    *,
-    python: Path | None,
-    hooks: "Hooks",
-    log_to: Path | None,
-    num_runs: int | None = None,
-    form: str = "table",
-    quiet: bool,
+    folder: Path, context: "Context", *, num_runs: int | None = None, form: str = "table", quiet: bool
 ) -> None:
-    """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code."""
+    """Make what is missing of an experiment, and what makes it hold `num_runs`; show it and exit with its code.
+
+    Unless `quiet`, what happens is said on standard error.
+    """
+    from harness.experiment.context import Watcher
     from harness.experiment.loop import complete
     from harness.experiment.relation import find_relation
     from harness.experiment.store import read
-    from harness.experiment.watcher import Watcher
     from harness.measure.kinds import find_kind
     from harness.run_sets.commands import resume_command
     from reports.text.formatting import printable
@@ -163,17 +155,18 @@ def complete_and_show(
         )  # fmt: skip
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
+    context = replace(context, watcher=watcher)
     try:
-        record = complete(folder, python=python, num_runs=num_runs, watcher=watcher, hooks=hooks, log_to=log_to)
+        record = complete(folder, context, num_runs=num_runs)
         try:
-            find_relation(record.relation).end(folder, watcher, hooks, log_to)
+            find_relation(record.relation).end(folder, context)
         except HarnessError as error:
             _show(folder, record, form, first_line(error))
             raise
     except BaseException as error:
         if not isinstance(error, HarnessError):
             parts, whole = _words(record)
-            command = printable(resume_command(folder, record.python, hooks.asked))
+            command = printable(resume_command(folder, record.python, context.hooks.asked))
             click.echo(f"Finished {parts} are kept. Complete the {whole} with: {command}", err=True)
         raise
     code = _show(folder, record, form)

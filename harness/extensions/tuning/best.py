@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.config.axes import overrides_of
 from harness.config.catalog import MODEL_KEY
 from harness.config.run_config import Override
+from harness.experiment.context import Context
 from harness.experiment.create import create_group
 from harness.experiment.expand import expand
 from harness.experiment.finish import FinishedStudy, exit_code_of_sides, finish_sides
@@ -15,7 +16,6 @@ from harness.experiment.prepare import prepare
 from harness.experiment.request import Request
 from harness.experiment.sides import read_source
 from harness.experiment.store import parts_of, read
-from harness.experiment.watcher import Watcher
 from harness.extensions.tuning.records import search_of
 from harness.extensions.tuning.sampler import choose_sampler
 from harness.extensions.tuning.space import make_point
@@ -30,7 +30,6 @@ from harness.foundation.errors import ExitCode, first_line
 from harness.foundation.files import write_record
 from harness.run_sets.commands import split_command
 from harness.run_sets.folder import open_run_set
-from harness.run_sets.hooks import NO_HOOKS, Hooks
 from reference_models.process.atomic_write import remove
 from reference_models.registry import outside_names
 from reports.comparison.comparison import compare_results
@@ -45,9 +44,7 @@ from rules.records.experiment import EXPERIMENT_FILE
 from rules.records.study import STUDY_FILE
 
 
-def measure_again(
-    folder: Path, *, watcher: Watcher | None = None, hooks: Hooks = NO_HOOKS, log_to: Path | None = None
-) -> None:
+def measure_again(folder: Path, context: Context) -> None:
     """Measure the default of a complete search and its best feasible trial again, as a pair in its folder, with seeds
     that no trial had. Does nothing where one of the two measured nothing; goes on with a pair that is there."""
     record, default = read(folder), parts_of(folder)[0]
@@ -71,12 +68,12 @@ def measure_again(
         code = outside_names(str(model), source.config.workload.runtime.implementation)
         granted = [Override(key=f"runtime.{what}", value=name, source="search") for what, name in code.items()]
         request = Request(
-            beside=default, runs=MIN_RUNS, seed=seed, output=folder, quiet=watcher is None or watcher.quiet,
+            beside=default, runs=MIN_RUNS, seed=seed, output=folder, quiet=context.watcher.quiet,
             overrides=[*granted, *overrides_of(point)], typed=split_command(record.command),
-            prepare=hooks.prepare, cleanup=hooks.cleanup, power_command=hooks.power_command,
+            prepare=context.hooks.prepare, cleanup=context.hooks.cleanup, power_command=context.hooks.power_command,
         )  # fmt: skip
         pair = create_group(prepare(expand(request)))
-    complete(pair, watcher=watcher, hooks=hooks, log_to=log_to)
+    complete(pair, replace(context, python=None))
 
 
 def find_pair(folder: Path, best: int) -> Path | None:

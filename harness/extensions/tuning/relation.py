@@ -7,10 +7,10 @@ from typing import Any
 
 from harness.config.axes import Axis
 from harness.config.run_config import Override
+from harness.experiment.context import Context
 from harness.experiment.experiment import Configuration, Experiment
 from harness.experiment.relation import Relation
 from harness.experiment.request import Request, RequestError, as_text
-from harness.experiment.watcher import Watcher
 from harness.extensions.tuning.best import finish_search, measure_again
 from harness.extensions.tuning.making import create_trial
 from harness.extensions.tuning.records import search_of
@@ -21,7 +21,6 @@ from harness.extensions.tuning.trials import (
 )
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.measure.kinds import Kind, find_kind
-from harness.run_sets.hooks import Hooks
 from harness.system.energy import EnergyMeter
 from rules.records.codec import DamageError
 from rules.records.columns import ENERGY_DELAY, columns_of
@@ -88,12 +87,12 @@ class Search(Relation):
     def make_member(self, folder: Path, record: ExperimentRecord, values: Mapping[str, str]) -> MemberRecord:
         return create_trial(folder, record, values)
 
-    def end(self, folder: Path, watcher: Watcher, hooks: Hooks, log_to: Path | None) -> None:
-        measure_again(folder, watcher=watcher, hooks=hooks, log_to=log_to)
+    def end(self, folder: Path, context: Context) -> None:
+        measure_again(folder, context)
 
     def write_pages(self, folder: Path) -> None:
         try:
-            measure_again(folder)
+            measure_again(folder, Context())
         except HarnessError as error:
             finish_search(folder, first_line(error))
             raise

@@ -18,7 +18,6 @@ from harness.autotune import tuning as choosing
 from harness.autotune.choices import Candidates, find_candidates
 from harness.experiment.executors import job_members
 from harness.experiment.loop import complete
-from harness.experiment.watcher import Watcher
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import RunSet, open_run_set
 from reference_models.fused.choice import convert_choice
@@ -160,7 +159,7 @@ def test_a_record_whose_products_are_none_is_refused_by_name(timing: Timing, tmp
     content["choice"]["matmul"]["products"][0]["form"] = "os.system"
     path.write_text(json.dumps(content))
     with pytest.raises(HarnessError, match=rf"{re.escape(str(path))}: choice.matmul .*os.system") as refused:
-        complete(folder, watcher=Watcher(quiet=True))
+        complete(folder)
     assert refused.value.exit_code == ExitCode.INPUT
 
 

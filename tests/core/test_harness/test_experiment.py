@@ -22,6 +22,7 @@ from harness.cli.serve import serve
 from harness.cli.sweep import sweep
 from harness.config.run_config import Override
 from harness.experiment.attach import open_or_create
+from harness.experiment.context import NO_CONTEXT
 from harness.experiment.create import create
 from harness.experiment.expand import expand
 from harness.experiment.loop import complete, look_again
@@ -30,7 +31,6 @@ from harness.experiment.prepare import prepare
 from harness.experiment.request import OPTIONS, Request, RequestError, flags_of
 from harness.experiment.stopping import State, find_stop_rule
 from harness.experiment.store import parts_of, read
-from harness.experiment.watcher import Watcher
 from harness.foundation.errors import ExitCode, HarnessError
 from rules.records.experiment import StopRecord
 
@@ -191,7 +191,7 @@ def growing(
         folder = create(prepare(expand(Request(**asked, **common, stop=stop))))
         workers.endings = {3: Ending(raises=KeyboardInterrupt)}
         with pytest.raises(KeyboardInterrupt):
-            complete(folder, watcher=Watcher(quiet=True))
+            complete(folder)
         workers.endings = {}
         yield folder, workers
 
@@ -201,7 +201,7 @@ def test_a_rule_without_its_values_is_refused_before_anything_is_run(growing: tu
     path, num_launches = folder / "experiment.json", len(workers.launches)
     path.write_text(json.dumps({**json.loads(path.read_text()), "stop": {"rule": "at_least", "values": {"runs": 4}}}))
     with pytest.raises(HarnessError, match="'at_least': expected a value 'repetitions', found runs") as refused:
-        complete(folder, watcher=Watcher(quiet=True))
+        complete(folder)
     assert refused.value.exit_code == ExitCode.INPUT and len(workers.launches) == num_launches
 
 
@@ -214,7 +214,7 @@ def test_a_group_grows_until_every_mean_is_known(data_root: Path, tmp_path: Path
             stop=StopRecord(rule="until", values=UNTIL), quiet=True,
         )  # fmt: skip
         folder = create(prepare(expand(asked)))
-        complete(folder, watcher=Watcher(quiet=True))
+        complete(folder)
         assert kept(folder) == [5, 5], "runs that take alike are known as soon as there are enough"
 
 
@@ -226,14 +226,14 @@ def kept(folder: Path) -> list[int]:
 def test_a_group_grows_by_its_rule_also_after_an_interruption(growing: tuple[Path, ScriptedWorkers]) -> None:
     folder, workers = growing
     assert read(folder).num_runs == 2, "what it grows to is on disk before it is run"
-    complete(folder, watcher=Watcher(quiet=True))
+    complete(folder)
     assert kept(folder) == [4, 4] and len(workers.launches) == 9
 
 
 def test_a_group_that_is_asked_for_runs_ends_there(growing: tuple[Path, ScriptedWorkers]) -> None:
     folder, _ = growing
-    complete(folder, num_runs=3, watcher=Watcher(quiet=True))
-    complete(folder, watcher=Watcher(quiet=True))
+    complete(folder, num_runs=3)
+    complete(folder)
     assert kept(folder) == [3, 3] and read(folder).stop is None
 
 
@@ -254,7 +254,7 @@ def test_a_set_with_fewer_seeds_than_runs_is_refused_by_name(tmp_path: Path, mon
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"seeds": []}))
     with pytest.raises(HarnessError, match=r"has 0 seeds, expected one for each of 3 runs") as refused:
-        complete(small.folder, watcher=Watcher(quiet=True))
+        complete(small.folder)
     assert refused.value.exit_code == ExitCode.INPUT
 
 
@@ -302,7 +302,7 @@ def test_a_group_that_no_command_makes_is_refused_before_anything_is_run(
         (tmp_path / name / "extra" / "run_set.json").write_text(json.dumps(record))
     before = {path.name for path in tmp_path.rglob("*")}
     with pytest.raises(HarnessError, match=said) as refused:
-        complete(tmp_path, watcher=Watcher(quiet=True))
+        complete(tmp_path)
     assert refused.value.exit_code == ExitCode.INPUT
     assert {path.name for path in tmp_path.rglob("*")} <= before | {"lock"}
 
@@ -312,14 +312,14 @@ def test_a_sweep_of_which_nothing_could_be_prepared_is_resumed_without_a_word(tm
     failure = {"reason": "too large a batch", "exit_code": 2, "run_index": None}
     content["configurations"] = [{**content["configurations"][0], "folder": None, "failure": failure}]
     (tmp_path / "experiment.json").write_text(json.dumps(content))
-    assert look_again(tmp_path, models=(), implementations=(), is_python_given=False) == ((), None)
-    assert complete(tmp_path, watcher=Watcher(quiet=True)).configurations[0].failure is not None
+    assert look_again(tmp_path, NO_CONTEXT) == ((), None)
+    assert complete(tmp_path).configurations[0].failure is not None
 
 
 def test_a_set_beside_a_damaged_file_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = begin_small_set(tmp_path, monkeypatch)
     (small.folder.parent / "experiment.json").write_text("{")
-    look_again(small.folder, models=(), implementations=(), is_python_given=False)
+    look_again(small.folder, NO_CONTEXT)
 
 
 def test_a_profile_into_a_set_runs_no_code_that_the_set_alone_names(
