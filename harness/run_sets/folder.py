@@ -34,7 +34,7 @@ from harness.system.submission import SubmissionValue
 from reference_models.process.atomic_write import remove_drafts, sync_folder
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
-from rules.records.chain import LAST_FILE, digest_record, first_link, follow
+from rules.records.chain import LAST_FILE, digest_record, first_link, follow, read_link
 from rules.records.codec import Damage, DamageError, convert, read_object
 from rules.records.experiment import is_plain_name
 from rules.records.kept.weights import WEIGHTS_FOLDER
@@ -135,7 +135,7 @@ class RunSet:
             ):
                 next_of.setdefault(previous, []).append(digest_record(other.read_bytes()))
         # A crash may have come after a record was linked and before the file said so.
-        link = follow(last.read_text(encoding="utf-8", errors="replace").strip(), next_of)
+        link = follow(read_link(last), next_of)
         content = read_json(path)
         if content.get("previous_sha256") is None:
             write_json(path, {**content, "previous_sha256": link})

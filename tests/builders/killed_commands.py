@@ -71,12 +71,12 @@ def run_counted(words: str, folder: Path, kill_at: int | None = None, passed_s: 
     return ended, writes.number
 
 
-def run_killed(words: str, folder: Path, kill_at: int) -> bool:
+def run_killed(words: str, folder: Path, kill_at: int, passed_s: float = 0.0) -> bool:
     """Run a command line in a process that is killed at that write; False where it ends before."""
     child = os.fork()
     if child == 0:
         try:
-            run_counted(words, folder, kill_at)
+            run_counted(words, folder, kill_at, passed_s)
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)

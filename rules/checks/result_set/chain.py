@@ -11,13 +11,12 @@ from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.text import show
-from rules.records.chain import LAST_FILE, digest_record, first_link
+from rules.records.chain import LAST_FILE, digest_record, first_link, read_link
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results": a submitter may not choose among the runs'
 _REMEDY = "A run may not be discarded: put back what was taken away or changed, or make a new set."
-_MAX_LINK_BYTES = 1024
 
 
 def _has_chain(subject: SetSubject) -> str | None:
@@ -80,7 +79,7 @@ def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
                 found=f"{uses[run.previous_sha256]} records with digest {run.previous_sha256[:12]}…",
                 expected="one",
             )
-    last = _read_link(root / "extra" / LAST_FILE)
+    last = _read_last(root / "extra" / LAST_FILE)
     if last not in known or last in uses:
         yield Problem(
             "the run that was made last is not in the set, or its record was changed",
@@ -107,12 +106,10 @@ def _digest(place: Path) -> str:
         return ""
 
 
-def _read_link(place: Path) -> str | None:
+def _read_last(place: Path) -> str | None:
     """Return what the file of the last link says; None where it is no file of ours."""
     try:
-        if place.is_symlink() or not place.is_file() or place.stat().st_size > _MAX_LINK_BYTES:
-            return None
-        return place.read_text(encoding="utf-8", errors="replace").strip()
+        return read_link(place) if place.is_file() and not place.is_symlink() else None
     except OSError:
         return None
 

@@ -8,8 +8,12 @@ from goldens import lay_data
 from killed_commands import run_counted, run_killed, state
 from made_sets import made_in
 
+from rules.judge.checker import check_paths
+
 SPREAD = 6
 """Places at which an ordinary run of the tests kills each command."""
+BEFORE_S = 3600
+"""When a command begins that is killed, and again when it is completed: after what was there before."""
 AXIS = "--axis train.opt_base_learning_rate=0.03,0.06"
 SET = ("run dlrm_tiny --threads 1 -n 1 -q --seed 1 --name old",)
 SHAPES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -51,20 +55,27 @@ def killed_and_completed(shape: str, place: Path, kill_at: int, code: int) -> di
     """What is left after a kill at that write, and after what a user then does, which ends with `code`; None where
     nothing was killed."""
     words = SHAPES[shape][1]
-    if not run_killed(words, place, kill_at):
+    if not run_killed(words, place, kill_at, passed_s=BEFORE_S):
         return None
     folder = newest(place, shape)
     again = words if folder is None or shape == "grown" else f"resume {folder.relative_to(place)} -q"
-    ended, _ = run_counted(again, place, passed_s=3600)
+    ended, _ = run_counted(again, place, passed_s=2 * BEFORE_S)
     assert ended.code == code, f"killed at write {kill_at}, then {again!r}: {ended.err}"
     completed = newest(place, shape)
     assert completed is not None
+    missed = [
+        finding
+        for verdict in (check_paths([completed], second_opinion=False) if [*completed.rglob("result_*.txt")] else ())
+        for finding in verdict.findings
+        if finding.code in ("RS117", "RS121", "RS131", "RS132")
+    ]
+    assert not missed, f"killed at write {kill_at}: {missed}"
     return state(completed, place)
 
 
 def compare(shape: str, data_root: Path, tmp_path: Path, places: int | None) -> None:
     whole = prepare(shape, data_root, tmp_path / "whole")
-    ended, number = run_counted(SHAPES[shape][1], whole)
+    ended, number = run_counted(SHAPES[shape][1], whole, passed_s=BEFORE_S)
     assert ended.code in (0, 3), ended.err  # the rules find runs that converge at their first evaluation suspicious
     made = newest(whole, shape)
     assert made is not None

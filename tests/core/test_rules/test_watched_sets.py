@@ -1,0 +1,82 @@
+"""What the rules say of sets whose runs were watched, and where nobody could watch: launched ones, and old ones."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from consistency_cases import write_kept_set
+from log_builder import make_runs
+from read_data_cases import record_path
+from run_record_cases import TINY
+from watched_cases import LAST, log_path, write_watched_set
+
+from harness.config.run_config import WORLD_SOURCE
+from rules.checks.result_set.clocks import LAUNCHED
+from rules.checks.rule import Outcome
+from rules.judge.checker import check_paths
+
+RANKS = {"runtime.ranks": {"value": 2, "source": LAUNCHED}}
+UNSEEN = {"observed_by": "itself", "observed": None}
+"""What is on record where torchrun started the ranks; how long the energy's meter ran stays."""
+
+
+def judge(root: Path) -> dict[str, Outcome]:
+    (verdict,) = check_paths([root], second_opinion=False)
+    return {outcome.code: outcome for outcome in verdict.outcomes if outcome.code.startswith("RS")}
+
+
+def severities(outcome: Outcome) -> list[str]:
+    return [finding.severity for finding in outcome.findings]
+
+
+def test_a_watched_set_passes(tmp_path: Path) -> None:
+    found = judge(write_watched_set(tmp_path))
+    assert {found[code].status for code in ("RS121", "RS122", "RS131", "RS132", "RS133", "RS134")} == {"pass"}
+
+
+def test_ranks_that_others_started_need_no_timekeeper_and_no_order(tmp_path: Path) -> None:
+    assert LAUNCHED == WORLD_SOURCE
+    found = judge(write_watched_set(tmp_path, lambda index, record: UNSEEN, config=RANKS))
+    assert found["RS121"].status == found["RS131"].status == "pass"
+    assert found["RS132"].reason == "torchrun or srun started its runs, in any order"
+
+
+def test_of_ranks_that_others_started_a_run_by_no_clock_is_a_warning(tmp_path: Path) -> None:
+    found = judge(write_watched_set(tmp_path, lambda index, record: {**UNSEEN, "observed_s": None}, config=RANKS))
+    assert set(severities(found["RS121"])) == {"warning"}
+
+
+def test_a_set_without_a_chain_says_so(tmp_path: Path) -> None:
+    """One that an earlier version began, whose second clock its parent kept: its old tolerance stays."""
+    found = judge(write_kept_set(tmp_path, late_s=lambda said_s: 0.9))
+    assert found["RS131"].reason == "no chain: an earlier version began the set"
+    assert found["RS121"].status == found["RS132"].status == "pass"
+
+
+def test_runs_of_a_newer_version_in_an_old_set_are_held_to_their_own_clock(tmp_path: Path) -> None:
+    """A set that was begun without timekeepers and resumed with them."""
+    root = write_kept_set(tmp_path)
+    path = record_path(root, LAST)
+    record = json.loads(path.read_text())
+    seen: dict[str, Any] = dict.fromkeys(
+        ("run_start_ms", "run_stop_ms", "process_s", "processor_s", "processor_before_s", "processor_run_s")
+    )
+    members = {"observed_s": record["observed_s"] + 0.9, "observed": {**seen, "uncertain_s": 0.0}}
+    path.write_text(json.dumps({**record, **members, "observed_by": "timekeeper"}))
+    found = judge(root)
+    assert severities(found["RS121"]) == ["error"]
+    assert found["RS121"].findings[0].path.endswith(f"result_{LAST}.txt")
+
+
+@pytest.mark.parametrize("pause_s", [1, 10_000])
+def test_a_gap_of_an_own_set_is_one_beyond_its_usual_pause(pause_s: int, tmp_path: Path) -> None:
+    """Runs that took turns with those of others have pauses of one length; the last one here is longer."""
+    run_s = (make_runs(TINY)[0][-1]["time_ms"] - make_runs(TINY)[0][0]["time_ms"]) / 1e3
+    assert 60 + 2 * run_s < 10_000
+    root = write_kept_set(tmp_path)
+    log = log_path(root, LAST)
+    lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in log.read_text().splitlines()]
+    later = (line | {"time_ms": line["time_ms"] + pause_s * 1000} for line in lines)
+    log.write_text("".join(f":::MLLOG {json.dumps(line)}\n" for line in later))
+    assert severities(judge(root)["RS114"]) == (["info"] if pause_s > 1 else [])
