@@ -228,6 +228,7 @@ def _start(request: "Request") -> Path:
     from harness.experiment.loop import complete
     from harness.experiment.prepare import prepare
 
+    # Own code is imported here: this process is its caller's, whose code it runs anyway. Others keep time.
     folder = create(prepare(expand(request)))
     complete(folder, Context.of(request))
     write_pages(folder)

@@ -74,8 +74,9 @@ with its `extra/` shows besides
 - that another process saw each run take no longer than its log says, within 0.25 s and 1 % of the run (RS121). That
   process, the run's timekeeper, starts the run's own, and runs none of the user's code, no start-up file of Python
   (sitecustomize, .pth, PYTHONPATH) and no preloaded library; it sees run_start, run_stop and the process's end as
-  they come. No sample was read before run_start (RS133), and which start-up files ran in the run's process is on
-  record (RS134);
+  they come. Nor does the command that keeps and judges runs import own code: it looks at it in a child. (Runs that
+  are asked for from Python are kept by the caller's process, with whatever that has imported.) No sample was read
+  before run_start (RS133), and which start-up files ran in the run's process is on record (RS134);
 - that seeds, threads, batch size, code and system are the same in all records, and moments those of the logs (RS122);
 - of an own benchmark in Closed, at batch sizes with reference points, that it converged no faster than luck allows
   (RC101).

@@ -3,11 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from log_builder import SEEDS, Record, make_runs, with_record, write_set
+from log_builder import SEEDS, START_MS, Record, make_runs, with_record, write_set
 from records_builder import read_data, run_content, run_set_content, system_part
 
 from reports.page.content import gather_everything
@@ -22,6 +23,7 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str | None = Non
     return write_whole(output, render_report(gather_everything(paths), title=title))
 
 
+BEGAN_UTC = datetime.fromtimestamp(START_MS / 1e3, UTC).isoformat(timespec="milliseconds")
 VOID = {"meta", "link", "input", "br", "wbr"}
 OPTIONAL_END = {"td", "th", "tr", "tbody", "thead", "li"}
 
@@ -48,12 +50,14 @@ def write_run_set(
     runs = make_runs(definition) if runs is None else runs
     base_seed, runs = seeded(runs)
     write_set(root, definition, runs)
+    logged = {one["key"]: one["value"] for one in runs[0]}
     content = run_set_content(
         name=root.name,
+        created_utc=BEGAN_UTC,
         command=f"dlrmbench run {benchmark}",
         benchmark={"name": benchmark, "version": 1, "status": "own", "definition_sha256": "a" * 64},
         config={
-            "train.global_batch_size": {"value": 512, "source": "definition"},
+            "train.global_batch_size": {"value": logged.get(keys.GLOBAL_BATCH_SIZE, 512), "source": "definition"},
             "runtime.threads": {"value": 2, "source": "option --threads"},
         },
         num_runs=len(runs),
@@ -104,7 +108,7 @@ def write_attempt(root: Path, run: int, attempt: int, **changes: Any) -> None:
     folder = root / "extra" / f"run_{run}" / f"attempt_{attempt}"
     folder.mkdir(parents=True, exist_ok=True)
     content = {
-        **run_content(run_index=run, attempt=attempt, seed=SEEDS[run], peak_rss_bytes=2**30),
+        **run_content(run_index=run, attempt=attempt, seed=SEEDS[run], peak_rss_bytes=2**30, started_utc=BEGAN_UTC),
         "blocks": [{"first_sample": i * 1000, "num_samples": 1000, "duration_s": 0.5} for i in range(4)],
         **changes,
     }

@@ -34,25 +34,40 @@ def usage_errors() -> Iterator[None]:
 def start_and_show(request: "Request", *, form: str) -> None:
     """Make a new experiment, complete it and show what came of it; exits with its code."""
     from harness.experiment.context import Context
-    from harness.experiment.create import create
     from harness.experiment.expand import expand
     from harness.experiment.prepare import prepare
 
-    with usage_errors():
-        experiment = prepare(expand(request))
     if request.run_index is not None:
         from harness.experiment.launched import run_in_world  # a rank trains in this process, with torch
 
+        with usage_errors():
+            experiment = prepare(expand(request))
         click.get_current_context().find_root().obj["is_rank"] = True
         if summary := run_in_world(experiment):
             click.echo(summary, err=form == "json")
         return
-    folder = create(experiment)
-    if not request.quiet:
-        _announce(experiment, folder)
-    elif experiment.source is not None:
-        _warn_of_few_pairs(experiment, folder)
-    complete_and_show(folder, Context.of(request), form=form, quiet=request.quiet)
+    complete_and_show(_begin(request), Context.of(request), form=form, quiet=request.quiet)
+
+
+def _begin(request: "Request") -> Path:
+    """Make the folder of a new experiment and say what is about to be made; own code is looked at in a child."""
+    from harness.experiment.apart import look_apart, names_outside_code
+
+    def begin() -> str:
+        from harness.experiment.create import create
+        from harness.experiment.expand import expand
+        from harness.experiment.prepare import prepare
+
+        experiment = prepare(expand(request))
+        folder = create(experiment)
+        if not request.quiet:
+            _announce(experiment, folder)
+        elif experiment.source is not None:
+            _warn_of_few_pairs(experiment, folder)
+        return str(folder)
+
+    with usage_errors():
+        return Path(look_apart(begin, str) if names_outside_code(request) else begin())
 
 
 def make_group(request: "Request") -> Path:

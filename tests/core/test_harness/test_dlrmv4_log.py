@@ -11,6 +11,7 @@ from scripted_workload import ScriptedWorkload, run_scripted
 from sequence_builder import small_workload
 
 from reference_models.config.sections import parse_train
+from reference_models.data.store.read_files import ReadFiles
 from reference_models.hstu.reference import ReferenceWorkload
 from reference_models.process.world import SingleProcess
 from reference_models.training.optimizers import build_learning_rate_policy
@@ -33,7 +34,7 @@ class FullSize(ReferenceWorkload):
         sizes = {
             split: SimpleNamespace(num_samples=V4.data_samples(f"{split}_samples")) for split in ("train", "eval")
         }
-        self.data = cast(Any, SimpleNamespace(**sizes))
+        self.data = cast(Any, SimpleNamespace(**sizes, read_files=ReadFiles()))
         self._policy = build_learning_rate_policy(self.spec.train)
         self.model, self.optimizers = self.build_model((10, 10, 10))
 

@@ -1,0 +1,115 @@
+"""Look at code that is not dlrmbench's own in a child: whoever starts runs, and keeps and judges them, imports none.
+
+What a configuration is, whether it can be run and how its steps are computed is asked of that code; of what it
+answers, a folder remains.
+"""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.config.catalog import MODEL_KEY
+from harness.experiment.request import Request, RequestError
+from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_code_of, message_of
+from harness.run_sets.outside_code import find_outside_code
+from reference_models.process.errors import ConfigError
+from reference_models.registry import outside_names
+from rules.benchmarks.loader import load_benchmark
+from rules.errors import DefinitionError
+
+T = TypeVar("T")
+_IMPLEMENTATION, _MODEL = "runtime.implementation", f"runtime.{MODEL_KEY}"
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What a child says: a value, or why there is none, as a user is told."""
+
+    value: Any = None
+    error: str | None = None
+    exit_code: int = 0
+    is_usage: bool = False
+
+
+def names_outside_code(request: Request) -> bool:
+    """Return whether a request is of code that is not ours, by what it names; imports none.
+
+    What it names wrongly is not told here: resolving it is.
+    """
+    with suppress(DefinitionError, ConfigError, HarnessError, OSError):
+        implementations, models = (set(_named(request, key)) for key in (_IMPLEMENTATION, _MODEL))
+        if request.beside is None or request.benchmark is not None:
+            names = [request.benchmark or "dlrm_small"] if request.suite is None else request.suite.benchmarks
+            models |= {load_benchmark(name).model for name in names}
+        is_outside_set = request.beside is not None and any(find_outside_code(request.beside))
+        return is_outside_set or any(
+            outside_names(model, name) for model in models or {"dlrm"} for name in implementations or {"reference"}
+        )
+    return False
+
+
+def _named(request: Request, key: str) -> Iterator[str]:
+    """Yield all values that a request gives to a key."""
+    suites = () if request.suite is None else request.suite.settings.values()
+    for overrides in (request.overrides, *suites):
+        yield from (str(each.value) for each in overrides if each.key == key)
+    for axis in request.axes:
+        name, _, values = axis.partition("=")
+        if name == key:
+            yield from values.split(",")
+
+
+def look_apart(work: Callable[[], T], kind: type[T]) -> T:
+    """Return what `work` returns, a text or a record, which a child of this process does.
+
+    Raises HarnessError with the words and the exit code of what it raised, RequestError for such a one. A process
+    with threads or with torch, such as a notebook, cannot be divided, and does the work itself.
+    """
+    if threading.active_count() > 1 or "torch" in sys.modules:
+        return work()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        with suppress(BaseException), os.fdopen(write_end, "wb") as pipe:
+            pipe.write(msgspec.json.encode(_answer(work)))
+        end_process(ExitCode.DONE)
+    os.close(write_end)
+    try:
+        with os.fdopen(read_end, "rb") as pipe:
+            said = pipe.read()
+    except BaseException:
+        os.kill(child, signal.SIGTERM)
+        raise
+    finally:
+        _, status = os.waitpid(child, 0)
+    if not said:
+        ended = os.waitstatus_to_exitcode(status)
+        raise HarnessError(f"own code ended the process that looked at it ({ended}).", ExitCode.RESOURCES)
+    answer = msgspec.json.decode(said, type=_Answer)
+    if answer.error is not None:
+        error = RequestError if answer.is_usage else HarnessError
+        raise error(answer.error, ExitCode(answer.exit_code))
+    return msgspec.convert(answer.value, kind)
+
+
+def _answer(work: Callable[[], T]) -> _Answer:
+    """Do the work of a child; an error that nobody knows is shown where it happens."""
+    try:
+        return _Answer(value=msgspec.to_builtins(work()))
+    except Exception as error:
+        code = exit_code_of(error)
+        if code is None:
+            traceback.print_exception(error)
+            return _Answer(error=f"{type(error).__name__}: {error}", exit_code=ExitCode.INTERNAL_ERROR)
+        return _Answer(error=message_of(error), exit_code=code, is_usage=isinstance(error, RequestError))
+    except BaseException:  # Ctrl-C or SIGTERM, of which the parent knows
+        return _Answer(error="interrupted", exit_code=ExitCode.INTERRUPTED)
