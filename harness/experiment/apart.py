@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from harness.config.catalog import MODEL_KEY
+from harness.experiment.relation import asked_relation
 from harness.experiment.request import Request, RequestError
 from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_code_of, message_of
 from harness.run_sets.outside_code import find_outside_code
@@ -45,8 +46,7 @@ def names_outside_code(request: Request) -> bool:
     with suppress(DefinitionError, ConfigError, HarnessError, OSError):
         implementations, models = (set(_named(request, key)) for key in (_IMPLEMENTATION, _MODEL))
         if request.beside is None or request.benchmark is not None:
-            names = [request.benchmark or "dlrm_small"] if request.suite is None else request.suite.benchmarks
-            models |= {load_benchmark(name).model for name in names}
+            models |= {load_benchmark(name).model for name in asked_relation(request).benchmarks(request)}
         is_outside_set = request.beside is not None and any(find_outside_code(request.beside))
         return is_outside_set or any(
             outside_names(model, name) for model in models or {"dlrm"} for name in implementations or {"reference"}
@@ -56,9 +56,7 @@ def names_outside_code(request: Request) -> bool:
 
 def _named(request: Request, key: str) -> Iterator[str]:
     """Yield all values that a request gives to a key."""
-    suites = () if request.suite is None else request.suite.settings.values()
-    for overrides in (request.overrides, *suites):
-        yield from (str(each.value) for each in overrides if each.key == key)
+    yield from (str(each.value) for each in asked_relation(request).overrides(request) if each.key == key)
     for axis in request.axes:
         name, _, values = axis.partition("=")
         if name == key:

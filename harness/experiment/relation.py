@@ -1,10 +1,11 @@
 """A relation: all that the loop asks of how configurations belong together. The registry imports none before use."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from harness.config.run_config import Override
 from harness.experiment.context import Context
 from harness.experiment.experiment import Experiment
 from harness.experiment.request import Request
@@ -44,6 +45,14 @@ class Relation:
     def is_group(self) -> bool:
         """Return whether a file says how several run sets belong together."""
         return self.reads_as != "alone"
+
+    def benchmarks(self, request: Request) -> Sequence[str]:
+        """Return the definitions that a request names, without a look at any."""
+        return [request.benchmark_named]
+
+    def overrides(self, request: Request) -> Sequence[Override]:
+        """Return all values that a request sets, of whichever configuration."""
+        return request.overrides
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve every configuration; `options` is what the kind is asked besides.

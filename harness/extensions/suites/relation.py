@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.config.axes import Axis
+from harness.config.run_config import Override
 from harness.experiment.experiment import Configuration, Experiment
 from harness.experiment.finish import FinishedStudy
 from harness.experiment.relation import Relation
@@ -29,6 +30,14 @@ SIDE_AXIS = "side"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuiteRelation(Relation):
     """Base and new of every benchmark of a suite, benchmark by benchmark."""
+
+    def benchmarks(self, request: Request) -> Sequence[str]:
+        suite: Suite = request.asked
+        return suite.benchmarks
+
+    def overrides(self, request: Request) -> Sequence[Override]:
+        suite: Suite = request.asked
+        return [*request.overrides, *(each for side in SIDES for each in suite.settings[side])]
 
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve both sides of every benchmark of the suite that is asked for.
