@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, ResultPath, distinct
+from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, RULESET, ResultPath, distinct
 from harness.cli.shared.output import echo_others, form_option, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
@@ -22,15 +22,11 @@ from rules.tree.inventory import MAX_MENTIONED, MAX_SKIPPED, SkippedFile, find_s
 STANDARD_INPUT = Path("-")
 _MAX_NAMED = 3
 
-_RULESET = click.option(
-    "--ruleset", metavar="ROUND", help="Official round whose rules judge, such as 5.1.  [default: inferred]"
-)
-
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, type=ResultPath())
 @DEFINITION
-@_RULESET
+@RULESET
 @form_option(
     "table", "json", "csv", *FORMS, "sarif", "junit",
     text="Output form; sarif and junit are what code hosts and build servers read.",
@@ -122,7 +118,7 @@ def check(
 @click.command()
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=ResultPath())
 @DEFINITION
-@_RULESET
+@RULESET
 @form_option("table", "json", "csv", *FORMS)
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
 @click.option("--require-valid", is_flag=True, help="Exit code 3 when a set breaks a rule; 7 when it is incomplete.")

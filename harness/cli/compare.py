@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.options import WITH, ResultPath, distinct, fraction
+from harness.cli.shared.options import RULESET, WITH, ResultPath, distinct, fraction
 from harness.cli.shared.output import (
     echo_others_at,
     form_option,
@@ -74,6 +74,7 @@ def confidence_level(text: str) -> float:
     help="At least three sets of one configuration, or their folder, which show how far this system drifts between "
     "sets; may be given again.  [default: those beside BASE and NEW]",
 )
+@RULESET
 @form_option("table", "json", "csv", *FORMS)
 def compare(
     base: Path,
@@ -83,6 +84,7 @@ def compare(
     fail_on: str,
     repeated: tuple[Path, ...],
     reference: str | None,
+    ruleset: str | None,
     form: str,
 ) -> int:
     """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
@@ -120,7 +122,7 @@ def compare(
         raise click.UsageError("Missing argument 'NEW...': give one, or --with NAME.")
     refuse_missing((base, *news))
     echo_others_at((base, *distinct(news)))
-    first, others = results_to_compare(base, distinct(news), reference)
+    first, others = results_to_compare(base, distinct(news), reference, ruleset)
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
     given = [side for path in distinct(repeated) for side in read_results(path)]
     repeats = given_repeats(given) if given else find_repeats([first, *others])
@@ -226,8 +228,9 @@ def _effect_on(side: "Result", value: float, unit: str | None) -> float:
 @click.argument("a", metavar="A", type=ResultPath())
 @click.argument("b", metavar="B", type=ResultPath())
 @click.option("-v", "--verbose", is_flag=True, help="List what is identical, too.")
+@RULESET
 @form_option("table", "json", *FORMS, text="Output form; json has everything.")
-def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
+def diff(a: Path, b: Path, verbose: bool, ruleset: str | None, form: str) -> int:
     """Show what differs between two results: settings, software, system, and what the logs say of them.
 
     A and B are a run set or measurement of this harness or its name, a result directory of anyone's, a log, or a file
@@ -240,7 +243,7 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
 
     refuse_missing((a, b))
     echo_others_at((a, b))
-    difference = find_difference(describe(a), describe(b))
+    difference = find_difference(describe(a, ruleset), describe(b, ruleset))
     show_as(form, difference, difference_blocks(difference, with_identical=verbose))
     return ExitCode.DONE
 

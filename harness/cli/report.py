@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, WITH, ResultPath, distinct, seconds
+from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, RULESET, WITH, ResultPath, distinct, seconds
 from harness.cli.shared.output import echo_others, refuse_folder, show_opinions, write_output
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS
@@ -28,6 +28,7 @@ _DEFAULT_PAGE = Path("report.html")
 )  # fmt: skip
 @WITH
 @DEFINITION
+@RULESET
 @click.option(
     "--format", "output_format", type=click.Choice(["html", "json", "csv", *FORMS, "parquet"]), default="html",
     show_default=True,
@@ -59,6 +60,7 @@ def report(
     baseline: str | None,
     reference: str | None,
     benchmark_file: Path | None,
+    ruleset: str | None,
     output_format: str,
     prices: tuple[str, ...],
     mtbf_s: float | None,
@@ -79,7 +81,9 @@ def report(
     if output_format == "parquet" or any(is_document(path) for path in paths):
         if reference is not None:
             raise click.UsageError("--with makes a page, json, csv or md of result directories. Leave it out here.")
-        _write_tables(distinct(paths), output, output_format, second_opinion=not no_second_opinion)
+        if ruleset is not None and any(is_document(path) for path in paths):
+            raise click.UsageError("--ruleset judges logs, and an exported file has none. Leave it out here.")
+        _write_tables(distinct(paths), output, output_format, ruleset, second_opinion=not no_second_opinion)
         return
     if is_brief and output_format != "html":
         raise click.UsageError(f"--summary is a page, and {output_format} is none. Leave one of them out.")
@@ -102,6 +106,7 @@ def report(
             on_opinion=partial(show_opinions, StatusLine()),
             mtbf_s=mtbf_s,
             reference=reference,
+            ruleset=ruleset,
         )
         try:
             base = None if baseline is None else find_by_label(gathered.sets, baseline, "--baseline")
@@ -119,7 +124,9 @@ def report(
         click.echo(write_output(output, _DEFAULT_PAGE, text))
 
 
-def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: str, *, second_opinion: bool) -> None:
+def _write_tables(
+    paths: tuple[Path, ...], output: Path | None, output_format: str, ruleset: str | None, *, second_opinion: bool
+) -> None:
     """Write the tables alone: all that an exported file can be turned into, and all that Parquet holds."""
     from reports.page.exports import read_documents
     from reports.page.report import write_whole
@@ -132,7 +139,7 @@ def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: s
         )
     if output_format == "parquet" and (output is None or str(output) == "-" or output.is_file()):
         raise click.UsageError("parquet is several files: give --output a directory for them.")
-    document = read_documents(paths, second_opinion=second_opinion)
+    document = read_documents(paths, second_opinion=second_opinion, ruleset=ruleset)
     if output_format == "parquet" and output is not None:
         from reports.tables.frames import write_parquet
 

@@ -11,13 +11,17 @@ from reports.results.records import SURROUNDINGS, config_texts, environment_text
 from reports.results.result import Result
 from reports.tables.documents import is_document, read_document
 from reports.text.formatting import names, printable
+from rules.checks.verdict import Verdict
 from rules.errors import InputError
+from rules.judge.sets import judge_set
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.records.run_set import RunSetRecord
 from rules.tree.inventory import find_in_processes, take_inventory
 
 SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "logged")
+_RULES: SettingSection = "rules"
+"""What rules that the user names say of both: shown only then."""
 MAX_VALUES = 4
 # Fields of the system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
@@ -50,10 +54,10 @@ def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> Dif
         *(UnknownSection(side="b", section=section) for section in b.missing),
     )
     rows = []
-    for section in SECTIONS:
-        if section in a.missing or section in b.missing:
+    for section in (*SECTIONS, _RULES):
+        of_a, of_b = a.settings.get(section), b.settings.get(section)
+        if not of_a or not of_b:
             continue
-        of_a, of_b = a.settings[section], b.settings[section]
         rows += [
             SettingRow(section=section, name=name, a=of_a.get(name), b=of_b.get(name))
             for name in dict.fromkeys((*of_a, *of_b))
@@ -67,10 +71,11 @@ def find_difference(a: DescribedConfiguration, b: DescribedConfiguration) -> Dif
     )
 
 
-def describe(path: Path) -> DescribedConfiguration:
+def describe(path: Path, ruleset: str | None = None) -> DescribedConfiguration:
     """The one configuration at `path`: a run set, a result directory, a log, a measurement or an exported file.
 
-    Raises InputError where there is none, or more than one.
+    With `ruleset`, an official round, its logs are judged too. Raises InputError where there is none, or more than
+    one, DefinitionError where the round is not known or had no such benchmark.
     """
     if is_document(path):
         return _of_document(path)
@@ -84,6 +89,8 @@ def describe(path: Path) -> DescribedConfiguration:
         records.run_set, records.system, str(result_set.system_json.name) if result_set.system_json else ""
     )
     settings["logged"] = _logged([read_log(log) for log in result_set.logs])
+    if ruleset is not None:
+        settings[_RULES] = _judged(judge_set(result_set, ruleset=ruleset).verdict)
     if not any(settings.values()):
         raise InputError(f"{printable(path)}: no MLLOG record says how this was set. Give a log of a run, or a set.")
     return DescribedConfiguration(label=printable(path, 120), settings=settings)
@@ -125,6 +132,17 @@ def _logged(logs: Sequence[RunLog]) -> dict[str, Setting]:
             place = f"{printable(Path(log.path).name, 60)}:{lines[0].line_num}"
             found.setdefault(printable(key, 80), {}).setdefault(_shown(lines[0].value), place)
     return {key: _joined(values, len(logs)) for key, values in found.items()}
+
+
+def _judged(verdict: Verdict) -> dict[str, Setting]:
+    """What the rules that were asked for say of a set."""
+    errors = sorted({finding.code for finding in verdict.findings if finding.severity == "error"})
+    said = {
+        "verdict": verdict.outcome.upper(),
+        "errors": f"{verdict.count('error')}{f' ({names(errors)})' if errors else ''}",
+        "warnings": str(verdict.count("warning")),
+    }
+    return {name: Setting(value=value, source=verdict.ruleset) for name, value in said.items()}
 
 
 def _joined(values: Mapping[str, str], num_logs: int) -> Setting:

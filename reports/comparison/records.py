@@ -214,7 +214,7 @@ class ComparisonDocument(Row, kw_only=True, frozen=True):
 
 
 Side = Literal["a", "b"]
-SettingSection = Literal["configuration", "software", "system", "logged"]
+SettingSection = Literal["configuration", "software", "system", "logged", "rules"]
 
 
 class Setting(Row, kw_only=True, frozen=True):

@@ -23,15 +23,16 @@ from rules.tree.result_set import real_path
 T = TypeVar("T")
 
 
-def read_results(path: Path) -> tuple[Result, ...]:
-    """Read every result at or below `path`, those with logs first. Raises InputError where there is none."""
+def read_results(path: Path, ruleset: str | None = None) -> tuple[Result, ...]:
+    """Read every result at or below `path`, those with logs first; `ruleset` is the official round to judge them by.
+    Raises InputError where there is none, DefinitionError where the round is not known or had no such benchmark."""
     if is_document(path):
         return tuple(results_of(read_document(path)))
     inventory = take_inventory(path)
     measured = tuple(read_measured(folder, kind) for folder, kind in find_in_processes(inventory))
     if measured and not inventory.result_sets:
         return measured
-    return (*gather([inventory], second_opinion=False), *measured)
+    return (*gather([inventory], second_opinion=False, ruleset=ruleset), *measured)
 
 
 def results_of(document: ReportDocument) -> list[Result]:
@@ -90,9 +91,9 @@ def _run_result(member: SetMember, run: RunMember) -> RunResult:
     )
 
 
-def one_result(path: Path) -> Result:
+def one_result(path: Path, ruleset: str | None = None) -> Result:
     """Read the only result at `path`. Raises InputError that lists them where there are several."""
-    return only(path, read_results(path), lambda result: result.label)
+    return only(path, read_results(path, ruleset), lambda result: result.label)
 
 
 def refuse_none(path: Path, found: Sequence[object]) -> None:
@@ -114,14 +115,14 @@ def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
 
 
 def results_to_compare(
-    base: Path, news: Sequence[Path], reference: str | None = None
+    base: Path, news: Sequence[Path], reference: str | None = None, ruleset: str | None = None
 ) -> tuple[Result, tuple[Result, ...]]:
     """Read the result at `base` and those at `news`, where one of several that is `base` itself is left out.
 
     After them come those of the `reference` system of that name which measure the same. Their labels are distinct.
     Raises InputError where a path holds nothing, or `base` several sets, ReferenceSystemError as `with_alike` does.
     """
-    first = one_result(base)
+    first = one_result(base, ruleset)
     own = {run.log.log_sha256 for run in first.runs}
 
     def is_base(result: Result) -> bool:
@@ -132,7 +133,7 @@ def results_to_compare(
     others: list[Result] = []
     again: set[int] = set()
     for path in news:
-        found = read_results(path)
+        found = read_results(path, ruleset)
         refuse_none(path, found)
         kept = [result for result in found if not is_base(result)] or found
         if real_path(path) == real_path(base):

@@ -57,6 +57,7 @@ def gather_everything(
     on_opinion: OnProgress | None = None,
     mtbf_s: float | None = None,
     reference: str | None = None,
+    ruleset: str | None = None,
 ) -> ReportContent:
     """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Checkpoints on record
     make a study; with `mtbf_s` it says how often to take one. What the `reference` system of that name measured
@@ -64,7 +65,13 @@ def gather_everything(
     places = (*paths, *(() if reference is None else (find_system(reference),)))
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in places]
     holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
-    sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file, on_opinion=on_opinion)
+    sets = gather(
+        holding,
+        second_opinion=second_opinion,
+        benchmark_file=benchmark_file,
+        on_opinion=on_opinion,
+        ruleset=ruleset,
+    )
     sweeps, absent = [], list[AbsentKindError]()
     for folder in (folder for found in inventories for folder in found.sweeps):
         try:

@@ -28,16 +28,19 @@ def export_json(sets: Sequence[Result], measured: Sequence[Result] = ()) -> str:
     return json_text(with_measured(describe_sets(sets), measured, sets))
 
 
-def read_documents(paths: Sequence[Path], *, second_opinion: bool = False) -> ReportDocument:
+def read_documents(
+    paths: Sequence[Path], *, second_opinion: bool = False, ruleset: str | None = None
+) -> ReportDocument:
     """Everything at or below `paths`: run sets, measurements, anyone's result directories, logs, exported JSON.
 
-    Raises InputError where a path holds nothing of the kind.
+    Logs are judged by the official round `ruleset`, where one is given. Raises InputError where a path holds nothing
+    of the kind.
     """
     documents = [read_document(path) for path in paths if is_document(path)]
     folders = [path for path in paths if not is_document(path)]
     if not folders:
         return join_documents(documents)
-    found = gather_everything(folders, second_opinion=second_opinion)
+    found = gather_everything(folders, second_opinion=second_opinion, ruleset=ruleset)
     ours = with_measured(describe_sets(found.sets), found.all_measured, found.sets)
     return join_documents([ours, *documents])
 

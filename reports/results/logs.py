@@ -35,12 +35,13 @@ def gather(
     second_opinion: bool = True,
     benchmark_file: Path | None = None,
     on_opinion: OnProgress | None = None,
+    ruleset: str | None = None,
 ) -> tuple[Result, ...]:
     """Read the result of every set at or below `paths`, each folder once.
 
     Without `second_opinion` the official checker is not asked; `on_opinion` is called with how many of how many
-    questions it has answered. `benchmark_file` defines a benchmark of one's own. Raises InputError where there is
-    nothing to read.
+    questions it has answered. `benchmark_file` defines a benchmark of one's own, `ruleset` is the official round to
+    judge by. Raises InputError where there is nothing to read, DefinitionError where a round is not known.
     """
     found: dict[Path, ResultSet] = {}
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
@@ -48,8 +49,10 @@ def gather(
         is_one_log = len(result_set.logs) == 1
         key = real_path(result_set.logs[0] if is_one_log else result_set.folder)
         found.setdefault(key, result_set)
-    judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion, on_opinion=on_opinion)
-    levels = _levels_above(inventories, judged, benchmark_file)
+    judged = judge_sets(
+        list(found.values()), benchmark_file, ruleset, second_opinion=second_opinion, on_opinion=on_opinion
+    )
+    levels = _levels_above(inventories, judged, benchmark_file, ruleset)
     return tuple(
         make_result(
             index,
@@ -63,11 +66,12 @@ def gather(
 
 
 def _levels_above(
-    inventories: Sequence[Inventory], judged: Sequence[JudgedSet], benchmark_file: Path | None
+    inventories: Sequence[Inventory], judged: Sequence[JudgedSet], benchmark_file: Path | None, ruleset: str | None
 ) -> dict[str, tuple[Verdict, ...]]:
     """The verdicts on the levels above each set, by the subject of its own."""
     above: dict[str, tuple[Verdict, ...]] = {}
-    for top in (verdict for inventory in inventories for verdict in judge_levels(inventory, judged, benchmark_file)):
+    tops = (verdict for found in inventories for verdict in judge_levels(found, judged, benchmark_file, ruleset))
+    for top in tops:
         for submission in (part for part in top.walk() if part.level == "submission"):
             for part in submission.parts:
                 above.setdefault(part.subject, (submission,) if submission is top else (submission, top))

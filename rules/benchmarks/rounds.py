@@ -1,6 +1,7 @@
 """What judges a log: the definition of its benchmark, and the round whose rules apply."""
 
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from rules.benchmarks.loader import (
@@ -16,6 +17,14 @@ from rules.logs import keys
 from rules.logs.log import RunLog, as_whole
 
 OFFICIAL_ROUNDS = ("0.6", "0.7", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1", "4.0", "4.1", "5.0", "5.1", "6.0", "6.1")
+
+_PUBLISHED = {
+    "0.6": date(2019, 7, 10), "0.7": date(2020, 7, 29), "1.0": date(2021, 6, 30), "1.1": date(2021, 12, 1),
+    "2.0": date(2022, 6, 29), "2.1": date(2022, 11, 9), "3.0": date(2023, 6, 27), "3.1": date(2023, 11, 8),
+    "4.0": date(2024, 6, 12), "4.1": date(2024, 11, 13), "5.0": date(2025, 6, 4), "5.1": date(2025, 11, 12),
+    "6.0": date(2026, 6, 16),
+}  # fmt: skip
+"""When each round's results were published (MLCommons' announcements): a run made later is none of its."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,8 +88,16 @@ def named_round(asked: str) -> str:
     return wanted
 
 
-def infer_round(benchmark: Benchmark | None, tree_round: str | None, asked: str | None = None) -> str | None:
-    """Return the round whose rules apply: the one asked for, else the tree's, else the benchmark's last.
+def open_round(benchmark: Benchmark, day: date) -> str | None:
+    """Return the first of a benchmark's rounds whose results were not yet published on a day; None where all were."""
+    return next((name for name in benchmark.rounds if day <= _PUBLISHED.get(name, date.max)), None)
+
+
+def infer_round(
+    benchmark: Benchmark | None, tree_round: str | None, asked: str | None = None, day: date | None = None
+) -> str | None:
+    """Return the round whose rules apply: the one asked for, else the tree's, else the one that was open on the day
+    of the runs, else the benchmark's last.
 
     None for benchmarks of one's own, which have a version instead of rounds, and where nothing is known.
     Raises DefinitionError when the round asked for does not exist or had no such benchmark.
@@ -98,7 +115,9 @@ def infer_round(benchmark: Benchmark | None, tree_round: str | None, asked: str 
         return wanted
     if benchmark is None or not benchmark.rounds:
         return tree_round if benchmark is None else None
-    return tree_round if tree_round in benchmark.rounds else benchmark.rounds[-1]
+    if tree_round in benchmark.rounds:
+        return tree_round
+    return (open_round(benchmark, day) if day is not None else None) or benchmark.rounds[-1]
 
 
 def may_log_trained_samples(benchmark: Benchmark) -> bool:

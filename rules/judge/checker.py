@@ -65,7 +65,10 @@ def check_paths(
 
 
 def judge_levels(
-    inventory: Inventory, judged: Sequence[JudgedSet], benchmark_file: str | Path | None = None
+    inventory: Inventory,
+    judged: Sequence[JudgedSet],
+    benchmark_file: str | Path | None = None,
+    ruleset: str | None = None,
 ) -> tuple[Verdict, ...]:
     """Return the verdicts on the submissions and rounds of an inventory, whose sets with logs are judged already."""
     by_folder = {real_path(part.result_set.folder): part for part in judged}
@@ -73,7 +76,7 @@ def judge_levels(
         _assemble(
             target,
             (
-                by_folder.get(real_path(unit.folder)) or judge_set(unit, benchmark_file, is_one_of_many=True)
+                by_folder.get(real_path(unit.folder)) or judge_set(unit, benchmark_file, ruleset, is_one_of_many=True)
                 for unit in _units(target)
                 if isinstance(unit, ResultSet)
             ),

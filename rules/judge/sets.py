@@ -2,16 +2,25 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import msgspec
 
 from rules.benchmarks.loader import Benchmark, shipped_versions
-from rules.benchmarks.rounds import NamedBenchmark, find_definition, infer_round, named_in, named_round
+from rules.benchmarks.rounds import (
+    NamedBenchmark,
+    find_definition,
+    infer_round,
+    named_in,
+    named_round,
+    open_round,
+)
 from rules.checks.result_set.logs import INCOMPLETE, NOT_CONVERGED
 from rules.checks.rule import Outcome, judge
 from rules.checks.run_log.quality import NOT_CONVERGED as LOG_NOT_CONVERGED
 from rules.checks.run_log.structure import CRASHED
+from rules.checks.run_log.timing import BEGIN_MS, END_MS
 from rules.checks.subject import JudgedSet, SetFiles, SetSubject, make_log_subject
 from rules.checks.verdict import Level, Verdict, has_error, worst_first
 from rules.judge.families import RULES
@@ -60,7 +69,7 @@ def check_log(
     path = Path(path)
     result_set, log = set_of_one(path), read_log(path)
     benchmark = find_definition(named_in(log), benchmark_file, result_set.definition_file)
-    return _judge_log(log, _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many))
+    return _judge_log(log, _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many, (log,)))
 
 
 def judge_sets(
@@ -72,8 +81,10 @@ def judge_sets(
     on_opinion: OnProgress | None = None,
 ) -> tuple[JudgedSet, ...]:
     """Judge several sets one after the other; the official checkers are asked about all of them in one process.
-    `on_opinion` is called with how many of how many questions they have answered."""
-    judged = [judge_set(result_set, benchmark_file, ruleset) for result_set in result_sets]
+    `on_opinion` is called with how many of how many questions they have answered. Of several, one whose benchmark the
+    asked round does not have is judged by its own round, and says so (ST115)."""
+    is_one_of_many = len(result_sets) > 1
+    judged = [judge_set(result_set, benchmark_file, ruleset, is_one_of_many) for result_set in result_sets]
     if not second_opinion or not judged:
         return tuple(judged)
     verdicts = with_second_opinion([part.verdict for part in judged], on_progress=on_opinion)
@@ -89,7 +100,7 @@ def judge_set(
     """Return the verdict on a set and its logs, and its score. The logs are read here, once, and not kept."""
     logs = tuple(read_log(path) for path in result_set.logs)
     benchmark = _definition_of_set(logs, benchmark_file, result_set)
-    chosen = _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many)
+    chosen = _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many, logs)
     verdicts = tuple(_judge_log(log, chosen) for log in logs)
     errors = (finding for verdict in verdicts for finding in verdict.findings if finding.severity == "error")
     is_broken = any(finding.code not in _FORGIVABLE for finding in errors)
@@ -135,7 +146,11 @@ def _definition_of_set(
 
 
 def _choose_ruleset(
-    benchmark: Benchmark | None, result_set: ResultSet, asked: str | None, is_one_of_many: bool
+    benchmark: Benchmark | None,
+    result_set: ResultSet,
+    asked: str | None,
+    is_one_of_many: bool,
+    logs: Sequence[RunLog],
 ) -> _Ruleset:
     """The round asked for where it has the benchmark, else (of many) the one inferred. Raises DefinitionError."""
     foreign_round = None
@@ -143,7 +158,8 @@ def _choose_ruleset(
         wanted = named_round(asked)
         if wanted not in benchmark.rounds:
             asked, foreign_round = None, wanted
-    round_name = infer_round(benchmark, result_set.round, asked)
+    day = _last_day(logs)
+    round_name = infer_round(benchmark, result_set.round, asked, day)
     if asked is not None:
         source = "asked for"
     elif round_name is not None and round_name == result_set.round:
@@ -151,13 +167,22 @@ def _choose_ruleset(
     elif benchmark is None:
         source = "the benchmark, or its version, is not defined here"
     elif round_name is not None:
-        source = f"the last round of {benchmark.name}"
+        is_open = day is not None and open_round(benchmark, day) == round_name
+        source = f"open when the runs were made, {day}" if is_open else f"the last round of {benchmark.name}"
+        source += "; --ruleset ROUND judges by another"
     else:
         versions = shipped_versions(benchmark.name)
         is_older = benchmark.path in {version.path for version in versions[:-1]}
         source = f"definition {benchmark.path.name}"
         source += f", an older version: {versions[-1].version} is current" if is_older else ""
     return _Ruleset(benchmark=benchmark, round=round_name, source=source, foreign_round=foreign_round)
+
+
+def _last_day(logs: Sequence[RunLog]) -> date | None:
+    """The day on which the last run of a set began, by the clock of UTC; None where no stamp is one of such times."""
+    starts = [line.time_ms for log in logs if (line := log.first(keys.RUN_START)) is not None]
+    known = [start_ms for start_ms in starts if BEGIN_MS <= start_ms <= END_MS]
+    return datetime.fromtimestamp(max(known) / 1e3, UTC).date() if known else None
 
 
 def _judge_log(log: RunLog, chosen: _Ruleset) -> Verdict:

@@ -114,6 +114,9 @@ def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple({real_path(path): path for path in reversed(paths)}.values())[::-1]
 
 
+RULESET = click.option(
+    "--ruleset", metavar="ROUND", help="Official round whose rules judge, such as 5.1.  [default: inferred]"
+)
 BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing(trainable))
 
 

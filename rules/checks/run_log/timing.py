@@ -14,10 +14,10 @@ from rules.scoring.results import late_allowance_ms
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
 _CLOCK_STEP_MS = 1000
 _MAX_GAP_S = 1.0
-_BEGIN_MS = 1_514_764_800_000
+BEGIN_MS = 1_514_764_800_000
 NO_MILLISECONDS = 1e12
 """Stamps below this (September 2001) cannot be milliseconds since 1970: most are seconds."""
-_END_MS = 4_102_444_800_000
+END_MS = 4_102_444_800_000
 _METHOD_CHARS = 240
 """How a cache was cleared, or why it was not, is a sentence."""
 
@@ -280,12 +280,12 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
     make the result a thousandth of what it was. It stays a warning before round 2.0, whose checkers look at no stamp
     but run_start's and run_stop's, and outside of init_start to run_stop."""
     for line in subject.log.lines:
-        if not _BEGIN_MS <= line.time_ms <= _END_MS:
+        if not BEGIN_MS <= line.time_ms <= END_MS:
             yield Problem(
                 f"{line.key} has an impossible time stamp",
                 line,
                 found=show(line.time_ms),
-                expected=f"milliseconds since 1970, from {_BEGIN_MS} to {_END_MS}",
+                expected=f"milliseconds since 1970, from {BEGIN_MS} to {END_MS}",
                 severity="error"
                 if subject.is_ours or (line.time_ms < NO_MILLISECONDS and not subject.is_forgiving(line))
                 else "warning",
