@@ -22,6 +22,8 @@ Status = Literal["pass", "fail", "skip"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
 """Findings of one rule on one subject that are kept, the worst ones; of the others the number is, by severity."""
+ANYTHING = ""
+"""Among the keys that cannot be relied on (`Problem.keys`): any others may be."""
 BROKEN = " failed"
 """How the reason ends that a rule was skipped for, where it builds on a broken one."""
 _FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -173,13 +175,9 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     return tuple(outcomes)
 
 
-_ANYTHING = ""
-"""Beside keys that cannot be relied on: that may be any others."""
-
-
 def _is_read(wrong: set[str], reads: frozenset[str] | None) -> bool:
     """Whether a rule reads something that cannot be relied on."""
-    return reads is None or _ANYTHING in wrong or not wrong.isdisjoint(reads)
+    return reads is None or ANYTHING in wrong or not wrong.isdisjoint(reads)
 
 
 def _findings(
@@ -212,7 +210,7 @@ def _findings(
 def _keys_of(problem: Problem) -> tuple[str, ...]:
     if problem.keys is not None:
         return problem.keys
-    return (problem.place.key,) if isinstance(problem.place, LogLine) else (_ANYTHING,)
+    return (problem.place.key,) if isinstance(problem.place, LogLine) else (ANYTHING,)
 
 
 def _finding(checked: Rule[S], subject: S, path: str, problem: Problem, severity: Severity) -> Finding:

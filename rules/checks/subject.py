@@ -60,8 +60,10 @@ class LogSubject:
         of what stands from init_start to run_stop."""
         if self.is_ours:
             return False
-        if self.round is not None and is_before(self.round, "2.0"):
-            return True
+        return is_before(self.round, "2.0") or self.is_outside(line)
+
+    def is_outside(self, line: LogLine) -> bool:
+        """Return whether a record stands above init_start or below run_stop."""
         start, stop = self.log.first(keys.INIT_START), self.log.last(keys.RUN_STOP)
         is_above = start is not None and line.line_num < start.line_num
         return is_above or (stop is not None and line.line_num > stop.line_num)

@@ -18,7 +18,7 @@ from rules.judge.sets import check_log, judge_set
 from rules.logs.text import printable
 from rules.official.opinion import OnProgress
 from rules.tree.inventory import Inventory, take_inventory
-from rules.tree.others import WHY_NOT_JUDGED, OtherSet
+from rules.tree.others import OtherSet
 from rules.tree.result_set import ResultSet, real_path
 from rules.tree.submission import Round, Submission, Target, find_targets
 
@@ -173,7 +173,7 @@ def _not_judged(other: OtherSet) -> Verdict:
         benchmark=other.benchmark,
         round=None,
         ruleset=_NO_RULES,
-        ruleset_source=WHY_NOT_JUDGED,
+        ruleset_source=other.why,
         findings=(),
         outcomes=(),
     )

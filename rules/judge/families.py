@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from rules.checks.result_set import (
+    bypass,
     chain,
     clocks,
     consistency,
@@ -45,7 +46,7 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
     "set": (
         *_rules_of(logs, open_division, files, records, data, clocks, consistency, times, pace, chain, pair),
         seeds.seeds_differ,
-        *_rules_of(system_desc, power, convergence),
+        *_rules_of(system_desc, power, convergence, bypass),
     ),
     "submission": (*_rules_of(layout), shared_runs.runs_belong_to_one_set),
     "round": (

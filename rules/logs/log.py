@@ -4,7 +4,7 @@ A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); eve
 shells and launchers. What announces a record and cannot be read becomes `UnparsedText`, never an exception.
 Memory is bounded whatever the file holds: overlong records, and records beyond a number or an amount, are not kept.
 Lines end with \n, by which they are counted, and with \r too, which progress bars write and the official parser
-takes for an end.
+takes for an end; where no \n is between lines, they are counted by \r.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -121,12 +121,21 @@ def parse_bytes(data: bytes, path: str) -> RunLog:
     lines = read_plain_log(data, path)
     if lines is not None:
         return _make_log(path, lines, sha256=hashlib.sha256(data).hexdigest(), num_bytes=len(data))
+    if _ends_in_returns(data):
+        log = parse_bytes(data.replace(b"\r", b"\n"), path)
+        return replace(log, sha256=hashlib.sha256(data).hexdigest())
     stream = BytesIO(data)
     whole = stream.readlines()
     if max(map(len, whole), default=0) <= MAX_RECORD_BYTES:
         return parse_log(whole, path)
     stream.seek(0)
     return parse_log(iter(lambda: stream.readline(MAX_RECORD_BYTES), b""), path)
+
+
+def _ends_in_returns(data: bytes) -> bool:
+    """Whether carriage returns alone end a log's lines, by which its editors count them then."""
+    first = data.find(b"\r")
+    return first >= 0 and data.find(b"\n", 0, len(data.rstrip(b"\r\n"))) < 0
 
 
 def parse_log(chunks: Iterable[bytes], path: str) -> RunLog:

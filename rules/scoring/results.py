@@ -292,6 +292,17 @@ def _evaluations_inside_run(log: RunLog, late_ms: int) -> tuple[tuple[LogLine, f
     return tuple(sorted(found, key=lambda pair: pair[0].time_ms))
 
 
+def met_outside(log: RunLog, target: float, round_name: str | None = None) -> tuple[LogLine, float] | None:
+    """Return the best evaluation that met the target outside the timed run; None where none did."""
+    inside = {id(line) for line, _ in evaluations_inside_run(log, round_name)}
+    met = [
+        (line, quality)
+        for line in log.all(keys.EVAL_ACCURACY)
+        if id(line) not in inside and (quality := as_number(line.value)) is not None and target <= quality <= 1.0
+    ]
+    return max(met, key=lambda pair: pair[1]) if met else None
+
+
 def epochs_trained(log: RunLog, benchmark: Benchmark, round_name: str | None = None) -> float | None:
     """Return the epochs trained by the last evaluation, from its epoch_num; None where no evaluation says."""
     evaluations = evaluations_inside_run(log, round_name)

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from rules.benchmarks.loader import Benchmark, list_versions, shipped_versions
+from rules.benchmarks.loader import Benchmark, list_versions, meant_name, shipped_versions
 from rules.logs import keys
 from rules.logs.log import as_number
 from rules.logs.text import plural, printable
@@ -14,6 +14,9 @@ from rules.scoring.rcp import judge_convergence
 from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
 
 _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
+
+_MIXED = "the runs differ in global_batch_size"
+"""Why a set has no score, though it has an Olympic mean: one was published by its."""
 
 
 def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Sequence[RunResult]:
@@ -28,26 +31,28 @@ def score_runs(
 ) -> BenchmarkResult:
     """Score the runs of a set, or say why it has no score; `benchmark` is None where nobody defines it.
 
-    From the logs alone, never from scaling.json; energy from `power`, where it was measured.
+    From the logs alone, never from scaling.json; energy from `power`, where it was measured. Official runs of several
+    batch sizes have an Olympic mean and no score.
     """
     scored = scored_runs(runs, benchmark)
     drop = benchmark.score.drop if benchmark is not None else 1
     reason = _why_no_score(runs, scored, benchmark)
     convergence, mean_s = None, None
     dropped: tuple[int, ...] = ()
-    if reason is None and benchmark is not None:
-        convergence = judge_convergence(
-            benchmark,
-            round_name,
-            runs[0].global_batch_size,
-            [_convergence(run, benchmark) for run in scored],
-            keys.OPEN if all(run.division == keys.OPEN for run in scored) else keys.CLOSED,
-        )
+    if benchmark is not None and (reason is None or (reason == _MIXED and benchmark.status == "official")):
+        if reason is None:
+            convergence = judge_convergence(
+                benchmark,
+                round_name,
+                runs[0].global_batch_size,
+                [_convergence(run, benchmark) for run in scored],
+                keys.OPEN if all(run.division == keys.OPEN for run in scored) else keys.CLOSED,
+            )
         times = [_time_s(run) for run in scored]
         mean_s = as_number(olympic_mean(times, drop))
         order = sorted(range(len(scored)), key=lambda index: (times[index], index))
         dropped = tuple(sorted(order[:drop] + order[len(order) - drop :])) if drop else ()
-        if benchmark.status == "official" and convergence.status in ("failed", "missing"):
+        if convergence is not None and benchmark.status == "official" and convergence.status in ("failed", "missing"):
             reason = f"reference convergence points: {convergence.reason}"
     factor = convergence.factor if convergence is not None and convergence.status == "passed" else 1.0
     return BenchmarkResult(
@@ -79,6 +84,8 @@ def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchm
         named = next((run.benchmark for run in runs if run.benchmark), None)
         if named is not None and shipped_versions(named):
             return f"its version of {named} is not known here; known: {list_versions(named)}. Update dlrmbench"
+        if named is not None and (near := meant_name(named)) is not None:
+            return f"benchmark {printable(named)!r} is not defined here; the logs may mean {near}, letter by letter"
         what = f"benchmark {printable(named)!r} is not" if named else "the logs name no benchmark that is"
         return f"{what} defined here; give --benchmark FILE.toml"
     others = sorted({run.benchmark for run in runs if run.benchmark} - {benchmark.name})
@@ -101,7 +108,7 @@ def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchm
         reason = f"{failed} of {plural(needed, 'run')} did not converge; at most {drop} may, as the dropped slowest"
         return f"{reason} ({without})" if without else reason
     if len({run.global_batch_size for run in runs if run.benchmark}) > 1:
-        return "the runs differ in global_batch_size"
+        return _MIXED
     return without
 
 

@@ -40,6 +40,8 @@ _MAX_CANDIDATES = 20_000
 _MAX_NAMES_SHOWN = 3
 _HEAD_BYTES = 1 << 16
 _MARK = b":::MLLOG"
+_LOADGEN_FILES = ("mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log_accuracy.json")
+"""What LoadGen writes beside results of MLPerf Inference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +101,11 @@ class Inventory:
             name = printable(str(self.path))
             raise NothingToJudgeError(
                 f"{name}: a study, which has no logs to judge. 'dlrmbench report {name}' shows it."
+            )
+        if of_inference := [path for path in self.candidates if path.name in _LOADGEN_FILES]:
+            raise NothingToJudgeError(
+                f"{printable(str(self.path))}: NOT JUDGED: holds results of MLPerf Inference, such as "
+                f"{printable(str(of_inference[0]))}, which dlrmbench does not judge."
             )
         texts = [str(path) for path in self.candidates if path.suffix in (".txt", ".log", ".out")]
         raise NothingToJudgeError(

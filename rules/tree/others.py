@@ -11,19 +11,28 @@ from pathlib import Path
 
 from rules.benchmarks.loader import shipped_names
 from rules.logs import keys
+from rules.logs.line import TOKEN
 from rules.logs.log import MAX_RECORD_BYTES, parse_log
 from rules.tree.result_set import ResultSet
 
 OTHER_BENCHMARKS = frozenset(
     {
         "bert", "gnmt", "gpt3", "maskrcnn", "minigo", "resnet", "ssd", "retinanet", "stable_diffusion", "transformer",
-        "ncf", "rnnt", "unet3d", "gnn", "rgat", "llama2_70b_lora", "llama31_405b", "llama31_8b", "flux1",
+        "mask", "ncf", "rnnt", "unet3d", "gnn", "rgat", "llama2_70b_lora", "llama31_405b", "llama31_8b", "flux1",
         "gpt_oss_20b", "deepseekv3_671b", "qwen35_397b_grpo", "cosmoflow", "deepcam", "oc20", "openfold",
     }
 )  # fmt: skip
 """Benchmarks of MLPerf Training and HPC that are not ours (mlperf_logging.benchmark_meta)."""
 WHY_NOT_JUDGED = "an MLPerf benchmark that dlrmbench does not judge"
+LOADGEN, DOCKER = "a LoadGen log", "a Docker JSON log"
+_FORMS = {
+    LOADGEN: "one of MLPerf Inference, which dlrmbench does not judge",
+    DOCKER: "no MLPerf log: each line of one is in a JSON object. Judge what 'docker logs CONTAINER' prints",
+}
+"""What holds records of another kind of log, or a log inside of another format; named like a benchmark."""
+_MARKS = ((b'"namespace": "mlperf::logging"', LOADGEN), (b'{"log":"', DOCKER))
 _KEY = keys.SUBMISSION_BENCHMARK.encode()
+_PREFIX_BYTES = 64
 _MAX_BYTES = 64 << 20
 """Most bytes of a log that are searched for its benchmark's name."""
 
@@ -36,8 +45,13 @@ class OtherSet:
     benchmark: str
     is_log: bool = False
 
+    @property
+    def why(self) -> str:
+        """Return what it is, as it continues the benchmark's name and "is"."""
+        return _FORMS.get(self.benchmark, WHY_NOT_JUDGED)
+
     def __str__(self) -> str:
-        return f"{self.benchmark} is {WHY_NOT_JUDGED}"
+        return f"{self.benchmark} is {self.why}"
 
 
 def summarise(others: Sequence[OtherSet]) -> str:
@@ -64,24 +78,35 @@ def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None
     """
     if result_set.benchmark in shipped_names() or result_set.definition_file is not None:
         return None
-    found = result_set.benchmark if result_set.benchmark in OTHER_BENCHMARKS else None
+    named = (result_set.benchmark or "").lower()
+    found = named if named in OTHER_BENCHMARKS else None
     for log in result_set.logs:
         if (name := logged_benchmark(log)) is not None:
-            if name not in OTHER_BENCHMARKS or name == own:
+            if (name not in OTHER_BENCHMARKS and name not in _FORMS) or name == own:
                 return None
             found = name
     return None if found == own else found
 
 
 def logged_benchmark(path: Path) -> str | None:
-    """Return the benchmark that a log names first, reading no further; None where it names none or is unreadable."""
+    """Return the benchmark that a log names first, reading no further; LOADGEN or DOCKER where it is no training log;
+    None where it names none or is unreadable."""
     num_bytes = 0
     try:
         with path.open("rb") as file:
             while num_bytes < _MAX_BYTES and (line := file.readline(MAX_RECORD_BYTES)):
                 num_bytes += len(line)
+                if TOKEN in line and (form := _form_of(line)) is not None:
+                    return form
                 if _KEY in line and isinstance(name := parse_log([line], "").value(keys.SUBMISSION_BENCHMARK), str):
                     return name
     except OSError:
         return None
     return None
+
+
+def _form_of(line: bytes) -> str | None:
+    """What a line with a record shows its log to be, where that is no training log."""
+    if line.startswith(_MARKS[1][0]):
+        return DOCKER
+    return LOADGEN if _MARKS[0][0] in line and TOKEN in line[:_PREFIX_BYTES] else None

@@ -11,6 +11,8 @@ RESULT_FILE = re.compile(r"result_.*\.txt\Z")
 _ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")
 _NUMBERS = re.compile(r"(\d+)")
 POWER_FOLDER = "power"
+PARAMETERS = "package_checker_params"
+"""Name of a file of options of the official package checker, such as rcp-bypass."""
 MAX_STRAY_NAMES = 20
 NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
 
@@ -47,6 +49,15 @@ class ResultSet:
     def is_run_set(self) -> bool:
         """Whether it is as this harness made it, so that it can be resumed; a package is a copy."""
         return self.root is not None and self.organization is None
+
+    @property
+    def parameter_files(self) -> tuple[Path, ...]:
+        """Return where a submitter may ask the official package checker to leave checks out: the root, the system's
+        and the benchmark's directory (training_rules.adoc, "RCP Rules and Guidelines"). Outside a tree, beside the
+        logs."""
+        top = _top(self.folder)
+        places = (self.folder,) if top is None else (top, top / "results" / self.folder.parent.name, self.folder)
+        return tuple(place / PARAMETERS for place in places)
 
     @property
     def definition_file(self) -> Path | None:

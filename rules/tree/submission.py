@@ -117,8 +117,8 @@ def _read_submission(folder: Path, sets: Mapping[Path, ResultSet | OtherSet]) ->
     for entry in entries:
         if entry.kind == "folder" and len(entry.parts) == 3 and entry.parts[0] == RESULTS:
             place, name_of_place = folder.joinpath(*entry.parts), entry.parts[2]
-            if place not in sets and name_of_place in OTHER_BENCHMARKS:
-                found: ResultSet | OtherSet = OtherSet(path=place, benchmark=name_of_place)
+            if place not in sets and name_of_place.lower() in OTHER_BENCHMARKS:
+                found: ResultSet | OtherSet = OtherSet(path=place, benchmark=name_of_place.lower())
             else:
                 found = sets[place] if place in sets else read_result_folder(place, folder)
             if isinstance(found, OtherSet):

@@ -41,10 +41,10 @@ def _refusals(result: Result) -> Iterator[str]:
 
 
 def _errors(findings: Sequence[Finding]) -> str:
-    """'10 errors (CA101 evaluations are at the benchmark's places)'; empty without errors."""
+    """'10 errors against CA101 (evaluations come as often as the benchmark says)'; empty without errors."""
     errors = [finding for finding in findings if finding.severity == "error"]
-    rules = list(dict.fromkeys(f"{printable(finding.code, 20)} {printable(finding.title)}" for finding in errors))
-    return f"{plural(count_problems(errors)['error'], 'error')} ({names(rules)})" if errors else ""
+    rules = list(dict.fromkeys(f"{printable(finding.code, 20)} ({printable(finding.title)})" for finding in errors))
+    return f"{plural(count_problems(errors)['error'], 'error')} against {names(rules)}" if errors else ""
 
 
 def level_name(verdict: Verdict) -> str:

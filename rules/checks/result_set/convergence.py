@@ -1,10 +1,10 @@
 """The convergence family: the RCP test as rules over a result set."""
 
 import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rules.checks.result_set.bypass import bypass_words
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
@@ -14,9 +14,6 @@ from rules.scoring.rcp import IMPOSSIBLE, olympic
 from rules.scoring.results import epochs_by_samples
 
 _FACTOR_TOLERANCE = 1e-9
-_PARAMETERS = "package_checker_params"
-_MAX_PARAMETERS_BYTES = 4096
-_BYPASS = re.compile(rb"rcp[-_]bypass")
 _SOURCE = 'training_rules.adoc, "RCP"; mlperf_logging rcp_checker'
 
 
@@ -68,7 +65,7 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
                 expected += f", by which {failing_words(convergence.failing_share)}"
         if is_certain := convergence.chance is not None and convergence.chance < IMPOSSIBLE:
             what += f", and luck explains it in fewer than one of {1 / IMPOSSIBLE:,.0f} sets"
-        what += _bypass(subject)
+        what += bypass_words(subject, "rcp")
         is_excused = subject.is_own and (not is_certain or _is_open(subject))
         yield Problem(what, found=found, expected=expected, severity="warning" if is_excused else "error")
 
@@ -110,22 +107,6 @@ def _amount(number: float, unit: str) -> str:
     return f"{number:.{4 if unit == 'epochs' else 0}f} {unit}"
 
 
-def _bypass(subject: SetSubject) -> str:
-    """Say which file, the submitter's or the set's, asks the official package checker not to test convergence; ""
-    where none does."""
-    places = [subject.result_set.folder]
-    if subject.result_set.system_json is not None:
-        places.append(subject.result_set.system_json.parents[1])
-    for path in (place / _PARAMETERS for place in places):
-        try:
-            is_small = path.is_file() and not path.is_symlink() and path.stat().st_size <= _MAX_PARAMETERS_BYTES
-            if is_small and _BYPASS.search(path.read_bytes()):
-                return f"; {Path(path.parent.name, path.name)} has the official package checker leave this test out"
-        except OSError:
-            continue
-    return ""
-
-
 @rule(
     "RC102",
     "there is a reference for this batch size",
@@ -139,7 +120,9 @@ def reference_exists(subject: SetSubject) -> Iterator[Problem]:
     convergence = subject.convergence
     if convergence is not None and convergence.status in ("missing", "none"):
         severity: Severity = "error" if convergence.status == "missing" and not subject.is_own else "info"
-        yield Problem(convergence.reason + (_bypass(subject) if severity == "error" else ""), severity=severity)
+        yield Problem(
+            convergence.reason + (bypass_words(subject, "rcp") if severity == "error" else ""), severity=severity
+        )
 
 
 def _has_factor(subject: SetSubject) -> str | None:

@@ -11,9 +11,10 @@ from rules.checks.subject import SetSubject
 from rules.errors import DefinitionError
 from rules.logs.text import show
 from rules.records.codec import Damage
+from rules.tree.result_set import PARAMETERS
 
 _LAYOUT = 'submission_rules.adoc, "Directory structure, Training": result_<i>.txt'
-_BELONGING = ("scaling.json", "package_checker_params")
+_BELONGING = ("scaling.json", PARAMETERS)
 _LOG_LIKE = (".txt", ".log", ".out")
 _LAST_NUMBER = re.compile(r"(\d{1,18})(?!.*\d)")
 _MAX_COUNT = 1000

@@ -8,12 +8,13 @@ from types import NoneType
 from rules.benchmarks.loader import Benchmark, shipped_names
 from rules.benchmarks.rounds import may_log_trained_samples
 from rules.checks.rule import Problem, Severity, rule
+from rules.checks.run_log.structure import is_placeholder
 from rules.checks.run_log.timing import NO_MILLISECONDS
 from rules.checks.subject import SetSubject, applies_to_known
 from rules.logs import keys
 from rules.logs.log import RunLog, as_number
 from rules.logs.text import letters, plural, printable, show
-from rules.scoring.results import RunResult, are_near, epochs_trained
+from rules.scoring.results import RunResult, are_near, epochs_trained, met_outside
 from rules.scoring.scoring import scored_runs
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
@@ -182,8 +183,11 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
     usual = max(groups, key=lambda value: len(groups[value]))
     for logs in (logs for value, logs in groups.items() if value != usual):
         line = logs[0].first(key)
+        mean_s = subject.result.olympic_mean_s if key == keys.GLOBAL_BATCH_SIZE else None
         yield Problem(
-            f"{key} differs between the runs" + (f" ({len(logs)} logs)" if len(logs) > 1 else ""),
+            f"{key} differs between the runs"
+            + (f" ({len(logs)} logs)" if len(logs) > 1 else "")
+            + ("" if mean_s is None else f"; the Olympic mean of all, which is no score, is {mean_s:.3f} s"),
             line or logs[0].path,
             found="no record" if line is None else show(line.value),
             expected=f"{show(groups[usual][0].value(key))} as in {Path(groups[usual][0].path).name}",
@@ -211,8 +215,14 @@ def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
     scored = scored_runs(subject.runs, subject.benchmark)
     failed = [run for run in scored if not run.converged]
     if len(failed) > subject.benchmark.score.drop:
+        late = sum(
+            run.quality_target is not None and met_outside(log, run.quality_target, subject.round) is not None
+            for log, run in zip(subject.logs, scored, strict=False)
+            if not run.converged
+        )
         yield Problem(
-            "too many runs did not converge",
+            "too many runs did not converge"
+            + (f"; in {late} of them the target was met outside of run_start to run_stop" if late else ""),
             failed[0].path,
             found=f"{len(failed)} of {len(scored)} runs",
             expected=f"at most {subject.benchmark.score.drop}",
@@ -228,18 +238,21 @@ def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
 )
 def organization_matches(subject: SetSubject) -> Iterator[Problem]:
     """submission_org is the submitter's directory. Systems resold by others often keep the first vendor's name;
-    no official tool notices."""
+    no official tool notices. Placeholders are ST113's finding; beside one for the platform, which shows that all of
+    it is a vendor's template, it is only said (info)."""
     folder = subject.result_set.organization
     if folder is None or subject.is_ours:
         return
     named = Counter(run.organization for run in subject.runs if run.organization)
-    if named and not any(letters(name) == letters(folder) for name in named):
+    if named and not any(letters(name) == letters(folder) or is_placeholder(name) for name in named):
         line = subject.logs[0].first(keys.SUBMISSION_ORG)
+        is_template = any(is_placeholder(run.platform) for run in subject.runs)
         yield Problem(
             "submission_org is not the directory's organisation",
             line or subject.logs[0].path,
             found=show(next(iter(named))),
             expected=show(folder),
+            severity="info" if is_template else None,
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rules.benchmarks.rounds import is_before
+from rules.checks.result_set.bypass import bypass_words
 from rules.checks.rule import Problem, rule
 from rules.checks.run_log.required_keys import seed_number
 from rules.checks.subject import LogSubject, SetSubject
@@ -35,13 +36,16 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
         for number, line in found.items():
             holders[number].append(line)
     is_free = is_before(subject.round, "4.1") or all(run.division == keys.OPEN for run in subject.runs)
+    bypassed = bypass_words(subject, "seed-checker") if any(len(lines) > 1 for lines in holders.values()) else ""
     for seed, lines in holders.items():
         for index, line in enumerate(lines[1:], start=1):
             twins = [other for other in lines[:index] if _source_line(other) == _source_line(line)]
             is_error = subject.is_ours or (bool(twins) and not is_free)
             other = (twins or lines)[0]
             yield Problem(
-                "the seed is that of another run" + ("" if twins else ", logged by another line of the source"),
+                "the seed is that of another run"
+                + ("" if twins else ", logged by another line of the source")
+                + (bypassed if is_error else ""),
                 line,
                 found=f"{show(line.value)}, also in {Path(other.path).name}",
                 expected="a seed of its own",

@@ -1,16 +1,12 @@
 """Structure: the benchmark that a log names, and the definition that it was made from."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
-from rules.benchmarks.loader import list_versions, shipped_names, shipped_versions
+from rules.benchmarks.loader import list_versions, meant_name, shipped_versions
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject
 from rules.logs import keys
 from rules.logs.text import show
-
-_NEAR = 0.8
-_NAME_CHARS = 100
 
 
 @rule(
@@ -36,15 +32,13 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
             remedy="Update dlrmbench, if the log is of a newer one.",
         )
     elif subject.benchmark is None:
-        near = get_close_matches(str(name)[:_NAME_CHARS], shipped_names(), n=1, cutoff=_NEAR)
+        near = meant_name(name)
         yield Problem(
-            "no definition of this benchmark" + (f"; did you mean {near[0]}?" if near else ""),
+            "no definition of this benchmark" + (f"; did you mean {near}?" if near else ""),
             line,
             found=show(line.value),
             expected="a benchmark of 'dlrmbench list'",
-            remedy=f"Let runs log {near[0]}, letter by letter and without blanks, if that is meant."
-            if near
-            else None,
+            remedy=f"Let runs log {near}, letter by letter and without blanks, if that is meant." if near else None,
         )
     elif line.value != subject.benchmark.name:
         yield Problem(

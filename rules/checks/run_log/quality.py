@@ -7,7 +7,7 @@ from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, as_number, as_whole
 from rules.logs.text import show
-from rules.scoring.results import binding_target, evaluations_inside_run
+from rules.scoring.results import binding_target, evaluations_inside_run, met_outside
 
 NOT_CONVERGED = "QU103"
 """The code that a set may forgive: one run of a set may fail to converge."""
@@ -79,16 +79,11 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
 
 def _outside(subject: LogSubject, target: float) -> str:
     """Name the best evaluation that met the target outside the timed run, and how far outside it is stamped."""
-    inside = {line.line_num for line, _ in evaluations_inside_run(subject.log, subject.round)}
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
-    met = [
-        (quality, line)
-        for line in subject.log.all(keys.EVAL_ACCURACY)
-        if line.line_num not in inside and (quality := as_number(line.value)) is not None and target <= quality <= 1.0
-    ]
-    if start is None or stop is None or not met:
+    met = met_outside(subject.log, target, subject.round)
+    if start is None or stop is None or met is None:
         return ""
-    quality, line = max(met, key=lambda pair: pair[0])
+    line, quality = met
     if line.time_ms < start.time_ms:
         where = f"stamped {start.time_ms - line.time_ms:.0f} ms before run_start"
     elif line.time_ms > stop.time_ms:

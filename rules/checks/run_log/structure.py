@@ -1,11 +1,13 @@
 """Structure: every record can be read, is of the right type, once, and in its place."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from functools import partial
 from itertools import pairwise
 
-from rules.checks.rule import Problem, Severity, rule
+from rules.checks.rule import ANYTHING, Problem, Severity, rule
 from rules.checks.run_log.required_keys import (
     EITHER_OR,
     EVENT_TYPES,
@@ -29,6 +31,10 @@ _DIFFERENT = " with different values"
 _BOUNDS = (keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP)
 _KEY = re.compile(r'"key": *"(\w+)"')
 _COMMON = "compliance_checker training_*/common.yaml"
+_PLAIN_KEY = re.compile(r"[a-z0-9_]+")
+_MAX_KEY_CHARS = 60
+_NEAR = 0.85
+_KNOWN_KEYS = sorted(value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str))
 _METADATA_READ = frozenset({*EVENT_TYPES, keys.EVAL_ACCURACY, keys.SEED, keys.WEIGHTS_INITIALIZATION})
 """Keys whose metadata rules read: progress, status, tensors, and the line of source that logged a seed."""
 _rule = partial(rule, requires={"ST101"})
@@ -97,6 +103,28 @@ def token_is_whole(subject: LogSubject) -> Iterator[Problem]:
 
 
 @_rule(
+    "ST118",
+    "keys are spelled as mllog spells them",
+    source="mlperf_logging mllog constants: keys are lower case letters of ASCII, digits and _",
+    remedy="Log the key letter by letter: tools pass over one that they do not know.",
+    severity="warning",
+)
+def keys_are_spelled(subject: LogSubject) -> Iterator[Problem]:
+    """A key in capitals, or with a blank or a letter of another alphabet in it, that is else one which rules read, is
+    another key to every tool: its record counts as missing."""
+    for key in subject.log.by_key:
+        if not _PLAIN_KEY.fullmatch(key) and (meant := _meant_key(key)) is not None:
+            line = subject.log.by_key[key][0]
+            yield Problem(f"{show(key)} is no key; {meant} may be meant", line, found=show(key), expected=meant)
+
+
+def _meant_key(key: str) -> str | None:
+    """The known key that one is but for capitals, blanks and letters that look alike."""
+    plain = unicodedata.normalize("NFKC", key[:_MAX_KEY_CHARS]).strip().lower()
+    return next(iter(get_close_matches(plain, _KNOWN_KEYS, n=1, cutoff=_NEAR)), None)
+
+
+@_rule(
     "ST103",
     "every record is complete",
     source=_LOGGING,
@@ -128,9 +156,22 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
 def required_keys(subject: LogSubject) -> Iterator[Problem]:
     """Every required key occurs; those required once occur once. The same value twice is a warning
     as in the official checker, different values are an error, and so are a second run_start and run_stop of another
-    time or status: the result would depend on which one counts. What a crashed run lost is ST116's."""
+    time or status: the result would depend on which one counts. Where a second run begins, as of a relaunch that
+    wrote into the same log, that alone is said. What a crashed run lost is ST116's."""
+    again = _second_run(subject.log)
+    if again is not None:
+        yield Problem(
+            f"a second run begins at line {again.line_num}: one log per run",
+            again,
+            found="init_start and run_start below run_start",
+            expected="one run",
+            remedy="Give each run a log of its own. A run that crashed counts as one that did not converge.",
+            keys=(ANYTHING,),
+        )
     for key, required in required_keys_of(subject).items():
         lines = subject.log.all(key)
+        if again is not None:
+            lines = tuple(line for line in lines if line.line_num < again.line_num)[:1] or lines[:1]
         if not lines:
             yield Problem(
                 f"{key} is missing", found="no record", expected=f"{key}: {required.kind.name}", keys=(key,)
@@ -154,6 +195,21 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
             if not any(subject.log.all(key) for key in some) and some[0] not in lost:
                 what = " or ".join(some)
                 yield Problem(f"{what} is missing", found="no record", expected=f"at least one {what}", keys=some)
+
+
+def _second_run(log: RunLog) -> LogLine | None:
+    """Where init_start and run_start of the same rank follow run_start, in the file and by their stamps."""
+    first = log.first(keys.RUN_START)
+    if first is None or len(log.all(keys.RUN_START)) < 2:
+        return None
+
+    def is_later(line: LogLine) -> bool:
+        is_below = line.rank == first.rank and line.line_num > first.line_num
+        return is_below and line.time_ms > first.time_ms + _CLOCK_SKEW_MS
+
+    begins = next((line for line in log.all(keys.INIT_START) if is_later(line)), None)
+    starts = next((line for line in log.all(keys.RUN_START) if is_later(line)), None)
+    return begins if starts is not None else None
 
 
 def _says(line: LogLine) -> str:
@@ -309,9 +365,13 @@ def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
     notices. Harmless to the score, confusing to every reader."""
     for key in (keys.SUBMISSION_ORG, keys.SUBMISSION_PLATFORM):
         for line in subject.log.all(key)[:1]:
-            text = line.value if isinstance(line.value, str) else ""
-            if "PLACEHOLDER" in text.upper() or text == "reference_implementation":
-                yield Problem(f"{key} is a placeholder", line, found=show(text), expected="a name")
+            if is_placeholder(line.value):
+                yield Problem(f"{key} is a placeholder", line, found=show(line.value), expected="a name")
+
+
+def is_placeholder(value: object) -> bool:
+    """Return whether a name of an organisation or platform is what a template leaves for it."""
+    return isinstance(value, str) and ("PLACEHOLDER" in value.upper() or value == "reference_implementation")
 
 
 @rule(

@@ -9,7 +9,8 @@ from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog
 from rules.logs.text import show
-from rules.scoring.results import late_allowance_ms
+from rules.scoring.results import binding_target, late_allowance_ms, met_outside
+from rules.scoring.results import evaluations_inside_run as timed_evaluations
 
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
 _CLOCK_STEP_MS = 1000
@@ -84,7 +85,7 @@ def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: in
     "initialisation fits the division's limit",
     source=f"{_RUN_RESULTS}: 30 minutes in Closed, 4 hours in Open",
     remedy="Initialise faster, or count the time above the limit into the run.",
-    requires={"ST101", "ST107"},
+    requires={"ST101", "ST104", "ST107"},
     reads=(keys.INIT_START, keys.INIT_STOP, keys.RUN_START),
 )
 def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
@@ -197,12 +198,14 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
 )
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count,
-    so what was merely logged after run_stop is a warning in official logs; what is before run_start was trained
+    so what was merely logged after run_stop is a warning in official logs, unless the target was met there alone;
+    what is before run_start was trained
     off the clock, by its stamp, or from round 3.0 on by its place among the records of the same rank. What stands
     above run_stop and is stamped at most 10 ms after it counts in rounds 0.7 to 1.0, and is said (info)."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return
+    decides = _decisive(subject)
     late_ms, is_strict = late_allowance_ms(subject.round), subject.round is None or subject.is_at_least("3.0")
     for line in subject.log.all(keys.EVAL_ACCURACY):
         is_late = line.line_num > stop.line_num
@@ -217,11 +220,23 @@ def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
                 + (", below run_stop" if is_late else ", above run_start" if is_early else ""),
                 expected=f"from 0 to {stop.time_s - start.time_s:.3f} s",
                 severity="error"
-                if subject.is_ours or is_untimed
+                if subject.is_ours or is_untimed or line is decides
                 else "info"
                 if is_rounded and not is_early
                 else "warning",
             )
+
+
+def _decisive(subject: LogSubject) -> LogLine | None:
+    """The evaluation outside the timed run by which a run claims success, where none inside met the target."""
+    target = None if subject.benchmark is None else binding_target(subject.log, subject.benchmark)
+    stop = subject.log.last(keys.RUN_STOP)
+    if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.SUCCESS:
+        return None
+    if any(target <= quality <= 1.0 for _, quality in timed_evaluations(subject.log, subject.round)):
+        return None
+    met = met_outside(subject.log, target, subject.round)
+    return None if met is None else met[0]
 
 
 @rule(
@@ -278,7 +293,7 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
     """No record is stamped before MLPerf began (2018) or after 2100: a clock that was not set. In official logs that
     is a warning, but an error where the stamp cannot be milliseconds (before 2001): seconds taken for milliseconds
     make the result a thousandth of what it was. It stays a warning before round 2.0, whose checkers look at no stamp
-    but run_start's and run_stop's, and outside of init_start to run_stop."""
+    but run_start's and run_stop's, and outside of init_start to run_stop; there a stamp of 0 is only said (info)."""
     for line in subject.log.lines:
         if not BEGIN_MS <= line.time_ms <= END_MS:
             yield Problem(
@@ -286,7 +301,12 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
                 line,
                 found=show(line.time_ms),
                 expected=f"milliseconds since 1970, from {BEGIN_MS} to {END_MS}",
-                severity="error"
-                if subject.is_ours or (line.time_ms < NO_MILLISECONDS and not subject.is_forgiving(line))
-                else "warning",
+                severity=_severity_of_stamp(subject, line),
             )
+
+
+def _severity_of_stamp(subject: LogSubject, line: LogLine) -> Severity:
+    """How bad an impossible stamp is: what is outside the run and stamped 0 was given no stamp, and needs none."""
+    if subject.is_ours or (line.time_ms < NO_MILLISECONDS and not subject.is_forgiving(line)):
+        return "error"
+    return "info" if line.time_ms == 0 and subject.is_outside(line) else "warning"

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from rules.benchmarks.loader import shipped_names
+from rules.benchmarks.loader import meant_name, shipped_names
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SubmissionSubject
 from rules.logs.text import show
 from rules.tree.others import count_others
-from rules.tree.result_set import RESULT_FILE
+from rules.tree.result_set import PARAMETERS, RESULT_FILE
 from rules.tree.submission import BENCHMARKS, MAX_ENTRIES, RESULTS, SYSTEMS, SubmissionEntry
 
 _LAYOUT = 'submission_rules.adoc, "Directory structure, Training"'
@@ -22,7 +22,7 @@ MAX_FILE_BYTES = 50 << 20
 _SOURCES = frozenset({".py", ".cc", ".cpp", ".cxx", ".c", ".h", ".hh", ".hpp", ".hxx", ".sh", ".sub", ".cu", ".cuh"})
 """What the official seed checker takes for source files."""
 _TOP_FILES = re.compile(r"(README|LICENSE|NOTICE)", re.IGNORECASE)
-_SYSTEM_FILES = ("package_checker_params", "privateid.json")
+_SYSTEM_FILES = (PARAMETERS, "privateid.json")
 _SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
 
 
@@ -168,11 +168,11 @@ def logs_in_place(subject: SubmissionSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
-    """Beside the three directories are at most a README and a licence, in systems/ only JSON files, in results/
-    only systems, in results/<system>/ only benchmarks."""
+    """Beside the three directories are at most a README, a licence and package_checker_params, in systems/ only JSON
+    files, in results/ only systems, in results/<system>/ only benchmarks."""
     tree = subject.submission
     for entry in tree.below():
-        if entry.path not in (SYSTEMS, RESULTS, BENCHMARKS) and not _TOP_FILES.match(entry.path):
+        if entry.path not in (SYSTEMS, RESULTS, BENCHMARKS, PARAMETERS) and not _TOP_FILES.match(entry.path):
             yield Problem("a name that the layout does not know", _at(subject, entry.path))
     for entry in tree.below(SYSTEMS):
         if entry.kind == "folder" or not entry.path.endswith(".json"):
@@ -252,8 +252,9 @@ def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
     for judged in subject.sets:
         name = judged.result_set.folder.name
         if name not in shipped_names():
+            near = meant_name(name)
             yield Problem(
-                "no benchmark of this name is known",
+                "no benchmark of this name is known" + (f"; did you mean {near}?" if near else ""),
                 judged.result_set.folder,
                 found=show(name),
                 expected="dlrm_dcnv2 or another keyword of the round",

@@ -1,0 +1,48 @@
+"""What a submitter asks the official package checker to leave out, in a file package_checker_params."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rules.checks.rule import Problem, rule
+from rules.checks.subject import SetSubject
+
+_MAX_BYTES = 4096
+_BYPASS = re.compile(rb"(rcp|seed[-_]checker)[-_]bypass")
+_LEFT_OUT = {"rcp": "reference convergence points", "seed-checker": "seeds"}
+
+
+def _bypasses(subject: SetSubject) -> Iterator[tuple[Path, str]]:
+    """Each file with what it asks to leave out: "rcp" or "seed-checker"."""
+    for path in subject.result_set.parameter_files:
+        try:
+            if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MAX_BYTES:
+                for name in dict.fromkeys(_BYPASS.findall(path.read_bytes())):
+                    yield path, name.decode().replace("_", "-")
+        except OSError:
+            continue
+
+
+def bypass_words(subject: SetSubject, checker: str) -> str:
+    """Say which file asks the official package checker not to test what a rule tests ("rcp" or "seed-checker"); empty
+    where none does."""
+    path = next((path for path, name in _bypasses(subject) if name == checker), None)
+    if path is None:
+        return ""
+    return f"; {Path(path.parent.name, path.name)} has the official package checker leave this test out"
+
+
+@rule(
+    "SU114",
+    "what the official checker is asked to leave out is said",
+    source='training_rules.adoc, "RCP Rules and Guidelines": package_checker_params in the root, system or benchmark '
+    "results directory",
+    remedy="Tell the results chair, and be ready to justify what the test rejects: it is made here all the same.",
+    severity="info",
+)
+def bypasses_are_said(subject: SetSubject) -> Iterator[Problem]:
+    """A file package_checker_params in the submission's root, the system's or the benchmark's directory can have the
+    official package checker leave out its tests of reference convergence points (rcp-bypass) and of seeds
+    (seed-checker-bypass). Both are tested here in any case."""
+    for path, name in _bypasses(subject):
+        yield Problem(f"{name}-bypass has the official package checker not test {_LEFT_OUT[name]}", path)
