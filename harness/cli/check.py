@@ -1,6 +1,5 @@
 """check and score: judge logs and result directories, score result directories."""
 
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from harness.cli.shared.output import echo_others, form_option, show, show_json,
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS
+from rules.logs.log import MAX_LOG_BYTES
 from rules.logs.text import printable
 from rules.temporary_folder import temporary_folder
 from rules.tree.inventory import MAX_MENTIONED, MAX_SKIPPED, SkippedFile, find_skipped, result_sets_of, take_inventory
@@ -183,7 +183,9 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
     with temporary_folder("check") as folder:
         place = folder / STANDARD_INPUT.name
         with place.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+            left = MAX_LOG_BYTES + 1  # one more than is read of a log, so that this is said
+            while left and (block := sys.stdin.buffer.read(min(left, 1 << 20))):
+                left -= file.write(block)
         yield tuple(place if path == STANDARD_INPUT else path for path in paths)
 
 

@@ -29,6 +29,8 @@ from rules.logs.text import printable, show
 MAX_NUM_RECORDS = 200_000
 MAX_RECORD_TEXT_BYTES = 16 << 20
 """Most bytes of all records of a log together; the longest published logs hold 0.15 MB."""
+MAX_LOG_BYTES = 256 << 20
+"""Most bytes of a log that are read, with all that was printed between its records."""
 MAX_RECORDS_PER_LINE = 1000
 MAX_NUM_UNPARSED = 100
 MAX_DEPTH = 16
@@ -140,16 +142,24 @@ def _ends_in_returns(data: bytes) -> bool:
 
 def parse_log(chunks: Iterable[bytes], path: str) -> RunLog:
     """Parse a log from its lines, those longer than MAX_RECORD_BYTES in pieces. `path` is only named in records."""
-    digest, num_bytes = hashlib.sha256(), 0
+    digest, num_bytes, num_lines, is_cut = hashlib.sha256(), 0, 1, False
 
     def counted() -> Iterator[bytes]:
-        nonlocal num_bytes
+        nonlocal num_bytes, num_lines, is_cut
         for chunk in chunks:
+            if num_bytes + len(chunk) > MAX_LOG_BYTES:
+                is_cut = True
+                return
             digest.update(chunk)
             num_bytes += len(chunk)
+            num_lines += chunk.endswith(b"\n")
             yield chunk
 
     lines, found = _collect(counted(), path)
+    if is_cut and found.get("unread") is None:
+        reason = f"more than {MAX_LOG_BYTES:,} bytes; the rest was not read"
+        unread = UnparsedText(path=path, line_num=num_lines, reason=reason, excerpt="")
+        found |= {"unread": unread, "num_unparsed": found["num_unparsed"] + 1}
     return _make_log(path, lines, **found, sha256=digest.hexdigest(), num_bytes=num_bytes)
 
 

@@ -1,6 +1,7 @@
 """The log parser: any bytes in, records with file and line number out, never an exception."""
 
 import json
+import os
 import tracemalloc
 from io import BytesIO
 from pathlib import Path
@@ -182,7 +183,7 @@ def peak_bytes(path: Path) -> tuple[RunLog, int]:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("size", [32 << 20, pytest.param(4 << 30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("size", [32 << 20, pytest.param(240 << 20, marks=pytest.mark.slow)])
 def test_line_without_an_end_is_not_held(size: int, tmp_path: Path) -> None:
     """A sparse file: the memory held is that of a few chunks, whatever its size."""
     path = tmp_path / "result_0.txt"
@@ -385,3 +386,14 @@ def test_a_file_is_read_the_same_at_once_and_piece_by_piece(tmp_path: Path, nois
     expected = parse_log(iter(lambda: pieces.readline(MAX_RECORD_BYTES), b""), str(tmp_path / "log.txt"))
     assert [entry.line_num for entry in expected.lines] == [2, 3]
     assert read_log(tmp_path / "log.txt") == expected
+
+
+def test_no_more_of_a_log_is_read_than_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rules.logs.log.MAX_LOG_BYTES", 6 << 20)
+    path = tmp_path / "log.txt"
+    path.write_bytes(b"noise\n" * 1000)
+    os.truncate(path, 1 << 40)
+    log = read_log(path)
+    assert log.lines == () and log.num_bytes <= 6 << 20 and log.num_unparsed == 1
+    assert log.unread is not None and log.unparsed == ()
+    assert (log.unread.line_num, log.unread.reason) == (1001, "more than 6,291,456 bytes; the rest was not read")
