@@ -114,6 +114,7 @@ def prepare(
     from harness.run_sets.dataset import making_lock
     from reference_models.data.registry import find_data, locate_dataset
     from reference_models.process.errors import ConfigError
+    from reference_models.process.open_file import refuse_irregular
 
     config = load_data(benchmark)
     spec = find_data(config.kind)
@@ -123,6 +124,7 @@ def prepare(
             f"data.kind is {config.kind!r}, which {how}. For files of your own begin another definition: 'dlrmbench "
             "init mine.toml --from-columns FILE' for CSV or Parquet, '--kind criteo' for text in Criteo's form."
         )
+    refuse_irregular([*train_files, *eval_files])
     folder = locate_dataset(config, data_root)
     line, last = StatusLine(quiet=quiet), ""
 

@@ -127,7 +127,9 @@ def init(
         if kind is not None or data_of is not None:
             raise click.UsageError("--from-columns is data already; leave --kind and --data-of out.")
         from reference_models.data.columns.guess import guess_columns
+        from reference_models.process.open_file import refuse_irregular
 
+        refuse_irregular([columns_file])
         named = [override.value for override in overrides if override.key == "data.parameters.label"]
         columns = guess_columns(columns_file, name or path.stem, *(str(value) for value in named))
         title = title or f"Clicks of {columns_file.name}"

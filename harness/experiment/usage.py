@@ -1,6 +1,7 @@
 """From a usage file to its study: every model resolved or refused, its data made ready, then all of it measured."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from harness.config.catalog import has_implementation
 from harness.config.run_config import Override, RunConfig
 from harness.config.usages.usage import RETRIEVAL, STAND_IN, Usage, parse_usage
 from harness.experiment.prepare import prepare_data
-from harness.foundation.errors import HarnessError
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from harness.measure.refusals import refuse_unservable
 from harness.measure.serving.job import resolve_served
@@ -18,6 +19,7 @@ from harness.measure.usage.score import Counting
 from harness.measure.usage.study import make_usage_study, measure_usage
 from harness.run_sets.output import refuse_output
 from harness.system.resources import read_resources
+from reference_models.costs import FLOAT_BYTES
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.errors import DefinitionError
@@ -35,6 +37,8 @@ def study_usage(
     """
     refuse_output(output)
     usages = [parse_usage(tables, path) for _, tables in points]
+    for usage in usages:
+        _refuse_large(path, usage)
     most = max(usage.workers for usage in usages)
     threads = max(1, (num_threads or read_resources().num_cores) // most)
     configs = [_resolve(path, usage, threads) for usage in usages]
@@ -55,6 +59,19 @@ def study_usage(
             found.append(measure_usage(crew, text, usage, its, seed=seed, is_simulated=is_simulated))
     line.finish()
     return make_usage_study(found, axis, counting, seed, threads)
+
+
+def _refuse_large(path: str, usage: Usage) -> None:
+    """Raise HarnessError (exit 9) where the weights of stand-ins, of which each worker has its own, take too much."""
+    widths = [model.widths or () for model in usage.models.values() if model.source == STAND_IN]
+    num_weights = sum((before + 1) * after for each in widths for before, after in pairwise(each))
+    asked, available = num_weights * FLOAT_BYTES * usage.workers, read_resources().available_memory_bytes
+    if asked > available:
+        raise HarnessError(
+            f"{path}: the widths of stand-ins ask for {asked:,} bytes on {usage.workers} workers, {available:,} "
+            "bytes of memory are free. Ask for less.",
+            ExitCode.RESOURCES,
+        )
 
 
 def _resolve(path: str, usage: Usage, num_threads: int) -> dict[str, RunConfig]:

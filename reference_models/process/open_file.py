@@ -2,6 +2,8 @@
 
 import os
 import stat
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +24,7 @@ def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = Fa
     """
     expected = "expected a regular file" + ("" if max_bytes is None else f" of at most {max_bytes:,} bytes")
     try:
-        _refuse_irregular(path, (path.stat if follows else path.lstat)(), expected)
+        _refuse_kind(path, (path.stat if follows else path.lstat)(), expected)
         link_flag = 0 if follows else os.O_NOFOLLOW
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | link_flag)
     except ValueError as error:
@@ -31,13 +33,23 @@ def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = Fa
         raise DatasetError(f"{str(path)!r}: no name of a file: {error}; {expected}.") from None
     try:
         found = os.fstat(descriptor)  # what lay there a moment ago may have been replaced
-        _refuse_irregular(path, found, expected)
+        _refuse_kind(path, found, expected)
         if max_bytes is not None and found.st_size > max_bytes:
             raise DatasetError(f"{path}: {found.st_size:,} bytes, {expected}.")
         return open(path, "rb", opener=lambda name, flags: descriptor)  # so that it has the name
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def refuse_irregular(paths: Iterable[Path]) -> None:
+    """Raise DatasetError for a pipe, a device or a folder among files that a library will open; links are followed.
+
+    What cannot be looked at is left to who opens it.
+    """
+    for path in paths:
+        with suppress(OSError):
+            open_regular(path, follows=True).close()
 
 
 def read_regular(path: Path, max_bytes: int, *, follows: bool = False) -> bytes:
@@ -49,6 +61,6 @@ def read_regular(path: Path, max_bytes: int, *, follows: bool = False) -> bytes:
     return content
 
 
-def _refuse_irregular(path: Path, found: os.stat_result, expected: str) -> None:
+def _refuse_kind(path: Path, found: os.stat_result, expected: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise DatasetError(f"{path}: {_KINDS.get(stat.S_IFMT(found.st_mode), 'no file')}, {expected}.")

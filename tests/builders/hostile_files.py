@@ -35,8 +35,7 @@ FORMS = (
 )
 """How a word names a file, for whoever looks at its ending or its beginning."""
 OUTPUTS = {"output", "log_to", ("profile", "trace"), ("init", "path"), ("init", "model_file")}
-"""Options that name what is to be written, by their name, or for one verb alone: what a user names is written to."""
-_TEXTS = (click.STRING.__class__, click.Path)
+"""Options that name what is to be written, by their name, or for a verb alone: that may be anything."""
 _MOST_BYTES = 1 << 43
 ASKED: Mapping[str, str] = {
     "usage": "serve --usage {}.toml --simulate",

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,13 @@ class Spool:
         self._columns = dict(columns)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
-        self._files = {name: (self._folder / name).open("wb", buffering=_BUFFER_BYTES) for name in columns}
+        self._files: dict[str, BinaryIO] = {}
+        try:
+            for name in columns:
+                self._files[name] = (self._folder / name).open("wb", buffering=_BUFFER_BYTES)
+        except OSError:  # such as too many open files
+            self.remove()
+            raise
         self.num_rows = 0
 
     def __enter__(self) -> Self:

@@ -224,6 +224,8 @@ class StoreSplit:
             with self._files.open(path) as file:
                 mapped = _map_npy(file)
         except (OSError, ValueError, EOFError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                raise  # which is no damage
             raise DatasetError(f"{path}: cannot be mapped ({error}). {AGAIN}") from None
         expected = (self.num_samples, *array.shape(self))
         if mapped.shape != expected or mapped.dtype != array.dtype:

@@ -28,6 +28,8 @@ _NUM_TABLES = 856
 _MAX_FILE_BYTES = 64 << 20
 _MAX_DIM = 1 << 16
 _MAX_TASKS = 10_000
+_MAX_TABLES = 10_000
+"""Tables of a task: NeuroShard draws from 856, and placing so many takes seconds."""
 _MAX_DRAWS = 1000
 _NUM_BLOCKS = 256
 _AMOUNT = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
@@ -119,8 +121,14 @@ def read_tasks(path: Path, tables: Path, empty: Task) -> list[Task]:
         try:
             ids, dims = ([int(word) for word in part.split(",")] for part in line.split())
             pairs = [*zip(ids, dims, strict=True)]
+            if len(pairs) > _MAX_TABLES:
+                raise DatasetError(
+                    f"{path}:{number}: {len(pairs):,} tables, expected at most {_MAX_TABLES:,}. Leave some out."
+                )
             if not all(0 <= each < len(known) and 1 <= dim <= _MAX_DIM for each, dim in pairs):
                 raise ValueError
+        except DatasetError:
+            raise
         except ValueError:
             expected = f"'ids dims', as many of both, ids below {len(known)}, dims from 1 to {_MAX_DIM}"
             raise DatasetError(f"{path}:{number}: {line!r:.80}: expected {expected}.") from None

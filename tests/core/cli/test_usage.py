@@ -213,3 +213,13 @@ def test_the_scenarios_of_xrbench_are_those_of_its_released_code() -> None:
         if name != "feed"
     }
     assert found == expected
+
+
+def test_stand_ins_above_the_memory_are_refused_before_any_worker_is_started(
+    command: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(HEAD + EYES.replace("[8, 8]", "[60000000, 60000000]"))
+    code, _, err = command("serve", "--usage", "mine.toml", "-o", "out")
+    assert code == ExitCode.RESOURCES and "mine.toml: the widths of stand-ins ask for" in err, err
+    assert "on 2 workers" in err and not (tmp_path / "out").exists()

@@ -164,6 +164,12 @@ def test_a_damaged_table_file_is_named(tmp_path: Path, tables: object) -> None:
     assert len(str(caught.value)) < 1000
 
 
+def test_tables_of_a_task_are_bounded(tmp_path: Path) -> None:
+    line = ",".join(["0"] * 10_001) + " " + ",".join(["4"] * 10_001)
+    with pytest.raises(DatasetError, match=r":1: 10,001 tables, expected at most 10,000"):
+        read_tasks(*write(tmp_path, f"{line}\n"), EMPTY)
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     tasks, tables = write(tmp_path, "")
     with pytest.raises(ConfigError, match="no tasks"):

@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference_models.config.sections import DataConfig
+from reference_models.data.prepared.spool import Column, Spool
 from reference_models.data.registry import parse_data
 from reference_models.data.store.dataset import Batch
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, read_manifest, write_manifest
+from reference_models.data.store.read_files import ReadFiles
 from reference_models.data.store.store import Chunk, SplitWriter, open_store, unfinished, verify
 from reference_models.process.errors import DatasetError
 
@@ -348,3 +350,22 @@ def test_verify_names_the_value_that_no_reader_can_use(
     replace_array(tmp_path, name, array)
     with pytest.raises(DatasetError, match=rf"{name}: {message}"):
         verify(tmp_path)
+
+
+def test_too_many_open_files_are_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_dataset(tmp_path, {"train": some_chunk(50, seed=3)})
+    opened = open_store(tmp_path, definition())
+
+    def refuse(self: ReadFiles, path: Path) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    monkeypatch.setattr(ReadFiles, "open", refuse)
+    with pytest.raises(OSError, match="Too many open files") as refused:
+        opened.train.read(0, 1)
+    assert refused.value.errno == errno.EMFILE
+
+
+def test_rows_that_cannot_all_be_opened_leave_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Spool(tmp_path, {"labels": Column("uint8"), "no/such": Column("uint8")})
+    assert list(tmp_path.iterdir()) == []
