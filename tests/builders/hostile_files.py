@@ -34,6 +34,8 @@ FORMS = (
     "{}.log",
 )
 """How a word names a file, for whoever looks at its ending or its beginning."""
+SEEN_AT_ONCE = 2
+"""So many forms are given every kind, the others those that a reader would wait for, or read without end."""
 OUTPUTS = {"output", "log_to", ("profile", "trace"), ("init", "path"), ("init", "model_file")}
 """Options that name what is to be written, by their name, or for a verb alone: that may be anything."""
 _MOST_BYTES = 1 << 43
@@ -151,9 +153,16 @@ def run_hostile(words: list[str], folder: Path) -> str | None:
     return None
 
 
+def cases() -> Iterator[tuple[str, str]]:
+    """Kinds of what is no file, each in the forms that may make a difference."""
+    for number, form in enumerate(FORMS):
+        yield from ((kind, form) for kind in (KINDS if number < SEEN_AT_ONCE else ("pipe", "hole")))
+
+
 def place_of(what: str, data_root: Path, folder: Path) -> Path:
     """A working folder as a verb's command line has it."""
-    return begin_walk(what, data_root, folder).base
+    found = next((each for each in all_words() if each.startswith(what)), what)
+    return begin_walk(found, data_root, folder).base
 
 
 def asked_in(what: str, kind: str, folder: Path) -> list[str] | None:

@@ -85,7 +85,7 @@ def begin_walk(what: str, data_root: Path, folder: Path) -> Walk:
     """Run a command as nobody disturbs it, in `folder`/whole; keep what was there before in `folder`/base."""
     before, words = all_words()[what]
     base = lay_data(data_root, folder / "base")
-    _write_inputs(base)
+    write_inputs(base)
     for each in before:
         ended = run(each, base, 0.0)
         assert ended.code in (0, 3), ended.err
@@ -104,10 +104,10 @@ def _named(path: Path, folder: Path) -> set[Path]:
     return leads | {path, *path.parents} if os.path.lexists(place) else set()
 
 
-def _write_inputs(folder: Path) -> None:
+def write_inputs(folder: Path) -> None:
     """Write the files that command lines name."""
     text = run("show dlrm_tiny --format toml", folder, 0.0).out
-    few = text.replace("train_samples = 327680", "train_samples = 2048")
+    few = text.replace("train_samples = 327680", "train_samples = 2048").replace('"dlrm_tiny"', '"other"', 1)
     (folder / "other.toml").write_text(re.sub("(?m)^sha256 = .*$", "", few))
     for name in ("clicks.csv", "clicks.toml"):
         shutil.copy(ROOT / "reference_models" / "examples" / name, folder)

@@ -1,4 +1,17 @@
 """What codesign adds to tests of the core."""
 
+from typing import Any
+
 WORDS = {"codesign": ((), "codesign dlrm_tiny --space pe_array --trials 2")}
 DEAR = {"codesign": "a search of an accelerator"}
+FILE_WORDS = {"space": "codesign dlrm_tiny --space {}.toml --trials 2"}
+
+
+def _space() -> dict[str, Any]:
+    from places import ROOT
+
+    text = (ROOT / "harness" / "extensions" / "codesign" / "pe_array.toml").read_text()
+    return {"files": {"mine.toml": text}, "words": ("codesign dlrm_tiny --space mine.toml --trials 2",)}
+
+
+FAMILIES = {"space": _space}

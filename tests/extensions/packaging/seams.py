@@ -1,5 +1,7 @@
 """What packaging adds to tests of the core."""
 
+from typing import Any
+
 READING = {"package": "package {place} --submitter Example -o {out} --no-second-opinion"}
 WORDS = {
     "package": (
@@ -7,3 +9,11 @@ WORDS = {
         "package results/latest --submitter me -o out --no-second-opinion --allow-non-compliant",
     )
 }
+
+
+def _packaged() -> dict[str, Any]:
+    (before,), words = WORDS["package"]
+    return {"before": (before,), "inputs": "results/*/**/*.*", "words": (words,)}
+
+
+FAMILIES = {"packaged": _packaged}

@@ -1,0 +1,148 @@
+"""Inputs of every kind that a command reads, each mutated from a seed: bytes, lines, values, cuts and depth.
+
+FAMILIES has a sound input of each kind and the command line that reads it, in the working folder of
+`hostile_folders`; extensions have theirs in their seams.py. `Random(f"{family} {seed}")` makes a case again.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from goldens import lay_data
+from hostile_folders import SUITE, run, write_inputs
+from hostile_trees import CONTENTS
+from seams import find_seams
+
+from harness.foundation.errors import HarnessError
+
+_SET = "run dlrm_tiny --threads 1 -n 1 -q --seed 1"
+_SETS = "results/*/extra/**/*.*"
+_USAGE = (
+    '[usage]\ntitle = "a"\nsource = "a"\nduration_s = 2\nworkers = 2\nfactor = 1.0\n'
+    '[eyes]\nsource = "stand_in"\nwidths = [8, 8]\nrate = 20\narrivals = "periodic"\ndeadline_ms = 60000\n'
+    '[find]\nsource = "retrieval"\nrate = 2\ndeadline_ms = 60000\ngraph = "edges.txt"\ntop_k = 5\nquery_nodes = [1]\n'
+    '[rank]\nsource = "dlrm_tiny"\nafter = "find"\nprobability = 0.5\nitems = 4\n'
+)
+_EDGES = "".join(f"{node} {(7 * node + 3) % 50}\n" for node in range(50))
+_USER_CONF = "dlrm-v2.Server.target_qps = 100\n*.Server.target_latency = 30\n*.Server.min_duration = 600000\n"
+_QUERIES = "".join(f"{1 + number % 7}\n" for number in range(30))
+_CONFIGURATION = '[train]\nopt_base_learning_rate = 0.05\n[runtime]\nthreads = 1\n[submission]\nsubmitter = "me"\n'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One kind of input: what makes it sound, where it then is, and the command lines that read it, in turns."""
+
+    words: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    inputs: str | None = None
+    """A pattern of what is mutated; the files, where it is not said."""
+    share: int = 1
+    """How many times as many cases as of most families."""
+
+
+CORE_FAMILIES: Mapping[str, Family] = {
+    "usage": Family(files={"u.toml": _USAGE}, words=("serve --usage u.toml --simulate",)),
+    "graph": Family(files={"edges.txt": _EDGES}, words=("serve --usage sound.toml --simulate",)),
+    "user.conf": Family(files={"u.conf": _USER_CONF}, words=("serve dlrm_tiny -n 1 -q --mlperf --user-conf u.conf",)),
+    "queries": Family(files={"q.txt": _QUERIES}, words=("serve dlrm_tiny -n 1 -q --queries file:q.txt",)),
+    "suite": Family(files={"s.toml": SUITE}, words=("suite s.toml -q",)),
+    "configuration": Family(
+        files={"c.toml": _CONFIGURATION},
+        words=("run dlrm_tiny -n 1 -q -c c.toml", "plan dlrm_tiny --no-measure -c c.toml"),
+    ),
+    "definition": Family(
+        inputs="other.toml", words=("plan other.toml --no-measure --threads 1", "show other.toml"), share=2
+    ),
+    "set": Family(
+        before=(_SET,), inputs=_SETS, share=4,
+        words=(
+            "resume results/latest -n 2 -q", "check results --no-second-opinion", "score results", "history results",
+            "report results --no-second-opinion", "profile dlrm_tiny --threads 1 -q -o results/latest",
+            "run --beside results/latest --threads 1 -n 1 -q --seed 9", "diff results/latest results/latest",
+        ),
+    ),
+    "measurement": Family(
+        before=("run dlrm_tiny --threads 1 --throughput 10 -q --seed 5",), inputs=_SETS, share=2,
+        words=("resume results/latest -n 6 -q", "report results --no-second-opinion", "check results"),
+    ),
+    "sweep": Family(
+        before=("sweep dlrm_tiny --threads 1 -n 1 -q --axis train.opt_base_learning_rate=0.03,0.06",),
+        inputs="results/*/**/*.json", share=2,
+        words=("resume results/latest -n 2 -q", "report results/latest --no-second-opinion", "history results"),
+    ),
+    "pair": Family(
+        before=(_SET, "run --beside results/latest --threads 1 -n 1 -q --seed 9 --name both"),
+        inputs="results/*both*/**/*.json", words=("resume both -n 2 -q", "report both --no-second-opinion"),
+    ),
+    "search": Family(
+        before=(
+            "tune dlrm_tiny --axis train.global_batch_size=256..2048:log --trials 2 -q --seed 5 --threads 1 "
+            "--maximize samples_per_s --throughput 10",
+        ),
+        inputs="results/*/**/*.json", share=2,
+        words=("resume results/latest -q", "report results/latest --no-second-opinion"),
+    ),
+    "calibration": Family(
+        before=("calibrate dlrm_tiny --quick",), inputs="results/*/*.*", words=("calibrate dlrm_tiny --quick",)
+    ),
+    "choices": Family(
+        before=("run dlrm_tiny -n 1 -q",), inputs="data/*/choices/*.json", words=("run dlrm_tiny -n 1 -q",)
+    ),
+    "dataset": Family(
+        inputs="data/*/manifest.json", words=("run dlrm_tiny -n 1 -q --threads 1", "data generate dlrm_tiny")
+    ),
+    "export": Family(
+        before=(_SET, "report results --no-second-opinion --format json -o all.json"), inputs="all.json",
+        words=("report all.json --format csv", "diff all.json all.json"),
+    ),
+}  # fmt: skip
+
+
+def all_families() -> dict[str, Family]:
+    """Those of extensions are functions that give the members of one."""
+    return {**CORE_FAMILIES, **{name: Family(**make()) for name, make in find_seams("FAMILIES").items()}}
+
+
+def make_base(family: Family, data_root: Path, folder: Path) -> Path:
+    """Make the working folder with the sound input; the dataset's manifest is a file of it."""
+    base = lay_data(data_root, folder)
+    for manifest in base.glob("data/*/manifest.json"):
+        content = manifest.read_bytes()
+        manifest.unlink()
+        manifest.write_bytes(content)
+    write_inputs(base)
+    (base / "edges.txt").write_text(_EDGES)
+    (base / "sound.toml").write_text(_USAGE)
+    for name, content in family.files.items():
+        (base / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    for words in family.before:
+        ended = run(words, base, 0.0)
+        assert ended.code in (0, 3), ended.err
+    return base
+
+
+def make_case(family: Family, base: Path, random: Random, here: Path) -> tuple[list[str], list[str]]:
+    """Copy the working folder and mutate its input in one to four places: the command line, and what was done."""
+    shutil.rmtree(here, ignore_errors=True)
+    shutil.copytree(base, here, symlinks=True)
+    patterns = [*family.files] if family.inputs is None else [family.inputs]
+    found = sorted({path for pattern in patterns for path in here.glob(pattern) if path.is_file()})
+    paths = [path for path in found if not path.is_symlink() and path.suffix not in (".html", ".npy")]
+    done = []
+    for _ in range(random.choice((1, 1, 2, 4))):
+        path = random.choice(paths)
+        kind = "values" if path.suffix in (".toml", ".json") and random.random() < 0.6 else random.choice([*CONTENTS])
+        CONTENTS[kind](random, path)
+        done.append(f"{kind} {path.relative_to(here)}")
+    return random.choice(family.words).split(), done
+
+
+class NoCrew:
+    """In place of processes that a usage would start."""
+
+    def __init__(self, *given: object) -> None:
+        raise HarnessError("workers are not started here.")

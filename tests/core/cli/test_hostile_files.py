@@ -1,0 +1,58 @@
+"""What is no file, wherever a file may be named: refused by a documented code, within bounds, never waited for."""
+
+from pathlib import Path
+
+import pytest
+from hostile_files import (
+    KINDS,
+    all_asked,
+    asked_in,
+    cases,
+    clean,
+    commands,
+    make_file,
+    place_of,
+    run_hostile,
+    texts_of,
+    words_with,
+)
+
+COMMANDS = dict(commands())
+
+
+@pytest.fixture(scope="module")
+def base(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with a set, which is copied for each case."""
+    return place_of("report", data_root, tmp_path_factory.mktemp("place"))
+
+
+@pytest.mark.parametrize("what", all_asked())
+def test_files_that_options_and_keys_name_are_regular_and_bounded(what: str, base: Path, tmp_path: Path) -> None:
+    for kind in ("pipe", "link to a device", "NUL"):
+        here = clean(tmp_path / "here", base)
+        words = asked_in(what, kind, here)
+        assert words is None or (wrong := run_hostile(words, here)) is None, f"{kind}: {wrong}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", all_asked())
+def test_whatever_is_named_is_refused_or_read(what: str, kind: str, base: Path, tmp_path: Path) -> None:
+    here = clean(tmp_path / "here", base)
+    words = asked_in(what, kind, here)
+    assert words is None or (wrong := run_hostile(words, here)) is None, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_whatever_an_option_is_given_ends_no_command_unexplained(name: str, data_root: Path, tmp_path: Path) -> None:
+    """Every option and argument of every verb of the registry that takes a word."""
+    base, found = place_of(name, data_root, tmp_path / "place"), list[str]()
+    for parameter in texts_of(name, COMMANDS[name]):
+        for kind, form in cases():
+            here = clean(tmp_path / "here", base)
+            if not (value := make_file(kind, form, here)):
+                continue
+            if (wrong := run_hostile(words_with(name, COMMANDS[name], parameter, value), here)) is not None:
+                found.append(f"{parameter.name}, {kind}: {wrong}")
+    assert not found, "\n".join(found)
