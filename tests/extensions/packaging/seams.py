@@ -9,6 +9,7 @@ WORDS = {
         "package results/latest --submitter me -o out --no-second-opinion --allow-non-compliant",
     )
 }
+DEAR = {"package": "copies all of the code"}
 
 
 def _packaged() -> dict[str, Any]:
