@@ -20,6 +20,8 @@ from goldens import FOLDER, lay_data, make_data, normalise, show_command, show_f
 from scripted_commands import run_scripted_command
 from scripted_workers import Moment, ScriptedWorkers
 
+from rules.records.chain import LAST_FILE, digest_record
+
 NUM_EVALS = 1
 
 
@@ -42,12 +44,18 @@ def damaged(stored: str, then: Callable[[Path], object], resumed: str = "resume 
     return Story(stored=stored, then=then, resumed=tuple(resumed.split("; ")))
 
 
+def forget_last_record(folder: Path) -> None:
+    """The record of the last run was not written; the chain ends with the run before."""
+    before, last = (folder / "extra" / f"run_{index}" / "attempt_0" / "run.json" for index in (0, 1))
+    last.unlink()
+    (folder / "extra" / LAST_FILE).write_text(f"{digest_record(before.read_bytes())}\n")
+
+
 def log_not_renamed(folder: Path) -> None:
     """The process was killed after the last run's log was finished, before anything else was done."""
-    attempt = folder / "extra" / "run_1" / "attempt_0"
     (log,) = folder.glob("results/*/*/result_1.txt")
-    log.rename(attempt / "log.txt")
-    (attempt / "run.json").unlink()
+    log.rename(folder / "extra" / "run_1" / "attempt_0" / "log.txt")
+    forget_last_record(folder)
 
 
 def attempt_without_record(folder: Path) -> None:
@@ -60,7 +68,7 @@ def attempt_without_record(folder: Path) -> None:
 
 def record_lost(folder: Path) -> None:
     """The log was renamed, and the record of its attempt is gone."""
-    (folder / "extra" / "run_1" / "attempt_0" / "run.json").unlink()
+    forget_last_record(folder)
 
 
 def gap(folder: Path) -> None:

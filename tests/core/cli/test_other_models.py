@@ -41,7 +41,7 @@ def site(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def command(dlrmbench: Command, site: Path) -> Callable[..., Any]:
+def beside_it(dlrmbench: Command, site: Path) -> Callable[..., Any]:
     """The command line with the package of the model beside it."""
     environment = os.environ | {"PYTHONPATH": str(site)}
     return lambda *arguments: dlrmbench(*arguments, env=environment)
@@ -83,10 +83,10 @@ def test_one_line_of_the_registry_makes_it_one_of_ours(monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_a_set_of_other_code_goes_on_only_where_its_names_are_given_again(
-    command: Callable[..., Any], inside: Command, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beside_it: Callable[..., Any], inside: Command, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     definition = write_definition(tmp_path)
-    assert command("run", definition, "-n", "1", "--threads", "1", "-o", tmp_path / "results", "-q").returncode == 0
+    assert beside_it("run", definition, "-n", "1", "--threads", "1", "-o", tmp_path / "results", "-q").returncode == 0
     (folder,) = made_in(tmp_path / "results")
     (log,) = folder.rglob("result_0.txt")
     log.unlink()
