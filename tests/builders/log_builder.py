@@ -257,6 +257,10 @@ def make_runs(benchmark: Benchmark, num_runs: int | None = None, **options: Any)
     return runs
 
 
+BEYOND_33 = {"system_type": "datacenter", "host_network_card_count": "1"}
+"""What the rules' text asks of official descriptions besides."""
+
+
 def make_system_desc(**fields: str) -> dict[str, str]:
     """The 33 fields, filled in so that the checks find nothing amiss."""
     known = {"submitter": "Example", "division": "closed", "status": "Available on-premise", "system_name": "example"}
@@ -277,7 +281,9 @@ def write_set(
     for index, records in enumerate(make_runs(benchmark, ours=ours) if runs is None else runs):
         write_log(folder / f"result_{index}.txt", records)
     (root / "systems").mkdir(parents=True, exist_ok=True)
-    (root / "systems" / f"{system}.json").write_text(json.dumps(make_system_desc()), encoding="utf-8")
+    (root / "systems" / f"{system}.json").write_text(
+        json.dumps(make_system_desc(**({} if ours else BEYOND_33))), encoding="utf-8"
+    )
     if ours:
         (root / "extra").mkdir(exist_ok=True)
         (root / "extra" / "definition.toml").write_text(benchmark.path.read_text(encoding="utf-8"), encoding="utf-8")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from log_builder import Record, make_runs, make_system_desc, with_record, without, write_set
+from log_builder import BEYOND_33, Record, make_runs, make_system_desc, with_record, without, write_set
 from verdict_cases import VerdictCase
 
 from rules.benchmarks.loader import load_benchmark
@@ -52,7 +52,7 @@ def described_set(folder: Path, round_name: str, status: str) -> Path:
     root = folder / f"training_results_v{round_name}"
     write_set(root / "Example", DCNV2, ours=False)
     path = root / "Example" / "systems" / "example.json"
-    path.write_text(json.dumps(make_system_desc(status=status)))
+    path.write_text(json.dumps(make_system_desc(status=status, **BEYOND_33)))
     return root
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from log_builder import Record, make_runs, make_system_desc, write_log
+from log_builder import BEYOND_33, Record, make_runs, make_system_desc, write_log
 
 from rules.benchmarks.loader import Benchmark, load_benchmark
 
@@ -38,7 +38,7 @@ def write_submission(
             start_ms = own[-1][-1]["time_ms"] + 60_000
         for index, records in enumerate(own):
             write_log(top / "results" / system / benchmark.name / f"result_{index}.txt", records)
-        description = make_system_desc(**{"submitter": organization, "system_name": system} | fields)
+        description = make_system_desc(**BEYOND_33 | {"submitter": organization, "system_name": system} | fields)
         write(top / "systems" / f"{system}.json", json.dumps(description))
         place = top / "benchmarks" / benchmark.name
         write(place / "implementations" / "reference" / "train.py", "print('training')\n")

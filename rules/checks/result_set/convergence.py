@@ -14,7 +14,8 @@ from rules.scoring.rcp import IMPOSSIBLE, olympic
 from rules.scoring.results import epochs_by_samples
 
 _FACTOR_TOLERANCE = 1e-9
-_SOURCE = 'training_rules.adoc, "RCP"; mlperf_logging rcp_checker'
+_RCP = 'training_rules.adoc, "Reference Convergence Points (RCPs)"'
+_SOURCE = f"{_RCP}; mlperf_logging rcp_checker"
 
 
 class _Scaling(Record, frozen=True, kw_only=True):
@@ -142,7 +143,7 @@ def _scaling_file(subject: SetSubject) -> Path:
 @rule(
     "RC103",
     "the published factor is the one that the runs give",
-    source='training_rules.adoc, "RCP": normalisation; mlperf_logging rcp_checker writes scaling.json',
+    source='training_rules.adoc, "Score scaling"; mlperf_logging rcp_checker writes scaling.json',
     remedy="Remove scaling.json and let the RCP checker write it again; a factor set in review needs its reason.",
     severity="warning",
     requires={"RS102", "RS103", "RS104", "RS105", "RS106"},

@@ -18,6 +18,7 @@ from rules.scoring.results import RunResult, are_near, epochs_trained, met_outsi
 from rules.scoring.scoring import scored_runs
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
+_SCORING = 'training_rules.adoc, "Scoring"'
 INCOMPLETE = "RS101"
 NOT_CONVERGED = "RS105"
 _FEWEST_EVALUATIONS = 3
@@ -30,7 +31,7 @@ _ROUNDING = 2e-3
 @rule(
     "RS106",
     "the directory is that of the benchmark",
-    source="submission_rules.adoc: results/<system>/<benchmark>/result_<i>.txt",
+    source='submission_rules.adoc, "Directory structure, Training": results/<system>/<benchmark>/result_<i>.txt',
     remedy="Name the directory after the benchmark that was trained, or let the logs of new runs name it.",
 )
 def directory_names_benchmark(subject: SetSubject) -> Iterator[Problem]:
@@ -50,7 +51,7 @@ def directory_names_benchmark(subject: SetSubject) -> Iterator[Problem]:
 @rule(
     INCOMPLETE,
     "the set is complete",
-    source=f"{_RESULTS}: number of runs; mlperf_logging package_checker",
+    source=f"{_RESULTS}: minimum number of runs; mlperf_logging package_checker",
     remedy="Add the missing runs ('dlrmbench resume DIR --runs N'); there is no score before.",
     severity="warning",
     applies=applies_to_known,
@@ -70,7 +71,8 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
 @rule(
     "RS102",
     "the set holds no run too many",
-    source=f"{_RESULTS}: exactly N runs; of more, the N consecutive ones with the median score",
+    source=f"mlperf_logging package_checker: exactly N logs; {_SCORING}: of more than N runs the N consecutive ones "
+    "that are closest to the median",
     remedy="Keep exactly the required runs in the directory, chosen as the rules say, never by their results.",
     requires={"RS106"},
     applies=applies_to_known,
@@ -99,7 +101,7 @@ def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
 @rule(
     "RS103",
     "every run is there once",
-    source=f"{_RESULTS}: N runs, each a training of its own",
+    source=f"{_SCORING}: N independent runs",
     remedy="Remove the copy and run again.",
 )
 def runs_differ(subject: SetSubject) -> Iterator[Problem]:
@@ -126,7 +128,7 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
 @rule(
     "RS104",
     "all runs are of the same thing",
-    source=f"{_RESULTS}: N runs of one benchmark, system and implementation with the same hyperparameters",
+    source=f'{_RESULTS}; training_rules.adoc, "System and framework must be consistent"',
     remedy="Keep results of different settings or systems in different directories.",
 )
 def runs_agree(subject: SetSubject) -> Iterator[Problem]:
@@ -204,7 +206,7 @@ def _are_same(values: Sequence[object]) -> bool:
 @rule(
     NOT_CONVERGED,
     "at most one run did not converge",
-    source=f"{_RESULTS}: one run may fail to converge and is the dropped slowest",
+    source=f'{_RESULTS}: "A benchmark result is invalid if there is more than one non-converging run"',
     remedy="Find out why runs fail to converge; a set with two of them has no score.",
     applies=applies_to_known,
 )
@@ -259,7 +261,7 @@ def organization_matches(subject: SetSubject) -> Iterator[Problem]:
 @rule(
     "RS115",
     "every run has results of its own",
-    source=f"{_RESULTS}: N runs with different seeds",
+    source=f"{_SCORING}: N independent runs",
     remedy="Look whether a log was copied and its stamps changed; else say why two trainings came out alike.",
     severity="warning",
 )

@@ -121,7 +121,7 @@ def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
 @_rule(
     "PW104",
     "a measurement has a beginning, an end, and readings",
-    source=f"{_RULES}; mlperf_logging result_summarizer",
+    source=f'{_RULES}, "Requirements"; mlperf_logging result_summarizer',
     remedy="Log power_measurement_start, power_reading every second, power_measurement_stop.",
 )
 def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:

@@ -116,7 +116,7 @@ def _is_in_tree(subject: SetSubject) -> str | None:
 @rule(
     "RS117",
     "every run that finished has its log",
-    source='training_rules.adoc, "Benchmark Results": a submitter may not choose among the runs; this harness records'
+    source='training_rules.adoc, "Scoring": a submitter may not choose among the runs; this harness records'
     " each in extra/run_<i>/attempt_<k>/run.json",
     remedy="A run may not be discarded: put its log back ('dlrmbench resume DIR' does where it is still in its"
     " attempt), or make a new set.",

@@ -22,14 +22,18 @@ _NEEDED_COUNTS = ("number_of_nodes", "host_processors_per_node", "accelerators_p
 _MEANINGFUL = (
     "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
     "host_processor_model_name", "host_memory_capacity", "host_storage_type", "host_storage_capacity",
-    "host_networking", "host_networking_topology", "host_memory_configuration", "accelerators_per_node",
-    "accelerator_model_name", "accelerator_host_interconnect", "accelerator_memory_configuration",
-    "accelerator_memory_capacity", "accelerator_interconnect", "cooling", "framework", "other_software_stack",
-    "operating_system",
+    "host_networking", "host_networking_topology", "host_memory_configuration",
+    "accelerators_per_node", "accelerator_model_name", "accelerator_host_interconnect",
+    "accelerator_memory_configuration", "accelerator_memory_capacity", "accelerator_interconnect", "cooling",
+    "framework", "other_software_stack", "operating_system",
 )  # fmt: skip
 """Where submission_rules.adoc requires a meaningful response; published descriptions leave many empty."""
+_BEYOND_33 = ("system_type", "host_network_card_count")
+_CORES = ("host_processor_core_count", "host_processor_vcpu_count")
+"""One of the two is required, but of a preview."""
 _NODES = re.compile(r"(\d{1,6})x")
-_SOURCE = "mlperf_logging system_desc_checker; submission_rules.adoc, system description"
+_METADATA = 'submission_rules.adoc, "<system_desc_id>.json metadata"'
+_SOURCE = f"mlperf_logging system_desc_checker; {_METADATA}"
 
 
 def _has_tree(subject: SetSubject) -> str | None:
@@ -117,7 +121,7 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
 @_rule(
     "SY104",
     "the availability is one that the rules name",
-    source="submission_rules.adoc, availability; mlperf_logging system_desc_checker, 92c4281 and 191ed2c",
+    source='submission_rules.adoc, "Results categories"; mlperf_logging system_desc_checker, 92c4281 and 191ed2c',
     remedy=f"Write one of the phrases: {' | '.join(STATUSES)}.",
 )
 def status_is_known(subject: SetSubject) -> Iterator[Problem]:
@@ -144,7 +148,7 @@ def status_is_known(subject: SetSubject) -> Iterator[Problem]:
 @_rule(
     "SY105",
     "the description names the submitter",
-    source="mlcommons/logging#241; submission_rules.adoc, system description: submitter",
+    source=f"mlcommons/logging#241; {_METADATA}",
     remedy="Write the organisation's name as its directory has it.",
     severity="warning",
 )
@@ -207,7 +211,7 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
 @_rule(
     "SY108",
     "the description says what the rules ask for",
-    source="submission_rules.adoc, system description: meaningful response required",
+    source=f"{_METADATA}: meaningful response required",
     remedy="Fill the field in.",
     severity="info",
     requires={"SY101", "SY102"},
@@ -215,17 +219,27 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
 )
 def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
     """Fields for which the rules require a meaningful response are not empty; of accelerators only where there are
-    some. The official checker accepts empty ones, and published descriptions have many."""
+    some, of cores and virtual processors one of the two, but of a preview neither; of official benchmarks two, too,
+    that are none of the 33: system_type and host_network_card_count. The official checker accepts empty ones, and
+    published descriptions have many."""
     fields = subject.system_fields
     has_none = as_count(fields.get("accelerators_per_node")) == 0
     needed = [field for field in _MEANINGFUL if not (has_none and field.startswith("accelerator_"))]
-    empty = [field for field in needed if fields.get(field) in ("", None, {}, [])]
+    needed += [] if subject.is_own else _BEYOND_33
+    empty = [field for field in needed if _is_empty(fields.get(field))]
+    is_preview = isinstance(status := fields.get("status"), str) and letters(status) == "preview"
+    if not is_preview and all(_is_empty(fields.get(field)) for field in _CORES):
+        empty.append(" or ".join(_CORES))
     if empty:
         yield Problem(
             plural(len(empty), "empty field"),
             found=", ".join(empty[:5]) + (", …" if len(empty) > 5 else ""),
             expected="a meaningful response",
         )
+
+
+def _is_empty(value: object) -> bool:
+    return value in ("", None, {}, [])
 
 
 @_rule(

@@ -12,7 +12,7 @@ from rules.checks.subject import SetSubject
 from rules.logs.text import plural
 from rules.scoring.results import RunResult
 
-_RESULTS = 'training_rules.adoc, "Benchmark Results": of more than N runs the N consecutive ones, by time'
+_RESULTS = 'training_rules.adoc, "Scoring": of more than N runs the N consecutive ones, by time'
 _MIN_GAPS = 2.0
 """A gap counts from this many times the median run, so that pauses between jobs do not."""
 

@@ -14,7 +14,10 @@ from rules.logs.log import LogLine, as_number, as_whole
 from rules.logs.text import show
 from rules.scoring.results import dataset_samples
 
-_EVALUATION = 'training_rules.adoc, "Evaluation": FLOOR(train_samples / (global_batch_size * evaluations per epoch))'
+_EVALUATION = (
+    'training_rules.adoc, "Quality measure": every FLOOR(TOTAL_TRAINING_SAMPLES / (GLOBAL_BATCH_SIZE * NUM_EVAL)), '
+    "called samples there, which are iterations"
+)
 _OFF_BY_STEPS = 2
 """Steps by which an interval may differ: implementations count the step at its start or its end."""
 _MATERIAL = 0.02

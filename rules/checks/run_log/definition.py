@@ -12,7 +12,7 @@ from rules.logs.text import show
 @rule(
     "ST110",
     "the benchmark is known",
-    source="mlcommons/training_policies, training_rules.adoc, Benchmarks",
+    source='training_rules.adoc, "Benchmarks"',
     remedy="Give the definition with --benchmark FILE.toml, or keep extra/definition.toml beside the results.",
     requires={"ST101"},
 )
@@ -86,7 +86,7 @@ def definition_matches(subject: LogSubject) -> Iterator[Problem]:
 @rule(
     "ST115",
     "the benchmark is one of the round that was asked for",
-    source="training_rules.adoc: each round has its own benchmarks",
+    source='training_rules.adoc, "Benchmarks": the latest version available of each',
     remedy="Judge this log by itself, without --ruleset or with a round that had its benchmark.",
     requires={"ST101"},
 )

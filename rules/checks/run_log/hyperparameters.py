@@ -25,7 +25,7 @@ def _binds(subject: LogSubject) -> str | None:
 @rule(
     "HP101",
     "hyperparameters are those that the division allows",
-    source='training_rules.adoc, "Hyperparameters and optimizer"; compliance_checker closed_, open_<benchmark>.yaml',
+    source='training_rules.adoc, "Hyperparameters"; compliance_checker closed_, open_<benchmark>.yaml',
     remedy="Run with the definition's values, or in the Open division; values are never edited in a log.",
     requires={"ST101", "ST110"},
     applies=_binds,
@@ -56,7 +56,7 @@ def allowed_values(subject: LogSubject) -> Iterator[Problem]:
 @rule(
     "HP102",
     "the batch fits the dataset",
-    source="training_rules.adoc, Hyperparameters: global_batch_size",
+    source='training_rules.adoc, "Hyperparameters"',
     remedy="Use a global batch size from 1 to the number of training samples.",
     requires={"ST101", "ST105"},
     reads=(keys.GLOBAL_BATCH_SIZE, keys.TRAIN_SAMPLES),
@@ -78,7 +78,8 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
 @rule(
     "HP103",
     "the dataset has its size",
-    source='training_rules.adoc, "Training data set"; compliance_checker closed_<benchmark>.yaml (eval_samples)',
+    source='training_rules.adoc, "Data Set"; training_rules.adoc, "Equivalence exceptions": the last partial '
+    "training batch may be dropped; compliance_checker closed_<benchmark>.yaml (eval_samples)",
     remedy="Train and evaluate on the whole dataset of the benchmark.",
     requires={"ST101", "ST110"},
     reads=(keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE, keys.SUBMISSION_BENCHMARK),

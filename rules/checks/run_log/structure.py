@@ -25,7 +25,7 @@ from rules.logs.text import plural, show
 
 CRASHED = "ST116"
 """The code that a set may forgive: one run of a set may crash."""
-_LOGGING = "MLPerf Training rules, section Appendix: logging; mlperf_logging compliance_checker"
+_LOGGING = 'submission_rules.adoc, "Logging requirements"; mlperf_logging compliance_checker'
 _CLOCK_SKEW_MS = 1000
 _DIFFERENT = " with different values"
 _BOUNDS = (keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP)
@@ -413,7 +413,7 @@ def _of_others(subject: LogSubject) -> str | None:
 @_rule(
     CRASHED,
     "the run came to its end",
-    source='training_rules.adoc, "Benchmark Results": failed runs count as infinitely slow; mlperf_logging'
+    source='training_rules.adoc, "Scoring": failed runs count as infinity time; mlperf_logging'
     " package_checker accepts one log of a set that does not comply",
     remedy="Nothing, if it is the only failed run of its set: it counts as the dropped slowest run. Else run again.",
     applies=_of_others,

@@ -13,6 +13,7 @@ from rules.scoring.results import binding_target, late_allowance_ms, met_outside
 from rules.scoring.results import evaluations_inside_run as timed_evaluations
 
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
+_DATA_STATE = 'training_rules.adoc, "Data State at Start of Run"'
 _CLOCK_STEP_MS = 1000
 _MAX_GAP_S = 1.0
 BEGIN_MS = 1_514_764_800_000
@@ -125,7 +126,7 @@ def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
 @rule(
     "TI109",
     "training starts with the clock",
-    source=f"{_RUN_RESULTS}: the clock starts before any training data is touched",
+    source=f'{_RUN_RESULTS}: "The clock must start before any part of the system touches the dataset"',
     remedy="Log run_start before the first step; a run without it has not been timed whole, run again.",
     requires={"ST101"},
 )
@@ -154,7 +155,7 @@ def training_starts_with_clock(subject: LogSubject) -> Iterator[Problem]:
 @rule(
     "TI103",
     "the run takes time",
-    source=f"{_RUN_RESULTS}: run_stop - run_start is the result",
+    source=f"{_RUN_RESULTS}: a wall-clock timing measurement",
     remedy="A run that ends when it starts has not been timed; run again.",
     requires={"ST101", "ST107"},
     reads=(keys.RUN_START, keys.RUN_STOP),
@@ -171,7 +172,7 @@ def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
 @rule(
     "TI104",
     "the cache is cleared before the run",
-    source='training_rules.adoc, "Run Results": caches are flushed or the system is restarted before benchmarking',
+    source=f'{_DATA_STATE}: "You must flush the cache or restart the system prior to benchmarking"',
     remedy="Clear the page cache before each run and log cache_clear then.",
     requires={"ST101", "ST107"},
     reads=(keys.CACHE_CLEAR, keys.RUN_START),
@@ -191,7 +192,8 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
 @rule(
     "TI105",
     "evaluations are inside the timed run",
-    source=f"{_RUN_RESULTS}: the clock runs until the target is known to be met",
+    source=f'{_RUN_RESULTS}: "The clock may be stopped as soon as any part of the system determines target accuracy '
+    'has been reached"',
     remedy="Stamp every evaluation when it ends, between run_start and run_stop.",
     requires={"ST101", "ST107"},
     reads=(keys.RUN_START, keys.RUN_STOP, keys.EVAL_ACCURACY),
@@ -242,7 +244,7 @@ def _decisive(subject: LogSubject) -> LogLine | None:
 @rule(
     "TI106",
     "the cache was really cleared",
-    source="training_rules.adoc, Run Results; mlcommons/training reference logs true without clearing",
+    source=f"{_DATA_STATE}; mlcommons/training reference logs true without clearing",
     remedy="Let no other process, such as another dlrmbench, read the same dataset; run where page caches can be "
     "dropped; or restart before the run.",
     severity="warning",

@@ -63,7 +63,7 @@ def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
 @rule(
     "SU102",
     "the code of every benchmark is there",
-    source='submission_rules.adoc, "Submission content"; mlcommons/logging#243',
+    source='submission_rules.adoc, "Source code requirements for replication"; mlcommons/logging#243',
     remedy="Put the implementation into benchmarks/<benchmark>/implementations/<implementation>/.",
     severity="warning",
     requires={"SU101"},
