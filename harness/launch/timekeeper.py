@@ -26,11 +26,13 @@ _TICK_S = 0.05
 """How long the pipe of what was started is waited for at most: stamps are known this well, or better."""
 _MOST_WAITING_BYTES = 1 << 24
 """Bytes that were read and not taken yet, above which no more are read."""
-_MAX_LINE_BYTES = _READ_BYTES = 1 << 16
+_MAX_LINE_BYTES = 1 << 16
 """Longer lines are no event."""
+_READ_BYTES = (1 << 20) + 1
+"""More than any pipe holds that an ordinary user may have: what is read is all there was, however much is printed."""
 
 
-class Seen(NamedTuple):
+class Arrival(NamedTuple):
     """An event: it came between two moments of this process's monotonic clock, in seconds."""
 
     earliest_s: float
@@ -49,7 +51,7 @@ class RunClock:
 
     def __init__(self, spawned_s: float, *, is_marked: bool = True) -> None:
         self._spawned_s, self._is_marked = spawned_s, is_marked
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, Arrival] = {}
         self._wall_s: float | None = None
         self._line = b""
 
@@ -61,10 +63,10 @@ class RunClock:
         self._line = lines.pop()[-_MAX_LINE_BYTES:]
         names = [name for line in lines if (name := _event_of(line, is_marked=self._is_marked)) is not None]
         for name in names:
-            self.see(name, Seen(earliest_s, latest_s, read_processor()))
+            self.see(name, Arrival(earliest_s, latest_s, read_processor()))
         return RUN_STOP in names
 
-    def see(self, name: str, seen: Seen) -> None:
+    def see(self, name: str, seen: Arrival) -> None:
         """Take an event."""
         if name == STARTED and self._wall_s is None:
             # Once, as the clock of the log does: that the calendar is set later bends neither.
@@ -89,12 +91,12 @@ class RunClock:
             "processor_run_s": _between(start, stop),
         }
 
-    def _wall_ms(self, seen: Seen | None) -> int | None:
+    def _wall_ms(self, seen: Arrival | None) -> int | None:
         """Milliseconds since the Unix epoch before which an event had not come."""
         return None if seen is None or self._wall_s is None else int((seen.earliest_s + self._wall_s) * 1e3)
 
 
-def _between(first: Seen | None, last: Seen | None) -> float | None:
+def _between(first: Arrival | None, last: Arrival | None) -> float | None:
     if first is None or last is None or first.processor_s is None or last.processor_s is None:
         return None
     return max(0.0, last.processor_s - first.processor_s)
@@ -178,15 +180,16 @@ class _Keeper:
 
     def _read(self) -> bool:
         """Take what is there to be read; return whether that was the end."""
-        latest_s = time.monotonic()
+        asked_s = time.monotonic()
         try:
             said = os.read(self._from, _READ_BYTES)
         except BlockingIOError:
             return False
+        latest_s = time.monotonic()
         is_over = self._clock.feed(said, self._empty_s, latest_s, lambda: read_processor_s(self._process.pid))
         self._waiting += said
         if len(said) < _READ_BYTES:
-            self._empty_s = latest_s
+            self._empty_s = asked_s
         if is_over:
             self._keep(None, None)
         return not said

@@ -182,6 +182,8 @@ CASES = [
     ),
     _case("RS122", "batch size", LOG, _line(keys.GLOBAL_BATCH_SIZE), is_error=False,
           config={"train.global_batch_size": {"value": 64, "source": "option"}}),
+    _case("RS122", "implementation", LOG, _line(keys.IMPLEMENTATION), is_error=False,
+          config={"runtime.implementation": {"value": "optimized", "source": "option"}}),
     _case("RS122", "created later", LOG, _line(keys.INIT_START), is_error=False,
           created_utc="2027-01-01T00:00:00+00:00"),
     _case("RS122", "ended before", LOG, _line(keys.RUN_STOP), is_error=False,

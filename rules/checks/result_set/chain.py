@@ -129,10 +129,8 @@ def _has_order(subject: SetSubject) -> str | None:
     applies=_has_order,
 )
 def runs_are_in_order(subject: SetSubject) -> Iterator[Problem]:
-    """The run of each log begins after those of all lower numbers. Where the set has a chain, anything else is an
-    error: a run was removed and made again."""
-    run_set = subject.files.run_set
-    is_chained = isinstance(run_set, RunSetRecord) and run_set.is_chained
+    """The run of each log begins after those of all lower numbers. One that does not was removed and made again, or
+    the system's calendar was set back between the two; a set's chain (RS131) tells them apart."""
     numbered = [
         (number, start)
         for log in subject.logs
@@ -147,6 +145,5 @@ def runs_are_in_order(subject: SetSubject) -> Iterator[Problem]:
                 start,
                 found=f"{(latest.time_ms - start.time_ms) / 1e3:.0f} s before that of {Path(latest.path).name}",
                 expected="runs in the order of their numbers",
-                severity="error" if is_chained else None,
             )
             return

@@ -17,8 +17,8 @@ LATE_S, LATE = 0.25, 0.01
 """How much more a run's timekeeper may have seen than the log says: seconds, and a share of the run besides. Of 376
 honest runs, on two cores with up to 25 busy processes, a parent saw from 54 ms less to 18 ms more."""
 _OLD_LATE_S, _OLD_LATE, _ALL_LATE = 1.0, 0.02, 0.1
-"""Of a clock that an earlier version or the run itself kept, the larger of seconds and a share; or, of all runs
-together, of the same seconds and a larger share of the shortest."""
+"""The same where an earlier version or the run itself kept that clock: the larger of seconds and a share; or, of all
+runs together, of the same seconds and a larger share of the shortest."""
 _CLOSED_LATE_S, _CLOSED_LATE = 2.0, 0.05
 """How much later than run_stop a log may be closed by the system's calendar, which may be set: the larger."""
 LAUNCHED = "the world's size"
@@ -63,12 +63,12 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
     """run_stop - run_start of the log is not shorter, by more than 0.25 s and 1 % of the run, than the time between
     the two by the clock of the run's timekeeper (`observed_s` in its record), neither line reached it so much later
     than its stamp, and the run is not longer than its process lived. A run that no timekeeper saw is an error where
-    one ran. Where torchrun or srun started the ranks there is none, and in sets of earlier versions another process
-    kept the second clock: then it is held to the larger of 1 s and 2 %, and of short runs, not every one is shorter
-    by more than a tenth and all together by more than 1 s. A run without it, in a set where others have it, is a
-    warning there; so is a log that was closed, by the system's calendar, more than 2 s and 5 % of the run after its
-    run_stop. A timekeeper that was held up for longer than these 0.25 s and 1 % is said (info).
-    """
+    one ran, unless its process left no record of its own or was of an earlier version (a warning). Where torchrun or
+    srun started the ranks there is none, and in sets of earlier versions another process kept the second clock: then
+    it is held to the larger of 1 s and 2 %, and of short runs, not every one is shorter by more than a tenth and all
+    together by more than 1 s. A run without it, in a set where others have it, is a warning there; so is a log that
+    was closed, by the system's calendar, more than 2 s and 5 % of the run after its run_stop. A timekeeper that was
+    held up for longer than these 0.25 s and 1 % is said (info)."""
     missing: list[tuple[float, float]] = []
     is_any_late = False
     for log, record, place in recorded(subject):
@@ -76,8 +76,8 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
         if not record.is_finished or start is None or stop is None:
             continue
         said_s = (stop.time_ms - start.time_ms) / 1e3
-        # One that could not write its own record is not asked for more than its timekeeper left.
-        if record.started_utc is not None or record.observed is not None:
+        # One that could not write its own record is asked for no more than its timekeeper left.
+        if record.started_utc is not None or record.observed is not None or is_of_this_version(subject):
             problems = [*_seen(subject, record, start, stop, place)]
             is_any_late = is_any_late or any(problem.severity is None for problem in problems)
             yield from problems
@@ -97,7 +97,8 @@ def _seen(subject: SetSubject, record: RunRecord, start: LogLine, stop: LogLine,
     """Hold one log's run against what another clock said of it."""
     said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {place.relative_to(root_of(subject))}"
     has_timekeeper = record.observed_by == "timekeeper"
-    must_have = is_of_this_version(subject) and not is_launched(subject)
+    # What another interpreter of before trained may have sent no events, and says no `closed_utc`.
+    must_have = is_of_this_version(subject) and not is_launched(subject) and record.closed_utc is not None
     if record.observed_s is None or (must_have and not has_timekeeper):
         yield Problem(
             "the run was timed by no second clock",

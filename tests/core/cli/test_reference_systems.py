@@ -74,7 +74,7 @@ def test_compare_holds_a_set_against_what_the_system_measured_alike(
     text = " ".join(out.split())
     assert text.startswith("SLOWER dlrm_tiny-box-20261121T030000Z against mine 2.00x slower: 2.00x from throughput")
     assert f"cross-system: the sides' systems differ, by what is recorded of them. {ONE_SYSTEM}" in text
-    assert "new: a set of reference system box, measured elsewhere and before, on 2026-11-21." in text
+    assert "new: a set of reference system box, measured elsewhere and before, on 2026-09-21." in text
     assert "differences of up to 20 % may be drift (assumed" in text, "nothing bounds drift between two systems"
     assert "--beside" not in text, "nobody can measure in turns with a shipped set"
     assert command("compare", mine, "--with", "box", "--fail-on", "regression")[0] == 5
@@ -192,7 +192,7 @@ def test_list_names_the_systems_and_their_sets(command: Command, shipped: Path) 
     (system,) = json.loads(command("list", "--systems", "--format", "json")[1])["systems"]
     assert system["name"] == "box" and system["fields"]["host_processor_core_count"] == "2"
     assert [(past["kind"], past["created_utc"][:10]) for past in system["sets"]] == [
-        ("training", "2026-11-21"), ("throughput", "2026-11-21"),
+        ("throughput", "2026-11-21"), ("training", "2026-09-21"),
     ]  # fmt: skip
     assert all(past["harness_version"] and past["code"] for past in system["sets"])
     shutil.rmtree(shipped)

@@ -69,6 +69,21 @@ def test_runs_of_a_newer_version_in_an_old_set_are_held_to_their_own_clock(tmp_p
     assert found["RS121"].findings[0].path.endswith(f"result_{LAST}.txt")
 
 
+def test_code_in_files_is_known_by_its_label(tmp_path: Path) -> None:
+    """Logs name it without its folder, and by the begin of its digest; the set has all of both."""
+    digest = "0123456789ab" + "c" * 52
+    config = {
+        "runtime.implementation": {"value": f"/home/me/mine.py:Mine@{digest}", "source": "option"},
+        "runtime.model": {"value": f"models/new.py:SPEC@{digest}", "source": "option"},
+    }
+    label = "mine.py:Mine@0123456789ab of new.py:SPEC@0123456789ab"
+    root = write_kept_set(tmp_path, config=config)
+    for index in range(LAST + 1):
+        log = log_path(root, index)
+        log.write_text(log.read_text().replace('"value": "reference"', f'"value": "{label}"'))
+    assert judge(root)["RS122"].status == "pass"
+
+
 @pytest.mark.parametrize("pause_s", [1, 10_000])
 def test_a_gap_of_an_own_set_is_one_beyond_its_usual_pause(pause_s: int, tmp_path: Path) -> None:
     """Runs that took turns with those of others have pauses of one length; the last one here is longer."""
