@@ -12,7 +12,7 @@ from rules.checks.verdict import Verdict
 from rules.logs import keys
 from rules.official.opinion import CheckerName, OfficialOpinion
 
-Relation = Literal["same", "differ", "ours alone", "no verdict"]
+Agreement = Literal["same", "differ", "ours alone", "no verdict"]
 ADDED = "asked with "
 """How a message begins that says what was added to an official checker's own tables."""
 _FORGIVABLE = frozenset({"QU103", "ST116"})
@@ -56,7 +56,7 @@ class ComparedFamily:
     name: str
     ours: str
     theirs: str
-    relation: Relation
+    agreement: Agreement
 
 
 def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
@@ -73,11 +73,11 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
     """Return a line for each family where the two differ, or where only ours finds an error."""
     lines = []
     for row in compare_opinions(verdict):
-        if row.relation == "differ":
+        if row.agreement == "differ":
             lines.append(f"ours and theirs differ on {row.name}: ours {row.ours}; theirs {row.theirs}")
-        elif row.relation == "no verdict":
+        elif row.agreement == "no verdict":
             lines.append(f"theirs came to no verdict on {row.name}: {row.theirs}")
-        elif row.relation == "ours alone" and "error" in row.ours:
+        elif row.agreement == "ours alone" and "error" in row.ours:
             lines.append(f"only ours judges {row.name}: {row.ours}")
     return tuple(lines)
 
@@ -112,16 +112,16 @@ def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion])
     asked = [opinion for opinion in opinions if opinion.checker in checkers]
     if not asked or not logs:
         theirs = "not asked" if checkers and logs else "no official checker looks at it"
-        relation: Relation = "ours alone"
+        agreement: Agreement = "ours alone"
     elif family == "PW" and ours == _NOT_APPLIED:
-        theirs, relation = "no power was measured", "same"
+        theirs, agreement = "no power was measured", "same"
     else:
         theirs, accepts = (
             _compliance(family, verdict, logs) if checkers == ("compliance",) else _others(family, asked)
         )
-        relation = "no verdict" if accepts is None else "same" if accepts == is_accepted else "differ"
+        agreement = "no verdict" if accepts is None else "same" if accepts == is_accepted else "differ"
     return ComparedFamily(
-        family=family, name=FAMILIES.get(family, family), ours=ours, theirs=theirs, relation=relation
+        family=family, name=FAMILIES.get(family, family), ours=ours, theirs=theirs, agreement=agreement
     )
 
 

@@ -177,8 +177,8 @@ def rows(verdict: Verdict) -> dict[str, ComparedFamily]:
 def test_on_published_results_only_the_cadence_differs() -> None:
     for verdict in check_paths([FOLDER / "training_results_v5.1"]):
         for part in verdict.parts if verdict.level == "round" else (verdict,):
-            relations = {family: row.relation for family, row in rows(part).items()}
-            assert set(relations.values()) <= {"same", "ours alone"}, (part.subject, relations)
+            agreements = {family: row.agreement for family, row in rows(part).items()}
+            assert set(agreements.values()) <= {"same", "ours alone"}, (part.subject, agreements)
             lone = [line for line in differences(part) if line.startswith("only ours")]
             assert bool(lone) == ("University-of-Florida" in part.subject)
             assert all("cadence" in line for line in lone)
@@ -192,7 +192,7 @@ def test_every_checker_has_its_row_for_a_submission() -> None:
     asked = {opinion.checker for opinion in (*verdict.official, *verdict.parts[0].official)}
     assert asked == {"package", "repo", "seed", "rcp", "system"}
     table = rows(verdict)
-    assert "factor 1.023809524" in table["RC"].theirs and table["RC"].relation == "same"
+    assert "factor 1.023809524" in table["RC"].theirs and table["RC"].agreement == "same"
     assert "package accepts" in table["SU"].theirs and "repo accepts" in table["SU"].theirs
     assert differences(verdict) == ()
 
@@ -207,14 +207,14 @@ def test_a_row_says_agreement_difference_and_crash(tmp_path: Path) -> None:
     verdicts = [check_log(write_log(tmp_path / f"{name}.txt", records)) for name, records in logs.items()]
     epsilon, aborted, null = with_second_opinion(verdicts)
     # A complaint is in the row that it concerns.
-    assert "opt_adagrad_epsilon" in rows(epsilon)["HP"].theirs and rows(epsilon)["HP"].relation == "same"
-    assert rows(epsilon)["QU"].theirs == "accepts it" and rows(epsilon)["QU"].relation == "same"
-    assert rows(epsilon)["CA"].relation == "ours alone"
+    assert "opt_adagrad_epsilon" in rows(epsilon)["HP"].theirs and rows(epsilon)["HP"].agreement == "same"
+    assert rows(epsilon)["QU"].theirs == "accepts it" and rows(epsilon)["QU"].agreement == "same"
+    assert rows(epsilon)["CA"].agreement == "ours alone"
     # It accepts what ours does not.
-    assert rows(aborted)["QU"].relation == "differ"
+    assert rows(aborted)["QU"].agreement == "differ"
     assert any(line.startswith("ours and theirs differ on quality") for line in differences(aborted))
     # Its crash is no verdict.
-    assert rows(null)["QU"].relation == "no verdict" and "TypeError" in rows(null)["QU"].theirs
+    assert rows(null)["QU"].agreement == "no verdict" and "TypeError" in rows(null)["QU"].theirs
     # What was not judged has not passed.
     assert rows(null)["QU"].ours == "passed in part, not judged: QU102, QU104, QU105, QU109, QU110 (ST105 failed)"
 
@@ -226,7 +226,7 @@ def test_the_run_that_may_fail_is_no_difference(tmp_path: Path) -> None:
     write_set(tmp_path, DCNV2, runs, ours=False)
     (verdict,) = check_paths([tmp_path])
     row = rows(next(part for part in (verdict, *verdict.parts) if part.level == "set"))["QU"]
-    assert row.relation == "same" and "which its package checker accepts" in row.theirs
+    assert row.agreement == "same" and "which its package checker accepts" in row.theirs
 
 
 def test_own_benchmarks_have_no_table(tmp_path: Path) -> None:

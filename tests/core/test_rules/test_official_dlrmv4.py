@@ -180,6 +180,6 @@ def test_what_they_reject_is_in_the_row_of_the_rule_that_rejects_it(tmp_path: Pa
     for name, verdict in zip(cases, with_second_opinion([check_log(path) for path in paths]), strict=True):
         found = {row.family: row for row in compare_opinions(verdict)}
         assert found[cases[name][1][:2]].theirs.startswith("rejects it: "), name
-        assert not [row for row in found.values() if row.relation == "differ" and "error" not in row.ours], name
+        assert not [row for row in found.values() if row.agreement == "differ" and "error" not in row.ours], name
     (accepted,) = with_second_opinion([check_log(write_log(tmp_path / "good.txt", GOOD))])
     assert next(row.theirs for row in compare_opinions(accepted) if row.family == "CA") == "accepts it"

@@ -137,11 +137,11 @@ def test_a_rejected_package_is_in_the_row_that_it_is_rejected_for(tmp_path: Path
     assert found["RS"].theirs == "package finds nothing here"
     assert found["SU"].theirs == "package finds nothing here; repo accepts"
     assert found["PW"].theirs == "no power was measured"
-    assert {found[family].relation for family in ("RS", "SU", "PW")} == {"same"}
+    assert {found[family].agreement for family in ("RS", "SU", "PW")} == {"same"}
     top = write_submission(folder, organization="Seedling", runs=make_runs(DCNV2, 9, ours=False, start_ms=10**12))
     (verdict,) = check_paths([top])
     found = rows(verdict)
-    assert "found 9, expected 10" in found["RS"].theirs and found["RS"].relation == "same"
+    assert "found 9, expected 10" in found["RS"].theirs and found["RS"].agreement == "same"
     assert found["SU"].theirs == "package finds nothing here; repo accepts"
 
 
