@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from reference_models.data.store.read_files import ReadFiles
 from reference_models.process.errors import DatasetError
+from reference_models.process.open_file import open_regular
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _LOCAL_SIGNATURE = b"PK\x03\x04"
@@ -80,7 +81,7 @@ def locate_npz(path: Path) -> dict[str, ArrayPlace]:
 def open_data(path: Path) -> BinaryIO:
     """Open a data file for reading; a missing or unreadable one is a DatasetError."""
     try:
-        return path.open("rb")
+        return open_regular(path, follows=True)
     except FileNotFoundError:
         raise DatasetError(f"{path}: missing. Give the folder that holds the preprocessed files as --data.") from None
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import Any
 from reference_models.data.store.layout import SPLITS, Layout
 from reference_models.process.atomic_write import write_atomically
 from reference_models.process.errors import DatasetError
+from reference_models.process.open_file import open_regular, read_regular
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
@@ -21,7 +22,7 @@ _FILE = re.compile(r"(train|eval)_[a-z][a-z0-9_]*\.npy")
 def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
     """Compute the sha256 of a file; `on_bytes` gets how many bytes were just read."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path, follows=True) as file:
         while block := file.read(1 << 22):
             digest.update(block)
             if on_bytes is not None:
@@ -63,9 +64,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         what = "is not finished (no manifest.json)" if folder.is_dir() else "does not exist"
         raise DatasetError(f"{folder}: the dataset {what}. {AGAIN.replace(' again', '')}")
     try:
-        if path.stat().st_size > _MAX_MANIFEST_BYTES:
-            raise DatasetError(f"{path}: larger than any manifest ({_MAX_MANIFEST_BYTES} bytes). {AGAIN}")
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(read_regular(path, _MAX_MANIFEST_BYTES, follows=True).decode("utf-8"))
+    except DatasetError as error:
+        raise DatasetError(f"{error} {AGAIN}") from None
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:

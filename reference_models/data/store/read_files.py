@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from reference_models.process.errors import naming
+from reference_models.process.open_file import open_regular
 
 BLOCK_BYTES = 1 << 20
 NUM_BLOCKS = 16
@@ -59,10 +60,14 @@ class ReadFiles:
         self._closing = weakref.finalize(self, _close, self._open)
 
     def open(self, path: Path) -> BinaryIO:
-        """Return a file of the one descriptor that a path has here, opened with the first call. Raises OSError."""
+        """Return a file of the one descriptor that a path has here, opened with the first call.
+
+        Raises OSError, and DatasetError for a pipe or a device.
+        """
         with self._lock:
             if path not in self._open:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                with open_regular(path, follows=True) as file:
+                    descriptor = os.dup(file.fileno())
                 self._open[path] = (descriptor, _state(descriptor))
             return open(self._open[path][0], "rb", closefd=False)
 

@@ -369,3 +369,26 @@ def test_rows_that_cannot_all_be_opened_leave_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Spool(tmp_path, {"labels": Column("uint8"), "no/such": Column("uint8")})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_files_of_a_dataset_are_regular_and_not_waited_for(kind: str, tmp_path: Path) -> None:
+    """What is put into a file's place after the manifest was checked, too."""
+    write_dataset(tmp_path, {"train": some_chunk(50, seed=3)})
+    opened, path = open_store(tmp_path, definition()), tmp_path / "train_labels.npy"
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(DatasetError, match=f"train_labels.npy: .*a {kind}, expected a regular file"):
+        opened.train.read(0, 1)
+    with pytest.raises(DatasetError, match=r"train_labels.npy: missing"):
+        open_store(tmp_path, definition())
+
+
+def test_a_manifest_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).touch()
+    os.truncate(tmp_path / MANIFEST, 1 << 40)
+    with pytest.raises(DatasetError, match=r"manifest.json: 1,099,511,627,776 bytes, expected .* Make the dataset"):
+        read_manifest(tmp_path)
