@@ -1,7 +1,6 @@
 """The JSON export and its way back: a document as text, and a file from anyone, checked value by value."""
 
 import json
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -12,6 +11,7 @@ from reports.results.find import brief_label, find_index
 from reports.tables.records import DETAIL_TABLES, ReportDocument, SetMember, detail_rows
 from reports.text.formatting import distinct_labels, num_bytes, printable
 from rules.errors import InputError
+from rules.open_file import NotRegularError, TooLargeError, read_regular
 from rules.records.codec import DamageError, convert
 from rules.records.rows import Row
 from rules.records.study import STUDY_FILE
@@ -89,10 +89,9 @@ def read_printed(path: Path, verb: str, record: type[_AnyDocument]) -> _AnyDocum
 def _read_json(path: Path, verb: str) -> Any:
     source = printable(path)
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
-            _refuse(source, f"not a regular file of at most {num_bytes(MAX_FILE_BYTES)}", verb)
-        return msgspec.json.decode(path.read_bytes())
+        return msgspec.json.decode(read_regular(path, MAX_FILE_BYTES))
+    except (NotRegularError, TooLargeError):
+        _refuse(source, f"not a regular file of at most {num_bytes(MAX_FILE_BYTES)}", verb)
     except FileNotFoundError:
         raise InputError(f"{source}: no such file.") from None
     except OSError as error:

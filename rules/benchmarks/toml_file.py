@@ -1,12 +1,12 @@
 """TOML files of anyone's: of bounded size and depth, and never a pipe or a device."""
 
-import stat
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from rules.errors import DefinitionError
 from rules.logs.text import printable
+from rules.open_file import NotRegularError, TooLargeError, read_regular
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 100
@@ -21,17 +21,14 @@ def read_toml(path: Path) -> dict[str, Any]:
 def read_bytes(path: Path) -> bytes:
     """Read what may be a TOML file. Raises DefinitionError, as `read_toml` does."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            raise DefinitionError(f"{path}: cannot be read: not a regular file")
-        if about.st_size > MAX_BYTES:
-            raise DefinitionError(f"{path}: {about.st_size:,} bytes, expected a definition of at most {MAX_BYTES:,}")
-        return path.read_bytes()
+        return read_regular(path, MAX_BYTES)
     except OSError as error:
         raise DefinitionError(f"{path}: cannot be read: {error.strerror}") from None
+    except NotRegularError:
+        raise DefinitionError(f"{path}: cannot be read: not a regular file") from None
+    except TooLargeError as error:
+        raise DefinitionError(f"{path}: {error}, expected a definition of at most {MAX_BYTES:,}") from None
     except ValueError as error:
-        if isinstance(error, DefinitionError):
-            raise
         raise DefinitionError(f"{path}: not valid TOML: {printable(str(error))}") from None
 
 

@@ -25,6 +25,7 @@ from rules.logs.line import TOKEN
 from rules.logs.line import LogLine as LogLine
 from rules.logs.plain import read_plain_line, read_plain_log
 from rules.logs.text import printable, show
+from rules.open_file import NotRegularError, open_regular
 
 MAX_NUM_RECORDS = 200_000
 MAX_RECORD_TEXT_BYTES = 16 << 20
@@ -108,14 +109,16 @@ def read_log(path: str | Path) -> RunLog:
         what = "is not a regular file" if path.exists() else "no such file"
         raise InputError(f"{path}: {what}. Give a log, or a directory that holds result_*.txt.")
     try:
-        with path.open("rb", buffering=0) as file:
-            data = file.readall() if os.fstat(file.fileno()).st_size <= _AT_ONCE_BYTES else None
-        if data is not None and len(data) <= _AT_ONCE_BYTES:
-            return parse_bytes(data, str(path))
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
+            data = stream.read(_AT_ONCE_BYTES + 1) if os.fstat(stream.fileno()).st_size <= _AT_ONCE_BYTES else None
+            if data is not None and len(data) <= _AT_ONCE_BYTES:
+                return parse_bytes(data, str(path))
+            stream.seek(0)
             return parse_log(iter(lambda: stream.readline(MAX_RECORD_BYTES), b""), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
+    except NotRegularError:  # it was a moment ago
+        raise InputError(f"{path}: is not a regular file. Give a log.") from None
 
 
 def parse_bytes(data: bytes, path: str) -> RunLog:

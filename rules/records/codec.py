@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import stat
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from rules.logs.text import printable, show
+from rules.open_file import NotRegularError, TooLargeError, read_regular
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
@@ -153,18 +153,14 @@ def require(condition: bool, member: str, value: object, expected: str) -> None:
 def _read(path: Path) -> bytes:
     """FIFOs, devices and huge files are not opened."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            raise DamageError("", "something that is no regular file", "a JSON file")
-        if about.st_size > MAX_BYTES:
-            raise DamageError("", f"{about.st_size:,} bytes", f"at most {MAX_BYTES:,} bytes")
-        with path.open("rb", buffering=0) as file:
-            return file.readall()
+        return read_regular(path, MAX_BYTES)
     except FileNotFoundError:
         raise DamageError("", "no file", "a JSON file") from None
+    except NotRegularError:
+        raise DamageError("", "something that is no regular file", "a JSON file") from None
+    except TooLargeError as error:
+        raise DamageError("", str(error), f"at most {MAX_BYTES:,} bytes") from None
     except (OSError, ValueError) as error:
-        if isinstance(error, DamageError):
-            raise
         raise DamageError("", show(str(error)), "a file that can be read") from None
 
 

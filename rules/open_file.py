@@ -1,0 +1,43 @@
+"""Open what may be a stranger's file: the one way of what judges and shows, as process/open_file.py is of the rest."""
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+
+class NotRegularError(ValueError):
+    """A pipe, a device or a folder is in the place of a file."""
+
+
+class TooLargeError(ValueError):
+    """A file has more bytes than are read."""
+
+    def __init__(self, num_bytes: int) -> None:
+        super().__init__(f"{num_bytes:,} bytes")
+        self.num_bytes = num_bytes
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file, or what a link leads to: no pipe is waited for, and no device touched.
+
+    Raises NotRegularError, OSError, and ValueError for a name that no file has.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise NotRegularError(str(path))
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # it has just been put there
+        file.close()
+        raise NotRegularError(str(path))
+    return file
+
+
+def read_regular(path: Path, max_bytes: int) -> bytes:
+    """Read a whole file, whose size is looked at before. Raises TooLargeError, and as `open_regular` does."""
+    with open_regular(path) as file:
+        if (num_bytes := os.fstat(file.fileno()).st_size) > max_bytes:
+            raise TooLargeError(num_bytes)
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise TooLargeError(len(content))
+    return content
