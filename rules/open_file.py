@@ -1,4 +1,4 @@
-"""Open what may be a stranger's file: the one way of what judges and shows, as process/open_file.py is of the rest."""
+"""Open what may be a stranger's file: the one way of what judges and shows; what trains has process/open_file.py."""
 
 import os
 import stat
