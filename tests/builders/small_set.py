@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from observed import leave_observation
 
 from harness.config.catalog import load_entry
 from harness.config.run_config import Override
@@ -89,7 +90,10 @@ class SmallSet:
         """Make run `index` as its process does; `on_event` is called while it trains."""
         attempt = self.run_set.new_attempt(index)
         members = job_members(self.run_set, self.record, index, attempt)
-        measure(KIND, KIND.make_job(self.record, index, members, {}), SingleProcess(), on_event)
+        try:
+            measure(KIND, KIND.make_job(self.record, index, members, {}), SingleProcess(), on_event)
+        finally:
+            leave_observation(attempt)
         assert self.run_set.recover(index)
 
 

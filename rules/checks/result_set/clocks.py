@@ -70,15 +70,18 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
     was closed, by the system's calendar, more than 2 s and 5 % of the run after its run_stop. A timekeeper that was
     held up for longer than these 0.25 s and 1 % is said (info)."""
     missing: list[tuple[float, float]] = []
-    is_any_late = False
+    is_any_late, is_watched, root = False, is_of_this_version(subject), root_of(subject)
+    has_timekeepers = is_watched and not is_launched(subject)
     for log, record, place in recorded(subject):
         start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
         if not record.is_finished or start is None or stop is None:
             continue
         said_s = (stop.time_ms - start.time_ms) / 1e3
         # One that could not write its own record is asked for no more than its timekeeper left.
-        if record.started_utc is not None or record.observed is not None or is_of_this_version(subject):
-            problems = [*_seen(subject, record, start, stop, place)]
+        if record.started_utc is not None or record.observed is not None or is_watched:
+            # What another interpreter of before trained may have sent no events, and says no `closed_utc`.
+            must_be_seen = has_timekeepers and record.closed_utc is not None
+            problems = [*_seen(record, start, stop, place.relative_to(root), place, must_be_seen=must_be_seen)]
             is_any_late = is_any_late or any(problem.severity is None for problem in problems)
             yield from problems
             if record.observed_s is not None:
@@ -93,21 +96,21 @@ def clocks_agree(subject: SetSubject) -> Iterator[Problem]:
         )
 
 
-def _seen(subject: SetSubject, record: RunRecord, start: LogLine, stop: LogLine, place: Path) -> Iterator[Problem]:
-    """Hold one log's run against what another clock said of it."""
-    said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {place.relative_to(root_of(subject))}"
+def _seen(
+    record: RunRecord, start: LogLine, stop: LogLine, name: Path, place: Path, *, must_be_seen: bool
+) -> Iterator[Problem]:
+    """Hold one log's run against what another clock said of it; `name` is the record's place in the set."""
+    said_s, where = (stop.time_ms - start.time_ms) / 1e3, f"as in {name}"
     has_timekeeper = record.observed_by == "timekeeper"
-    # What another interpreter of before trained may have sent no events, and says no `closed_utc`.
-    must_have = is_of_this_version(subject) and not is_launched(subject) and record.closed_utc is not None
-    if record.observed_s is None or (must_have and not has_timekeeper):
+    if record.observed_s is None or (must_be_seen and not has_timekeeper):
         yield Problem(
             "the run was timed by no second clock",
             place,
             found="no run_start or run_stop was seen"
             if has_timekeeper
             else f"observed_by {show(record.observed_by)}",
-            expected="observed_s of the run's timekeeper" if must_have else "observed_s, as other runs",
-            severity=None if must_have or has_timekeeper else "warning",
+            expected="observed_s of the run's timekeeper" if must_be_seen else "observed_s, as other runs",
+            severity=None if must_be_seen or has_timekeeper else "warning",
         )
         return
     observed_s = record.observed_s

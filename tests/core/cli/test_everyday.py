@@ -274,7 +274,8 @@ def test_what_has_the_place_of_an_attempt_is_passed_over(run: Run, tmp_path: Pat
     shutil.rmtree(attempts / "attempt_0")
     (attempts / "attempt_1").touch()
     (attempts / "attempt_x").mkdir()
-    assert CliRunner().invoke(cli, ["resume", str(folder), "-q"]).exit_code == 0
+    # The run that was finished, and is gone, is missed.
+    assert CliRunner().invoke(cli, ["resume", str(folder), "-q"]).exit_code == 3
     assert log.is_file() and sorted(path.name for path in attempts.iterdir())[-2:] == ["attempt_2", "attempt_x"]
     log.unlink()
     shutil.rmtree(attempts)
