@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 from rules.benchmarks.loader import (
@@ -131,6 +132,7 @@ def is_before(round_name: str | None, other: str) -> bool:
     return round_name is not None and _number(round_name) < _number(other)
 
 
+@cache
 def _number(name: str) -> tuple[int, ...]:
     return tuple(map(int, name.split(".")))
 

@@ -5,7 +5,7 @@ letters, those of a family, and three digits; they are never reused.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from pathlib import Path
@@ -152,7 +152,7 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     failed: dict[str, set[str]] = {}
     shown = printable(path)
     for checked in rules:
-        broken = [code for code in sorted(checked.requires & failed.keys()) if _is_read(failed[code], checked.reads)]
+        broken = _broken(checked, failed) if failed else []
         reason = f"{broken[0]}{BROKEN}" if broken else checked.applies(subject)
         findings: tuple[Finding, ...] = ()
         if reason is None:
@@ -173,6 +173,10 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
             )
         )
     return tuple(outcomes)
+
+
+def _broken(checked: Rule[S], failed: Mapping[str, set[str]]) -> list[str]:
+    return [code for code in sorted(checked.requires & failed.keys()) if _is_read(failed[code], checked.reads)]
 
 
 def _is_read(wrong: set[str], reads: frozenset[str] | None) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from rules.checks.rule import SEVERITIES, Finding, Outcome, Severity, count_problems
+from rules.checks.rule import SEVERITIES, Finding, Outcome, Severity
 from rules.official.opinion import OfficialOpinion
 
 Level = Literal["log", "set", "submission", "round"]
@@ -69,7 +69,7 @@ class Verdict:
 
     def count(self, severity: Severity) -> int:
         """Return how many problems of a severity were found, those that are counted and not listed included."""
-        return count_problems(self.findings)[severity]
+        return sum([finding.number for finding in self.findings if finding.severity == severity])
 
 
 def worst_first(outcomes: Iterable[Outcome]) -> tuple[Finding, ...]:

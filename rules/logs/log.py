@@ -132,7 +132,8 @@ def parse_bytes(data: bytes, path: str) -> RunLog:
     stream = BytesIO(data)
     whole = stream.readlines()
     if max(map(len, whole), default=0) <= MAX_RECORD_BYTES:
-        return parse_log(whole, path)
+        found, others = _collect(whole, path)
+        return _make_log(path, found, **others, sha256=hashlib.sha256(data).hexdigest(), num_bytes=len(data))
     stream.seek(0)
     return parse_log(iter(lambda: stream.readline(MAX_RECORD_BYTES), b""), path)
 
@@ -226,12 +227,12 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
                 if chunk.startswith(mark):
                     yield line_num, chunk[:_EXCERPT_CHARS], True, mark
         ends = chunk.endswith(b"\n")
+        if ends and not held and TOKEN not in chunk:
+            line_num, begins = line_num + 1, True
+            continue
         if ends and begins and chunk.startswith(_BEGINNINGS):
             yield line_num, chunk, True, b""
             line_num += 1
-            continue
-        if ends and not held and TOKEN not in chunk:
-            line_num, begins = line_num + 1, True
             continue
         text = held + chunk
         held = b""

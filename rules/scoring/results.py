@@ -96,12 +96,14 @@ class RunResult:
     def fine_qualities(self) -> frozenset[float]:
         """Return the qualities of so many digits that two trainings do not come to them by chance: more than six
         decimals, and no count of evaluation samples (an accuracy)."""
-        scales = (1e6, float(self.eval_samples or 1))
-        return frozenset(
-            quality
-            for quality in self.qualities
-            if abs(quality) <= 1 and all(abs(quality * scale - round(quality * scale)) > _COARSE for scale in scales)
-        )
+        samples, found = float(self.eval_samples or 1), []
+        for evaluation in self.evaluations:
+            quality = evaluation.quality
+            if -1 <= quality <= 1:
+                digits, count = quality * 1e6, quality * samples
+                if abs(digits - round(digits)) > _COARSE < abs(count - round(count)):
+                    found.append(quality)
+        return frozenset(found)
 
     @property
     def timed_ms(self) -> Interval | None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from itertools import cycle, pairwise
 
 from rules.checks.rule import Problem, rule
@@ -119,7 +119,7 @@ def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
     steps = 1
     for line in lines:
         epoch = float(line.metadata[keys.EPOCH_NUM])
-        part = Fraction(epoch).limit_denominator(_MOST_STEPS)
+        part = _part_of_epoch(epoch)
         steps = math.lcm(steps, part.denominator)
         if float(part) != epoch or steps > _MOST_STEPS:
             return
@@ -131,6 +131,12 @@ def epochs_in_batches(subject: LogSubject) -> Iterator[Problem]:
             found=f"global_batch_size {batch}, which gives {samples // batch} or {-(-samples // batch)}",
             expected=f"about {other}",
         )
+
+
+@lru_cache(maxsize=4096)
+def _part_of_epoch(epoch: float) -> Fraction:
+    """An epoch_num as steps over steps of an epoch; the runs of a set are evaluated at the same ones."""
+    return Fraction(epoch).limit_denominator(_MOST_STEPS)
 
 
 @_rule(
