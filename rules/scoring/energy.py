@@ -53,6 +53,8 @@ class PowerFile:
     disorder: LogLine | None
     """The first reading stamped before the one above it."""
     num_unparsed: int
+    digest: int
+    """Of the stamps and values of its readings: two files of one digest hold the same measurement."""
 
     @property
     def power_w(self) -> float | None:
@@ -189,6 +191,7 @@ def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
         bad=tuple(bad),
         disorder=next((later for reading, later in pairwise(readings) if later.time_ms < reading.time_ms), None),
         num_unparsed=log.num_unparsed,
+        digest=hash(tuple(counted)),
     )
 
 

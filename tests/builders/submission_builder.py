@@ -92,7 +92,7 @@ def write_power(
         start_ms = next(one["time_ms"] for one in records if one["key"] == "run_start")
         stop_ms = next(one["time_ms"] for one in records if one["key"] == "run_stop")
         for node in range(num_nodes):
-            measured = power_records(start_ms, stop_ms)
+            measured = power_records(start_ms, stop_ms, watts=500.0 + node)
             if index == node == 0:
                 measured = change(measured)
             write_log(folder / "power" / f"result_{index}" / f"node_{node}.txt", measured)

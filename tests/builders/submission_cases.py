@@ -189,6 +189,20 @@ def _two_nodes(folder: Path) -> Path:
     return top
 
 
+def _copied_node(folder: Path) -> Path:
+    top = _two_nodes(folder)
+    write(_node(top, name="node_1.txt"), _node(top).read_text())
+    return top
+
+
+def _scaled(records: list[Any], factor: float) -> list[Any]:
+    return [{**one, "value": one["value"] * factor} if one["key"] == "power_reading" else one for one in records]
+
+
+def _half_efficient(records: list[Any]) -> list[Any]:
+    return [records[0], {**records[0], "key": "conversion_eff", "value": 0.5}, *records[1:]]
+
+
 def _power(change: Callable[[list[Any]], list[Any]]) -> Write:
     return lambda folder: with_power(folder, change=change)
 
@@ -317,7 +331,7 @@ CASES = [
         after(good_power, lambda top: write(_node(top, name="node_1.txt"), _node(top).read_text())),
         "result_0",
         good_power,
-        also=["PW110"],
+        also=["PW110", "PW111"],
     ),
     _case("PW104", _power(lambda one: without(one, "power_measurement_stop")), "node_0.txt", good_power),
     _case(
@@ -335,5 +349,9 @@ CASES = [
     _case("PW107", _power(_late), "node_0.txt", good_power, line=1),
     _case("PW108", _power(_sparse), "node_0.txt", good_power),
     _case("PW109", _power(_few), "node_0.txt", good_power, also=["PW108"]),
+    _mild("PW111", _copied_node, "node_1.txt", _two_nodes, also=["PW110", "SY111"]),
+    _mild("PW112", _power(lambda one: _scaled(one, 0.01)), "node_0.txt", good_power, name="5 W"),
+    _mild("PW112", _power(lambda one: _scaled(one, 1000)), "node_0.txt", good_power, name="milliwatts"),
+    _mild("PW112", _power(_half_efficient), "node_0.txt", good_power, name="efficiency"),
     _mild("PW110", _two_nodes, "dlrm_dcnv2", good_power, also=["SY111"]),
 ]

@@ -4,9 +4,11 @@ The official PowerChecker compares only the names and the number of files; it cr
 and the summarizer divides by zero where a measurement has no length.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from statistics import median
 
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
@@ -20,6 +22,7 @@ _CHECKER = "mlperf_logging PowerChecker"
 MIN_SAMPLES = 60
 MAX_GAP_S = 2.0
 """Readings come once a second; twice that between two of them is more than jitter."""
+_LEAST_W, _APART, _EFF_APART = 10.0, 3.0, 0.1
 _SLACK_S = 1.0
 """A measurement may begin, or end, within one sampling interval of the run."""
 
@@ -269,3 +272,65 @@ def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
     assert subject.power is not None
     if any(run.count("node") > 1 and not run.count("sw") for run in subject.power.runs):
         yield Problem("no power of an interconnect", expected="power/result_<i>/sw_0.txt")
+
+
+@_rule(
+    "PW111",
+    "every node and switch has a measurement of its own",
+    source=f'{_RULES}, "Measure All Nodes"',
+    remedy="Measure each node by itself, and keep its own readings.",
+    severity="warning",
+)
+def measurements_differ(subject: SetSubject) -> Iterator[Problem]:
+    """No two files of a run hold the same readings, stamps and watts alike."""
+    assert subject.power is not None
+    for run in subject.power.runs:
+        seen: dict[int, PowerFile] = {}
+        for file in run.files:
+            if file.num_readings > 1 and (twin := seen.setdefault(file.digest, file)) is not file:
+                yield Problem(
+                    f"the same readings as {Path(twin.path).name}",
+                    file.path,
+                    found=f"{file.num_readings} readings",
+                    expected="a measurement of its own",
+                )
+
+
+@_rule(
+    "PW112",
+    "power is in watts, and alike in all runs",
+    source=f'{_RULES}, "Scoring"',
+    remedy="Look at the unit of this file's readings, and at its conversion_eff.",
+    severity="warning",
+)
+def powers_are_alike(subject: SetSubject) -> Iterator[Problem]:
+    """A node draws at least 10 W, and 10 W for each accelerator of the description. The mean power of a node or
+    switch is within a factor of three of its median over the runs, and conversion_eff within 0.1 of its."""
+    assert subject.power is not None
+    least_w = _LEAST_W * max(1, as_count(subject.system_fields.get("accelerators_per_node")) or 0)
+    by_place: dict[tuple[str, int], list[PowerFile]] = defaultdict(list)
+    for _, file in _measured(subject):
+        by_place[file.kind, file.index].append(file)
+    for (kind, _), files in by_place.items():
+        powers = [file.mean_w for file in files if file.mean_w is not None]
+        usual_w = median(powers) if powers else 0.0
+        usual_eff = median(file.conversion_eff for file in files)
+        for file in files:
+            power_w = file.mean_w
+            if power_w is not None and kind == "node" and power_w < least_w:
+                yield Problem("too little for a node", file.path, found=_watts(power_w), expected=_watts(least_w))
+            elif power_w is not None and not usual_w / _APART <= power_w <= usual_w * _APART:
+                yield Problem(
+                    "another power than in other runs", file.path, found=_watts(power_w), expected=_watts(usual_w)
+                )
+            if abs(file.conversion_eff - usual_eff) > _EFF_APART:
+                yield Problem(
+                    "another conversion_eff than in other runs",
+                    file.path,
+                    found=f"{file.conversion_eff:g}",
+                    expected=f"about {usual_eff:g}",
+                )
+
+
+def _watts(power_w: float) -> str:
+    return f"{power_w:,.1f} W"
