@@ -172,10 +172,13 @@ def _count_rest(rest: Sequence[PlacedFinding]) -> str:
 
 def _place(finding: Finding, verdict: Verdict) -> str:
     """The finding's place, a set's own folder left out."""
-    folder, path = PurePath(verdict.subject), PurePath(finding.path)
-    if path == folder:
-        name = path.name if verdict.level == "log" else f"the {verdict.level}"
+    above = f"{verdict.subject}/"
+    if finding.path == verdict.subject:
+        name = PurePath(finding.path).name if verdict.level == "log" else f"the {verdict.level}"
+    elif finding.path.startswith(above):
+        name = finding.path[len(above) :]
     else:
+        folder, path = PurePath(verdict.subject), PurePath(finding.path)
         name = str(path.relative_to(folder)) if path.is_relative_to(folder) else finding.path
     return name if finding.line_num is None else f"{name}:{finding.line_num}"
 

@@ -54,7 +54,7 @@ class PowerFile:
     """The first reading stamped before the one above it."""
     num_unparsed: int
     digest: int
-    """Of the stamps and values of its readings: two files of one digest hold the same measurement."""
+    """Hash of its readings, stamps and values: two files of one digest hold the same measurement."""
 
     @property
     def power_w(self) -> float | None:
