@@ -192,8 +192,10 @@ def train(
     monitor.send("start", run_index=job.run_index, train_samples=data["train_samples"])
     log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})
     describe = describe_run(job, benchmark, digest["dataset_sha256"], "reference")
-    outcome = run_once(_workload(benchmark, num_evals, is_met=is_met), benchmark, describe, log, clock, monitor)
-    log.close()
+    try:
+        outcome = run_once(_workload(benchmark, num_evals, is_met=is_met), benchmark, describe, log, clock, monitor)
+    finally:
+        log.close()
     _hide_callers(path, is_half=leaves == "half a log")
     if leaves != "half a log":
         leave_observation(folder)

@@ -1,7 +1,5 @@
 """What packaging adds to tests of the core."""
 
-from typing import Any
-
 READING = {"package": "package {place} --submitter Example -o {out} --no-second-opinion"}
 WORDS = {
     "package": (
@@ -10,11 +8,3 @@ WORDS = {
     )
 }
 DEAR = {"package": "copies all of the code"}
-
-
-def _packaged() -> dict[str, Any]:
-    (before,), words = WORDS["package"]
-    return {"before": (before,), "inputs": "results/*/**/*.*", "words": (words,)}
-
-
-FAMILIES = {"packaged": _packaged}
