@@ -1,6 +1,8 @@
 """What configurations are to each other is asked of relations: no other file knows one by its name."""
 
 import ast
+import re
+from functools import cache
 from pathlib import Path
 
 from places import ROOT
@@ -11,6 +13,14 @@ from rules.extensions import find_places
 NAMES = {"one", "sides", "matrix", "suite", "search", *RELATIONS, *find_places("relations")}
 FILES = [path for package in ("harness", "reports", "rules") for path in sorted((ROOT / package).rglob("*.py"))]
 MOST_PLACES = 10
+
+
+@cache
+def trees() -> dict[Path, ast.AST]:
+    """The files that may ask for a relation: those that spell the name of one, or what it is to a reader."""
+    texts = {path: path.read_text(encoding="utf-8") for path in FILES}
+    words = re.compile("|".join(["reads_as", *(f"[\"']{name}[\"']" for name in NAMES)]))
+    return {path: ast.parse(text) for path, text in texts.items() if words.search(text)}
 
 
 def is_of_relations(path: Path) -> bool:
@@ -42,8 +52,8 @@ def asked_by_name(tree: ast.AST) -> set[str]:
 def test_no_other_file_asks_for_a_relation_by_its_name() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): names
-        for path in FILES
-        if not is_of_relations(path) and (names := asked_by_name(ast.parse(path.read_text())) & NAMES)
+        for path, tree in trees().items()
+        if not is_of_relations(path) and (names := asked_by_name(tree) & NAMES)
     }
     assert found == {}
 
@@ -57,8 +67,8 @@ def test_a_name_that_is_asked_for_is_found() -> None:
 def test_few_places_ask_what_an_experiment_is_to_a_reader() -> None:
     asking = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
         if isinstance(node, ast.Compare | ast.Subscript)
         and any(isinstance(part, ast.Attribute) and part.attr == "reads_as" for part in ast.walk(node))
     ]

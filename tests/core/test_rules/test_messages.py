@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_builder import SEEDS, make_runs, make_system_desc, with_record, write_log, write_set
+from log_builder import BEYOND_33, SEEDS, make_runs, make_system_desc, with_record, write_log, write_set
 from submission_builder import DCNV2, write_submission
 
 from rules.checks.rule import Finding
@@ -60,7 +60,7 @@ def test_numbers_of_logs(numbers: list[int], said: list[tuple[str, str, str]], t
 )
 def test_fields_are_counted(fields: dict[str, str | None], code: str, message: str, tmp_path: Path) -> None:
     place = set_of(tmp_path)
-    described = {key: value for key, value in (make_system_desc() | fields).items() if value is not None}
+    described = {key: value for key, value in (make_system_desc(**BEYOND_33) | fields).items() if value is not None}
     (tmp_path / "systems" / "example.json").write_text(json.dumps(described))
     assert [found.message for found in findings(place, code)] == [message]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import Command
 from goldens import lay_data
 from planted_trials import FASTEST, EvenWorkers, PlantedWorkers, StarvedWorkers, found_in, rows_of, tune
 from scripted_commands import run_scripted_command
@@ -166,3 +167,8 @@ def test_a_range_of_batches_is_refused_where_samples_are_whole_batches_of_all(pl
     words = "tune dlrm_tiny --axis train.global_batch_size=256..512 --maximize auc --quality 4096"
     ended = run_scripted_command(words.split(), place, ScriptedWorkers(Moment()))
     assert ended.code == 2 and "Give sizes" in ended.err
+
+
+def test_a_search_of_nothing_is_refused(inside: Command) -> None:
+    done = inside("tune", "dlrm_tiny")
+    assert (done.returncode, done.stdout) == (2, "") and "Missing option '--axis'" in done.stderr
