@@ -127,14 +127,14 @@ def test_where_the_rounds_own_checker_accepts_a_log_the_verdict_says_so_and_why(
 ) -> None:
     root = tmp_path / "training_results_v5.1" / "Example"
     runs = make_runs(DCNV2, ours=False)
-    early = [with_record(records, keys.EVAL_ACCURACY, 1, value=0.9) for records in runs[:2]]
-    write_set(root, DCNV2, [*early, *runs[2:]], ours=False)
+    rare = [[one for one in records if one["metadata"].get("epoch_num", 1) > 0.3] for records in runs[:2]]
+    write_set(root, DCNV2, [*rare, *runs[2:]], ours=False)
     with pytest.raises(SystemExit):
         main(["check", str(root / "results")])
     said = " ".join(capsys.readouterr().out.split())
     assert (
         "the official checker says SUCCESS to 2 of 2 logs with errors here, by its own rules of round 5.1, which do "
-        "not test QU105, that the run stops when the target is met"
+        "not test CA101, that evaluations come as often as the benchmark says"
     ) in said
     with pytest.raises(SystemExit):
         main(["check", str(root / "results"), "--no-second-opinion"])
