@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument, PairDocument
+from reports.comparison.records import ComparisonDocument, DifferenceDocument, PairDocument
 from reports.tables.records import ReportDocument
 from reports.tables.scores import MeasurementDocument, RunDocument, ScoreDocument
 from rules.extensions import find_places, load_place, merge
@@ -20,7 +20,6 @@ CORE_DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
     "report": ReportDocument,
     "comparison": ComparisonDocument,
     "difference": DifferenceDocument,
-    "history": HistoryDocument,
     "preflight": SystemChecks,
 }
 

@@ -59,6 +59,7 @@ class Extension(NamedTuple):
 
 EXTENSIONS: Mapping[str, str] = {
     "codesign": "harness.extensions.codesign.extension",
+    "history": "harness.extensions.history.extension",
     "memory": "harness.extensions.memory.extension",
     "packaging": "harness.extensions.packaging.extension",
     "placement": "harness.extensions.placement.extension",

@@ -39,7 +39,6 @@ CORE_COMMANDS: Mapping[str, Verb] = {
         "Judge and show",
     ),
     "diff": Verb("harness.cli.compare:diff", "Show what differs between two results.", "Look"),
-    "history": Verb("harness.cli.compare:history", "List past run sets of a directory.", "Look"),
     "report": Verb("harness.cli.report:report", "Render results as one self-contained HTML page.", "Judge and show"),
     "profile": Verb(
         "harness.cli.profile:profile", "Say where a step's time goes, and how far from the limit.", "Look"

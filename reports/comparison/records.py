@@ -1,4 +1,4 @@
-"""What compare, diff, history and `run --beside` write as JSON and CSV, member by member and column by column."""
+"""What compare, diff and `run --beside` write as JSON and CSV, and rows of past sets, column by column."""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -282,35 +282,6 @@ class PastSet(Row, kw_only=True, frozen=True):
     commit: Annotated[Text, meaning("first 12 characters; a + says that files were changed")] = None
     code: Annotated[Text, meaning("first 12 characters of the digest of the code that began the set")] = None
     problem: Text = None
-
-
-class ChangeRow(Row, kw_only=True, frozen=True):
-    """A change between two sets of a line; `others` is what else differs between them."""
-
-    line: Annotated[str, meaning("quantity, benchmark and configuration")]
-    unit: str
-    is_ratio: bool
-    last_before: Annotated[str, meaning("folder of the last set before it")]
-    first_after: str
-    commit_before: str
-    commit_after: str
-    code_before: str
-    code_after: str
-    step: Annotated[float, meaning("mean after over mean before; where not is_ratio, less it, in the unit")]
-    low: Annotated[float, meaning("95 % interval of the step, its place taken as known")]
-    high: float
-    is_worse: bool
-    num_after: Annotated[Count, meaning("sets of the line after it")]
-    others: tuple[Change, ...]
-
-
-class HistoryDocument(Row, kw_only=True, frozen=True):
-    """What `history --format json` prints: the run sets below a directory, newest first."""
-
-    schema_version: Literal[2] = 2
-    num_found: Count
-    run_sets: tuple[PastSet, ...]
-    changes: Annotated[tuple[ChangeRow, ...] | None, meaning("null where nobody looked for any")] = None
 
 
 class PairDocument(Row, kw_only=True, frozen=True):

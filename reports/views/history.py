@@ -1,25 +1,16 @@
-"""Past run sets as blocks, newest first, and what changed over time."""
+"""Past run sets as blocks, newest first."""
 
 from collections.abc import Sequence
 
 from reports.comparison.records import PastSet
 from reports.document.blocks import Block, Prose, Shown, TableColumn, numeric, table_of
-from reports.facts.timelines import Timeline
 from reports.parts.measured import in_unit
-from reports.parts.timelines import change_blocks
 from reports.text.formatting import duration, epoch_ms, si, utc
 
 
-def history_blocks(
-    past: Sequence[PastSet], num_found: int, lines: Sequence[Timeline] | None = None
-) -> tuple[Block, ...]:
-    """One row per set, how many more there are than are shown, and what changed, where `lines` say it."""
-    if not past:
-        return (Prose(text="No run sets here."),)
-    table = table_of(past, _COLUMNS, id_="history")
-    hidden = f"{len(past)} of {num_found} shown; --limit shows more."
-    more = () if len(past) == num_found else (Prose(text=hidden),)
-    return (table, *more, *(() if lines is None else change_blocks(lines)))
+def history_blocks(past: Sequence[PastSet]) -> tuple[Block, ...]:
+    """Return one row per set; a sentence where there is none."""
+    return (table_of(past, _COLUMNS, id_="history") if past else Prose(text="No run sets here."),)
 
 
 def _runs(past: PastSet) -> str:

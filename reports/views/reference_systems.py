@@ -1,4 +1,4 @@
-"""The shipped reference systems: what each is, and its sets as `history` shows sets."""
+"""The shipped reference systems: what each is, and its sets."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,5 +31,5 @@ def systems_blocks(systems: Sequence[dict[str, Any]]) -> tuple[Block, ...]:
         about += f" ({numbers})" if numbers else ""
         about += f", {of.get('host_processor_core_count')} cores each, {of.get('host_memory_capacity')}"
         blocks += [Heading(text=system["name"]), Prose(text=f"{about}; {of.get('framework')}")]
-        blocks += history_blocks(system["sets"], len(system["sets"]))
+        blocks += history_blocks(system["sets"])
     return tuple(blocks)

@@ -43,7 +43,6 @@ CORE_WORDS: Mapping[str, Words] = {
     "score": ((_SET,), "score results"),
     "compare": ((f"{_SET} --name a", f"{_SET}1 --name b"), "compare a b"),
     "diff": ((_SET,), "diff results/latest results/latest"),
-    "history": ((_SET,), "history results --format html"),
     "report": ((_SET,), "report results --no-second-opinion"),
     "profile": ((), "profile dlrm_tiny --threads 1 -q"),
     "profile of a set": ((_SET,), "profile dlrm_tiny --threads 1 -q -o results/latest"),

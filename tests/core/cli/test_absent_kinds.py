@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from measured_builder import write_measured
+from past_sets import past_sets
 from report_builder import write_run_set
 
 Command = Callable[..., tuple[int, str, str]]
@@ -34,12 +35,9 @@ def test_a_set_of_an_absent_kind_is_named(words: tuple[str, ...], command: Comma
     assert "no such file" not in err and not levitated.with_suffix(".html").exists()
 
 
-def test_history_has_one_line_of_it(command: Command, levitated: Path) -> None:
-    code, out, err = command("history", levitated.parent)
-    assert (code, err) == (0, "")
-    assert "levitation" in out and "incomplete" not in out
-    (past,) = json.loads(command("history", levitated.parent, "--format", "json")[1])["run_sets"]
-    assert past["kind"] == "levitation" and past["problem"].startswith(SENTENCE)
+def test_among_past_sets_it_is_one(levitated: Path) -> None:
+    (past,) = past_sets(levitated.parent)
+    assert (past["kind"], past["outcome"]) == ("levitation", None) and past["problem"].startswith(SENTENCE)
 
 
 def test_beside_others_it_is_mentioned_and_left_out(command: Command, levitated: Path) -> None:

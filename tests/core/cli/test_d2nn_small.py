@@ -10,6 +10,7 @@ import pytest
 import tomli_w
 from calibration_builder import calibration_of, crossing_at
 from made_sets import made_in
+from past_sets import past_sets
 from records_builder import quality_content, quality_process
 from sweep_builder import FastWorkers, stamps, use_fast_workers
 
@@ -157,7 +158,7 @@ def test_accuracies_are_compared_by_their_difference(
     base, new = sorted(path.parent.parent for path in folder.rglob("quality.json"))
     code, out, err = command("compare", base, new)
     assert "Accuracy" in out and "AUC" not in out, out + err
-    assert "Accuracy 0.8" in command("history", "results")[1]
+    assert {past["quantity"] for past in past_sets("results")} == {"Accuracy"}
     code, out, _ = command("compare", base, new, "--format", "json")
     assert json.loads(out)["comparisons"][0]["factors"][0]["unit"] == "accuracy"
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from report_builder import write_run_set
+from seams import find_seams
 
 from harness import api
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 PAGES = {
     "report.html": ("report", "results", "--no-second-opinion"),
-    "history.html": ("history", "results", "--format", "html"),
+    **{name: tuple(words.split()) for name, words in find_seams("PAGES").items()},
 }
 PRECIOUS = "the user's"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from past_sets import past_sets
 from places import TESTS
 from seams import READING, reading
 from sweep_builder import FastWorkers, use_fast_workers
@@ -147,11 +148,8 @@ def test_a_plan_of_what_cannot_start_is_an_error(
 def test_a_profile_is_no_set_that_lacks_its_runs(run: Run) -> None:
     assert run("profile", "-q").exit_code == 0
     (folder,) = (path for path in Path("out").iterdir() if not path.is_symlink())
-    listed = CliRunner().invoke(cli, ["history", "out", "--format", "json"])
-    (past,) = json.loads(listed.output)["run_sets"]
+    (past,) = past_sets("out")
     assert (past["kind"], past["num_done"], past["num_runs"], past["problem"]) == ("profile", 1, 1, None)
-    shown = CliRunner().invoke(cli, ["history", "out"]).output
-    assert "profile" in shown and "incomplete" not in shown
     checked = CliRunner().invoke(cli, ["check", str(folder)])
     assert exit_code_of(checked.exception) == ExitCode.INPUT  # type: ignore[arg-type]
     assert "a profile measurement, which has no logs to judge" in str(checked.exception)
@@ -160,11 +158,7 @@ def test_a_profile_is_no_set_that_lacks_its_runs(run: Run) -> None:
     skipped = CliRunner().invoke(cli, ["check", "out", "--no-second-opinion"]).stderr
     assert "a profile measurement, without logs; 'dlrmbench report' shows it" in skipped
     (folder / "extra" / "profile.json").unlink()
-    (unfinished,) = [
-        past
-        for past in json.loads(CliRunner().invoke(cli, ["history", "out", "--format", "json"]).output)["run_sets"]
-        if past["kind"] == "profile"
-    ]
+    (unfinished,) = [past for past in past_sets("out") if past["kind"] == "profile"]
     assert (unfinished["num_done"], unfinished["problem"]) == (0, "not finished")
 
 
@@ -186,7 +180,7 @@ def test_a_closed_standard_stream_is_no_defect(closing: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "words",
-    ["check {}", "score {}", "report {}", "compare {} {}", "diff {} {}", "history {}", "resume {}", "resume {} -n 9",
+    ["check {}", "score {}", "report {}", "compare {} {}", "diff {} {}", "resume {}", "resume {} -n 9",
      "run dlrm_tiny --data {} -q", "profile dlrm_tiny --data {} -q",
      *(" ".join(reading(verb, "{}", "out")) for verb in READING)],
 )  # fmt: skip

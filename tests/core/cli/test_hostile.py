@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from bounded_command import TooSlowError, assert_sound, bounded_memory, run_bounded
 from hostile_trees import make_bases, make_hostile, release
-from seams import READING, reading
+from seams import READING, WAYS, reading
 
 LONG_CHUNKS = 10
 OFFICIAL_EVERY = 20
@@ -21,7 +21,6 @@ FORMS = {
     "report": ("html", "json", "csv", "md", "parquet"),
     "compare": ("table", "json", "csv", "md"),
     "diff": ("table", "json", "md"),
-    "history": ("table", "json", "csv", "md", "html"),
 }
 
 
@@ -38,11 +37,7 @@ def words_of(verb: str, random: Random, hostile: Path, sound: Path, folder: Path
         ],
         "compare": ["compare", *two, "--format", form],
         "diff": ["diff", *two, "--format", form],
-        "history": [
-            "history", str(hostile), "--format", form, "--fail-on", random.choice(("regression", "never")),
-            *(["-o", str(folder / "history.html")] if form == "html" else []),
-        ],
-        **{verb: reading(verb, hostile, folder / "out") for verb in READING},
+        **{each: reading(each, hostile, folder / "out", random.choice(WAYS.get(each, ("",)))) for each in READING},
     }[verb]  # fmt: skip
 
 

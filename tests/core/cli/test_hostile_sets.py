@@ -10,15 +10,16 @@ from random import Random
 import pytest
 from bounded_command import TooSlowError, assert_sound, bounded_memory, run_bounded
 from hostile_trees import make_hostile, release
+from seams import READING, reading
 from sweep_builder import FastWorkers
 
 LONG_CHUNKS = 5
 MAX_LAUNCHES = 30
 """A record may ask for a billion runs; workers are out of memory then."""
 VERBS = {
-    "runs": (["resume", "-q"], ["history"], ["profile", "-q", "-o"]),
-    "sweep": (["resume", "-q"], ["history"]),
-    "quality": (["resume", "-q"], ["history"]),
+    "runs": (["resume", "-q"], *([verb] for verb in READING), ["profile", "-q", "-o"]),
+    "sweep": (["resume", "-q"], *([verb] for verb in READING)),
+    "quality": (["resume", "-q"], *([verb] for verb in READING)),
     "definition.toml": (["plan", "--no-measure"], ["show"], ["show", "--format", "json"], ["data", "verify"]),
     "config.toml": (["plan", "dlrm_tiny", "--no-measure", "-c"], ["run", "dlrm_tiny", "-q", "-n", "1", "-c"]),
 }  # fmt: skip
@@ -75,7 +76,7 @@ def use_hostile(seeds: range, bases: dict[str, Path], data_root: Path, folder: P
         harm = make_hostile(random, bases[kind], hostile)
         for verb in VERBS[kind]:
             workers.launches.clear()
-            words = [*verb, str(hostile)]
+            words = reading(verb[0], hostile, place / "package") if verb[0] in READING else [*verb, str(hostile)]
             if verb[0] == "data" or kind == "config.toml" or verb[0] == "plan":
                 words += ["--data", str(data_root)]
             words += ["-o", str(place / "out")] if verb[0] == "run" else []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from command import Command
+from past_sets import past_sets
 from places import ROOT
 from ranks_builder import needs_torchrec, started_world
 from records_builder import run_set_content
@@ -192,11 +193,10 @@ def test_a_rank_refuses_a_set_of_other_code(begun: Path, tmp_path: Path, data_ro
     assert not (begun / "extra" / "run_0").exists()
 
 
-def test_other_code_is_listed_in_history_and_warned_of_by_resume(
+def test_other_code_is_listed_of_past_sets_and_warned_of_by_resume(
     begun: Path, tmp_path: Path, inside: Command
 ) -> None:
-    past = json.loads(inside("history", tmp_path, "--format", "json").stdout)["run_sets"]
-    assert [entry["code"] for entry in past] == ["f" * 12]
+    assert [past["code"] for past in past_sets(tmp_path)] == ["f" * 12]
     path = begun / "extra" / "run_set.json"
     content = json.loads(path.read_text())
     content["system"]["name"] = "elsewhere"

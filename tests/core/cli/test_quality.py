@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from made_sets import made_in
+from past_sets import past_sets
 from sweep_builder import FastWorkers
 
 from harness.cli import cli
@@ -164,8 +165,7 @@ def test_an_interrupted_measurement_is_resumed(run: Run, workers: FastWorkers, t
     assert len(workers.launches) == 3 + 3
     record = decode(only_folder(tmp_path) / "extra" / "quality.json", QualityRecord)
     assert isinstance(record, QualityRecord) and len(record.processes) == 5
-    listed = CliRunner().invoke(cli, ["history", str(tmp_path / "out"), "--format", "json"])
-    (past,) = json.loads(listed.stdout)["run_sets"]
+    (past,) = past_sets(tmp_path / "out")
     assert (past["kind"], past["num_done"]) == ("quality", 5)
     assert (past["quantity"], past["unit"]) == ("AUC", "auc")
     assert past["mean"] == pytest.approx(sum(one.auc for one in record.processes) / 5)

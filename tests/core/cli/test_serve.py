@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from made_sets import made_in
+from past_sets import past_sets
 from sweep_builder import FastWorkers
 
 from harness.cli import cli
@@ -164,9 +165,9 @@ def test_the_page_shows_latency_against_load_and_colocation(run: Run, tmp_path: 
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Latency against load" in page and "Co-location" in page and "virtual clock, simulated" in page
     assert "What reduced precision buys" not in page
-    past = CliRunner().invoke(cli, ["history", "out", "--format", "json"])
-    assert {entry["kind"] for entry in json.loads(past.stdout)["run_sets"]} == {"serve"}
-    assert all(entry["mean"] > 100 and entry["unit"] == "queries/s" for entry in json.loads(past.stdout)["run_sets"])
+    past = past_sets("out")
+    assert {entry["kind"] for entry in past} == {"serve"}
+    assert all(entry["mean"] > 100 and entry["unit"] == "queries/s" for entry in past)
 
 
 @pytest.mark.slow

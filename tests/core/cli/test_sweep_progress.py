@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from made_sets import made_in
+from past_sets import past_sets
 from sweep_builder import FastWorkers
 
 from harness.cli import cli
@@ -103,8 +104,7 @@ def test_an_interrupted_sweep_shows_every_process_that_has_measured(
     assert "resume" in sweep(*THREADS).stderr
     (folder,) = made_in(tmp_path / "out")
     assert [row.num_runs for row in read_sweep_facts(folder).rows] == [1, 2]
-    past = json.loads(command("history", folder, "--format", "json")[1])["run_sets"]
-    assert sorted((entry["num_done"], entry["num_runs"]) for entry in past) == [(1, 5), (2, 5)]
+    assert sorted((past["num_done"], past["num_runs"]) for past in past_sets(folder)) == [(1, 5), (2, 5)]
     workers.fail = lambda spec: False
     assert CliRunner().invoke(cli, ["resume", str(folder), "-q"]).exit_code == 0
     assert [row.num_runs for row in read_sweep_facts(folder).rows] == [5, 5]

@@ -87,7 +87,7 @@ def test_the_official_checkers_are_asked_about_all_sets_of_a_report_at_once(tmp_
     assert num_questions > sum(len(found.logs) for top in (CISCO, NVIDIA) for found in find_result_sets(top))
 
 
-def test_history_reads_each_log_once(tmp_path: Path, opened: Counter[Path]) -> None:
+def test_past_sets_are_listed_with_each_log_read_once(tmp_path: Path, opened: Counter[Path]) -> None:
     root = write_run_set(tmp_path / "set")
     ((past,), _) = read_history(tmp_path)
     assert opened == dict.fromkeys(find_result_sets(root)[0].logs, 1)

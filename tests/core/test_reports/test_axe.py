@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from browser import Browser, find_browser
-from history_builder import write_hostile_history
 from log_builder import make_runs, write_set
 from report_builder import write_report, write_run_set
+from seams import find_seams
 
 from rules.benchmarks.loader import load_benchmark
+from rules.extensions import load_place
 
 # Packages that carry axe.min.js, the one with the newer axe-core first. Nothing of them is imported.
 PACKAGES = ("axe_playwright_python", "axe_core_python")
+OTHERS = find_seams("HOSTILE_PAGES")
 RUN = "axe.run(document, {resultTypes: ['violations']}).then((found) => JSON.stringify(found.violations))"
 
 
@@ -33,13 +35,13 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["report", "history"])
+@pytest.fixture(scope="module", params=["report", *OTHERS])
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two problems: compared configurations of one's own, one of which did not converge, and an official one.
-    Or the page of a history."""
+    Or another page than a report."""
     folder = tmp_path_factory.mktemp("axe")
-    if request.param == "history":
-        return write_hostile_history(folder, "</script><img src=x>").as_uri()
+    if request.param in OTHERS:
+        return str(load_place(OTHERS[request.param])(folder, "</script><img src=x>").as_uri())
     tiny = load_benchmark("dlrm_tiny")
     write_run_set(folder / "one")
     write_run_set(folder / "two", runs=make_runs(tiny, throughput=15_000.0))

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from harness.extensions.history.documents import ChangeRow
+from harness.extensions.history.timelines import ChangePoint, Timeline
 from reports.comparison.difference import describe, find_difference
-from reports.comparison.records import Change, ChangeRow
+from reports.comparison.records import Change
 from reports.document.blocks import Block, Bullets, Fold, Prose, text_table
-from reports.facts.timelines import ChangePoint, Timeline
 from reports.text.formatting import interval, names, plural, printable, ratio, utc
 from rules.errors import InputError
 

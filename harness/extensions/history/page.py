@@ -7,15 +7,15 @@ from functools import partial
 import numpy as np
 from msgspec import to_builtins
 
-from reports.charts.timeline import timeline_figure
+from harness.extensions.history.chart import timeline_figure
+from harness.extensions.history.timelines import Point, Timeline
+from harness.extensions.history.words import METHOD, change_blocks, change_rows, change_sentence, why_not_judged
 from reports.charts.xy import Dot
 from reports.document.blocks import Chart, Prose, Table, numeric, table_of
 from reports.document.page import PageSection, PageView
-from reports.facts.timelines import Point, Timeline
 from reports.page.page import colophon
 from reports.page.sections.verdict import system_words
 from reports.parts.measured import in_unit
-from reports.parts.timelines import METHOD, change_blocks, change_rows, change_sentence, why_not_judged
 from reports.render.html import embed_json, render_html
 from reports.statistics.ratios import factor_from
 from reports.text.formatting import interval, plural, si, utc

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.extensions.history.change_points import Changes, find_changes
 from reports.results.find import brief_name
 from reports.results.measured import centre_of, find_measured
 from reports.results.provenance import name_of
 from reports.results.records import commit_of, read_run_set
 from reports.results.result import HARDWARE, Result, System, make_runs
-from reports.statistics.change_points import Changes, find_changes
 from reports.statistics.intervals import NOMINAL, Interval
 from reports.statistics.ratios import Floats, factor_from, welch_difference
 from reports.text.formatting import epoch_ms, printable

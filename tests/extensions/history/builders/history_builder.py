@@ -6,8 +6,8 @@ from typing import Any
 from measured_builder import write_measured
 from records_builder import system_part
 
-from reports.facts.timelines import read_timelines
-from reports.page.history import render_history
+from harness.extensions.history.page import render_history
+from harness.extensions.history.timelines import read_timelines
 
 
 def write_hostile_history(folder: Path, text: str) -> Path:

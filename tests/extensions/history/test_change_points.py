@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from reports.statistics.change_points import LEAST, Changes, find_changes, split_of
+from harness.extensions.history.change_points import LEAST, Changes, find_changes, split_of
 
 Floats = NDArray[np.float64]
 NOISE, STEP = 0.05, np.log(1.15)

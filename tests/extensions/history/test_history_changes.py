@@ -13,9 +13,9 @@ from measured_builder import write_measured
 from records_builder import system_part
 from report_builder import Page, write_run_set
 
+from harness.extensions.history.timelines import read_timelines
+from harness.extensions.history.words import change_blocks
 from reports.document.blocks import Bullets
-from reports.facts.timelines import read_timelines
-from reports.parts.timelines import change_blocks
 from reports.schemas import DOCUMENTS
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import json_schema

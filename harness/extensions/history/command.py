@@ -1,0 +1,106 @@
+"""`history`: past run sets and measurements of a directory, and what changed over time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.shared.output import form_option, refuse_folder, show, show_json, write_output
+from harness.foundation.errors import ExitCode, HarnessError
+from reports.render.forms import FORMS
+
+if TYPE_CHECKING:
+    from harness.extensions.history.timelines import Timeline
+
+_DEFAULT_PAGE = Path("history.html")
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", default="results", type=click.Path(path_type=Path))
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most so many, the newest."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression", "never"]),
+    default="never",
+    show_default=True,
+    help="regression: list what changed, and exit 5 for a change for the worse within the --last sets of its line, 7 "
+    "where no line can show one.",
+)
+@click.option(
+    "--last", type=click.IntRange(min=3), default=10, show_default=True, help="How many sets --fail-on looks back."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page to write [html: history.html].")
+@form_option("table", "json", "csv", *FORMS, "html")
+def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | None, form: str) -> int:
+    """List past run sets and measurements below DIR, newest first.  [default: results]
+
+    Each with its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
+    cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
+
+    --format html makes a page of all sets: a chart per benchmark, configuration, system and quantity, and changes
+    that are more than chance, each with the first set after it, both commits, its step and what else differs. 3 sets
+    must follow it, of at least 8. Where neighbouring sets resemble one another, as by drift, none is shown.
+    """
+    from reports.comparison.history import read_history
+    from reports.comparison.records import PastSet
+    from reports.document.blocks import Prose
+    from reports.views.history import history_blocks
+
+    if output is not None and form != "html":
+        raise click.UsageError(f"--output is for --format html, and {form} is printed. Leave one of them out.")
+    if form == "html":
+        refuse_folder(output, _DEFAULT_PAGE)
+    lines, num_left_out = None, 0
+    if form == "html" or fail_on != "never":
+        from harness.extensions.history.timelines import read_timelines
+        from rules.judge.parallel import no_collections
+
+        with no_collections():
+            lines, num_left_out = read_timelines(folder)
+    past, num_found = ((), 0) if form == "html" else read_history(folder, limit=limit)
+    if form == "html":
+        from harness.extensions.history.page import render_history
+
+        click.echo(write_output(output, _DEFAULT_PAGE, render_history(lines or (), num_left_out)))
+    elif form == "json":
+        from harness.extensions.history.documents import HistoryDocument
+        from harness.extensions.history.words import change_rows
+
+        changes = None if lines is None else change_rows(lines)
+        show_json(HistoryDocument(num_found=num_found, run_sets=past, changes=changes))
+    elif form == "csv":
+        from reports.tables.frames import frame_csv, record_frame
+
+        click.echo(frame_csv(record_frame(PastSet, past)), nl=False)
+    else:
+        blocks = [*history_blocks(past)]
+        if past and len(past) < num_found:
+            blocks.append(Prose(text=f"{len(past)} of {num_found} shown; --limit shows more."))
+        if past and lines is not None:
+            from harness.extensions.history.words import change_blocks
+
+            blocks += change_blocks(lines)
+        show(blocks, form)
+    return ExitCode.DONE if fail_on == "never" else _judge_timelines(lines or (), last)
+
+
+def _judge_timelines(lines: Sequence["Timeline"], last: int) -> int:
+    """Name what became worse on standard error. Raises HarnessError where no line could have shown it."""
+    from harness.extensions.history.words import change_sentence, why_not_judged
+
+    worse = [
+        change_sentence(line, change)
+        for line in lines
+        for change in line.changes
+        if change.is_worse and change.at >= len(line.points) - last
+    ]
+    for text in worse:
+        click.echo(f"regression: {text}", err=True)
+    reasons = [why_not_judged(line) for line in lines]
+    if not worse and all(reasons):
+        why = reasons[0] if reasons else "there are no sets."
+        raise HarnessError(f"no line of sets can show a regression: {why}", ExitCode.INCONCLUSIVE)
+    return ExitCode.REGRESSION if worse else ExitCode.DONE

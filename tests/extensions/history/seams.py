@@ -1,0 +1,17 @@
+"""What history adds to tests of the core."""
+
+READING = {"history": "history {place}"}
+WAYS = {
+    "history": (
+        "",
+        "--format json --fail-on regression",
+        "--format csv",
+        "--format md --fail-on regression",
+        "--format html -o {out}.html",
+    ),
+}
+WORDS = {
+    "history": (("run dlrm_tiny --threads 1 -n 1 -q --seed 1",), "history results --format html"),
+}
+PAGES = {"history.html": "history results --format html"}
+HOSTILE_PAGES = {"history": "history_builder:write_hostile_history"}
