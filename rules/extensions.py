@@ -58,6 +58,7 @@ class Extension(NamedTuple):
 
 
 EXTENSIONS: Mapping[str, str] = {
+    "calibration": "harness.extensions.calibration.extension",
     "codesign": "harness.extensions.codesign.extension",
     "history": "harness.extensions.history.extension",
     "memory": "harness.extensions.memory.extension",

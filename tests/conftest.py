@@ -14,6 +14,7 @@ from command import Command
 from costs import Costs
 from hypothesis import HealthCheck, settings
 from inside import run_inside, use_workers_inside
+from seams import put_builders_on_path
 from small_set import SmallBenchmark, make_small_benchmark
 from sweep_builder import FastWorkers, use_fast_workers
 from tiers import note_files
@@ -36,8 +37,7 @@ settings.load_profile("repeatable")
 # What tests start compiles each module once, and not in every process again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Extensions have builders of their own.
-sys.path += map(str, sorted((Path(__file__).parent / "extensions").glob("*/builders")))
+put_builders_on_path()
 
 # A shell ignores Ctrl-C for what it starts in the background, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -53,7 +53,6 @@ CORE_COMMANDS: Mapping[str, Verb] = {
         "harness.cli.schema:schema", "Print JSON Schemas of files and documents; reference pages.", "Look"
     ),
     "data": Verb("harness.cli.data:data", "Generate, prepare and verify datasets.", "Data"),
-    "calibrate": Verb("harness.cli.calibrate:calibrate", "Measure where a benchmark's target should lie.", "Data"),
 }
 """The core's verbs, each with its line of --help, so that --help imports nothing else."""
 HEADINGS = ("Run", "Judge and show", "Look", "Data")

@@ -1,6 +1,6 @@
 """NAME.calibration.json: what the target of a benchmark rests on. Own benchmarks ship it beside their definition.
 
-`calibrate` writes it; `harness/calibration/table.py` judges its conditions and shows it.
+`calibrate` writes it; seeds and the choice of a precision go by it.
 """
 
 import statistics

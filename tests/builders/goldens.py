@@ -23,6 +23,7 @@ from golden_refusals import COMMANDS, MADE, listing, write_files
 from golden_scenarios import SCENARIOS, Step
 from scripted_commands import SYSTEM, Ended, run_scripted_call, run_scripted_command
 from scripted_workers import Moment, ScriptedWorkers
+from seams import find_files
 
 from harness.config.catalog import load_entry
 from harness.run_sets.dataset import ensure_dataset
@@ -37,7 +38,7 @@ _SHOWN = (".json", ".toml", ".jsonl")
 def find_scenarios() -> dict[str, tuple[tuple[Step, ...], Path]]:
     """Return every story with the file that it is held against, those of extensions after the core's."""
     found = {name: (steps, FOLDER / f"{name}.txt") for name, steps in SCENARIOS.items()}
-    for path in sorted((ROOT / "tests" / "extensions").glob("*/scenarios.py")):
+    for path in find_files("scenarios.py"):
         own = runpy.run_path(str(path))["SCENARIOS"]
         found |= {name: (steps, path.parent / "goldens" / f"{name}.txt") for name, steps in own.items()}
     return found

@@ -57,7 +57,6 @@ CORE_WORDS: Mapping[str, Words] = {
     "data generate": ((), "data generate other.toml"),
     "data prepare": ((), "data prepare clicks.toml --train clicks.csv -q"),
     "data verify": ((), "data verify dlrm_tiny"),
-    "calibrate": ((), "calibrate dlrm_tiny --quick"),
 }
 """By what is walked, whose first word is the verb."""
 

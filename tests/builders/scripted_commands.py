@@ -22,21 +22,21 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from scripted_workers import CODE, OTHER_CODE, Moment, ScriptedWorkers
+from seams import find_seams
 
 import harness
-from harness.calibration.runs import CalibrationResult, CalibrationRun
 from harness.cli import main
 from harness.run_sets.installation import Installation, InstallationRecord
 from harness.system.description import SystemDescription
 from harness.system.resources import Resources
 from rules.benchmarks.loader import Benchmark
+from rules.extensions import load_place
 from rules.records.codec import convert
 from rules.records.run_set import PreflightCheck
 from rules.records.system import SYSTEM_FIELDS
 
 SYSTEM = "here"
 FRAMEWORK = "torch 2.0"
-PLATFORM = "scripted processor, 1 thread per run, torch 2.13.0+cpu"
 MANY = 1 << 40
 
 
@@ -113,24 +113,15 @@ class InlinePool:
         pass
 
 
-def calibrated(entry: Any, data_dir: Path, run: CalibrationRun) -> CalibrationResult:
-    """An epoch that meets the target of the reference at its end, and of no baseline."""
-    best = entry.benchmark.quality.target + (0.01 if run.model == "reference" else -0.1)
-    return CalibrationResult(
-        run=run,
-        samples_counts=(163_840, 327_680),
-        qualities=(best - 0.05, best - run.seed % 7 / 1000),
-        train_s=1.0,
-        eval_s=0.5,
-        code_sha256=CODE,
-        train_samples=327_680,
-    )
-
-
 def _code_record() -> Any:
     from rules.records.measure import CodeRecord
 
     return CodeRecord(sha256=CODE, commit=None, commit_is_dirty=None)
+
+
+@cache
+def stand_ins_of_extensions() -> Mapping[str, Callable[..., Any]]:
+    return {replaced: load_place(stand_in) for replaced, stand_in in find_seams("STAND_INS").items()}
 
 
 def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
@@ -138,8 +129,6 @@ def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
     return {
         "harness.launch.process:launch_worker": workers,
         "concurrent.futures:ProcessPoolExecutor": InlinePool,
-        "harness.calibration.calibrate:describe_platform": lambda: PLATFORM,
-        "harness.calibration.runs:train_epoch": calibrated,
         "harness.planning.plan:measure_steps": lambda *_: (0.01, 0.1),
         "harness.planning.sweep:measure_start_s": lambda: 1.5,
         "harness.run_sets.installation:ask_installation": answering_installation,
@@ -157,6 +146,7 @@ def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
         "harness.system.software:version_of": lambda package: "2.0.0",
         "importlib.metadata:version": lambda package: "0.1.0",
         "rules.official.opinion:_installed": lambda: None,
+        **stand_ins_of_extensions(),
     }
 
 

@@ -1,10 +1,12 @@
 """Folders that interrupted commands left, and how they are gone on with.
 
-`python tests/builders/stored_folders.py --write` writes what then becomes of each. Some stories take what another one
-left and damage it, as a process that was killed would have left it.
+`python tests/builders/stored_folders.py --write` writes what then becomes of each; extensions have theirs in the
+stories.py of their tests. Some stories take what another one left and damage it, as a process that was killed would
+have left it.
 """
 
 import json
+import runpy
 import shutil
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from golden_scenarios import CTRL_C, RATES, STARVED, TRAIN, Step, step
 from goldens import FOLDER, lay_data, make_data, normalise, show_command, show_files
 from scripted_commands import run_scripted_command
 from scripted_workers import Moment, ScriptedWorkers
+from seams import find_files
 
 from rules.records.chain import LAST_FILE, digest_record
 
@@ -89,15 +92,8 @@ def by_other_code(folder: Path) -> None:
         path.write_text(json.dumps({**json.loads(path.read_text()), "code_sha256": "d" * 64}, indent=1) + "\n")
 
 
-def half_a_line(folder: Path) -> None:
-    path = folder / "runs.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:3]) + lines[3][:50])
-
-
 SWEEP = f"sweep dlrm_tiny --threads 1 {RATES} -q"
 BESIDE = "run --beside latest --threads 1 --seed 9 -q"
-CALIBRATE = "calibrate dlrm_tiny -n 2 --confirm-runs 2 --learning-rate 0.03 --tuning-runs 1 --workers 1"
 SET = step(f"{TRAIN} -n 2 -q")
 STORIES: dict[str, Story] = {
     "set": story(SET, resumed="resume latest; resume latest -n 3"),
@@ -133,9 +129,16 @@ STORIES: dict[str, Story] = {
         resumed="resume latest; resume latest --python other/bin/python",
     ),
     "pair_by_other_code": damaged("pair", by_other_code),
-    "calibration": story(step(f"{CALIBRATE} -o results/latest"), resumed=f"{CALIBRATE} -o latest"),
-    "calibration_half_a_line": damaged("calibration", half_a_line, f"{CALIBRATE} -o latest"),
 }
+
+
+def find_stories() -> dict[str, tuple[Story, Path]]:
+    """Return every story with the file that it is held against, those of extensions after the core's."""
+    found = {name: (told, FOLDER / f"resumed_{name}.txt") for name, told in STORIES.items()}
+    for path in find_files("stories.py"):
+        own = runpy.run_path(str(path))["STORIES"]
+        found |= {name: (told, path.parent / "goldens" / f"resumed_{name}.txt") for name, told in own.items()}
+    return found
 
 
 def make(made: Story, place: Path) -> Path:
@@ -151,8 +154,9 @@ def make(made: Story, place: Path) -> Path:
 
 def lay_folder(name: str, place: Path) -> Path:
     """Make a story's folder, move it to `place`/latest and damage it as the story says; return a copy of it whole."""
-    told = STORIES[name]
-    made = make(STORIES[told.stored] if told.stored else told, place)
+    stories = find_stories()
+    told, _ = stories[name]
+    made = make(stories[told.stored][0] if told.stored else told, place)
     for path in (path for pattern in ("*.html", "lock") for path in [*made.rglob(pattern)]):
         path.unlink()
     before = place.with_name(f"{place.name}-before")
@@ -167,7 +171,7 @@ def tell_resumed(name: str, place: Path) -> str:
     """Go on with a story's folder in `place`; what was said, and all files that are there in the end."""
     before = lay_folder(name, place)
     moment, parts = Moment(passed_s=86_400), []
-    for words in STORIES[name].resumed:
+    for words in find_stories()[name][0].resumed:
         moment.passed_s += 60
         workers = ScriptedWorkers(moment, num_evals=NUM_EVALS)
         parts.append(show_command(words, run_scripted_command(words.split(), place, workers)))
@@ -180,9 +184,9 @@ def write_resumed() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary).resolve()
         root = make_data(place / "root")
-        for name in STORIES:
-            told = tell_resumed(name, lay_data(root, place / name))
-            (FOLDER / f"resumed_{name}.txt").write_text(told, encoding="utf-8")
+        for name, (_, path) in find_stories().items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(tell_resumed(name, lay_data(root, place / name)), encoding="utf-8")
 
 
 if __name__ == "__main__":

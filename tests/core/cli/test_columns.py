@@ -3,7 +3,6 @@
 import gzip
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,9 +11,7 @@ import pytest
 from click_files import make_ads, make_ratings
 from pyarrow import parquet
 
-from harness.calibration.runs import CalibrationRun, train_epoch
 from harness.config.catalog import load_entry
-from reference_models.data.registry import locate_dataset
 
 Make = Callable[[int], pd.DataFrame]
 Call = Callable[..., tuple[int, str, str]]
@@ -140,26 +137,3 @@ def test_a_guessed_definition_trains_at_the_first_try_and_its_data_verify(
     code, out, err = command("run", "mine.toml", "-n", "1", "--seed", "3", "--threads", "1")
     assert code in (0, 3), err
     assert "1 of 1 reached the target" in out
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("make", [make_ratings, make_ads])
-def test_dlrm_beats_logistic_regression_on_the_same_ids_with_every_seed(
-    command: Call, here: Path, make: Make
-) -> None:
-    make(100_000).to_csv("a.csv", index=False)
-    prepare(command, "a.csv")
-    entry = load_entry("mine.toml")
-    folder = locate_dataset(entry.workload.data, None)
-    train = entry.workload.train
-
-    def best(model: str, seed: int, rate: float) -> float:
-        run = CalibrationRun(
-            model=model, global_batch_size=train.global_batch_size, opt_base_learning_rate=rate, seed=seed
-        )
-        return train_epoch(replace(entry), folder, run).best_quality
-
-    rate = train.opt_base_learning_rate
-    for seed in range(5):
-        baseline = max(best("logistic_regression", seed, factor * rate) for factor in (0.5, 1, 2))
-        assert best("reference", seed, rate) > baseline

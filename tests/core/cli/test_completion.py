@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 from report_builder import write_run_set
+from seams import TRAINING
 
 from harness.cli import cli
 from rules.benchmarks.loader import shipped_names
@@ -37,7 +38,7 @@ def test_values_are_completed(arguments: tuple[str, ...], incomplete: str, value
     assert completed(*arguments, incomplete=incomplete) == values
 
 
-@pytest.mark.parametrize("verb", ["run", "sweep", "plan", "profile", "calibrate"])
+@pytest.mark.parametrize("verb", ["run", "sweep", "plan", "profile", *TRAINING])
 def test_what_can_be_run_is_completed(verb: str) -> None:
     runnable = [name for name in shipped_names() if name != "dlrmv4"]
     assert completed(verb, incomplete="") == runnable

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 import tomli_w
-from calibration_builder import calibration_of, crossing_at
+from few_patterns import small_tables
 from made_sets import made_in
 from past_sets import past_sets
 from records_builder import quality_content, quality_process
 from sweep_builder import FastWorkers, stamps, use_fast_workers
 
-from harness.calibration.calibrate import measure_oracle
-from harness.calibration.table import calibration_blocks
 from harness.config.catalog import load_entry
 from harness.config.serving import parse_serve
 from harness.measure.kinds import Job
@@ -23,7 +21,6 @@ from harness.measure.quality import QualityJob, train_and_evaluate
 from harness.measure.serving.model import build_served
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.process.world import SingleProcess
-from reports.render.markdown import render_markdown
 from rules.benchmarks.loader import load_benchmark, read_toml
 from rules.records.codec import Damage, decode
 from rules.records.measured.quality import QualityRecord
@@ -31,19 +28,6 @@ from rules.records.measured.quality import QualityRecord
 pytestmark = pytest.mark.numeric
 
 CLI = Callable[..., tuple[int, str, str]]
-
-
-def small_tables() -> dict[str, Any]:
-    tables = deepcopy(read_toml(load_benchmark("d2nn_small").path))
-    tables["benchmark"]["name"] = "few_patterns"
-    tables["model"]["grid"] = 16
-    tables["data"] |= {
-        "name": "few_patterns", "train_samples": 2560, "eval_samples": 64, "num_dense": 64, "num_embeddings": [4, 4],
-    }  # fmt: skip
-    tables["data"]["sha256"] = "ea15eb2d21ff3ca1c4eae9cdbe20006c983e25e60d2cf3d252346205ad1c0818"
-    tables["closed"] |= {"train_samples": 2560, "eval_samples": 64, "global_batch_size": 32}
-    tables["train"] |= {"global_batch_size": 32, "eval_batch_size": 32}
-    return tables
 
 
 @pytest.fixture
@@ -232,15 +216,6 @@ def test_a_profile_has_the_phases_of_images(definition: Path, tmp_path: Path, co
     )
     assert code == 0, err
     assert "propagation" in out
-
-
-def test_a_calibration_speaks_of_accuracy(definition: Path) -> None:
-    entry = load_entry(definition)
-    runs = [crossing_at(12, entry.benchmark.quality.target, seed=seed) for seed in range(3)]
-    text = render_markdown(calibration_blocks(calibration_of(entry, runs, metric="accuracy")))
-    assert "Accuracy over 3 seeds" in text and "best accuracy in the epoch" in text and "AUC" not in text
-    oracle = measure_oracle(entry)
-    assert oracle is not None and 0.7 < oracle < 1
 
 
 def test_a_record_of_both_kinds_of_evaluations_is_read(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from log_builder import make_runs, write_set
+from seams import TRAINING, training
 
 from rules.benchmarks.loader import load_benchmark
 
@@ -20,7 +21,13 @@ def command(command: CLI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CL
 
 
 @pytest.mark.parametrize(
-    "arguments", [("run", "dlrmv4"), ("plan", "dlrmv4"), ("data", "generate", "dlrmv4"), ("calibrate", "dlrmv4")]
+    "arguments",
+    [
+        ("run", "dlrmv4"),
+        ("plan", "dlrmv4"),
+        ("data", "generate", "dlrmv4"),
+        *(training(verb, "dlrmv4") for verb in TRAINING),
+    ],
 )
 def test_it_cannot_be_run_and_one_message_says_why(command: CLI, arguments: tuple[str, ...], tmp_path: Path) -> None:
     code, out, err = command(*arguments)

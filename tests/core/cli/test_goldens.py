@@ -6,9 +6,10 @@ import pytest
 from golden_refusals import COMMANDS
 from goldens import FOLDER, find_scenarios, lay_data, tell, tell_refusals
 from places import TESTS
-from stored_folders import STORIES, tell_resumed
+from stored_folders import find_stories, tell_resumed
 
 SCENARIOS = find_scenarios()
+STORIES = find_stories()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -30,13 +31,10 @@ def test_commands_refuse_what_they_did_and_write_nothing(verb: str, data_root: P
 @pytest.mark.parametrize("name", STORIES)
 def test_a_folder_of_an_earlier_version_is_gone_on_with_as_it_was(name: str, data_root: Path, tmp_path: Path) -> None:
     told = tell_resumed(name, lay_data(data_root, tmp_path / "place"))
-    assert told.splitlines() == (FOLDER / f"resumed_{name}.txt").read_text(encoding="utf-8").splitlines()
+    assert told.splitlines() == STORIES[name][1].read_text(encoding="utf-8").splitlines()
 
 
 def test_each_golden_is_one_of_a_scenario() -> None:
-    others = {f"refused_{verb}" for verb in COMMANDS} | {f"resumed_{name}" for name in STORIES}
-    own = {path for _, path in SCENARIOS.values()}
-    assert {path.stem for path in FOLDER.glob("*.txt")} == {
-        path.stem for path in own if path.parent == FOLDER
-    } | others
-    assert {*(TESTS / "extensions").glob("*/goldens/*")} == {path for path in own if path.parent != FOLDER}
+    told = {path for _, path in (*SCENARIOS.values(), *STORIES.values())}
+    told |= {FOLDER / f"refused_{verb}.txt" for verb in COMMANDS}
+    assert {*FOLDER.glob("*.txt"), *(TESTS / "extensions").glob("*/goldens/*")} == told

@@ -19,12 +19,9 @@ from seams import READING
 from sweep_builder import FastWorkers
 
 import reference_models.registry
-from harness.calibration.calibrate import plan_calibration
-from harness.calibration.runs import CalibrationRun, RunStore, complete_runs, problem_digest
 from harness.config.axes import read_axis, refuse_other_problems
 from harness.config.catalog import load_entry
 from harness.config.run_config import Override, resolve
-from harness.run_sets.dataset import ensure_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.registry import find_implementation, find_model, pin_code
 from rules.benchmarks.loader import load_benchmark
@@ -225,22 +222,6 @@ def test_a_sweep_to_the_target_does_not_vary_the_model(own_file: Path, tmp_path:
         refuse_other_problems(
             [read_axis(f"runtime.model={own_file}:SPEC,{own_file}:PLAIN", ())], load_benchmark(definition)
         )
-
-
-@pytest.mark.slow
-def test_calibration_trains_a_model_in_a_file(own_file: Path, tmp_path: Path) -> None:
-    definition = write_definition(tmp_path)
-    with pytest.raises(ConfigError, match="no implementation 'reference', which calibration trains"):
-        plan_calibration(load_entry(definition, f"{own_file}:SPEC"))
-    own_file.write_text(own_file.read_text().replace('"plain": PLAIN', '"plain": PLAIN, "reference": PLAIN'))
-    entry = load_entry(definition, f"{own_file}:SPEC")
-    data = ensure_dataset(entry.workload.data, tmp_path, num_threads=1)
-    run = CalibrationRun(model="reference", global_batch_size=512, opt_base_learning_rate=0.5, seed=1)
-    store = RunStore(tmp_path / "runs", problem_digest(entry))
-    (result,) = complete_runs(entry, data, [run], store, num_workers=1)
-    assert result.final_quality > 0.6
-    own_file.write_text(own_file.read_text() + "# changed\n")
-    assert problem_digest(entry) != problem_digest(load_entry(definition, f"{own_file}:SPEC"))
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import pytest
 from command import Command
 from made_sets import made_in
 from places import ROOT
+from seams import TRAINING
 from sweep_builder import FastWorkers
 
 from harness.config.run_config import Override, read_config_file, resolve
@@ -91,7 +92,7 @@ def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
     ("verb", "key"),
     [
         *((verb, "implementation") for verb in ("check", "score", "report", "resume", "run", "show")),
-        *((verb, "model") for verb in ("check", "score", "report", "resume", "run", "show", "calibrate")),
+        *((verb, "model") for verb in ("check", "score", "report", "resume", "run", "show", *TRAINING)),
     ],
 )
 def test_nothing_runs_a_file_that_only_a_set_or_a_definition_names(
@@ -110,10 +111,10 @@ def test_nothing_runs_a_file_that_only_a_set_or_a_definition_names(
         content = json.loads(record.read_text())
         content["config"][f"runtime.{key}"] = {"value": bomb, "source": f"option --{key}"}
         record.write_text(json.dumps(content))
-    what = definition if verb in ("run", "show", "calibrate") else tmp_path / "runs"
+    what = definition if verb in ("run", "show", *TRAINING) else tmp_path / "runs"
     done = inside(verb, what)
     assert done.returncode not in (1, 99) and not has_run.exists(), done.stderr
-    assert verb not in ("resume", "run", "calibrate") or (done.returncode == 2 and f"--{key}" in done.stderr), (
+    assert verb not in ("resume", "run", *TRAINING) or (done.returncode == 2 and f"--{key}" in done.stderr), (
         done.stderr
     )
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from calibration_builder import calibration_of, crossing_at, small_entry
 from inside import run_inside, use_workers_inside
 from planted_steps import PlantedSteps
+from small_entry import small_entry
 from sweep_builder import FastWorkers
 
 from harness.autotune.choices import FOLDER, find_candidates
@@ -23,6 +23,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.environment import describe_warnings
 from reference_models.config.sections import RuntimeConfig
 from reports.results.records import describe_times
+from rules.records.calibration import CalibrationRecord
 from rules.records.codec import decode, encode
 from rules.records.run_set import ChoiceRecord, RunSetRecord
 
@@ -118,6 +119,7 @@ def test_times_of_no_size_are_no_record(data_dir: Path, monkeypatch: pytest.Monk
             msgspec.convert({**msgspec.to_builtins(choice), "in_fp32": in_fp32}, ChoiceRecord)
 
 
+SHIPPED = load_entry("dlrm_tiny").benchmark.path
 BF16 = RuntimeConfig(precision="bf16")
 QUICK = ("--throughput", 10, "-n", 5, "--implementation", "reference", "--threads", 1)
 
@@ -137,12 +139,21 @@ def auto_of(definition: Path, **values: Any) -> RunConfig:
 
 
 def write_calibration_of(entry: Entry, **changes: Any) -> None:
-    train, target = entry.workload.train, entry.benchmark.quality.target
-    size, rate = train.global_batch_size, train.opt_base_learning_rate
-    runs = [crossing_at(13, target, seed=seed, size=size, rate=rate) for seed in range(4)]
+    """Write that of a shipped benchmark as if it were of this one, at its batch size and learning rate."""
+    train, made = entry.workload.train, decode(SHIPPED.with_suffix(".calibration.json"), CalibrationRecord)
+    assert isinstance(made, CalibrationRecord) and made.precision == "fp32"
+    own: dict[str, Any] = {
+        "global_batch_size": train.global_batch_size,
+        "opt_base_learning_rate": train.opt_base_learning_rate,
+    }
     if changes.pop("has_missed", False):  # the target
-        runs.append(crossing_at(20, target, seed=9, size=size, rate=rate))
-    made = calibration_of(entry, runs, **{"default_batch_size": size, "precision": "bf16"} | changes)
+        own["epochs_to_converge"] = (*made.default.epochs_to_converge[:-1], None)
+    about = {
+        "benchmark": entry.benchmark.name, "definition_sha256": entry.benchmark.definition_sha256,
+        "default_batch_size": train.global_batch_size, "precision": "bf16",
+        "batch_sizes": (msgspec.structs.replace(made.default, **own),),
+    }  # fmt: skip
+    made = msgspec.structs.replace(made, **about | changes)
     entry.benchmark.path.with_suffix(".bf16.calibration.json").write_text(encode(made))
 
 

@@ -314,7 +314,6 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "fixed": (("run", "./mine.toml", "--set", "id_map.kind=hash"), "id_map.kind is fixed by the definition"),
     "axis": (("sweep", "./mine.toml", "--axis", "id_map.kind=none,hash"), "changes the problem"),
-    "calibration": (("calibrate", "./hashed.toml"), "calibrated without [id_map]"),
     "unknown": (("run", "./mine.toml", "--quality", "64", "--set", "id_map.size=3"), "unknown key 'id_map.size'"),
 }  # fmt: skip
 
@@ -322,7 +321,6 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_what_has_no_place_is_refused_before_anything_is_written(name: str, inside: Command, tmp_path: Path) -> None:
     write_definition(tmp_path / "mine.toml")
-    write_mapped(tmp_path / "hashed.toml", kind="hash")
     words, said = REFUSALS[name]
     done = inside(*words, "-o", "out")
     assert done.returncode == ExitCode.USAGE and said in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.calibration.runs import CalibrationResult
+from harness.extensions.calibration.runs import CalibrationResult
 from reports.document.blocks import Block, Bullets, Heading, Prose, text_table
 from rules.benchmarks.loader import Benchmark
 from rules.errors import DefinitionError

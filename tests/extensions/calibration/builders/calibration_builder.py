@@ -1,13 +1,10 @@
 """Results and tables of calibrations that nothing was trained for."""
 
-from pathlib import Path
 from typing import Any
 
-from places import PAIRS_AT_RANDOM
-
-from harness.calibration.runs import REFERENCE, CalibrationResult, CalibrationRun
-from harness.calibration.table import judge_conditions, summarise_batch_size
-from harness.config.catalog import Entry, load_entry
+from harness.config.catalog import Entry
+from harness.extensions.calibration.runs import REFERENCE, CalibrationResult, CalibrationRun
+from harness.extensions.calibration.table import judge_conditions, summarise_batch_size
 from reference_models.dlrm.spec import SPEC
 from rules.records.calibration import BaselineSummary, CalibrationRecord, TuningRow
 
@@ -59,16 +56,3 @@ def calibration_of(entry: Entry, results: list[CalibrationResult], **changes: An
         values["target"], values["batch_sizes"][0], values["baselines"], values["oracle_quality"]
     )
     return CalibrationRecord(**values, conditions=judged)
-
-
-def small_entry(folder: Path) -> Entry:
-    """A small definition with so few samples that an epoch takes no time."""
-    changes = {"train_samples": "train_samples = 5120", "eval_samples": "eval_samples = 500"}
-    changes |= {"global_batch_size": "global_batch_size = 64", "sha256": ""}
-    lines = []
-    for line in PAIRS_AT_RANDOM.read_text().splitlines():
-        key = line.partition(" = ")[0]
-        lines.append(line if line.endswith('"free"') else changes.get(key, line))
-    path = folder / "mine.toml"
-    path.write_text("\n".join(lines).replace('name = "pairs_at_random"', 'name = "mine"'))
-    return load_entry(path)

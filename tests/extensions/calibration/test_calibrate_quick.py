@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calibration_builder import crossing_at, result, small_entry
+from calibration_builder import crossing_at, result
+from small_entry import small_entry
 
-from harness.calibration.calibrate import (
+from harness.cli import main
+from harness.config.catalog import Entry
+from harness.extensions.calibration.calibrate import (
     calibrate,
     count_runs,
     plan_calibration,
     refuse_to_replace,
     write_calibration,
 )
-from harness.calibration.runs import REFERENCE, CalibrationRun, RunStore
-from harness.cli import main
-from harness.config.catalog import Entry
+from harness.extensions.calibration.runs import REFERENCE, CalibrationRun, RunStore
 from reference_models.dlrm.spec import SPEC
 from reference_models.process.errors import ConfigError
 from rules.records.calibration import CalibrationRecord
@@ -48,8 +49,8 @@ def quick_calibration(
         simpler, reference = result((target - 0.1,) * 20), crossing_at(13, target)
         return [replace(reference if run.model == REFERENCE else simpler, run=run) for run in runs]
 
-    monkeypatch.setattr("harness.calibration.calibrate.complete_runs", complete)
-    monkeypatch.setattr("harness.calibration.calibrate.measure_oracle", lambda entry: 0.99)
+    monkeypatch.setattr("harness.extensions.calibration.calibrate.complete_runs", complete)
+    monkeypatch.setattr("harness.extensions.calibration.calibrate.measure_oracle", lambda entry: 0.99)
     made = calibrate(mine, folder, plan_calibration(mine, **asked), RunStore(folder, "digest"))
     return made, write_calibration(folder, mine, made)
 

@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from calibration_builder import calibration_of, crossing_at, result, small_entry
+from calibration_builder import calibration_of, crossing_at, result
 from command import Command
+from small_entry import small_entry
 
-from harness.calibration.calibrate import write_calibration
-from harness.calibration.runs import RUNS_FILE, RunStore
 from harness.config.catalog import Entry
+from harness.extensions.calibration.calibrate import write_calibration
+from harness.extensions.calibration.runs import RUNS_FILE, RunStore
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import LOCK_FILE
 from rules.records.calibration import CalibrationRecord

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from calibration_builder import small_entry
+from small_entry import small_entry
 
-from harness.calibration.calibrate import count_epochs, count_runs, plan_calibration
-from harness.calibration.runs import steps_to_evaluations
 from harness.cli import main
 from harness.config.catalog import Entry
-from harness.planning.calibration import look_ahead, outlook_blocks
+from harness.extensions.calibration.calibrate import count_epochs, count_runs, plan_calibration
+from harness.extensions.calibration.outlook import look_ahead, outlook_blocks
+from harness.extensions.calibration.runs import steps_to_evaluations
 from reports.render.markdown import render_markdown
 
 STEP_S, EVAL_S = 0.5, 20.0
@@ -26,7 +26,7 @@ def steps_of_known_time(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("an epoch was trained")
 
     monkeypatch.setattr("harness.planning.plan.measure_steps", lambda *args: (STEP_S, EVAL_S))
-    monkeypatch.setattr("harness.calibration.calibrate.complete_runs", refuse)
+    monkeypatch.setattr("harness.extensions.calibration.calibrate.complete_runs", refuse)
 
 
 def test_epochs_are_counted_by_what_they_are_for(mine: Entry) -> None:

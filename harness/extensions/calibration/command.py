@@ -15,9 +15,9 @@ from harness.cli.shared.output import show
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
-    from harness.calibration.calibrate import CalibrationPlan
-    from harness.calibration.runs import CalibrationResult
     from harness.config.catalog import Entry
+    from harness.extensions.calibration.calibrate import CalibrationPlan
+    from harness.extensions.calibration.runs import CalibrationResult
 
 _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", "num_tuning_runs")
 
@@ -84,9 +84,9 @@ def calibrate(
     calibration, and a changed target needs no new runs; --seed confirms it with fresh ones. Defaults: half, once and
     twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2 times its learning rate.
     """
-    from harness.calibration.calibrate import plan_calibration, refuse_to_replace
-    from harness.calibration.runs import in_precision
     from harness.config.catalog import load_entry
+    from harness.extensions.calibration.calibrate import plan_calibration, refuse_to_replace
+    from harness.extensions.calibration.runs import in_precision
     from harness.run_sets.folder import LOCK_FILE, hold_alone
     from harness.run_sets.output import refuse_output
 
@@ -104,7 +104,7 @@ def calibrate(
     refuse_output(output)
     refuse_to_replace(output, entry, plan)
     if is_planned:
-        from harness.planning.calibration import look_ahead, outlook_blocks
+        from harness.extensions.calibration.outlook import look_ahead, outlook_blocks
 
         show(outlook_blocks(entry, plan, look_ahead(entry, plan, data_root)))
         return
@@ -115,10 +115,10 @@ def calibrate(
 
 def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: Path | None) -> None:
     """Run what is missing in the folder, write what came of it, and show that."""
-    from harness.calibration.calibrate import calibrate as run_calibration
-    from harness.calibration.calibrate import count_runs, write_calibration
-    from harness.calibration.runs import RunStore, problem_digest
-    from harness.calibration.table import calibration_blocks
+    from harness.extensions.calibration.calibrate import calibrate as run_calibration
+    from harness.extensions.calibration.calibrate import count_runs, write_calibration
+    from harness.extensions.calibration.runs import RunStore, problem_digest
+    from harness.extensions.calibration.table import calibration_blocks
     from harness.run_sets.dataset import ensure_dataset
     from harness.run_sets.progress import generation_progress
     from reports.text.formatting import duration

@@ -7,15 +7,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from calibration_builder import calibration_of, crossing_at, result, small_entry
+from calibration_builder import calibration_of, crossing_at, result
+from small_entry import small_entry
 
-from harness.calibration.calibrate import (
+from harness.cli import main
+from harness.config.catalog import Entry, load_entry
+from harness.extensions.calibration.calibrate import (
     calibrate,
     count_runs,
     plan_calibration,
     write_calibration,
 )
-from harness.calibration.runs import (
+from harness.extensions.calibration.runs import (
     REFERENCE,
     RUNS_FILE,
     CalibrationResult,
@@ -26,7 +29,7 @@ from harness.calibration.runs import (
     steps_to_evaluations,
     train_epoch,
 )
-from harness.calibration.table import (
+from harness.extensions.calibration.table import (
     MAX_VARIATION,
     MIN_MARGIN,
     MIN_SEEDS,
@@ -36,8 +39,6 @@ from harness.calibration.table import (
     summarise_batch_size,
     tuned_learning_rate,
 )
-from harness.cli import main
-from harness.config.catalog import Entry, load_entry
 from harness.foundation.errors import HarnessError
 from harness.run_sets.dataset import ensure_dataset
 from harness.system.code import code_sha256
@@ -273,8 +274,8 @@ def test_what_is_left_counts_all_parts(mine: Entry, tmp_path: Path, monkeypatch:
             options["on_result"](replace(rising(run.seed), run=run), len(runs) - number - 1)
         return [replace(rising(run.seed), run=run) for run in runs]
 
-    monkeypatch.setattr("harness.calibration.calibrate.complete_runs", complete)
-    monkeypatch.setattr("harness.calibration.calibrate.measure_oracle", lambda entry: 0.9)
+    monkeypatch.setattr("harness.extensions.calibration.calibrate.complete_runs", complete)
+    monkeypatch.setattr("harness.extensions.calibration.calibrate.measure_oracle", lambda entry: 0.9)
     assert count_runs(mine, plan_calibration(mine)) == 3 * 5 * 2 + 20 + 60 + 20 + 3 * 6
     plan = plan_calibration(mine, num_runs=3, num_confirming_runs=5, num_workers=1)
     left: list[int] = []
@@ -299,7 +300,7 @@ def test_an_interrupted_calibration_names_the_command_that_goes_on(
     def interrupt(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.calibration.calibrate.calibrate", interrupt)
+    monkeypatch.setattr("harness.extensions.calibration.calibrate.calibrate", interrupt)
     arguments = ["calibrate", "dlrm_tiny", "-o", str(tmp_path / "out"), "--data", str(data_root)]
     monkeypatch.setattr("sys.argv", ["dlrmbench", *arguments])
     with pytest.raises(SystemExit) as leaving:

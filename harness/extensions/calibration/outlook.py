@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.calibration.calibrate import CalibrationPlan, count_epochs, count_runs
-from harness.calibration.runs import REFERENCE, steps_to_evaluations
 from harness.config.catalog import Entry, WorkloadConfig
+from harness.extensions.calibration.calibrate import CalibrationPlan, count_epochs, count_runs
+from harness.extensions.calibration.runs import REFERENCE, steps_to_evaluations
 from harness.measure.kinds import Work
 from harness.planning.memory import model_memory
 from harness.planning.plan import TimeEstimate, estimate_work, read_sizes

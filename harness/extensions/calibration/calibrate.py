@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.calibration.runs import (
+from harness.config.catalog import Entry
+from harness.extensions.calibration.runs import (
     REFERENCE,
     RUNS_FILE,
     CalibrationResult,
@@ -18,7 +19,7 @@ from harness.calibration.runs import (
     RunStore,
     complete_runs,
 )
-from harness.calibration.table import (
+from harness.extensions.calibration.table import (
     calibration_blocks,
     in_logged_unit,
     judge_conditions,
@@ -29,7 +30,6 @@ from harness.calibration.table import (
     tuned_learning_rate,
     tuning_rows,
 )
-from harness.config.catalog import Entry
 from harness.foundation.files import refuse_irregular
 from harness.system.resources import usable_cores
 from reference_models.data.registry import find_data

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from calibration_builder import small_entry
+from small_entry import small_entry
 
-from harness.calibration.calibrate import written_files
-from harness.calibration.runs import in_precision, problem_digest
 from harness.config.catalog import load_entry
+from harness.extensions.calibration.calibrate import written_files
+from harness.extensions.calibration.runs import in_precision, problem_digest
 
 
 def test_a_calibration_in_bf16_keeps_its_runs_and_files_apart(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from calibration_builder import calibration_of, crossing_at
 
-from harness.calibration.table import (
+from harness.config.catalog import load_entry
+from harness.extensions.calibration.table import (
     MAX_EVAL_SHARE,
     MAX_VARIATION,
     MEAN_EPOCHS,
@@ -18,7 +19,6 @@ from harness.calibration.table import (
     judge_conditions,
     reference_convergence_points,
 )
-from harness.config.catalog import load_entry
 from reference_models.registry import find_model
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
 from rules.benchmarks.seeds import reserved_seeds
