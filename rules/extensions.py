@@ -65,6 +65,7 @@ EXTENSIONS: Mapping[str, str] = {
     "packaging": "harness.extensions.packaging.extension",
     "placement": "harness.extensions.placement.extension",
     "suites": "harness.extensions.suites.extension",
+    "system_model": "harness.extensions.system_model.extension",
     "tuning": "harness.extensions.tuning.extension",
 }
 """By name, the module whose EXTENSION says what is added: a line is all that the core has of it."""

@@ -178,22 +178,10 @@ def _begin_model(file: Path, definition: Path, begin: Callable[..., str]) -> str
 @click.option("--submitter", help="Organisation; other fields by [submission] or DLRMBENCH_SUBMISSION_<FIELD>.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path),
-    help="Write MLPerf's JSON file of the 33 fields; with --measure, the TOML file of rates.",
+    help="Write MLPerf's JSON file of the 33 fields.",
 )  # fmt: skip
-@click.option(
-    "--measure", is_flag=True,
-    help="Measure the CPU's rates instead, in about 20 s: products, copies, rows at random, an operator's overhead.",
-)  # fmt: skip
-def system(form: str, config_file: Path | None, submitter: str | None, output: Path | None, measure: bool) -> None:
-    """Describe this system in MLPerf's 33 fields, each with where its value comes from. Nothing is guessed.
-
-    With --measure, write its rates as 'plan --system' takes them, to -o or to the console.
-    """
-    if measure:
-        if form == "json" or config_file is not None or submitter is not None:
-            raise click.UsageError("--measure writes rates as TOML: -o alone goes with it.")
-        _write_rates(output)
-        return
+def system(form: str, config_file: Path | None, submitter: str | None, output: Path | None) -> None:
+    """Describe this system in MLPerf's 33 fields, each with where its value comes from. Nothing is guessed."""
     from harness.system.description import describe_system, system_slug, write_system_json
     from harness.system.submission import submission_fields
     from reports.views.system import system_blocks
@@ -213,22 +201,6 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
         show_json({"schema_version": 1, "name": name, "fields": fields, "provenance": provenance})
     elif output is None:
         show(system_blocks(fields, provenance))
-
-
-def _write_rates(output: Path | None) -> None:
-    """Measure rates and write them to a file, or to the console. Raises HarnessError for a file of another name."""
-    from harness.foundation.files import write_text
-    from harness.planning.hardware.rates import measure_system
-    from harness.planning.hardware.system import write_system
-
-    if output is not None and output.suffix != ".toml":
-        raise HarnessError(f"--output {output}: expected a file name that ends in .toml.", ExitCode.USAGE)
-    text = write_system(measure_system(lambda doing: click.echo(f"system: {doing}", err=True)))
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(output, text)
-        click.echo(f"wrote {output}", err=True)
 
 
 @click.command()

@@ -1,16 +1,14 @@
 """`plan`: what a run would do, need and break."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from harness.cli.shared.options import BENCHMARK, SizeParam, collect_overrides, configuration
-from harness.cli.shared.output import form_option, show_as
+from harness.cli.shared.output import form_option, say, show_as
 from harness.cli.shared.studies import show_study
-from harness.cli.shared.values import amount
 from reference_models.distributed.placement import Devices
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,22 +55,12 @@ def given_devices(context: click.Context) -> list[str]:
 @click.option(
     "--measure/--no-measure", default=True, help="Time a few steps and an evaluation to estimate a run's time."
 )
-@click.option(
-    "--system", "systems", multiple=True, metavar="FILE.toml|this",
-    help="Model the step on a system by its rates, of 'system --measure' or given; this measures here. Repeatable.",
-)  # fmt: skip
-@click.option(
-    "--price-per-hour", "prices", multiple=True, type=amount, metavar="PRICE",
-    help="Of the system, for the cost to train; one for each --system.",
-)  # fmt: skip
 @device_options
 def plan(
     benchmark: str,
     num_runs: int | None,
     form: str,
     measure: bool,
-    systems: tuple[str, ...],
-    prices: tuple[float, ...],
     **given: Any,
 ) -> None:
     """Resolve BENCHMARK's configuration and say what its runs would do, need and break.
@@ -83,26 +71,14 @@ def plan(
 
     With --devices, say instead where TorchRec would lay its tables on devices that need not be here, and what they
     would take: modelled, from the memory and bandwidths given.
-
-    With --system, say what a step would take on each system, by phase, and a run by the reference convergence points:
-    modelled, from the rates in its file, each of which has its source. Beside `this`, a few steps are timed.
     """
     from harness.config.run_config import default_division, resolve
-    from harness.planning.hardware.rates import measure_system
-    from harness.planning.hardware.system import read_system
     from harness.planning.learnt import Keeper
     from harness.planning.placement import PlacementQuestion, search_plans, task_of_benchmark
     from harness.planning.plan import make_plan, plan_as_json, plan_blocks
-    from harness.planning.system import THIS, system_study
 
     context = click.get_current_context()
     given_members = given_devices(context)
-    if systems and given["num_devices"] is not None:
-        raise click.UsageError("--system and --devices are two plans; give one of them.")
-    if len(set(systems)) < len(systems):
-        raise click.UsageError("--system names the same one twice.")
-    if prices and len(prices) != len(systems):
-        raise click.UsageError(f"--price-per-hour is given {len(prices)} times, --system {len(systems)} times.")
     config = resolve(benchmark, collect_overrides(given), given["name"])
     config.workload.implementation.require_installed()
     if given["num_devices"] is not None:
@@ -112,10 +88,6 @@ def plan(
             by=("torchrec",), devices=devices, given=given_members, keeper=keeper, on_progress=show_progress
         )
         show_study(search_plans(question, [task_of_benchmark(config, question, None)], config).study, form)
-        return
-    if systems:
-        found = {name: measure_system(say) if name == THIS else read_system(Path(name)) for name in systems}
-        show_study(system_study(config, found, prices, given["data_root"], measure=measure), form)
         return
     runs = config.benchmark.score.num_runs if num_runs is None else num_runs
     made = make_plan(
@@ -127,11 +99,6 @@ def plan(
     )
     show_as(form, plan_as_json(made), plan_blocks(made, runs))
     context.exit(int(made.exit_code))
-
-
-def say(doing: str) -> None:
-    """Say on standard error what is being done."""
-    click.echo(f"{click.get_current_context().info_name}: {doing}", err=True)
 
 
 def show_progress(num_done: int, num_total: int) -> None:

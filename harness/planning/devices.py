@@ -3,16 +3,14 @@
 from collections.abc import Callable, Collection
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal
 
 from harness.config.run_config import RunConfig
 from harness.foundation.study import make_check, make_table
-from harness.planning.plan import explain_data, read_sizes
+from harness.planning.plan import require_sizes
 from reference_models.config.sections import PLAN
-from reference_models.data.registry import locate_dataset
 from reference_models.distributed.placement import Devices, PlannerEstimate, TablePlacement
 from reference_models.distributed.search.task import Plan, Shard
-from reference_models.process.errors import ConfigError, DatasetError
+from reference_models.process.errors import ConfigError
 from reports.text.formatting import duration
 from rules.records.study import Parameter, StudyCheck, StudyTable
 
@@ -27,16 +25,6 @@ _PARAMETERS = (
     ("inter_host_bandwidth", "bandwidth between hosts", "B/s"),
 )  # fmt: skip
 """Members of Devices, and the names and units of the parameters that they are in a study."""
-
-
-def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, tuple[int, ...]]:
-    """Return what `read_sizes` reads. Raises DatasetError where only data that is not there knows it."""
-    name, folder = config.benchmark.name, locate_dataset(config.workload.data, data_root)
-    sizes, problem = read_sizes(config.workload.data, folder)
-    if sizes is None:
-        why = explain_data(config, folder, data_root, problem)
-        raise DatasetError(f"only its data says how many rows the tables of {name} have: {why}")
-    return sizes
 
 
 def make_devices_plan(
@@ -147,9 +135,3 @@ def list_device_parameters(devices: Devices, given: Collection[str]) -> list[Par
         )
         for member, name, unit in _PARAMETERS
     ]  # fmt: skip
-
-
-def source_of(config: RunConfig, key: str) -> Literal["definition", "default", "given"]:
-    """Return who said the value of a key, as the parameters of a study have it."""
-    source = config.values()[key]["source"]
-    return source if source in ("definition", "default") else "given"

@@ -20,11 +20,10 @@ from harness.planning.devices import (
     list_device_parameters,
     make_devices_plan,
     plan_of_estimate,
-    require_sizes,
-    source_of,
     torchrec_tables,
 )
 from harness.planning.learnt import Keeper, learn_costs, learn_policy
+from harness.planning.plan import require_sizes, source_of
 from harness.system.resources import read_resources
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.placement import Devices, PlannerEstimate

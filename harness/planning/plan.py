@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -173,6 +173,16 @@ def explain_data(config: RunConfig, data_dir: Path, data_root: Path | None, prob
         return problem
     what = "holds no dataset yet" if data_dir.is_dir() else "does not exist"
     return f"{data_dir} {what}. {how_to_get(config.workload.data, command_name(config.benchmark), data_root)}"
+
+
+def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, tuple[int, ...]]:
+    """Return what `read_sizes` reads. Raises DatasetError where only data that is not there knows it."""
+    name, folder = config.benchmark.name, locate_dataset(config.workload.data, data_root)
+    sizes, problem = read_sizes(config.workload.data, folder)
+    if sizes is None:
+        why = explain_data(config, folder, data_root, problem)
+        raise DatasetError(f"only its data says how many rows the tables of {name} have: {why}")
+    return sizes
 
 
 def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Schedule:
@@ -396,3 +406,9 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
 def _short(value: object, limit: int = 60) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def source_of(config: RunConfig, key: str) -> Literal["definition", "default", "given"]:
+    """Return who said the value of a key, as the parameters of a study have it."""
+    source = config.values()[key]["source"]
+    return source if source in ("definition", "default") else "given"

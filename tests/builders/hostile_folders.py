@@ -33,12 +33,6 @@ CORE_WORDS: Mapping[str, Words] = {
     "resume": ((_SET,), "resume results/latest -n 2 -q"),
     "resume sweep": ((f"sweep dlrm_tiny --threads 1 -n 1 -q {_AXIS}",), "resume results/latest -n 2 -q"),
     "sweep": ((), f"sweep dlrm_tiny --threads 1 -n 1 -q --seed 5 {_AXIS}"),
-    "suite": ((), "suite mine.toml -q --threads 1"),
-    "tune": (
-        (),
-        "tune dlrm_tiny --axis train.global_batch_size=256..2048:log --trials 2 -q --seed 5 --threads 1 --maximize "
-        "samples_per_s --throughput 10",
-    ),
     "check": ((_SET,), "check results --no-second-opinion"),
     "score": ((_SET,), "score results"),
     "compare": ((f"{_SET} --name a", f"{_SET}1 --name b"), "compare a b"),
@@ -59,9 +53,6 @@ CORE_WORDS: Mapping[str, Words] = {
     "data verify": ((), "data verify dlrm_tiny"),
 }
 """By what is walked, whose first word is the verb."""
-
-
-SUITE = 'benchmarks = ["dlrm_tiny"]\n[base.runtime]\nthreads = 1\n[new.runtime]\nthreads = 2\n'
 
 
 def all_words() -> dict[str, Words]:
@@ -109,7 +100,8 @@ def write_inputs(folder: Path) -> None:
     (folder / "other.toml").write_text(re.sub("(?m)^sha256 = .*$", "", few))
     for name in ("clicks.csv", "clicks.toml"):
         shutil.copy(ROOT / "reference_models" / "examples" / name, folder)
-    (folder / "mine.toml").write_text(SUITE)
+    for name, content in find_seams("FILES").items():
+        (folder / name).write_text(content)
 
 
 def run(words: str, folder: Path, passed_s: float) -> Ended:

@@ -5,6 +5,8 @@ WAYS has options that such a verb may be given besides.
 TRAINING has that of a verb that trains a {benchmark}.
 PAGES has, by the name of a page that is written where nobody names one, the command line that writes it of the folder
 results; HOSTILE_PAGES has functions, as module:name, that write a page whose every text is hostile.
+WORDS has command lines of every verb, as `hostile_folders` has them, FILES what they are given, and DEAR those that
+compute for seconds, with what.
 STAND_INS has, by what scripted commands replace, what takes its place, both as module:name.
 """
 

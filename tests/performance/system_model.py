@@ -26,12 +26,12 @@ from jobs import run_as_a_worker
 from msgspec.structs import replace as change
 
 from harness.config.run_config import Override, RunConfig, resolve
+from harness.extensions.system_model.model import count_costs, expect_unique_rows, model_step
+from harness.extensions.system_model.rates import measure_rates
 from harness.foundation.files import write_record, write_text
 from harness.foundation.study import make_check, make_study, make_table
 from harness.measure.profile import measure_ceilings
-from harness.planning.hardware.rates import measure_system
 from harness.planning.hardware.system import System, read_system, write_system
-from harness.planning.system import count_costs, expect_unique_rows, model_step
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.data.registry import DATA_KINDS, find_data
 from reference_models.process.world import SingleProcess
@@ -187,7 +187,7 @@ if __name__ == "__main__":
     if given.cpu_time:
         measure_ceilings.time = SimpleNamespace(monotonic=time.process_time, monotonic_ns=time.process_time_ns)  # type: ignore[attr-defined]
     if given.rates:
-        print(write_system(measure_system(lambda doing: None)), end="")
+        print(write_system(measure_rates(lambda doing: None)), end="")
     elif given.step:
         clock = time.process_time if given.cpu_time else time.monotonic
         print(time_step(configure(*given.step), given.data, len(os.sched_getaffinity(0)), clock))

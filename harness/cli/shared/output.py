@@ -99,3 +99,8 @@ def echo_others_at(paths: "Sequence[Path]") -> None:
 def show_opinions(line: "StatusLine", num_answered: int, num_questions: int) -> None:
     """Show how many questions the official checkers have answered."""
     line.show_count(num_answered, num_questions, "official answers")
+
+
+def say(doing: str) -> None:
+    """Say on standard error what the verb is doing."""
+    click.echo(f"{click.get_current_context().info_name}: {doing}", err=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.plan import device_options, given_devices, say, show_progress
+from harness.cli.plan import device_options, given_devices, show_progress
 from harness.cli.shared.options import collect_overrides, completing, defining, trainable
-from harness.cli.shared.output import form_option
+from harness.cli.shared.output import form_option, say
 from harness.cli.shared.values import several
 from harness.foundation.errors import ExitCode
 from reference_models.distributed.placement import Devices

@@ -1,1 +1,1 @@
-"""Memories slower than DRAM, a TOML file each: every number has its source."""
+"""Hardware as TOML files describe it, every number with its source."""

@@ -1,4 +1,4 @@
-"""The description of a system by its rates, from a file of `system --measure` or the user's."""
+"""The description of a system by its rates, from a file: what was measured, or the user's."""
 
 import json
 from collections.abc import Mapping

@@ -11,12 +11,8 @@ from msgspec.structs import replace as change
 
 from harness.config.catalog import load_entry
 from harness.config.run_config import Override, resolve
-from harness.measure.profile import measure_ceilings
-from harness.measure.profile.worker import count_unique_rows, read_ids
-from harness.planning.hardware import rates
-from harness.planning.hardware.system import System, SystemNumber, read_system, write_system
-from harness.planning.plan import make_schedule
-from harness.planning.system import (
+from harness.extensions.system_model import rates
+from harness.extensions.system_model.model import (
     THIS,
     PhaseTime,
     StepCosts,
@@ -26,6 +22,10 @@ from harness.planning.system import (
     model_step,
     system_study,
 )
+from harness.measure.profile import measure_ceilings
+from harness.measure.profile.worker import count_unique_rows, read_ids
+from harness.planning.hardware.system import System, SystemNumber, read_system, write_system
+from harness.planning.plan import make_schedule
 from reference_models.costs import Matmul, PhaseCosts
 from reference_models.count_step import count_operators
 from reference_models.data.registry import locate_dataset, open_dataset
@@ -242,7 +242,7 @@ def test_the_system_at_hand_is_measured_and_its_step_beside_it(
     monkeypatch.setattr(rates, "_TABLE_BYTES", (1 << 16, 1 << 20))
     monkeypatch.setattr(rates, "_BUDGET_S", 0.0)
     said: list[str] = []
-    system = rates.measure_system(said.append)
+    system = rates.measure_rates(said.append)
     assert len(said) == 3
     assert {each.of for each in system.numbers} >= {*KINDS, "cores"}
     assert all(each.source.startswith(("measured ", "what this")) for each in system.numbers)

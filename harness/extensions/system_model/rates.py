@@ -1,4 +1,4 @@
-"""Measure the rates of the CPU at hand, as steps meet them: `dlrmbench system --measure`.
+"""Measure the rates of the CPU at hand, as steps meet them: `dlrmbench measure-system`.
 
 Copies and rows are the ceilings that `profile` measures. Its products are in the best layout that it finds, on
 operands that stay in a cache; those here are a layer's own, on operands that do not.
@@ -26,7 +26,7 @@ _IDLE = "dlrm_tiny"
 """Whose reference has next to nothing to do on two samples but to launch its operators."""
 
 
-def measure_system(say: Callable[[str], None]) -> System:
+def measure_rates(say: Callable[[str], None]) -> System:
     """Measure this system's CPU on all of its cores, in about 20 s. Each rate is the median of its repetitions."""
     os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
     import torch

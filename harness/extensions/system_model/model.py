@@ -1,4 +1,4 @@
-"""`plan --system`: what a training step, and a run to the target, would take on a system by its rates: modelled."""
+"""What a training step, and a run to the target, would take on a system by its rates: modelled."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +10,9 @@ from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import RunConfig
 from harness.foundation.study import Columns, make_study, make_table
 from harness.measure.kinds import Work
-from harness.planning.devices import require_sizes, source_of
 from harness.planning.hardware.system import System
 from harness.planning.memory import model_memory
-from harness.planning.plan import Schedule, estimate_time, make_schedule
+from harness.planning.plan import Schedule, estimate_time, make_schedule, require_sizes, source_of
 from harness.system.resources import read_resources
 from reference_models.costs import FLOAT_BYTES, Matmul, PhaseCosts
 from reference_models.data.registry import locate_dataset

@@ -1,0 +1,1 @@
+"""Systems by their rates, measured or given, and what training would take on them."""

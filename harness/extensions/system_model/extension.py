@@ -1,0 +1,18 @@
+"""What the core is told of system models: one verb that measures rates, and one that models steps by them."""
+
+from rules.extensions import Extension, Verb
+
+EXTENSION = Extension(
+    verbs={
+        "plan-system": Verb(
+            "harness.extensions.system_model.plan_system:plan_system",
+            "Model a step, and a run, on systems by their rates.",
+            "Run",
+        ),
+        "measure-system": Verb(
+            "harness.extensions.system_model.measure_system:measure_system",
+            "Measure this system's rates, for 'plan-system' elsewhere.",
+            "Look",
+        ),
+    },
+)

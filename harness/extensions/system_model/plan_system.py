@@ -1,0 +1,46 @@
+"""`plan-system`: what training would take on systems by their rates."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.shared.options import BENCHMARK, collect_overrides, configuration
+from harness.cli.shared.output import form_option, say
+from harness.cli.shared.values import amount
+
+
+@click.command("plan-system")
+@BENCHMARK
+@configuration
+@click.option(
+    "--system", "systems", multiple=True, required=True, metavar="FILE.toml|this",
+    help="Model the step on a system by its rates, of 'measure-system' or given; this measures here. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--price-per-hour", "prices", multiple=True, type=amount, metavar="PRICE",
+    help="Of the system, for the cost to train; one for each --system.",
+)  # fmt: skip
+@click.option("--measure/--no-measure", default=True, help="Time a few steps beside the model of `this`.")
+@form_option("table", "json")
+def plan_system(
+    benchmark: str, systems: tuple[str, ...], prices: tuple[float, ...], form: str, measure: bool, **given: Any
+) -> None:
+    """Say what a step of BENCHMARK would take on each system by phase, and a run by reference convergence points.
+
+    Modelled, from the rates in a system's file, each of which has its source. Beside `this`, a few steps are timed.
+    """
+    from harness.cli.shared.studies import show_study
+    from harness.config.run_config import resolve
+    from harness.extensions.system_model.model import THIS, system_study
+    from harness.extensions.system_model.rates import measure_rates
+    from harness.planning.hardware.system import read_system
+
+    if len(set(systems)) < len(systems):
+        raise click.UsageError("--system names the same one twice.")
+    if prices and len(prices) != len(systems):
+        raise click.UsageError(f"--price-per-hour is given {len(prices)} times, --system {len(systems)} times.")
+    config = resolve(benchmark, collect_overrides(given), given["name"])
+    config.workload.implementation.require_installed()
+    found = {name: measure_rates(say) if name == THIS else read_system(Path(name)) for name in systems}
+    show_study(system_study(config, found, prices, given["data_root"], measure=measure), form)
