@@ -67,6 +67,7 @@ EXTENSIONS: Mapping[str, str] = {
     "suites": "harness.extensions.suites.extension",
     "system_model": "harness.extensions.system_model.extension",
     "tuning": "harness.extensions.tuning.extension",
+    "usage": "harness.extensions.usage.extension",
 }
 """By name, the module whose EXTENSION says what is added: a line is all that the core has of it."""
 

@@ -23,6 +23,9 @@ CORE_COMMANDS: Mapping[str, Verb] = {
     "serve": Verb(
         "harness.cli.serve:serve", "Find how many queries a second are answered within a latency limit.", "Run"
     ),
+    "simulate": Verb(
+        "harness.cli.simulate:simulate", "Say how long queries wait at each rate, on a virtual clock.", "Run"
+    ),
     "resume": Verb("harness.cli.run:resume", "Complete an interrupted set of runs, a sweep or a pair.", "Run"),
     "sweep": Verb(
         "harness.cli.sweep:sweep", "Run a matrix of configurations, interleaved; to target or throughput.", "Run"

@@ -28,10 +28,3 @@ def wait_without_end(place: str) -> None:
     Path(place).write_text(str(os.getpid()))
     while True:
         time.sleep(HANG_S)
-
-
-def keep_working(models: object, place: str) -> None:
-    """The same for a worker of a usage, without a pause in which it would hear that nobody asks any more."""
-    Path(place).write_text(str(os.getpid()))
-    while True:
-        sum(range(1_000))

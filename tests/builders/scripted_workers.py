@@ -15,6 +15,7 @@ from scripted_workload import ScriptedWorkload, TickingClock
 from sweep_builder import FastWorkers, profile_answer, throughput_answer
 
 from harness.foundation.errors import ExitCode
+from harness.foundation.study import Columns, make_study, make_table
 from harness.launch.process import Interpreter, WorkerEnd
 from harness.measure.run_log import RunLogWriter
 from harness.measure.training import Monitor, TrainingJob, describe_end, describe_run, run_once
@@ -23,6 +24,7 @@ from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.logs import keys
 from rules.records.codec import convert, encode
 from rules.records.run import RunRecord
+from rules.records.study import StudyRecord
 
 CODE, OTHER_CODE = "c" * 64, "0" * 64
 """Digests of this dlrmbench's code, and of another interpreter's."""
@@ -132,6 +134,9 @@ class ScriptedWorkers:
             is_met = spec["run_index"] not in self.missing
             train(spec, folder, code, self.moment.now, leaves, on_event, is_met=is_met, num_evals=self.num_evals)
             return
+        if kind == "queue":
+            (folder / "study.json").write_text(encode(queue_answer()), encoding="utf-8")
+            return
         if kind == "profile":
             on_event({"event": "progress", "doing": "timing steps"})
             content, name = profile_answer(), "profile.json"
@@ -146,6 +151,13 @@ class ScriptedWorkers:
         else:
             content = FastWorkers().serve_answer(spec, number)
         (folder / name).write_text(json.dumps({**content, "code": code}), encoding="utf-8")
+
+
+def queue_answer() -> StudyRecord:
+    """What a process that simulates a queue finds: one rate, and what waits at it."""
+    columns: Columns = (("Queries/s", None, "simulated"), ("p99", "s", "simulated"))
+    table = make_table("Latency", columns, [(100.0, 0.01)])
+    return make_study("queue", "a queue", None, tables=[table], parameters=(), findings=("It waits.",))
 
 
 def tuning_answer(spec: Mapping[str, Any]) -> dict[str, Any]:

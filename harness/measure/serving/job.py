@@ -160,7 +160,7 @@ class ServeKind(Kind):
         if file is not None and file.arrivals_s is not None:
             raise HarnessError(
                 f"serve.queries is {config.serve.queries}, which says when queries come, but LoadGen draws that "
-                "itself. Give a file with items alone, or --simulate, which asks the virtual clock."
+                "itself. Give a file with items alone, or ask 'dlrmbench simulate', which has the virtual clock."
             )
         return config
 

@@ -63,7 +63,7 @@ class QueueKind(Kind):
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         config = resolve_served(benchmark, overrides, label)
         if (serve := config.serve).limit_s is None:
-            raise HarnessError(f"--simulate is of queries with a latency limit; scenario {serve.scenario} has none.")
+            raise HarnessError(f"simulate is of queries with a latency limit; scenario {serve.scenario} has none.")
         return config
 
     def check(self, workload: WorkloadConfig) -> None:

@@ -13,7 +13,7 @@ from harness.foundation.errors import ExitCode
 from harness.launch.process import STDERR_FILE, WorkerEnd
 
 SIMULATED = (
-    "serve", "dlrm_tiny", "--simulate", "--queries", "fixed:8", "--percentile", "50", "--threads", "1", "--seed", "3",
+    "simulate", "dlrm_tiny", "--queries", "fixed:8", "--percentile", "50", "--threads", "1", "--seed", "3",
 )  # fmt: skip
 WITHOUT_WORKER = """
 import harness.experiment.study

@@ -246,7 +246,7 @@ def test_kept_weights_are_served_through_their_own_map_alone(
         "serve.threads=1",
         "-q",
     )
-    common = ("serve", "./mine.toml", "--simulate", *asked, "--data", "data", "-o", "served", "--weights")
+    common = ("simulate", "./mine.toml", *asked, "--data", "data", "-o", "served", "--weights")
     ways = [(*common, weights) for weights in (made, f"{made}:0@0")]
     for words in ways:
         done = inside(*words)
@@ -296,7 +296,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
     "to a target": (("run", "./mine.toml", "--set", "id_map.kind=learned", "--name", "m"), "--quality SAMPLES, 's"),
     "throughput": (("run", "./mine.toml", "--throughput", "4", "--set", "id_map.kind=frequency"), "off the clock"),
     "served control": (
-        ("serve", "./mine.toml", "--simulate", "--target-latency", "1s", "--set", "id_map.kind=classes"),
+        ("simulate", "./mine.toml", "--target-latency", "1s", "--set", "id_map.kind=classes"),
         "as a control: it is for --quality SAMPLES",
     ),
     "official": (("run", "dlrm_dcnv2", "--set", "id_map.kind=hash", "--name", "m"), "in an official benchmark"),

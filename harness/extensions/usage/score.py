@@ -11,7 +11,7 @@ from typing import Literal
 
 from scipy.special import expit
 
-from harness.measure.usage.schedule import Frame, Spans
+from harness.extensions.usage.schedule import Frame, Spans
 
 Counting = Literal["released", "once"]
 """How often a dropped frame counts: twice, as in the released code, or once."""

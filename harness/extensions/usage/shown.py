@@ -1,10 +1,15 @@
-"""When frames of models were worked on, a lane for each model, in which every worker has its height."""
+"""What studies of a usage show of their own: its frames, a lane per model, in which every worker has its height."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Unpack
 
 from reports.charts import svg
 from reports.charts.figure import FOOT_PX, Caption, Figure, LegendKey, Plot, draw_both, num_ticks
+from reports.document.blocks import Chart
+from reports.kinds.details import Details
+from reports.parts.study import is_amount, rows_of
+from reports.text.formatting import printable
+from rules.records.study import TIMELINE, StudyRecord, StudyTable
 
 _LANE, _GAP, _LEFT = 26.0, 10.0, 100.0
 _KEYS = (("part-train", "done in time"), ("part-eval", "done late"), ("dot-failed", "dropped, at its release"))
@@ -45,3 +50,21 @@ def lanes_figure(works: Sequence[Work], **caption: Unpack[Caption]) -> Figure:
         )
 
     return draw_both(draw, [LegendKey(mark=mark, words=words) for mark, words in _KEYS], **caption)
+
+
+def draw_frames(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw the frames of a usage; None of its other tables."""
+    works = []
+    for row in rows_of(table) if table.title.startswith(TIMELINE) else ():
+        values = [row.get(name) for name in ("Released", "Deadline", "Worker", "Begun", "Done")]
+        released, deadline, worker, begun, done = (float(each) if is_amount(each) else -1.0 for each in values)
+        span = (begun, done) if worker >= 0 else (released, released)
+        works.append(Work(printable(str(row.get("Model")), 20), int(worker), *span, is_late=done > deadline))
+    if not works:
+        return None
+    title = "Frames of the first second"
+    figure = lanes_figure(works, id_=id_, title=title, description="A lane per model, a bar per frame.")
+    return Chart(figure=figure, table_note="The table below has the numbers.")
+
+
+DETAILS = Details(chart=draw_frames)

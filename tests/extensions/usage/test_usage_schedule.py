@@ -8,9 +8,9 @@ from math import inf
 import numpy as np
 import pytest
 
-from harness.config.usages.usage import AskedModel, Usage, parse_usage
-from harness.measure.usage import schedule
-from harness.measure.usage.schedule import (
+from harness.extensions.usage import schedule
+from harness.extensions.usage.definition import AskedModel, Usage, parse_usage
+from harness.extensions.usage.schedule import (
     Frame,
     Span,
     VirtualClock,

@@ -1,4 +1,4 @@
-"""`serve --usage`: a study of several models with deadlines, and what is refused before anything is made."""
+"""`usage`: a study of several models with deadlines, and what is refused before anything is made."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from made_sets import made_in
 
-from harness.config.usages.usage import STAND_IN, parse_usage, read_usage, shipped_usages
+from harness.extensions.usage.definition import STAND_IN, parse_usage, read_usage, shipped_usages
 from harness.foundation.errors import ExitCode
 from rules.records.codec import decode
 from rules.records.study import TIMELINE, StudyRecord
@@ -36,12 +36,14 @@ def read_study(folder: Path) -> StudyRecord:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("words", "origin"), (((), "measured"), (("--simulate", "--workers", "1"), "simulated")))
+@pytest.mark.parametrize(
+    ("words", "origin"), (((), "measured"), (("--virtual-clock", "--workers", "1"), "simulated"))
+)
 def test_models_one_after_another_meet_deadlines_far_away(
     words: tuple[str, ...], origin: str, inside: Inside, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE)
-    done = inside("serve", "--usage", "mine.toml", *words, "--seed", 3, "-o", "out", "--format", "json")
+    done = inside("usage", "mine.toml", *words, "--seed", 3, "-o", "out", "--format", "json")
     assert done.returncode == 0, done.stderr
     study = read_study(tmp_path / "out")
     assert json.loads(done.stdout)["kind"] == study.kind == "usage" and study.seed == 3
@@ -73,8 +75,8 @@ def test_a_retrieval_is_held_against_exact_candidates_at_each_value_of_an_axis(
     """On a star every ball of three hops is the whole graph: no setting saves memory, and the study says so."""
     (tmp_path / "mine.toml").write_text(HEAD + FIND)
     (tmp_path / "edges.txt").write_text("# a star\n" + "".join(f"0 {leaf}\n" for leaf in range(1, 60)))
-    words = ("--simulate", "--axis", "find.num_subgraphs=1,all", *ONE, "-o", "out")
-    done = inside("serve", "--usage", "mine.toml", *words)
+    words = ("--virtual-clock", "--axis", "find.num_subgraphs=1,all", *ONE, "-o", "out")
+    done = inside("usage", "mine.toml", *words)
     assert done.returncode == 0, done.stderr
     study = read_study(tmp_path / "out")
     rows = rows_of(study, "Retrieval")
@@ -94,7 +96,7 @@ def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tm
     )
     (tmp_path / "edges.txt").write_text("".join(f"{node} {node + 1}\n" for node in range(30)))
     done = inside(
-        "serve", "--usage", "mine.toml", "--simulate", "--data", data_root, "-q", "-o", "out", "--score", "once", *ONE
+        "usage", "mine.toml", "--virtual-clock", "--data", data_root, "-q", "-o", "out", "--score", "once", *ONE
     )
     assert done.returncode == 0, done.stderr
     study = read_study(tmp_path / "out")
@@ -106,7 +108,7 @@ def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tm
 @pytest.mark.once("workers of a usage")
 def test_where_no_rate_meets_all_deadlines_the_model_is_named(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE.replace("60000", "0.0001"))
-    done = inside("serve", "--usage", "mine.toml", "--simulate", "-o", "out", *ONE)
+    done = inside("usage", "mine.toml", "--virtual-clock", "-o", "out", *ONE)
     assert done.returncode == ExitCode.INCONCLUSIVE, done.stderr
     assert "no rate meets all deadlines: at 1% of all rates gaze fails first" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -146,7 +148,7 @@ def test_what_is_no_usage_is_refused_by_its_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(HEAD + text)
-    code, out, err = command("serve", "--usage", "mine.toml", "--simulate", "-o", "out")
+    code, out, err = command("usage", "mine.toml", "--virtual-clock", "-o", "out")
     assert (code, out) == (ExitCode.USAGE, "") and "mine.toml: " in err and said in err, err
     assert not (tmp_path / "out").exists()
 
@@ -154,22 +156,19 @@ def test_what_is_no_usage_is_refused_by_its_file(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     (
-        (("--usage", "vr_gamin"), ExitCode.USAGE, "no such usage, nor a FILE.toml. Did you mean 'vr_gaming'?"),
-        (("--usage", "none.toml"), ExitCode.USAGE, "none.toml: cannot be read"),
-        (("--usage", "mine.toml", "--batch", "4"), ExitCode.USAGE, "leave --batch out"),
-        (("dlrm_tiny", "--usage", "mine.toml"), ExitCode.USAGE, "leave benchmark out"),
-        (("--usage", "mine.toml", "--axis", "find.top_k"), ExitCode.USAGE, "expected MODEL.KEY=VALUE"),
-        (("--usage", "mine.toml", "--axis", "found.top_k=1,2"), ExitCode.USAGE, "Did you mean 'find'?"),
-        (("--usage", "mine.toml", "--set", "find.rate=0"), ExitCode.USAGE, "find.rate is 0"),
-        (("dlrm_tiny", "--axis", "find.top_k=1,2"), ExitCode.USAGE, "--axis is of --usage"),
-        (("dlrm_tiny", "--format", "md"), ExitCode.USAGE, "--format md is of studies"),
-        (("--usage", "mine.toml", "--set", "find.query_nodes=[9]"), ExitCode.USAGE, "node 9 is outside the graph"),
+        (("vr_gamin",), ExitCode.USAGE, "no such usage, nor a FILE.toml. Did you mean 'vr_gaming'?"),
+        (("none.toml",), ExitCode.USAGE, "none.toml: cannot be read"),
+        (("mine.toml", "--batch", "4"), ExitCode.USAGE, "No such option"),
+        (("mine.toml", "--axis", "find.top_k"), ExitCode.USAGE, "expected MODEL.KEY=VALUE"),
+        (("mine.toml", "--axis", "found.top_k=1,2"), ExitCode.USAGE, "Did you mean 'find'?"),
+        (("mine.toml", "--set", "find.rate=0"), ExitCode.USAGE, "find.rate is 0"),
+        (("mine.toml", "--set", "find.query_nodes=[9]"), ExitCode.USAGE, "node 9 is outside the graph"),
         (
-            ("--usage", "mine.toml", "--set", "find.graph=bad.txt"),
+            ("mine.toml", "--set", "find.graph=bad.txt"),
             ExitCode.INPUT,
             "bad.txt:2: '1 x', expected an edge",
         ),
-        (("--usage", "mine.toml", "--set", "find.graph=no.txt"), ExitCode.INPUT, "no.txt"),
+        (("mine.toml", "--set", "find.graph=no.txt"), ExitCode.INPUT, "no.txt"),
     ),
 )
 def test_what_cannot_be_asked_is_refused(
@@ -179,7 +178,7 @@ def test_what_cannot_be_asked_is_refused(
     (tmp_path / "mine.toml").write_text(HEAD + FIND)
     (tmp_path / "edges.txt").write_text("1 2\n")
     (tmp_path / "bad.txt").write_text("1 2\n1 x\n")
-    found, out, err = command("serve", *words, "-o", "out")
+    found, out, err = command("usage", *words, "-o", "out")
     assert (found, out) == (code, "") and said in err, err
     assert not (tmp_path / "out").exists()
 

@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.config.usages.usage import RETRIEVAL, STAND_IN, Usage
-from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.study import make_study, make_table
-from harness.measure.serving.queue import percentile_of
-from harness.measure.usage.crew import Crew, RealClock, RetrievalTrial, build_models, repeat_calls, try_retrieval
-from harness.measure.usage.schedule import (
+from harness.extensions.usage.crew import Crew, RealClock, RetrievalTrial, build_models, repeat_calls, try_retrieval
+from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, Usage
+from harness.extensions.usage.schedule import (
     GRID,
     Frame,
     Spans,
@@ -23,7 +20,10 @@ from harness.measure.usage.schedule import (
     find_highest_factor,
     run_schedule,
 )
-from harness.measure.usage.score import Counting, ModelScore, score_model, score_usage
+from harness.extensions.usage.score import Counting, ModelScore, score_model, score_usage
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.study import make_study, make_table
+from harness.measure.serving.queue import percentile_of
 from harness.system.energy import EnergyMeter
 from reports.text.formatting import percent
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord

@@ -1,15 +1,15 @@
 """The score of a usage, by its formula."""
 
-from collections.abc import Callable, Sequence
 from math import exp
 from typing import Any
 
 import pytest
+from scripted_crew import ScriptedCrew
 
-from harness.config.usages.usage import parse_usage
-from harness.measure.usage import study
-from harness.measure.usage.schedule import Frame, Span
-from harness.measure.usage.score import MAX_ENERGY_J, score_frame, score_model, score_usage
+from harness.extensions.usage import study
+from harness.extensions.usage.definition import parse_usage
+from harness.extensions.usage.schedule import Frame, Span
+from harness.extensions.usage.score import MAX_ENERGY_J, score_frame, score_model, score_usage
 
 FRAMES = [Frame(model="a", number=number, release_s=0.1 * number, within_s=0.1) for number in range(4)]
 EARLY = [Span(0, frame.release_s, frame.release_s + 0.01) for frame in FRAMES]
@@ -49,16 +49,6 @@ def test_a_model_that_nothing_was_asked_has_no_part_in_the_score() -> None:
     assert score_usage([nothing, all_early]) == score_usage([all_early])
     dropped = score_model(FRAMES, [None] * 4, "once", None)
     assert (dropped.score, dropped.quality, dropped.real_time) == (0, 0, None)
-
-
-class ScriptedCrew:
-    """Workers whose calls take 2 ms and use nothing else."""
-
-    def ask(self, questions: Sequence[Callable[..., Any]]) -> list[Any]:
-        return [5 if question.func.__name__ == "repeat_calls" else None for question in questions]
-
-    def time_frames(self, names: Sequence[str], seed: int) -> dict[str, list[float]]:
-        return {name: [0.002] * 5 for name in names}
 
 
 @pytest.mark.parametrize("energy_j", (3.0, None))

@@ -82,14 +82,14 @@ class Usage(UsageHead):
 
 def shipped_usages() -> dict[str, Path]:
     """Return the files that are shipped, by name."""
-    return {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
+    return {path.stem: path for path in sorted((Path(__file__).parent / "usages").glob("*.toml"))}
 
 
 def read_usage(name: str) -> tuple[str, dict[str, Any]]:
     """Read a shipped usage, or a file: its path, and its tables. Raises ConfigError, DefinitionError."""
     shipped = shipped_usages()
     if name not in shipped and not name.endswith(".toml"):
-        raise ConfigError(f"--usage {name}: no such usage, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
+        raise ConfigError(f"{name}: no such usage, nor a FILE.toml.{did_you_mean(name, [*shipped])}")
     path = shipped.get(name, Path(name))
     return str(path), read_toml(path)
 

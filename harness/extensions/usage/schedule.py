@@ -1,7 +1,7 @@
 """When frames of several models are worked on: earliest deadline first, without preemption, on several workers.
 
 One loop serves both clocks: the virtual one, on which a frame takes the time that was drawn for it, and the real one
-of `harness.measure.usage.crew`.
+of `harness.extensions.usage.crew`.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.config.usages.usage import Usage
+from harness.extensions.usage.definition import Usage
 
 GRID, MAX_STEPS = 0.01, 10_000
 """The grid of factors on all rates, and how far it is searched."""

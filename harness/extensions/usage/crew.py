@@ -14,11 +14,11 @@ import numpy as np
 
 from harness.config.run_config import SERVE
 from harness.config.serving import parse_serve
-from harness.config.usages.usage import RETRIEVAL, STAND_IN, AskedModel, Usage
+from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, AskedModel, Usage
+from harness.extensions.usage.schedule import Frame, Span
+from harness.extensions.usage.worker import work
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import Job
-from harness.measure.usage.schedule import Frame, Span
-from harness.measure.usage.worker import work
 from reference_models.serving import pagerank
 
 T = TypeVar("T")

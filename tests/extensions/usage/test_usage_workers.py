@@ -8,15 +8,15 @@ import time
 from pathlib import Path
 
 import pytest
-from places import ROOT, TESTS
+from places import ROOT
 from waiting import has_ended, wait_until
 
 GONE_WITHIN_S = 120.0
 PARENT = """
 import sys
 from functools import partial
-from pool_functions import keep_working
-from harness.measure.usage.crew import Crew
+from usage_work import keep_working
+from harness.extensions.usage.crew import Crew
 
 if __name__ == "__main__":
     with Crew(2, 1) as crew:
@@ -30,7 +30,7 @@ def test_workers_are_gone_once_who_asks_is_killed(tmp_path: Path) -> None:
     places = [tmp_path / name for name in ("first", "second")]
     parent = subprocess.Popen(
         [sys.executable, tmp_path / "parent.py", *places],
-        env={**os.environ, "PYTHONPATH": f"{TESTS / 'builders'}{os.pathsep}{ROOT}"},
+        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent / 'builders'}{os.pathsep}{ROOT}"},
     )
     workers = []
     try:
@@ -51,7 +51,7 @@ def test_workers_are_gone_once_who_asks_is_killed(tmp_path: Path) -> None:
 
 def test_a_worker_imports_nothing_heavy_before_it_watches_its_parent() -> None:
     """What takes seconds to import would be imported by a process that nobody waits for."""
-    code = "import harness.measure.usage.worker, sys; print(*sys.modules)"
+    code = "import harness.extensions.usage.worker, sys; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code],
         check=True,

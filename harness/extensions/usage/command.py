@@ -1,0 +1,64 @@
+"""`usage`: several models with deadlines, served as a study."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from harness.cli.shared.options import DATA, QUIET, output_option
+from harness.cli.shared.output import form_option
+from reports.render.forms import FORMS
+
+
+@click.command()
+@click.argument("usage", metavar="NAME|FILE.toml")
+@click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="One value; repeatable.")
+@click.option("--axis", metavar="MODEL.KEY=V1,V2", help="A study of several values of one key.")
+@click.option(
+    "--virtual-clock", "is_simulated", is_flag=True,
+    help="Schedule on the virtual clock, with service times measured now.",
+)  # fmt: skip
+@click.option(
+    "--workers", "num_workers", type=click.IntRange(min=1), metavar="N",
+    help="Processes that take frames.  [default: the usage's]",
+)  # fmt: skip
+@click.option("--threads", "num_threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores]")
+@click.option(
+    "--score", "counting", type=click.Choice(["released", "once"]), default="released", show_default=True,
+    help="XRBench's score as its released code has it, which counts dropped frames twice; or once.",
+)  # fmt: skip
+@DATA
+@output_option("Make the study's folder in it.")
+@click.option("--seed", type=click.IntRange(min=0), help="Base seed of arrivals and weights.  [default: drawn]")
+@form_option("table", "json", *FORMS)
+@QUIET
+def usage(
+    usage: str, assignments: tuple[str, ...], axis: str | None, num_workers: int | None, num_threads: int | None,
+    counting: Literal["released", "once"], data_root: Path | None, output: Path, seed: int | None, form: str,
+    **how: Any,
+) -> None:  # fmt: skip
+    """Serve the models of a usage, each with a rate and a deadline: feed, vr_gaming, … or FILE.toml; a study.
+
+    Frames of several models are scheduled, the earliest deadline first, in one process for each worker, or on a
+    virtual clock. A frame that has not begun at its deadline is dropped. The usages of XRBench's scenarios have
+    stand-ins for its models. --set is of MODEL.KEY, or usage.KEY.
+    """
+    from harness.cli.shared.studies import keep_study
+    from harness.config.axes import split_values
+    from harness.extensions.usage.definition import read_usage, with_value
+    from harness.extensions.usage.points import study_usage
+    from rules.benchmarks.seeds import draw_base_seed
+
+    path, tables = read_usage(usage)
+    for text in assignments:
+        tables = with_value(tables, text)
+    if num_workers is not None:
+        tables = with_value(tables, f"usage.workers={num_workers}", "--workers")
+    key, equals, values = (axis or "").partition("=")
+    texts = split_values(values) if axis is not None else []
+    points = [(text, with_value(tables, f"{key}{equals}{text}", "--axis")) for text in texts] or [("", tables)]
+    study = study_usage(
+        path, points, None if axis is None else key, data=data_root, output=output, num_threads=num_threads,
+        seed=draw_base_seed() if seed is None else seed, counting=counting, **how,
+    )  # fmt: skip
+    keep_study(study, output, f"usage-{Path(usage).stem}", form)

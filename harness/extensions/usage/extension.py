@@ -1,0 +1,14 @@
+"""What the core is told of usages: one verb, and the chart of its studies."""
+
+from rules.extensions import Extension, Verb
+
+EXTENSION = Extension(
+    verbs={
+        "usage": Verb(
+            "harness.extensions.usage.command:usage",
+            "Serve several models, each with a rate and a deadline.",
+            "Run",
+        ),
+    },
+    shown={"usage": "harness.extensions.usage.shown:DETAILS"},
+)
