@@ -49,7 +49,7 @@ CORE_COMMANDS: Mapping[str, Verb] = {
     "plan": Verb("harness.cli.plan:plan", "Say what a run would do, need and break, from a few timed steps.", "Run"),
     "list": Verb("harness.cli.inspect:list_", "List the benchmarks.", "Look"),
     "show": Verb("harness.cli.inspect:show_", "Show one benchmark's definition.", "Look"),
-    "init": Verb("harness.cli.inspect:init", "Begin a definition of your own.", "Look"),
+    "init": Verb("harness.cli.init:init", "Begin a definition of your own.", "Look"),
     "system": Verb("harness.cli.inspect:system", "Describe this system in MLPerf's 33 fields.", "Look"),
     "doctor": Verb("harness.cli.inspect:doctor", "Check what disturbs measurements here; change nothing.", "Look"),
     "schema": Verb(

@@ -3,9 +3,7 @@
 Run by every rank: `torchrec_ranks.py CASES.json OUT.json`. Rank 0 writes what it and the reference said in each case.
 """
 
-import contextlib
 import gc
-import io
 import json
 import logging
 import sys
@@ -63,16 +61,6 @@ def largest_difference(found: dict[str, torch.Tensor], expected: dict[str, torch
     return max(float((found[name] - weight).abs().max()) for name, weight in expected.items())
 
 
-def say(arguments: list[str]) -> dict[str, Any]:
-    """What one command prints, as JSON, without another start of torchrec."""
-    from harness.cli import cli
-
-    with contextlib.redirect_stdout(io.StringIO()) as stdout:
-        cli.main(args=arguments, standalone_mode=False)
-    content: dict[str, Any] = json.loads(stdout.getvalue())
-    return content
-
-
 def main(cases_path: str, out_path: str) -> None:
     world = join(rendezvous(), torch.device("cpu"), HANG_S)
     reference: dict[str, Any] = {}
@@ -80,10 +68,6 @@ def main(cases_path: str, out_path: str) -> None:
     for index, case in enumerate(json.loads(Path(cases_path).read_text())):
         if index == 1:
             gc.freeze()  # every build looks for garbage, and what is imported by now is none
-        if "command" in case:
-            if world.rank == 0:
-                results.append(say(case["command"]))
-            continue
         key = json.dumps([case["benchmark"], case.get("train", {}), case["num_steps"]])
         if world.rank == 0 and key not in reference:
             workload = find_implementation("dlrm", "reference").load(make_spec(case), SingleProcess())

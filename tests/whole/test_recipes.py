@@ -485,8 +485,8 @@ def test_an_output_format(tree: Tree) -> None:
     promised = [line for path in surfaces for line in path.read_text().splitlines()]
     verbs = {line.split()[1] for line in promised if "--format" in line and "|tsv" in line}
     assert verbs == {
-        "check", "codesign", "compare", "diff", "history", "place", "profile", "report", "score", "serve", "suite",
-        "sweep", "tiers", "trace", "tune",
+        "check", "codesign", "compare", "diff", "history", "place", "place-tasks", "profile", "report", "score",
+        "serve", "simulate", "suite", "sweep", "tiers", "trace", "tune", "usage",
     }  # fmt: skip
     benchmark = load_benchmark("dlrm_tiny")
     write_set(tree.folder / "set", benchmark, make_runs(benchmark))

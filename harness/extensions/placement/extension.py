@@ -1,13 +1,23 @@
-"""What the core is told of placement: one verb, which reads the traces of memory, and the relation of plans."""
+"""What the core is told of placement: three verbs, of which one reads traces of memory, and the relation of plans."""
 
 from rules.extensions import Extension, Verb
 
 EXTENSION = Extension(
     verbs={
         "place": Verb(
-            "harness.extensions.placement.command:place",
+            "harness.extensions.placement.place:place",
             "Search where embedding tables should be, on devices not here.",
             "Look",
+        ),
+        "place-tasks": Verb(
+            "harness.extensions.placement.place_tasks:place_tasks",
+            "Compare such searches on many tasks, which are of no benchmark.",
+            "Look",
+        ),
+        "plan-devices": Verb(
+            "harness.extensions.placement.plan_devices:plan_devices",
+            "Say where TorchRec would lay tables on devices not here.",
+            "Run",
         ),
     },
     relations={"ranking": "harness.extensions.placement.relation:RANKING"},

@@ -9,9 +9,9 @@ from msgspec.structs import replace as change
 from scipy.stats import kendalltau
 
 from harness.config.placement import write_sharding
+from harness.extensions.placement.plans import FoundPlan, Placement, PlacementQuestion, judge_plans
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_table
-from harness.planning.placement import FoundPlan, Placement, PlacementQuestion, judge_plans
 from reference_models.distributed.search.registry import find_search
 from reference_models.process.errors import ConfigError
 from reports.comparison.sweep import SweepFacts

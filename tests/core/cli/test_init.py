@@ -179,7 +179,7 @@ def test_nothing_is_overwritten(command: Call, tmp_path: Path) -> None:
 
 
 def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("harness.cli.inspect._is_terminal", lambda: True)
+    monkeypatch.setattr("harness.cli.init._is_terminal", lambda: True)
     path = tmp_path / "mine.toml"
     done = CliRunner().invoke(cli, ["init", str(path)], input="criteo\n\nMy clicks\n0.79\n")
     assert done.exit_code == 0, done.output

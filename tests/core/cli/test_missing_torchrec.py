@@ -25,7 +25,6 @@ def find_spec_without_torchrec(name: str) -> ModuleSpec | None:
         (["sweep", "dlrm_tiny", "--axis", "runtime.implementation=reference,torchrec"], "torchrec-cpu.txt"),
         (["sweep", "dlrm_tiny", *RANKS[:2], "--axis", "runtime.ranks=1,2"], "torchrec-cpu.txt"),
         (["plan", "dlrm_tiny", "--implementation", "torchrec", "--no-measure"], "torchrec-cpu.txt"),
-        (["plan", "dlrm_tiny", "--devices", "8"], "torchrec-cpu.txt"),
         (["profile", "dlrm_tiny", "--implementation", "torchrec"], "cannot be profiled. Use 'reference'"),
         (
             ["sweep", "dlrm_tiny", "--axis", "runtime.implementation=optimized,torchrec", "--profile"],

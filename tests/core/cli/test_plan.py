@@ -180,35 +180,3 @@ def test_a_plan_of_several_ranks_counts_their_processes_and_measures_none(
     with pytest.raises(SystemExit):
         main(["plan", "dlrm_tiny", *JSON, "--ranks", "2"])
     assert any("trains in one process" in problem for problem in json.loads(capsys.readouterr().out)["problems"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "message"),
-    [
-        (["--device-memory", "8GB"], 2, "--device-memory describes the devices of --devices N"),
-        (["--devices-per-host", "8"], 2, "--devices-per-host describes the devices of --devices N"),
-        (["--devices", "8", "--device-memory", "141"], 2, "'141' has no unit. Write it like 141GB or 96GiB."),
-        (["--devices", "8", "--device-memory", "1e9"], 2, "'1e9' is not a number with a unit"),
-        (["--devices", "8", "--device-memory", "0GB"], 2, "'0GB' must be from 1 byte to below 2^63."),
-        (["--devices", "8", "--device-bandwidth", "0.4B/s"], 2, "'0.4B/s' must be from 1 byte to below 2^63."),
-        (["--devices", "8", "--device-memory", "99999999TB"], 2, "'99999999TB' must be from 1 byte to below 2^63."),
-        (["--devices", "8", "--device-memory", "9" * 400 + "GB"], 2, "must be from 1 byte to below 2^63."),
-        (["--devices", "8", "--device-memory", "8GB/s"], 2, "'8GB/s' is not a number with a unit"),
-        (["--devices", "8", "--device-bandwidth", "2"], 2, "'2' has no unit. Write it like 450GB/s or 4.8TB/s."),
-        (["--devices", "8"], 8, "dlrmbench data prepare dlrm_kaggle --train FILE"),
-    ],
-)
-def test_devices_that_are_not_described_whole_are_refused(
-    arguments: list[str],
-    exit_code: int,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as left:
-        main(["plan", "dlrm_kaggle", *arguments])
-    err = capsys.readouterr().err
-    assert left.value.code == exit_code, err
-    assert message in " ".join(err.split())

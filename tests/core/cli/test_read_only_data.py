@@ -3,21 +3,15 @@
 import errno
 import os
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from command import Command
 from goldens import lay_data
 
 from harness.config.catalog import load_entry
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.planning.learnt import Keeper
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.data.store.manifest import MANIFEST
-from rules.records.kept.learnt import LEARNT_FOLDER
-
-DIGEST = "0123456789abcdef" * 4
 
 
 @pytest.fixture
@@ -48,18 +42,6 @@ def test_complete_data_is_used_without_a_lock(inside: Command, data: Path) -> No
         ensure_dataset(section, data, num_threads=1)
     done = inside("data", "generate", "dlrm_tiny")
     assert done.returncode == 2 and "Read-only file system. Choose a folder that can be written to" in done.stderr
-
-
-def test_what_is_learnt_is_used_without_a_lock(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    keeper = Keeper(data_root=tmp_path, seed=0, retrain=False, say=lambda text: None)
-
-    def keep() -> Any:
-        return keeper.keep("cost_net", DIGEST, lambda: ({"weights": np.zeros(2, np.float32)}, {}), dict)
-
-    keep()
-    (tmp_path / LEARNT_FOLDER / ".lock").unlink()
-    request.getfixturevalue("read_only")
-    assert [*keep()] == ["weights"]
 
 
 @pytest.mark.parametrize(

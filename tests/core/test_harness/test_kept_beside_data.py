@@ -5,22 +5,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from goldens import lay_data
+from seams import find_seams
 
 from harness.autotune.id_maps import ensure_id_map
 from harness.config.run_config import Override, resolve
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.planning.learnt import Keeper
-from rules.records.kept.learnt import LEARNT_FOLDER
-
-DIGEST = "0123456789abcdef" * 4
-
-
-def learn(data: Path) -> None:
-    keeper = Keeper(data_root=data, seed=0, retrain=False, say=lambda text: None)
-    keeper.keep("cost_net", DIGEST, lambda: ({"weights": np.zeros(2, np.float32)}, {}), dict)
+from rules.extensions import load_place
 
 
 def map_ids(data: Path) -> None:
@@ -29,7 +21,10 @@ def map_ids(data: Path) -> None:
     ensure_id_map(resolve("dlrm_tiny", given, "mapped"), data, quiet=True)
 
 
-KEEPERS: dict[str, Callable[[Path], None]] = {LEARNT_FOLDER: learn, "id_maps": map_ids}
+KEEPERS: dict[str, Callable[[Path], object]] = {
+    "id_maps": map_ids,
+    **{folder: load_place(keep) for folder, keep in find_seams("KEEPERS").items()},
+}
 
 
 @pytest.fixture
@@ -46,7 +41,7 @@ def test_a_folder_that_is_a_link_or_none_is_refused_before_anything_is_done(
     name: str, kind: str, data: Path, tmp_path: Path
 ) -> None:
     users, place = tmp_path / "users", data / name
-    kept = users / f"cost_net-{DIGEST[:16]}" / "thesis.txt"
+    kept = users / "cost_net-0123456789abcdef" / "thesis.txt"
     if kind == "link":
         kept.parent.mkdir(parents=True)
         kept.write_text("precious")
@@ -61,11 +56,3 @@ def test_a_folder_that_is_a_link_or_none_is_refused_before_anything_is_done(
     assert refused.value.exit_code == ExitCode.INPUT and str(place) in str(refused.value)
     left = [path.name for path in users.rglob("*")]
     assert left == ([kept.parent.name, kept.name] if kind == "link" else [])
-
-
-def test_what_is_learnt_is_kept_where_there_is_no_link(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "data").symlink_to(tmp_path / "disk")  # which its user named
-    learn(tmp_path / "data")
-    (folder,) = (tmp_path / "disk" / LEARNT_FOLDER).glob("cost_net-*")
-    assert (folder / "weights.npy").is_file()

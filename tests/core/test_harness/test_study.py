@@ -1,70 +1,40 @@
-"""A study says of every column where its numbers come from, such as that of TorchRec's plan."""
+"""A study says of every column where its numbers come from."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.config.run_config import resolve
 from harness.foundation.study import make_check, make_study, make_table
-from harness.planning.devices import list_device_parameters, torchrec_tables
-from reference_models.distributed.placement import DeviceLoad, Devices, PlannerEstimate, TablePlacement
 from reports.parts.study import study_blocks
 from reports.render.markdown import render_markdown
 from reports.render.terminal import plain, render_terminal
 from rules.records.codec import Damage, decode, encode
-from rules.records.study import StudyRecord
-
-DEVICES = Devices(
-    num_devices=4,
-    device_type="cuda",
-    memory_bytes=8 * 10**9,
-    memory_bandwidth=2e12,
-    devices_per_host=2,
-    intra_host_bandwidth=450e9,
-    inter_host_bandwidth=50e9,
-)
-ESTIMATE = PlannerEstimate(
-    devices=DEVICES,
-    sharding="auto",
-    global_batch_size=512,
-    tables=(
-        TablePlacement(
-            table=0, num_embeddings=1000, sharding="row_wise", kernel="fused", devices=(0, 1, 2, 3),
-            shard_shapes=((250, 16),) * 4,
-        ),
-        TablePlacement(
-            table=1, num_embeddings=30, sharding="data_parallel", kernel="dense", devices=(0, 1, 2, 3),
-            shard_shapes=((30, 16),) * 4,
-        ),
-        TablePlacement(
-            table=2, num_embeddings=500, sharding="column_wise", kernel="fused", devices=(3, 1),
-            shard_shapes=((500, 8), (500, 8)),
-        ),
-    ),
-    loads=tuple(
-        DeviceLoad(device=device, memory_bytes=10**9 + device, host_memory_bytes=0, step_s=0.001 * (device + 1))
-        for device in range(4)
-    ),
-    step_s=0.004,
-    balance=1.6,
-    is_search_cut=True,
-)  # fmt: skip
-
-
-def study_of(estimate: PlannerEstimate) -> StudyRecord:
-    config = resolve("dlrm_tiny", [], None)
-    tables, findings, check = torchrec_tables(config, estimate)
-    return make_study(
-        "place", "dlrm_tiny: tables over 4 cuda devices", config.benchmark, tables=tables, findings=findings,
-        parameters=list_device_parameters(DEVICES, {"num_devices", "memory_bytes"}), checks=[check],
-    )  # fmt: skip
+from rules.records.study import Parameter, StudyRecord
 
 
 @pytest.fixture
 def study() -> StudyRecord:
-    return study_of(ESTIMATE)
+    """One of a benchmark, with two tables and a check."""
+    devices = (("Device", None, "given"), ("Memory", "B", "modelled"), ("Of its memory", "share", "modelled"),
+               ("Host memory", "B", "modelled"), ("Embeddings per step", "s", "modelled"))  # fmt: skip
+    tables = [
+        make_table(
+            "Where each is",
+            (("Table", None, "given"), ("Rows", None, "given"), ("Sharding", None, "modelled")),
+            [(0, 1000, "row_wise"), (1, 30, "data_parallel")],
+        ),
+        make_table("Devices", devices, [(device, 10**9, 0.125, 0, 0.001) for device in range(4)]),
+    ]
+    parameters = [
+        Parameter(name="devices", value=4, unit=None, source="given", note=None),
+        Parameter(name="bandwidth", value=2e12, unit="B/s", source="default", note=None),
+    ]
+    return make_study(
+        "place", "tables over 4 devices", resolve("dlrm_tiny", [], None).benchmark, tables=tables,
+        parameters=parameters, findings=("All are placed.",), checks=[make_check("elements", expected=2, found=2)],
+    )  # fmt: skip
 
 
 def test_a_study_is_read_as_it_was_written(study: StudyRecord, tmp_path: Path) -> None:
@@ -79,25 +49,11 @@ def test_every_column_names_its_origin_and_every_parameter_its_source(study: Stu
         for column in table.columns:
             assert f"{column.name} ({column.origin})" in text
     sources = {parameter.name: parameter.source for parameter in study.parameters}
-    assert sources["memory of one device"] == sources["devices"] == "given"
-    assert sources["bandwidth within a host"] == "default"
+    assert sources == {"devices": "given", "bandwidth": "default"}
 
 
-def test_the_tables_say_what_the_planner_said(study: StudyRecord) -> None:
-    placement, loads = study.tables
-    assert placement.rows[0] == (0, 1000, "row_wise", "fused", 4, 250, 16, (0, 1, 2, 3))
-    assert loads.rows[3] == (3, 10**9 + 3, (10**9 + 3) / (8 * 10**9), 0, 0.004)
-    text = render_markdown(study_blocks(study))
-    assert "0-3" in text and "1, 3" in text and "4.0 ms" in text
-    assert "cut short" in text
-
-
-def test_elements_that_are_placed_nowhere_fail_the_check(study: StudyRecord) -> None:
-    assert [check.is_passed for check in study.checks] == [True]
-    lost = replace(ESTIMATE.tables[0], shard_shapes=((250, 16),) * 3)
-    estimate = replace(ESTIMATE, tables=(lost, *ESTIMATE.tables[1:]))
-    (check,) = study_of(estimate).checks
-    assert not check.is_passed and check.found == check.expected - 250 * 16
+def test_a_check_that_fails_is_said_to(study: StudyRecord) -> None:
+    check = make_check("elements", expected=2, found=1)
     assert "FAILED" in render_terminal(study_blocks(replace_checks(study, check)), width=100, style=plain)
 
 

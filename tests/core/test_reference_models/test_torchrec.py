@@ -27,9 +27,6 @@ ROUNDED_LOSS = 1e-5
 """Twice and more the gamma of a mean of 512 losses of about .7, whose sums are in 8 numbers side by side: 64 u."""
 PLANS = ("plan:0,1+0,1,0,1,0+1,0,1", "plan:1,1,1,1,1,1,1,1", "plan:0,1,1,0,0,1,0,1")
 """Of the 8 tables of dlrm_tiny: two with columns on both ranks, all on one rank, all whole."""
-FOUR_DEVICES = ("--devices", "4", "--device-memory", "8GB", "--format", "json")
-PLACE_WHOLE = ["place", "dlrm_tiny", "--devices", "2", "--by", "torchrec,lookup,optimal", "--cost", "torchrec"]
-PLACE_WHOLE += ["--set", "runtime.sharding=table_wise", "--format", "json"]
 COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 
 
@@ -120,7 +117,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
             for plan in PLANS
         },
         "rowwise plan": of_small(5, ROWWISE, sharding=PLANS[0]),
-        "plan": {"command": ["plan", "dlrm_tiny", *FOUR_DEVICES]},
         "odd evaluation": of_small(1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
     }
     answers = run_cases(list(cases.values()), tmp_path_factory.mktemp("ranks"))
@@ -331,46 +327,3 @@ def test_every_value_of_every_table_has_its_place(tiny: dict[str, dict[str, Any]
         ]
         whole = [(row, column) for row in range(rows) for column in range(workload.model.embedding_dim)]
         assert sorted(held) == sorted(whole * (2 if table["sharding"] == "data_parallel" else 1))
-
-
-@pytest.mark.slow
-@needs_torchrec
-def test_a_plan_for_devices_lays_out_all_tables_and_is_called_modelled(tiny: dict[str, dict[str, Any]]) -> None:
-    from harness.config.catalog import load_entry
-
-    made, workload = tiny["plan"], load_entry("dlrm_tiny").workload
-    assert made["kind"] == "place" and not any("cut short" in finding for finding in made["findings"])
-    placement, loads = rows_of(made)[1:]
-    assert {c["origin"] for table in made["tables"][1:] for c in table["columns"]} == {"given", "modelled"}
-    rows = workload.data.num_embeddings or ()
-    assert [(table["Table"], table["Rows"]) for table in placement] == list(enumerate(rows))
-    assert all(set(table["Devices"]) <= set(range(4)) for table in placement)
-    assert [check["is_passed"] for check in made["checks"]] == [True]  # every element is somewhere
-    weights = 4 * sum(rows) * workload.model.embedding_dim
-    assert sum(load["Memory"] for load in loads) >= 2 * weights  # Adagrad's state is as large
-    assert min(load["Embeddings per step"] for load in loads) > 0
-
-
-def rows_of(study: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """Each table's rows, their cells by the name of their column."""
-    names = [[column["name"] for column in table["columns"]] for table in study["tables"]]
-    return [
-        [dict(zip(of, row, strict=True)) for row in table["rows"]]
-        for of, table in zip(names, study["tables"], strict=True)
-    ]
-
-
-@needs_torchrec
-@pytest.mark.long
-@pytest.mark.parametrize("num_ranks", [1, 2])
-@pytest.mark.parametrize("benchmark", ["dlrm_tiny", "dlrm_dcnv2_small"])
-def test_the_full_product_follows_the_reference(
-    benchmark: str, num_ranks: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    data_dir = ensure(benchmark, tmp_path_factory.mktemp("data"))
-    kinds = SHARDING_TYPES if num_ranks > 1 else ("auto", "data_parallel", "table_wise", "row_wise")
-    cases = [case(benchmark, data_dir, 50, SGD, sharding=kind) for kind in kinds]
-    cases += [case(benchmark, data_dir, 5, ADAGRAD, sharding=kind) for kind in kinds]
-    cases += [case(benchmark, data_dir, 5, ROWWISE, sharding=kind) for kind in kinds if kind not in COLUMN_TYPES]
-    for result in run_cases(cases, tmp_path_factory.mktemp("ranks"), num_ranks=num_ranks):
-        assert largest_difference(result) < ROUNDED_LOSS, result["runtime"]

@@ -6,11 +6,14 @@ from typing import Any
 WORDS = {
     "place": ((), "place dlrm_tiny --devices 2 --by dim"),
     "place learnt": ((), "place dlrm_tiny --devices 2 --by greedy --cost net"),
+    "place-tasks": ((), "place-tasks -n 1 --devices 2 --by lookup"),
+    "plan-devices": ((), "plan-devices dlrm_tiny --devices 2 --device-memory 8GB"),
 }
-DEAR = {"place learnt": "trains a net"}
+DEAR = {"place learnt": "trains a net", "plan-devices": "imports TorchRec"}
+KEEPERS = {"place": "learning:learn"}
 FILE_WORDS = {
-    "tasks": "place --task-file {} --tables clicks.csv",
-    "tables": "place --task-file clicks.csv --tables {}",
+    "tasks": "place-tasks --devices 2 --read {} clicks.csv",
+    "tables": "place-tasks --devices 2 --read clicks.csv {}",
 }
 _TABLES = [
     {"row": rows, "pooling_factor": 2.0, **{f"bin_{number}": float(number == 0) for number in range(17)}}
@@ -20,7 +23,7 @@ _TABLES = [
 
 def _tasks() -> dict[str, Any]:
     files = {"tasks.txt": "0,1,2 16,32,64\n0,0,0,1 4,4,8,8\n", "tables.json": json.dumps(_TABLES)}
-    words = "place --task-file tasks.txt --tables tables.json --devices 2 --by lookup,greedy"
+    words = "place-tasks --read tasks.txt tables.json --devices 2 --by lookup,greedy"
     return {"files": files, "words": (words,), "share": 2}
 
 

@@ -1,4 +1,4 @@
-"""`place`: searches beside one another, a plan in a file; what cannot be asked is refused."""
+"""`place`, `place-tasks`: searches beside one another, a plan in a file; what cannot be asked is refused."""
 
 import json
 from pathlib import Path
@@ -29,18 +29,27 @@ def test_searches_of_a_benchmark_end_with_one_sentence_and_keep_the_cheapest_pla
     assert damaged.returncode == 8 and "plan.json" in damaged.stderr and "line 3" in damaged.stderr
 
 
+WORDS = ("--devices", 2, "--by", "lookup,greedy", "--format", "json")
+
+
 @pytest.mark.slow
-def test_tasks_are_generated_or_read(inside: Command, tmp_path: Path) -> None:
-    words = ("--devices", 2, "--by", "lookup,greedy", "--format", "json")
-    done = inside("place", "--tasks", 2, *words)
+def test_tasks_are_generated(inside: Command) -> None:
+    done = inside("place-tasks", "-n", 2, *WORDS)
     assert done.returncode == 0 and json.loads(done.stdout)["tables"][0]["rows"][0][:2] == ["lookup", 2]
+    memory = next(each for each in json.loads(done.stdout)["parameters"] if each["name"] == "memory of one device")
+    assert (memory["value"], memory["source"]) == (4 << 30, "default")
+
+
+def test_tasks_are_read(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "tables.json").write_text(json.dumps(TABLES))
     (tmp_path / "tasks.txt").write_text("0,1,2 16,32,64\n0,0,0,1 4,4,8,8\n")
-    read = ("place", "--task-file", "tasks.txt", "--tables", "tables.json", *words)
-    done = inside(*read)
+    read = ("--read", "tasks.txt", "tables.json", *WORDS)
+    done = inside("place-tasks", *read)
     assert done.returncode == 0 and json.loads(done.stdout)["tables"][0]["rows"][1][:2] == ["greedy", 2]
+    first = inside("place-tasks", "-n", 1, *read)
+    assert first.returncode == 0 and json.loads(first.stdout)["tables"][0]["rows"][1][:2] == ["greedy", 1]
     (tmp_path / "tasks.txt").write_text("0,1,2 16,32,64\n0,3 4,4\n")
-    assert (done := inside(*read)).returncode == 8 and "tasks.txt:2: " in done.stderr
+    assert (done := inside("place-tasks", *read)).returncode == 8 and "tasks.txt:2: " in done.stderr
 
 
 def test_what_was_measured_once_is_no_verdict_and_says_where_it_was_timed(inside: Command) -> None:
@@ -74,24 +83,21 @@ def test_plans_of_a_folder_of_any_name_are_measured_and_all_that_fail_end_it_so(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["dlrm_tiny"], "--devices N says over how many devices"),
-        (["--devices", 2], "give BENCHMARK, --tasks or --task-file"),
-        (["dlrm_tiny", "--tasks", 2, "--devices", 2], "one of them"),
-        (["--task-file", "x", "--devices", 2], "given together"),
-        (["--tasks", 2, "--devices", 2, "-o", "x.json"], "of the tables of a BENCHMARK"),
-        (["dlrm_tiny", "--devices", 2, "-o", "nowhere/plan.json"], "there is no folder"),
-        (["--tasks", 10**9, "--devices", 2], "10000"),
-        (["dlrm_tiny", "--devices", 2, "--measure", 100], "--measure is of --cost net"),
-        (["dlrm_tiny", "--devices", 2, "--cost", "net", "--measure", 99], "99 is not in the range"),
-        (["--tasks", 2, "--devices", 2, "--set", "model.embedding_dim=8"], "of the tables of a BENCHMARK"),
-        (["--tasks", 2, "--devices", 2, "--name", "x"], "of the tables of a BENCHMARK"),
-        (["--tasks", 2, "--devices", 2, "--by", "torchrek"], "Did you mean 'torchrec'?"),
-        (["dlrm_tiny", "--devices", 2, "--by", "lookups"], "Did you mean 'lookup'?"),
-        (["dlrm_tiny", "--devices", 2, "--device-memory", "100KB"], "bytes too few"),
-        (["dlrm_dcnv2", "--devices", 2, "--device-memory", "80GB"], "bytes too few"),
-        (["dlrmv4_small", "--devices", 2], "models that pool bags"),
+        (["place", "dlrm_tiny"], "Missing option '--devices'"),
+        (["place", "--devices", 2], "Missing argument 'BENCHMARK'"),
+        (["place-tasks", "--devices", 2, "--read", "x"], "requires 2 arguments"),
+        (["place-tasks", "-n", 2, "--devices", 2, "-o", "x.json"], "No such option"),
+        (["place", "dlrm_tiny", "--devices", 2, "-o", "nowhere/plan.json"], "there is no folder"),
+        (["place-tasks", "-n", 10**9, "--devices", 2], "10000"),
+        (["place", "dlrm_tiny", "--devices", 2, "--measure", 100], "--measure is of --cost net"),
+        (["place", "dlrm_tiny", "--devices", 2, "--cost", "net", "--measure", 99], "99 is not in the range"),
+        (["place-tasks", "-n", 2, "--devices", 2, "--by", "torchrek"], "Did you mean 'torchrec'?"),
+        (["place", "dlrm_tiny", "--devices", 2, "--by", "lookups"], "Did you mean 'lookup'?"),
+        (["place", "dlrm_tiny", "--devices", 2, "--device-memory", "100KB"], "bytes too few"),
+        (["place", "dlrm_dcnv2", "--devices", 2, "--device-memory", "80GB"], "bytes too few"),
+        (["place", "dlrmv4_small", "--devices", 2], "models that pool bags"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(inside: Command, words: list[object], message: str) -> None:
-    done = inside("place", *words)
+    done = inside(*words)
     assert done.returncode == 2 and message in " ".join(done.stderr.split()), done.stderr

@@ -1,4 +1,4 @@
-"""`place` by TorchRec's planner, in processes of its own: what `plan` says of devices, and beside other searches."""
+"""`place` by TorchRec's planner, in processes of its own: what `plan-devices` says, and beside other searches."""
 
 import json
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from command import Command
 from ranks_builder import needs_torchrec
+
+from harness.config.catalog import load_entry
 
 
 def ask(dlrmbench: Command, verb: str, *words: str, num_devices: int = 4) -> dict[str, Any]:
@@ -28,8 +30,8 @@ def rows_of(study: dict[str, Any]) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @needs_torchrec
-def test_place_by_torchrec_is_what_plan_says_of_devices(dlrmbench: Command) -> None:
-    plan, place = ask(dlrmbench, "plan"), ask(dlrmbench, "place", "--by", "torchrec")
+def test_place_by_torchrec_is_what_plan_devices_says(dlrmbench: Command) -> None:
+    plan, place = ask(dlrmbench, "plan-devices"), ask(dlrmbench, "place", "--by", "torchrec")
     for study in (plan, place):
         for (search,) in rows_of(study)[:1]:
             assert search["Search"] == "torchrec" and search["Search time"] > 0
@@ -48,3 +50,19 @@ def test_a_plan_of_torchrec_is_costed_beside_others_by_its_own_estimator(dlrmben
     # Its planner knows what no plan of whole tables can be below, and does not search all of them.
     assert by_name["optimal"]["Cost"] <= by_name["torchrec"]["Cost"] * (1 + 1e-9)
     assert by_name["optimal"]["Over the optimum"] == 0 <= by_name["lookup"]["Over the optimum"]
+
+
+@pytest.mark.slow
+@needs_torchrec
+def test_a_plan_for_devices_lays_out_all_tables_and_is_called_modelled(dlrmbench: Command) -> None:
+    made, workload = ask(dlrmbench, "plan-devices"), load_entry("dlrm_tiny").workload
+    assert made["kind"] == "place" and not any("cut short" in finding for finding in made["findings"])
+    placement, loads = rows_of(made)[1:]
+    assert {c["origin"] for table in made["tables"][1:] for c in table["columns"]} == {"given", "modelled"}
+    rows = workload.data.num_embeddings or ()
+    assert [(table["Table"], table["Rows"]) for table in placement] == list(enumerate(rows))
+    assert all(set(table["Devices"]) <= set(range(4)) for table in placement)
+    assert [check["is_passed"] for check in made["checks"]] == [True]  # every element is somewhere
+    weights = 4 * sum(rows) * workload.model.embedding_dim
+    assert sum(load["Memory"] for load in loads) >= 2 * weights  # Adagrad's state is as large
+    assert min(load["Embeddings per step"] for load in loads) > 0

@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 
 from harness.config.placement import read_plan, record_plan, write_sharding
 from harness.config.run_config import Override, resolve
+from harness.extensions.placement.learnt import Keeper
 from harness.extensions.placement.measured_plans import MAX_PLANS, add_measured, list_plans
-from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import write_record
-from harness.planning.learnt import Keeper
-from harness.planning.placement import (
+from harness.extensions.placement.plans import (
     FoundPlan,
     Placement,
     PlacementQuestion,
@@ -30,6 +28,8 @@ from harness.planning.placement import (
     search_plans,
     task_of_benchmark,
 )
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import write_record
 from reference_models.config.sections import parse_sharding
 from reference_models.distributed.placement import Devices
 from reference_models.distributed.search.net import net_of
@@ -212,7 +212,7 @@ def test_the_plan_that_is_kept_or_measured_can_be_run(tmp_path: Path, optimizer:
 @pytest.mark.slow
 def test_tasks_have_an_interval_of_the_improvement(tmp_path: Path) -> None:
     asked = question(tmp_path, "random", "lookup", "greedy")
-    tasks = make_tasks(replace(asked, devices=replace(DEVICES, num_devices=4, memory_bytes=4 << 30)), 6, None, None)
+    tasks = make_tasks(replace(asked, devices=replace(DEVICES, num_devices=4, memory_bytes=4 << 30)), 6, None)
     placement = search_plans(asked, tasks, None)
     rows = rows_of(placement)
     base = min(rows, key=lambda name: rows[name]["Cost"])
@@ -318,7 +318,7 @@ def test_measured_steps_are_beside_the_predicted_ones(
 def test_costs_of_a_task_are_correlated_apart_each_plan_once(tmp_path: Path) -> None:
     """Predicted ones rank each task's measured ones the wrong way round, and tell tasks apart."""
     asked = question(tmp_path, "random", "dim", "lookup", cost="bandwidth")
-    tasks = make_tasks(replace(asked, devices=replace(DEVICES, num_devices=4, memory_bytes=4 << 30)), 3, None, None)
+    tasks = make_tasks(replace(asked, devices=replace(DEVICES, num_devices=4, memory_bytes=4 << 30)), 3, None)
     costs, find = search_plans(asked, tasks, None).costs, {}
     for at, name in enumerate(["random", "dim", "lookup", "lookup again"]):
         at = min(at, 2)

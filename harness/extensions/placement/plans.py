@@ -1,4 +1,4 @@
-"""`place`: where searches put embedding tables, and what their plans cost the slowest device."""
+"""Where searches put embedding tables, and what their plans cost the slowest device."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -14,15 +14,15 @@ from scipy.stats import kendalltau
 from harness.config.catalog import refuse_without_bags
 from harness.config.placement import record_plan, write_sharding
 from harness.config.run_config import RunConfig
-from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.study import Columns, make_study, make_table
-from harness.planning.devices import (
+from harness.extensions.placement.devices import (
     list_device_parameters,
     make_devices_plan,
     plan_of_estimate,
     torchrec_tables,
 )
-from harness.planning.learnt import Keeper, learn_costs, learn_policy
+from harness.extensions.placement.learnt import Keeper, learn_costs, learn_policy
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.study import Columns, make_study, make_table
 from harness.planning.plan import require_sizes, source_of
 from harness.system.resources import read_resources
 from reference_models.data.traces.trace import AccessTrace
@@ -39,6 +39,7 @@ from reports.text.formatting import duration, percent
 from rules.records.kept.placement import PlanRecord
 from rules.records.study import Parameter, Scalar, Source, StudyRecord, StudyTable
 
+NUM_GENERATED = 10
 HEURISTICS = ("random", "dim", "lookup", "size_lookup", "greedy")
 PUBLISHED = "up to 23.8 %, other tasks"
 """NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
@@ -110,16 +111,16 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
     return task_of(empty, workload.data.mapped, rows, workload.costs(rows).row_width, workload.train.opt_name, trace)
 
 
-def make_tasks(
-    question: PlacementQuestion, num_tasks: int | None, file: Path | None, tables: Path | None
-) -> list[Task]:
-    """Generate so many of NeuroShard's tasks, or read those of a file. Raises ConfigError or DatasetError."""
+def make_tasks(question: PlacementQuestion, number: int | None, files: tuple[Path, Path] | None) -> list[Task]:
+    """Generate so many of NeuroShard's tasks, or read the first ones of a file; `files` are tasks and their tables.
+
+    None stands for NUM_GENERATED, or all that the file has. Raises ConfigError or DatasetError.
+    """
     devices = question.devices
     empty = replace(NEUROSHARD, num_devices=devices.num_devices, memory_bytes=devices.memory_bytes)
-    if num_tasks is not None:
-        return generate_tasks(num_tasks, question.keeper.seed, empty)
-    assert file is not None and tables is not None
-    return read_tasks(file, tables, empty)
+    if files is None:
+        return generate_tasks(NUM_GENERATED if number is None else number, question.keeper.seed, empty)
+    return read_tasks(*files, empty)[:number]
 
 
 def record_best(placement: Placement, question: PlacementQuestion) -> tuple[PlanRecord, str]:

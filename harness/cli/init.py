@@ -1,0 +1,133 @@
+"""`init`: begin a definition, or a model, of one's own."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import resources
+from pathlib import Path
+
+import click
+
+from reference_models.data.registry import examples
+
+_MODEL_TARGET = 0.87
+"""An AUC on dlrm_tiny's data that the example of a model reaches within its epoch."""
+
+
+@click.command("init")
+@click.argument("path", metavar="FILE", required=False, type=click.Path(path_type=Path))
+@click.option("--like", help="Benchmark or definition to begin with.  [default: one with data of the --kind]")
+@click.option("--name", help="Of the benchmark.  [default: the file's]")
+@click.option("--title", help="One line for people.")
+@click.option(
+    "--kind",
+    type=click.Choice([*examples()]),
+    help="Generated, text in Criteo's form, or MLPerf's files.",
+)
+@click.option(
+    "--from-columns", "columns_file", metavar="FILE", type=click.Path(path_type=Path),
+    help="CSV, gzipped CSV or Parquet with a header: its columns are guessed, each guess is a comment.",
+)  # fmt: skip
+@click.option(
+    "--model", "model_file", metavar="FILE.py", type=click.Path(path_type=Path),
+    help="Begin a model of your own too: a file that trains as it is, and FILE beside it unless it is given.",
+)  # fmt: skip
+@click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")
+@click.option("--target", type=float, help="Quality to reach.")
+@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable.")
+def init(
+    path: Path | None,
+    like: str | None,
+    name: str | None,
+    title: str | None,
+    kind: str | None,
+    columns_file: Path | None,
+    model_file: Path | None,
+    data_of: str | None,
+    target: float | None,
+    assignments: tuple[str, ...],
+) -> None:
+    """Write a definition of your own to FILE, with every key explained; asks what is not given on a terminal."""
+    from harness.config.catalog import load_data
+    from harness.config.run_config import read_set_option
+    from harness.config.start import begin_definition
+    from harness.foundation.files import write_text
+    from harness.run_sets.dataset import how_to_get
+    from reference_models.data.registry import find_data
+
+    if path is None:
+        if model_file is None:
+            raise click.UsageError("Missing argument 'FILE', such as mine.toml.")
+        path = model_file.with_suffix(".toml")
+    for file, suffix in ((path, ".toml"), (model_file, ".py")):
+        if file is not None and file.suffix != suffix:
+            raise click.UsageError(f"{file}: expected a file name that ends in {suffix}.")
+        if file is not None and os.path.lexists(file):  # also a link that leads nowhere, which would be followed
+            raise click.UsageError(f"{file}: is there already. Nothing is overwritten; choose another file.")
+    if (
+        not (like or kind or columns_file or model_file or name or title or data_of or target or assignments)
+        and _is_terminal()
+    ):
+        kind = click.prompt("Data", type=click.Choice([*examples()]), default="click_log", err=True)
+        name = click.prompt("Name", default=path.stem, err=True)
+        title = click.prompt("Title", default="", err=True) or None
+        target = click.prompt("Target quality", type=float, default=0.8, err=True)
+    overrides = [read_set_option(text) for text in assignments]
+    if data_of is not None:
+        if kind is not None:
+            raise click.UsageError("--data-of is data already; leave --kind out.")
+        kind = load_data(data_of).kind
+    columns = None
+    if columns_file is not None:
+        if kind is not None or data_of is not None:
+            raise click.UsageError("--from-columns is data already; leave --kind and --data-of out.")
+        from reference_models.data.columns.guess import guess_columns
+        from reference_models.process.open_file import refuse_irregular
+
+        refuse_irregular([columns_file])
+        named = [override.value for override in overrides if override.key == "data.parameters.label"]
+        columns = guess_columns(columns_file, name or path.stem, *(str(value) for value in named))
+        title = title or f"Clicks of {columns_file.name}"
+    begin = partial(
+        begin_definition,
+        path,
+        like or examples().get(kind or "", "dlrm_tiny" if model_file or columns_file else examples()["click_log"]),
+        name or path.stem,
+        title=title,
+        target=_MODEL_TARGET if model_file and not (target or like or kind or columns_file or data_of) else target,
+        overrides=overrides,
+        data_of=data_of,
+        columns=columns,
+    )
+    write_text(path, begin() if model_file is None else _begin_model(model_file, path, begin))
+    shown = shlex.quote(str(path) if "/" in str(path) else f"./{path}")
+    data = load_data(path)
+    first = "" if find_data(data.kind).generate else f"\nFirst its data. {how_to_get(data, shown, None)}"
+    if columns_file is not None:
+        first = first.replace("--train FILE…", f"--train {shlex.quote(str(columns_file))}")
+    wrote, given = str(path), shown
+    if model_file is not None:
+        wrote, given = f"{model_file} and {path}", f"{shown} --model {shlex.quote(f'{model_file}:SPEC')}"
+    more = f"dlrmbench calibrate {given}, " if model_file is None else ""
+    click.echo(f"wrote {wrote}. Next: dlrmbench plan {given}, {more}dlrmbench run {given}{first}")
+
+
+def _begin_model(file: Path, definition: Path, begin: Callable[..., str]) -> str:
+    """Write the example of a model to `file`; return the definition's text, which its keys are in. Nothing stays of a
+    file whose definition cannot be made."""
+    from harness.foundation.files import write_text
+    from reference_models.registry import pin_code
+
+    example = resources.files("reference_models.examples").joinpath("deepfm.py").read_text(encoding="utf-8")
+    write_text(file, example.replace("deepfm.toml", definition.name).replace("deepfm.py", file.name))
+    try:
+        return begin(model=pin_code(f"{file}:SPEC"))
+    except BaseException:
+        file.unlink()
+        raise
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()

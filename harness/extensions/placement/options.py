@@ -1,0 +1,99 @@
+"""Options that the verbs of placement share: what devices are, and how plans for them are searched."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from harness.cli.shared.options import SizeParam, configuration
+from harness.cli.shared.output import say
+from harness.cli.shared.values import several
+
+if TYPE_CHECKING:
+    from harness.extensions.placement.plans import PlacementQuestion
+
+F = TypeVar("F", bound=Callable[..., Any])
+COUNT = click.IntRange(1, 10_000)
+_DEVICES = (
+    ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "What they are."),
+    ("--device-memory", "memory_bytes", SizeParam(), "80GB", "Memory of one device."),
+    ("--device-bandwidth", "memory_bandwidth", SizeParam(is_rate=True), "2TB/s", "Of that memory."),
+    ("--devices-per-host", "devices_per_host", click.IntRange(min=1), 8, "Devices in one machine."),
+    ("--intra-host-bandwidth", "intra_host_bandwidth", SizeParam(is_rate=True), "450GB/s", "Between devices."),
+    ("--inter-host-bandwidth", "inter_host_bandwidth", SizeParam(is_rate=True), "50GB/s", "Between hosts."),
+)
+"""Option, the member of Devices that it gives, its type, default and help."""
+_MEMBERS = ("num_devices", *(member for _, member, *_ in _DEVICES))
+
+
+def device_options(memory: str = "80GB") -> Callable[[F], F]:
+    """Make options that describe devices one need not have, of so much memory where nothing else is given."""
+
+    def add(command: F) -> F:
+        for option, member, kind, default, text in reversed(_DEVICES):
+            default = memory if member == "memory_bytes" else default
+            command = click.option(option, member, type=kind, default=default, show_default=True, help=text)(command)
+        return click.option(
+            "--devices", "num_devices", type=click.IntRange(1, 4096), required=True, metavar="N",
+            help="Plan tables for that many devices.",
+        )(command)  # fmt: skip
+
+    return add
+
+
+_SEARCHING = (
+    click.option(
+        "--by", type=several(str), default="lookup,size_lookup,greedy,neuroshard", show_default=True,
+        metavar="SEARCH,…",
+        help="random, dim, lookup, size_lookup, greedy, neuroshard, autoshard, optimal, torchrec.",
+    ),
+    click.option(
+        "--cost", type=click.Choice(["bandwidth", "torchrec", "measured", "net"]), default="bandwidth",
+        show_default=True,
+        help="Of a set of tables: by bytes and rates, by TorchRec's estimator, measured here, or learnt.",
+    ),
+    click.option(
+        "--measure", "num_measured", type=click.IntRange(100, 10_000), metavar="SETS",
+        help="Train the net on so many, measured here.",
+    ),
+    click.option("--retrain", is_flag=True, help="Train anew what is kept below --data: cost net and policy."),
+    click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of all draws."),
+)  # fmt: skip
+
+
+def search_options(command: F) -> F:
+    """Add the options that say by which searches and costs plans are compared."""
+    return configuration(command, _SEARCHING)
+
+
+def read_question(given: dict[str, Any], **asked: Any) -> "PlacementQuestion":
+    """Make the question that a command line asks; `asked` are members that its verb decides.
+
+    Raises UsageError for options that do not go together.
+    """
+    from harness.extensions.placement.learnt import Keeper
+    from harness.extensions.placement.plans import PlacementQuestion
+    from reference_models.distributed.placement import Devices
+
+    values = {**given, **asked}
+    if values.get("num_measured") is not None and values["cost"] != "net":
+        raise click.UsageError("--measure is of --cost net.")
+    context = click.get_current_context()
+    return PlacementQuestion(
+        by=values["by"],
+        cost=values.get("cost", "bandwidth"),
+        devices=Devices(**{name: given[name] for name in Devices.__dataclass_fields__}),
+        given=[each for each in _MEMBERS if context.get_parameter_source(each) is ParameterSource.COMMANDLINE],
+        num_measured=values.get("num_measured"),
+        keeper=Keeper(
+            data_root=given["data_root"], seed=values.get("seed", 0), retrain=values.get("retrain", False), say=say
+        ),
+        on_progress=_show_progress,
+    )
+
+
+def _show_progress(num_done: int, num_total: int) -> None:
+    """Say on standard error how many tables TorchRec's planner has looked at."""
+    if num_done % 5 == 0 or num_done == num_total:
+        say(f"options of {num_done} of {num_total} tables looked at; Ctrl-C ends it")

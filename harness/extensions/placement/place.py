@@ -1,0 +1,92 @@
+"""`place`: where embedding tables should be, found by searches."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.cli.shared.options import collect_overrides, completing, defining, trainable
+from harness.cli.shared.output import form_option
+from harness.extensions.placement.options import COUNT, device_options, read_question, search_options
+from harness.foundation.errors import ExitCode
+from reports.render.forms import FORMS
+
+if TYPE_CHECKING:
+    from harness.extensions.placement.plans import Placement, PlacementQuestion
+
+
+@click.command()
+@click.argument("benchmark", shell_complete=completing(trainable))
+@defining
+@device_options()
+@search_options
+@click.option("--trace", type=click.Path(path_type=Path), help="Count reuse of rows in what 'trace' made.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Keep the cheapest plan in this file."
+)
+@click.option(
+    "--run", "num_steps", type=COUNT, metavar="STEPS", help="Measure the plans and 'auto' in turns, with torchrec."
+)
+@form_option("table", "json", *FORMS)
+def place(benchmark: str, output: Path | None, num_steps: int | None, form: str, **given: Any) -> None:
+    """Search where BENCHMARK's embedding tables should be on --devices N, and compare what the plans cost.
+
+    A plan costs what its slowest device does: lookups, updates and the exchange of embeddings, modelled from the
+    numbers of the devices, unless --cost says measured. The optimum is of plans that cut no table. 'run --sharding
+    plan:FILE' trains by the plan of -o. With --run, up to 10 plans of other costs and TorchRec's own are a sweep of
+    throughput in the results folder, one thread a rank, which ranks them; 'run --beside' compares two. What is learnt
+    is kept in place/ below --data.
+    """
+    from harness.cli.shared.studies import show_study
+    from harness.config.run_config import resolve
+    from harness.extensions.memory.trace import read_trace
+    from harness.extensions.placement.plans import record_best, search_plans, task_of_benchmark
+    from harness.foundation.files import write_text
+    from rules.records.codec import encode
+
+    if output is not None and not output.absolute().parent.is_dir():
+        raise click.UsageError(
+            f"-o {output}: there is no folder {output.absolute().parent}. Make it, or name another."
+        )
+    question, code = read_question(given), ExitCode.DONE
+    config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_place")
+    trace = None if given["trace"] is None else read_trace(given["trace"])[1]
+    tasks = [task_of_benchmark(config, question, trace)]
+    placement = search_plans(question, tasks, config)
+    if num_steps is not None:
+        placement, code = _run_plans(placement, question, benchmark, num_steps, given)
+    show_study(placement.study, form)
+    if output is not None:
+        record, skipped = record_best(placement, question)
+        write_text(output, encode(record))
+        click.echo(f"plan     {output}, by {record.search}{skipped}", err=form != "table")
+    click.echo(placement.study.findings[0], err=form != "table")
+    click.get_current_context().exit(int(code))
+
+
+def _run_plans(
+    placement: "Placement", question: "PlacementQuestion", benchmark: str, num_steps: int, given: dict[str, Any]
+) -> "tuple[Placement, ExitCode]":
+    """Measure the plans beside TorchRec's own as a sweep; return what is known then, with the sweep's exit code."""
+    from harness.cli.shared.experiments import make_group
+    from harness.config.run_config import Override
+    from harness.experiment.finish import exit_code_of_matrix
+    from harness.experiment.request import Request
+    from harness.experiment.store import read
+    from harness.extensions.placement.measured_plans import add_measured, list_plans
+    from harness.run_sets.names import results_folder
+    from reports.comparison.sweep import read_sweep_facts
+
+    plans = list_plans(placement, question)
+    runtime = {"implementation": "torchrec", "ranks": question.devices.num_devices, "threads": 1}
+    asked = [Override(key=f"runtime.{key}", value=value, source="place --run") for key, value in runtime.items()]
+    values = ["auto", *(f'"{sharding}"' for sharding, _ in plans.values())]
+    request = Request(
+        verb="sweep", benchmark=benchmark, axes=[f"runtime.sharding={','.join(values)}"],
+        kinds={"throughput": num_steps}, overrides=[*collect_overrides(given), *asked], name=given["name"],
+        data=given["data_root"], output=results_folder(), seed=given["seed"], relation="ranking",
+    )  # fmt: skip
+    sweep = make_group(request)
+    click.echo(f"results  {sweep}", err=True)
+    facts = read_sweep_facts(sweep)
+    return add_measured(placement, plans, facts), exit_code_of_matrix(read(sweep), facts)

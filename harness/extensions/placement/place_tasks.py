@@ -1,0 +1,39 @@
+"""`place-tasks`: searches compared on many tasks of tables, which are of no benchmark."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.shared.options import DATA
+from harness.cli.shared.output import form_option
+from harness.extensions.placement.options import COUNT, device_options, read_question, search_options
+from reports.render.forms import FORMS
+
+
+@click.command("place-tasks")
+@click.option(
+    "-n", "--number", type=COUNT, metavar="TASKS",
+    help="So many tasks: generated, or the first of --read.  [default: 10, or all of the file]",
+)  # fmt: skip
+@click.option(
+    "--read", "files", type=(click.Path(path_type=Path), click.Path(path_type=Path)), metavar="TASKS TABLES",
+    help="Read NeuroShard's tasks, a line 'ids dims' each, and the tables of them, as NeuroShard writes both.",
+)  # fmt: skip
+@DATA
+@device_options(memory="4GiB")
+@search_options
+@form_option("table", "json", *FORMS)
+def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, **given: Any) -> None:
+    """Search where the tables of many tasks should be on --devices N, and compare what the plans cost.
+
+    Tasks are drawn as NeuroShard's generator draws them, or read. Costs are those of 'place', and what is learnt is
+    kept in place/ below --data.
+    """
+    from harness.cli.shared.studies import show_study
+    from harness.extensions.placement.plans import make_tasks, search_plans
+
+    question = read_question(given)
+    placement = search_plans(question, make_tasks(question, number, files), None)
+    show_study(placement.study, form)
+    click.echo(placement.study.findings[0], err=form != "table")

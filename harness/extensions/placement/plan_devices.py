@@ -1,0 +1,31 @@
+"""`plan-devices`: where TorchRec's planner would lay a benchmark's tables."""
+
+from typing import Any
+
+import click
+
+from harness.cli.shared.options import BENCHMARK, collect_overrides, configuration
+from harness.cli.shared.output import form_option
+from harness.extensions.placement.options import device_options, read_question
+
+
+@click.command("plan-devices")
+@BENCHMARK
+@configuration
+@device_options()
+@form_option("table", "json")
+def plan_devices(benchmark: str, form: str, **given: Any) -> None:
+    """Say where TorchRec would lay BENCHMARK's tables on devices that need not be here, and what they would take.
+
+    Modelled by TorchRec's planner, from the memory and bandwidths given; hundreds of devices take minutes. 'place'
+    compares it with other searches.
+    """
+    from harness.cli.shared.studies import show_study
+    from harness.config.run_config import resolve
+    from harness.extensions.placement.plans import search_plans, task_of_benchmark
+    from reference_models.distributed.search.registry import TORCHREC
+
+    config = resolve(benchmark, collect_overrides(given), given["name"])
+    config.workload.implementation.require_installed()
+    question = read_question(given, by=(TORCHREC,))
+    show_study(search_plans(question, [task_of_benchmark(config, question, None)], config).study, form)

@@ -1,0 +1,80 @@
+"""TorchRec's plan as a study: what its planner said, and whether all is placed."""
+
+from dataclasses import replace
+
+from harness.config.run_config import resolve
+from harness.extensions.placement.devices import list_device_parameters, torchrec_tables
+from harness.foundation.study import make_study
+from reference_models.distributed.placement import DeviceLoad, Devices, PlannerEstimate, TablePlacement
+from reports.parts.study import study_blocks
+from reports.render.markdown import render_markdown
+from rules.records.study import StudyRecord
+
+DEVICES = Devices(
+    num_devices=4,
+    device_type="cuda",
+    memory_bytes=8 * 10**9,
+    memory_bandwidth=2e12,
+    devices_per_host=2,
+    intra_host_bandwidth=450e9,
+    inter_host_bandwidth=50e9,
+)
+ESTIMATE = PlannerEstimate(
+    devices=DEVICES,
+    sharding="auto",
+    global_batch_size=512,
+    tables=(
+        TablePlacement(
+            table=0, num_embeddings=1000, sharding="row_wise", kernel="fused", devices=(0, 1, 2, 3),
+            shard_shapes=((250, 16),) * 4,
+        ),
+        TablePlacement(
+            table=1, num_embeddings=30, sharding="data_parallel", kernel="dense", devices=(0, 1, 2, 3),
+            shard_shapes=((30, 16),) * 4,
+        ),
+        TablePlacement(
+            table=2, num_embeddings=500, sharding="column_wise", kernel="fused", devices=(3, 1),
+            shard_shapes=((500, 8), (500, 8)),
+        ),
+    ),
+    loads=tuple(
+        DeviceLoad(device=device, memory_bytes=10**9 + device, host_memory_bytes=0, step_s=0.001 * (device + 1))
+        for device in range(4)
+    ),
+    step_s=0.004,
+    balance=1.6,
+    is_search_cut=True,
+)  # fmt: skip
+
+
+def study_of(estimate: PlannerEstimate) -> StudyRecord:
+    config = resolve("dlrm_tiny", [], None)
+    tables, findings, check = torchrec_tables(config, estimate)
+    return make_study(
+        "place", "dlrm_tiny: tables over 4 cuda devices", config.benchmark, tables=tables, findings=findings,
+        parameters=list_device_parameters(DEVICES, {"num_devices", "memory_bytes"}), checks=[check],
+    )  # fmt: skip
+
+
+def test_the_tables_say_what_the_planner_said() -> None:
+    study = study_of(ESTIMATE)
+    placement, loads = study.tables
+    assert placement.rows[0] == (0, 1000, "row_wise", "fused", 4, 250, 16, (0, 1, 2, 3))
+    assert loads.rows[3] == (3, 10**9 + 3, (10**9 + 3) / (8 * 10**9), 0, 0.004)
+    text = render_markdown(study_blocks(study))
+    assert "0-3" in text and "1, 3" in text and "4.0 ms" in text
+    assert "cut short" in text
+
+
+def test_elements_that_are_placed_nowhere_fail_the_check() -> None:
+    assert [check.is_passed for check in study_of(ESTIMATE).checks] == [True]
+    lost = replace(ESTIMATE.tables[0], shard_shapes=((250, 16),) * 3)
+    estimate = replace(ESTIMATE, tables=(lost, *ESTIMATE.tables[1:]))
+    (check,) = study_of(estimate).checks
+    assert not check.is_passed and check.found == check.expected - 250 * 16
+
+
+def test_devices_that_were_given_are_said_to_be() -> None:
+    sources = {parameter.name: parameter.source for parameter in study_of(ESTIMATE).parameters}
+    assert sources["memory of one device"] == sources["devices"] == "given"
+    assert sources["bandwidth within a host"] == "default"
