@@ -40,14 +40,11 @@ OUTPUTS = {"output", "log_to", ("profile", "trace"), ("init", "path"), ("init", 
 """Options that name what is to be written, by their name, or for a verb alone: that may be anything."""
 _MOST_BYTES = 1 << 43
 ASKED: Mapping[str, str] = {
-    "usage": "serve --usage {}.toml --simulate",
-    "graph": "serve --usage asked.toml --simulate",
     "user.conf": "serve dlrm_tiny -n 1 -q --mlperf --user-conf {}",
     "queries": "serve dlrm_tiny -n 1 -q --queries file:{}",
-    "queries, simulated": "serve dlrm_tiny --simulate --queries file:{}",
+    "queries, simulated": "simulate dlrm_tiny --queries file:{}",
     "queries of a definition": "serve asked.toml -n 1 -q",
     "queries by --set": "plan dlrm_tiny --no-measure --set serve.queries=file:{}",
-    "benchmarks of a suite": "suite asked.toml -q --threads 1",
     "implementation of a configuration": "run dlrm_tiny -n 1 -q --threads 1 -c asked.toml",
     "weights": "serve dlrm_tiny -n 1 -q --weights {}",
     "columns": "init begun.toml --from-columns {}.toml",
@@ -56,9 +53,6 @@ ASKED: Mapping[str, str] = {
 }
 """Command lines in which {} is the file; those of asked.toml say it in that file, as in KEYS."""
 KEYS: Mapping[str, str] = {
-    "graph": '[usage]\ntitle = "a"\nsource = "a"\nworkers = 1\n[find]\nsource = "retrieval"\nrate = 2\n'
-    "deadline_ms = 60000\ngraph = {}\ntop_k = 5\n",
-    "benchmarks of a suite": "benchmarks = [{}]\n[base.runtime]\nthreads = 1\n[new.runtime]\nthreads = 2\n",
     "implementation of a configuration": "[runtime]\nimplementation = {}\n",
     "queries of a definition": "",
 }
@@ -167,7 +161,7 @@ def place_of(what: str, data_root: Path, folder: Path) -> Path:
 
 def asked_in(what: str, kind: str, folder: Path) -> list[str] | None:
     """Make the file, and asked.toml where the key is in one; return the command line, None where there is none."""
-    line, text = all_asked()[what], KEYS.get(what)
+    line, text = all_asked()[what], {**KEYS, **find_seams("FILE_KEYS")}.get(what)
     form = next((word for word in line.split() if "{}" in word), "{}")
     value = make_file(kind, form, folder)
     if not value:

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 from goldens import lay_data
-from hostile_folders import SUITE, run, write_inputs
+from hostile_folders import run, write_inputs
 from hostile_trees import CONTENTS
 from seams import find_seams
 
@@ -19,13 +19,6 @@ from harness.foundation.errors import HarnessError
 
 _SET = "run dlrm_tiny --threads 1 -n 1 -q --seed 1"
 _SETS = "results/*/extra/**/*.*"
-_USAGE = (
-    '[usage]\ntitle = "a"\nsource = "a"\nduration_s = 2\nworkers = 2\nfactor = 1.0\n'
-    '[eyes]\nsource = "stand_in"\nwidths = [8, 8]\nrate = 20\narrivals = "periodic"\ndeadline_ms = 60000\n'
-    '[find]\nsource = "retrieval"\nrate = 2\ndeadline_ms = 60000\ngraph = "edges.txt"\ntop_k = 5\nquery_nodes = [1]\n'
-    '[rank]\nsource = "dlrm_tiny"\nafter = "find"\nprobability = 0.5\nitems = 4\n'
-)
-_EDGES = "".join(f"{node} {(7 * node + 3) % 50}\n" for node in range(50))
 _USER_CONF = "dlrm-v2.Server.target_qps = 100\n*.Server.target_latency = 30\n*.Server.min_duration = 600000\n"
 _QUERIES = "".join(f"{1 + number % 7}\n" for number in range(30))
 _CONFIGURATION = '[train]\nopt_base_learning_rate = 0.05\n[runtime]\nthreads = 1\n[submission]\nsubmitter = "me"\n'
@@ -45,11 +38,8 @@ class Family:
 
 
 CORE_FAMILIES: Mapping[str, Family] = {
-    "usage": Family(files={"u.toml": _USAGE}, words=("serve --usage u.toml --simulate",)),
-    "graph": Family(files={"edges.txt": _EDGES}, words=("serve --usage sound.toml --simulate",)),
     "user.conf": Family(files={"u.conf": _USER_CONF}, words=("serve dlrm_tiny -n 1 -q --mlperf --user-conf u.conf",)),
     "queries": Family(files={"q.txt": _QUERIES}, words=("serve dlrm_tiny -n 1 -q --queries file:q.txt",)),
-    "suite": Family(files={"s.toml": SUITE}, words=("suite s.toml -q",)),
     "configuration": Family(
         files={"c.toml": _CONFIGURATION},
         words=("run dlrm_tiny -n 1 -q -c c.toml", "plan dlrm_tiny --no-measure -c c.toml"),
@@ -60,7 +50,7 @@ CORE_FAMILIES: Mapping[str, Family] = {
     "set": Family(
         before=(_SET,), inputs=_SETS, share=4,
         words=(
-            "resume results/latest -n 2 -q", "check results --no-second-opinion", "score results", "history results",
+            "resume results/latest -n 2 -q", "check results --no-second-opinion", "score results",
             "report results --no-second-opinion", "profile dlrm_tiny --threads 1 -q -o results/latest",
             "run --beside results/latest --threads 1 -n 1 -q --seed 9", "diff results/latest results/latest",
         ),
@@ -72,22 +62,11 @@ CORE_FAMILIES: Mapping[str, Family] = {
     "sweep": Family(
         before=("sweep dlrm_tiny --threads 1 -n 1 -q --axis train.opt_base_learning_rate=0.03,0.06",),
         inputs="results/*/**/*.json", share=2,
-        words=("resume results/latest -n 2 -q", "report results/latest --no-second-opinion", "history results"),
+        words=("resume results/latest -n 2 -q", "report results/latest --no-second-opinion"),
     ),
     "pair": Family(
         before=(_SET, "run --beside results/latest --threads 1 -n 1 -q --seed 9 --name both"),
         inputs="results/*both*/**/*.json", words=("resume both -n 2 -q", "report both --no-second-opinion"),
-    ),
-    "search": Family(
-        before=(
-            "tune dlrm_tiny --axis train.global_batch_size=256..2048:log --trials 2 -q --seed 5 --threads 1 "
-            "--maximize samples_per_s --throughput 10",
-        ),
-        inputs="results/*/**/*.json", share=2,
-        words=("resume results/latest -q", "report results/latest --no-second-opinion"),
-    ),
-    "calibration": Family(
-        before=("calibrate dlrm_tiny --quick",), inputs="results/*/*.*", words=("calibrate dlrm_tiny --quick",)
     ),
     "choices": Family(
         before=("run dlrm_tiny -n 1 -q",), inputs="data/*/choices/*.json", words=("run dlrm_tiny -n 1 -q",)
@@ -115,8 +94,6 @@ def make_base(family: Family, data_root: Path, folder: Path) -> Path:
         manifest.unlink()
         manifest.write_bytes(content)
     write_inputs(base)
-    (base / "edges.txt").write_text(_EDGES)
-    (base / "sound.toml").write_text(_USAGE)
     for name, content in family.files.items():
         (base / name).write_bytes(content.encode() if isinstance(content, str) else content)
     for words in family.before:

@@ -37,7 +37,7 @@ def read_mutated(name: str, seeds: range, data_root: Path, folder: Path) -> None
 
 @pytest.fixture(autouse=True)
 def no_crew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.experiment.usage.Crew", NoCrew)
+    monkeypatch.setattr("harness.extensions.usage.points.Crew", NoCrew)
 
 
 @pytest.mark.parametrize("name", ["usage", "queries", "set", "calibration"])

@@ -1,5 +1,7 @@
 """What history adds to tests of the core."""
 
+from typing import Any
+
 READING = {"history": "history {place}"}
 WAYS = {
     "history": (
@@ -15,3 +17,10 @@ WORDS = {
 }
 PAGES = {"history.html": "history results --format html"}
 HOSTILE_PAGES = {"history": "history_builder:write_hostile_history"}
+
+
+def _past_sets() -> dict[str, Any]:
+    return {"before": WORDS["history"][0], "inputs": "results/*/extra/**/*.*", "words": ("history results",)}
+
+
+FAMILIES = {"past sets": _past_sets}

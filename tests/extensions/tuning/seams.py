@@ -1,5 +1,7 @@
 """What tuning adds to tests of the core."""
 
+from typing import Any
+
 WORDS = {
     "tune": (
         (),
@@ -7,3 +9,15 @@ WORDS = {
         "samples_per_s --throughput 10",
     ),
 }
+
+
+def _search() -> dict[str, Any]:
+    return {
+        "before": (WORDS["tune"][1],),
+        "inputs": "results/*/**/*.json",
+        "share": 2,
+        "words": ("resume results/latest -q", "report results/latest --no-second-opinion"),
+    }
+
+
+FAMILIES = {"search": _search}

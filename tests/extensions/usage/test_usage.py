@@ -219,6 +219,6 @@ def test_stand_ins_above_the_memory_are_refused_before_any_worker_is_started(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(HEAD + EYES.replace("[8, 8]", "[60000000, 60000000]"))
-    code, _, err = command("serve", "--usage", "mine.toml", "-o", "out")
+    code, _, err = command("usage", "mine.toml")
     assert code == ExitCode.RESOURCES and "mine.toml: the widths of stand-ins ask for" in err, err
     assert "on 2 workers" in err and not (tmp_path / "out").exists()
