@@ -155,7 +155,9 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
         broken = _broken(checked, failed) if failed else []
         reason = f"{broken[0]}{BROKEN}" if broken else checked.applies(subject)
         findings: tuple[Finding, ...] = ()
-        if reason is None:
+        if broken:  # what nobody has looked at is relied on no more than what is broken
+            failed[checked.code] = set().union(*(failed[code] for code in broken))
+        elif reason is None:
             problems = iter(checked.check(subject))
             if (first := next(problems, None)) is not None:
                 wrong: set[str] = set()

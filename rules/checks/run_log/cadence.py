@@ -189,6 +189,8 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
     a quality."""
     lines = subject.log.lines
     names = [line.key for line in lines]
+    if keys.RUN_START not in names or keys.RUN_STOP not in names:
+        return
     first, last = names.index(keys.RUN_START), names.index(keys.RUN_STOP)
     for line in (*lines[: first + 1], *lines[last:]) if first < last else lines:
         if line.key in _IN_CYCLE:

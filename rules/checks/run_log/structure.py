@@ -37,7 +37,8 @@ _NEAR = 0.85
 _KNOWN_KEYS = sorted(value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str))
 _METADATA_READ = frozenset({*EVENT_TYPES, keys.EVAL_ACCURACY, keys.SEED, keys.WEIGHTS_INITIALIZATION})
 """Keys whose metadata rules read: progress, status, tensors, and the line of source that logged a seed."""
-_rule = partial(rule, requires={"ST101"})
+_rule = partial(rule, requires={"ST101"}, reads=())
+"""Judged whatever is wrong, as others build on it, but where nothing of the log can be relied on."""
 
 
 @rule(
@@ -159,6 +160,7 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
     time or status: the result would depend on which one counts. Where a second run begins, as of a relaunch that
     wrote into the same log, that alone is said. What a crashed run lost is ST116's."""
     again = _second_run(subject.log)
+    unread = {key for point in subject.log.unparsed for key in _named_keys(point) or ()}
     if again is not None:
         yield Problem(
             f"a second run begins at line {again.line_num}: one log per run",
@@ -172,6 +174,8 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
         lines = subject.log.all(key)
         if again is not None:
             lines = tuple(line for line in lines if line.line_num < again.line_num)[:1] or lines[:1]
+        if not lines and key in unread:
+            continue
         if not lines:
             yield Problem(
                 f"{key} is missing", found="no record", expected=f"{key}: {required.kind.name}", keys=(key,)
