@@ -15,8 +15,8 @@ from hostile_folders import run, write_inputs
 from hostile_trees import CONTENTS
 from seams import find_seams
 
-from harness.foundation.errors import HarnessError
-
+NUM_CASES = 130
+"""Of most families in `make test-all`."""
 _SET = "run dlrm_tiny --threads 1 -n 1 -q --seed 1"
 _SETS = "results/*/extra/**/*.*"
 _USER_CONF = "dlrm-v2.Server.target_qps = 100\n*.Server.target_latency = 30\n*.Server.min_duration = 600000\n"
@@ -116,10 +116,3 @@ def make_case(family: Family, base: Path, random: Random, here: Path) -> tuple[l
         CONTENTS[kind](random, path)
         done.append(f"{kind} {path.relative_to(here)}")
     return random.choice(family.words).split(), done
-
-
-class NoCrew:
-    """In place of processes that a usage would start."""
-
-    def __init__(self, *given: object) -> None:
-        raise HarnessError("workers are not started here.")

@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 from examples import examples
 from hypothesis import settings
+from mutated_inputs import NUM_CASES, all_families
 from places import ROOT, TESTS
 from tiers import NOT_IN_MAKE_TEST, QUICK_FILES
 from waiting import HANG_S
@@ -132,3 +133,7 @@ def test_make_test_runs_each_verb_and_measures_each_kind_by_real_processes() -> 
     said = {function.name: marks["once"] for function, marks in found.items() if "once" in marks}
     assert [name for name, what in said.items() if not what] == []
     assert [kind for kind in PLACES if f"kind {kind}" not in " ".join(said.values())] == []
+
+
+def test_make_test_all_reads_more_than_4000_mutated_inputs() -> None:
+    assert NUM_CASES * sum(family.share for family in all_families().values()) > 4_000
