@@ -40,7 +40,7 @@ class DLRMConfig:
     dcn_low_rank_dim: PositiveCount = 0
     """Rank of their weights; with `dcn` alone, and needed there."""
     init: Literal["dlrm", "torchrec"] = "dlrm"
-    """Whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
+    """The project whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
 
 
 def parse_model(table: Mapping[str, Any]) -> DLRMConfig:

@@ -33,7 +33,7 @@ class WukongConfig:
     top_mlp: Counts
     """Widths of the layers after the stack; the last is 1, the logit."""
     init: Literal["dlrm", "torchrec"] = "torchrec"
-    """Whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
+    """The project whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
 
 
 def parse_model(table: Mapping[str, Any]) -> WukongConfig:

@@ -34,7 +34,7 @@ from rules.records.run import EnergyRecord
 from rules.tree.result_set import real_path
 
 BEST_CONFIDENCE = 0.98
-"""That no configuration which is as fast as the fastest, or as good as the best, is left out beside it."""
+"""Confidence that the list "not shown to differ" misses no configuration as fast, or as good, as the best."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,12 +19,12 @@ from reports.statistics.power import FIRST_LEVEL, Design, smallest_apart, smalle
 from reports.statistics.ratios import sample_variance
 
 DRIFT_BAND = 0.2
-"""By how much a system may drift between two sets measured one after the other, unless that is measured."""
+"""How far a system may drift between two sets measured one after the other, where that is not measured."""
 _Turns = tuple[float | None, float | None, float | None]
 """The smallest difference in turns, and the two between which it lies."""
 _NO_TURNS: _Turns = (None, None, None)
 _LEVEL = 0.05
-"""That of a single test, such as that of a measurement of one quantity."""
+"""The level of a single test, such as that of a measurement of one quantity."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

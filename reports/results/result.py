@@ -225,7 +225,7 @@ class Result:
 
     @property
     def standing(self) -> Standing:
-        """Whose definition the benchmark has, and what is known of a verification."""
+        """Who defines the benchmark, and what is known of a verification."""
         return standing_of(self.status, self.place, self.score)
 
     @property

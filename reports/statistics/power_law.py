@@ -66,7 +66,7 @@ class PowerLaw:
     """The least C, and the largest."""
     high: float
     gain: float
-    """By how much the value at the least C is above that at the largest, as measured."""
+    """How far the value at the least C is above that at the largest, as measured."""
     gain_interval: Interval | None
     """By pairs of equal seeds; None with one seed."""
     misfit_chance: float | None

@@ -91,7 +91,7 @@ class EnergyRecord(Record, frozen=True, kw_only=True):
     parts: tuple[EnergyPart, ...]
     not_measured: tuple[EnergyGap, ...]
     num_ranks: PositiveCount | None = None
-    """Whose counters are in it. None in files of earlier versions, which read those of rank 0 alone."""
+    """The ranks whose counters are in it. None in files of earlier versions, which read those of rank 0 alone."""
     gpus: tuple[GpuRecord, ...] = ()
     """Clocks of each GPU whose energy was read, during the run. Empty in files of earlier versions."""
 
@@ -291,9 +291,10 @@ class ObservedRecord(Record, frozen=True, kw_only=True):
     processor_s: Amount | None
     """Processor time of the run's processes, in seconds."""
     processor_before_s: Amount | None
-    """That from when data and model are opened until run_start: building, warm-up. None where /proc does not say."""
+    """Processor time from when data and model are opened until run_start: building, warm-up. None where /proc does
+    not say."""
     processor_run_s: Amount | None
-    """That from run_start to run_stop."""
+    """Processor time from run_start to run_stop."""
 
 
 class StartupRecord(Record, frozen=True, kw_only=True):
@@ -357,8 +358,8 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     """Seconds from run_start to run_stop by another clock than the log's, at least. None in files of earlier
     versions, and where the two were not seen."""
     observed_by: Literal["timekeeper", "itself"] | None = None
-    """Whose clock that is: of the run's timekeeper; or of the run's own process, where torchrun or srun started it.
-    None in files of earlier versions, whose parent or own process kept it."""
+    """The clock that told it: the run's timekeeper's; or that of the run's own process, where torchrun or srun started
+    it. None in files of earlier versions, whose parent or own process kept it."""
     observed: ObservedRecord | None = None
     """What else the timekeeper saw; None where there was none, or it saw nothing of a run."""
     closed_utc: str | None = None

@@ -23,7 +23,7 @@ _WIDTHS, _DEPTH, _BATCH, _LAYERS_BYTES = (1, 4, 16, 64, 256, 1024), 256, 1024, 1
 _TABLE_BYTES, _ROW_FLOATS, _NUM_LOOKUPS = tuple(1 << power for power in (16, 20, 24, 28)), 16, 1 << 15
 _GRID, _BUDGET_S = 64, 0.5
 _IDLE = "dlrm_tiny"
-"""Whose reference has next to nothing to do on two samples but to launch its operators."""
+"""A benchmark whose reference has next to nothing to do on two samples but to launch its operators."""
 
 
 def measure_rates(say: Callable[[str], None]) -> System:

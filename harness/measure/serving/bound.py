@@ -36,7 +36,7 @@ class ModelledBound:
     """What the virtual clock says: the highest rate within the limit, None where there is none, and the curve."""
 
     rate: float | None
-    """That holds in the long run."""
+    """The rate that holds in the long run."""
     curve: tuple[tuple[float, float], ...]
     """(queries a second, latency in seconds at the limit's share), rates rising."""
 

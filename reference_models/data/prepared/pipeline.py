@@ -151,6 +151,15 @@ class _Tally:
             )
 
 
+def _columns_of(reader: Reader, data: DataConfig) -> dict[str, Column]:
+    """Return the columns that rows are kept in until ids are numbered."""
+    categories = {
+        category_name(number): Column(reader.category_dtype, feature.width)
+        for number, feature in enumerate(reader.features)
+    }
+    return {"labels": Column("uint8"), "dense": Column(reader.dense_dtype, data.num_dense), **categories}
+
+
 def prepare_files(
     train_files: Sequence[Path],
     eval_files: Sequence[Path],
@@ -177,15 +186,7 @@ def prepare_files(
         )
     report = on_progress or (lambda stage, share: None)
     started_s = time.monotonic()
-    columns = {
-        "labels": Column("uint8"),
-        "dense": Column(reader.dense_dtype, data.num_dense),
-        **{
-            category_name(number): Column(reader.category_dtype, feature.width)
-            for number, feature in enumerate(reader.features)
-        },
-    }
-    with unfinished(folder, CLICKS), Spool(folder, columns) as spool:
+    with unfinished(folder, CLICKS), Spool(folder, _columns_of(reader, data)) as spool:
         tally = _parse([*train_files, *eval_files], spool, reader, max_malformed, report)
         parsed_s = time.monotonic()
         splits = reader.split(tally.file_rows, len(train_files))

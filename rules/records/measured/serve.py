@@ -22,7 +22,7 @@ class ServiceTime(Record, frozen=True, kw_only=True):
     items: PositiveAmount
     """Items of a call; the mean where queries of several sizes were merged."""
     num_queries: PositiveCount
-    """That were merged into one call; a part of one counts as one."""
+    """How many queries were merged into one call; a part of one counts as one."""
     num_calls: PositiveCount
     mean_s: PositiveAmount
     percentile_s: PositiveAmount
