@@ -358,7 +358,7 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     """Seconds from run_start to run_stop by another clock than the log's, at least. None in files of earlier
     versions, and where the two were not seen."""
     observed_by: Literal["timekeeper", "itself"] | None = None
-    """The clock that told it: the run's timekeeper's; or that of the run's own process, where torchrun or srun started
+    """The clock that told it: the run's timekeeper's, or that of the run's own process where torchrun or srun started
     it. None in files of earlier versions, whose parent or own process kept it."""
     observed: ObservedRecord | None = None
     """What else the timekeeper saw; None where there was none, or it saw nothing of a run."""
