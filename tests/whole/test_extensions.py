@@ -125,7 +125,14 @@ def test_kinds_of_extensions_are_measured_in_processes_and_have_no_table_of_thei
             assert issubclass(record, ProcessMeasurement) and not record.IS_LOGGED and record.DETAILS is None
 
 
-@pytest.mark.parametrize("module", sorted({place.partition(":")[0] for place in PLACES}))
+MODULES = sorted({place.partition(":")[0] for place in PLACES})
+IMPORTED_ALONE = [name for name in MODULES if name.rpartition(".")[2] in ("records", "documents", "shown")]
+"""What `check` and `report` import; the others of extensions are imported first in `make test-all`."""
+
+
+@pytest.mark.parametrize(
+    "module", [pytest.param(name, marks=[pytest.mark.slow] * (name not in IMPORTED_ALONE)) for name in MODULES]
+)
 def test_each_place_is_found_where_it_is_imported_first(module: str) -> None:
     """What an import of another place would hide, such as a circle, shows where this one is the first."""
     told = {place: field for place, (field, _) in PLACES.items() if place.partition(":")[0] == module}

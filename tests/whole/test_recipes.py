@@ -86,7 +86,7 @@ def test_a_change_that_fits_nowhere_or_twice_is_an_error() -> None:
             apply_change(content, " a\n+c\n")
 
 
-@pytest.mark.once("a recipe is followed")
+@pytest.mark.slow
 def test_a_rule(tree: Tree) -> None:
     recipe = RECIPES["A rule"]
     tree.follow(recipe)

@@ -12,7 +12,13 @@ SCENARIOS = find_scenarios()
 STORIES = find_stories()
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+VARIED = ("_tuned", "_csv", "_json", "_starved", "_serve", "_profile", "_of_benchmark", "_not_converged")
+"""Ends of names of stories that vary another one, which `make test` leaves to `make test-all`."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.endswith(VARIED)) for name in SCENARIOS]
+)
 def test_commands_say_and_leave_what_they_did(name: str, data_root: Path, tmp_path: Path) -> None:
     steps, path = SCENARIOS[name]
     told = tell(steps, lay_data(data_root, tmp_path / "place"))

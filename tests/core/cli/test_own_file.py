@@ -61,7 +61,7 @@ def test_the_example_of_the_readme_trains_and_is_named_by_its_digest(
     assert entry["value"] == f"{path}:SmallStart@{digest(path)}"
 
 
-@pytest.mark.once("code of a file in a process")
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_inside")
 def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
     inside: Command, mine: Path, data_root: Path, tmp_path: Path
