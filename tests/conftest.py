@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import Command
@@ -23,6 +25,7 @@ from waiting import HANG_S
 from harness.cli import main
 from harness.config.catalog import load_entry
 from harness.run_sets.dataset import ensure_dataset
+from rules.tree.result_set import RESULT_FILE
 
 # The same examples in every run, so that no run fails by chance; "quick" has a tenth of them (builders/examples.py).
 # `make test-long` looks for new ones. How long one takes, or takes to draw, says more of the machine's load than of
@@ -175,3 +178,18 @@ def call(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DLRMBENCH_DATA", str(data_root))
     return lambda *words: command(*words, "-q")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
+    """How often each log was opened to be read. Copies are made without os.open."""
+    count: Counter[Path] = Counter()
+    original = os.open
+
+    def open_(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if isinstance(path, str | Path) and RESULT_FILE.match(Path(path).name) and not flags & os.O_WRONLY:
+            count[Path(path)] += 1
+        return original(path, flags, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", open_)
+    return count

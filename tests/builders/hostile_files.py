@@ -6,6 +6,7 @@ needs others beside it, and keys of files, are in ASKED, and in the FILE_WORDS o
 
 import os
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -137,7 +138,8 @@ def _make_hole(path: Path) -> None:
 def run_hostile(words: list[str], folder: Path) -> str | None:
     """Run a command line; what is wrong with how it ended, None where nothing is."""
     try:
-        with bounded(MAX_CPU_S), bounded_memory():
+        with bounded(MAX_CPU_S), bounded_memory(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of packages that a verb imports
             ended = run_scripted_command(words, folder, ScriptedWorkers(Moment(3600), num_evals=1))
     except (Exception, TooSlowError) as error:
         return f"{words}: {type(error).__name__}: {error}"

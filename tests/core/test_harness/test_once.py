@@ -1,6 +1,5 @@
 """Each log is read once, and the official checkers are asked once, whatever is made of a set."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,22 +18,6 @@ from rules.judge.sets import judge_set
 from rules.official.opinion import CheckerQuery, OfficialOpinion
 from rules.scoring.scoring import score_runs
 from rules.tree.inventory import find_result_sets
-from rules.tree.result_set import RESULT_FILE
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
-    """How often each log was opened to be read. Copies are made without os.open."""
-    count: Counter[Path] = Counter()
-    original = os.open
-
-    def open_(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
-        if isinstance(path, str | Path) and RESULT_FILE.match(Path(path).name) and not flags & os.O_WRONLY:
-            count[Path(path)] += 1
-        return original(path, flags, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", open_)
-    return count
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,25 +18,9 @@ from harness.run_sets.folder import open_run_set
 from harness.run_sets.names import link_latest
 from rules.records.run_set import ChoiceRecord
 from rules.tree.inventory import find_result_sets
-from rules.tree.result_set import RESULT_FILE
 
 OTHER = "llama31_8b is an MLPerf benchmark that dlrmbench does not judge"
 WORDS = ("--submitter", "Example", "--no-second-opinion", "-o")
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
-    """How often each log was opened to be read. Copies are made without Path.open."""
-    count: Counter[Path] = Counter()
-    original = Path.open
-
-    def open_(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-        if RESULT_FILE.match(path.name) and mode.startswith("r"):
-            count[path] += 1
-        return original(path, mode, *arguments, **options)
-
-    monkeypatch.setattr(Path, "open", open_)
-    return count
 
 
 @pytest.mark.slow
