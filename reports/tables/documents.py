@@ -26,7 +26,8 @@ _AnyDocument = TypeVar("_AnyDocument", bound=Row)
 
 def json_text(document: msgspec.Struct) -> str:
     """A document as indented JSON with a final newline; every number at full precision."""
-    text = json.dumps(msgspec.to_builtins(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    plain = json.dumps(msgspec.to_builtins(document), ensure_ascii=False, allow_nan=False)
+    text = msgspec.json.format(plain, indent=2) + "\n"
     return "\n".join(line if line.isprintable() else _escape(line) for line in text.split("\n"))
 
 
