@@ -26,8 +26,7 @@ _AnyDocument = TypeVar("_AnyDocument", bound=Row)
 
 def json_text(document: msgspec.Struct) -> str:
     """A document as indented JSON with a final newline; every number at full precision."""
-    plain = json.dumps(msgspec.to_builtins(document), ensure_ascii=False, allow_nan=False)
-    text = msgspec.json.format(plain, indent=2) + "\n"
+    text = json.dumps(msgspec.to_builtins(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return "\n".join(line if line.isprintable() else _escape(line) for line in text.split("\n"))
 
 
