@@ -1,5 +1,6 @@
 """A relation: all that the loop asks of how configurations belong together. The registry imports none before use."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from rules.records.experiment import ExperimentRecord, MemberRecord, ReadsAs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Relation:
+class Relation(ABC):
     """What configurations are to each other. Methods say what holds for most; one that differs is a subclass."""
 
     name: str
@@ -54,12 +55,12 @@ class Relation:
         """Return all values that a request sets, of whichever configuration."""
         return request.overrides
 
+    @abstractmethod
     def expand(self, request: Request, kind: Kind, options: Mapping[str, int]) -> Experiment:
         """Resolve every configuration; `options` is what the kind is asked besides.
 
         Raises HarnessError, ConfigError or DefinitionError for what cannot be run.
         """
-        raise NotImplementedError
 
     def why_misshapen(self, record: ExperimentRecord) -> str | None:
         """Say why a group is none that this relation makes: its file may be anyone's. None for one that it makes."""
@@ -77,10 +78,11 @@ class Relation:
 
     def end(self, folder: Path, context: Context) -> None:
         """Make what is still to be made once all repetitions are there. Raises HarnessError where it cannot be."""
+        return  # with most, nothing
 
+    @abstractmethod
     def write_pages(self, folder: Path) -> None:
         """Write what a complete experiment is shown on."""
-        raise NotImplementedError
 
     def show(self, folder: Path, record: ExperimentRecord, form: str, problem: str) -> ExitCode | None:
         """Print what came of a complete experiment, in a form of the command line; `problem` is why `end` failed.
