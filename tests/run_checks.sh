@@ -22,7 +22,9 @@ check() {
 run_tests() { # MARKS PROFILE [OPTION...]
   local marks=$1 profile=$2
   shift 2
-  "$bin/pytest" -q -n "${JOBS:-2}" --dist worksteal -m "$marks" --hypothesis-profile "$profile" "$@"
+  # A test that hangs ends its worker, with where it hung; the others go on.
+  "$bin/pytest" -q -n "${JOBS:-2}" --dist worksteal -m "$marks" --hypothesis-profile "$profile" \
+    -o faulthandler_timeout="$hangs_s" -o faulthandler_exit_on_timeout=true "$@"
 }
 
 run_numbers() { # VARIABLES
@@ -33,6 +35,7 @@ run_numbers() { # VARIABLES
   )
 }
 
+hangs_s=1800
 quick="not slow and not long and not gpu"
 case $tier in
 test)
@@ -54,6 +57,7 @@ test-all)
   done
   ;;
 test-long)
+  hangs_s=14400
   # Triton is in the test extra there: a skip of the kernels' tests is a failure.
   if [[ $(uname -sm) == "Linux x86_64" ]]; then export NEEDS_TRITON=1; fi
   # Whatever Hypothesis finds here prints what repeats it.

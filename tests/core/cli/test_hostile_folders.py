@@ -16,9 +16,9 @@ from harness.cli import COMMANDS
 MOST = 120
 """Names that are taken one by one in a walk; of more, as many at even distances."""
 DEAR = find_seams("DEAR")
+"""Command lines that compute for seconds, and why."""
 IN_TEST_ALL = ("link", "pipe")
 """Kinds of names that are taken which `make test-all` tries; `make test-long` tries the others, too."""
-"""Command lines that compute for seconds, and why."""
 WALKED = [pytest.param(what, marks=[pytest.mark.slow] * (what in DEAR)) for what in all_words()]
 
 
@@ -41,7 +41,7 @@ def test_nothing_is_written_through_links_of_a_working_folder(what: str, data_ro
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=pytest.mark.slow if kind in ("link", "pipe") else pytest.mark.long) for kind in KINDS],
+    [pytest.param(kind, marks=pytest.mark.slow if kind in IN_TEST_ALL else pytest.mark.long) for kind in KINDS],
 )
 @pytest.mark.parametrize("what", all_words())
 def test_names_that_are_taken_end_no_command_unexplained(
