@@ -6,6 +6,7 @@ WORDS has a command line of every verb, after what was there before. Extensions 
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +108,9 @@ def write_inputs(folder: Path) -> None:
 
 def run(words: str, folder: Path, passed_s: float) -> Ended:
     workers = ScriptedWorkers(Moment(passed_s), num_evals=1)
-    return run_scripted_command(words.split(), folder, workers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of packages that a verb imports
+        return run_scripted_command(words.split(), folder, workers)
 
 
 def take_names(walk: Walk, names: Sequence[Path], kind: str, folder: Path) -> Path:
