@@ -40,7 +40,7 @@ def timeline_figure(
     panel = Panel(
         x=ChartAxis(
             name="sets in the order of time, UTC", places=days,
-            scale=lambda start, stop: svg.Scale(0.0, float(len(dots) - 1), start + 12, stop - 20),
+            scale=lambda start, stop: svg.Scale(-0.5, len(dots) - 0.5, start, stop - 20),
         ),
         y=ChartAxis(name=axis[0], scale=partial(svg.Scale, *svg.padded(values, 0.08)), words=axis[1]),
         lines=lines,

@@ -1,5 +1,6 @@
 """`history`: past run sets and measurements of a directory, and what changed over time."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ _DEFAULT_PAGE = Path("history.html")
     default="never",
     show_default=True,
     help="regression: list what changed, and exit 5 for a change for the worse within the --last sets of its line, 7 "
-    "where no line can show one.",
+    "where there is none but a line that still grows cannot be judged.",
 )
 @click.option(
     "--last", type=click.IntRange(min=3), default=10, show_default=True, help="How many sets --fail-on looks back."
@@ -42,7 +43,7 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
 
     --format html makes a page of all sets: a chart per benchmark, configuration, system and quantity, and changes
     that are more than chance, each with the first set after it, both commits, its step and what else differs. 3 sets
-    must follow it, of at least 8. Where neighbouring sets resemble one another, as by drift, none is shown.
+    must follow it, of at least 8. A line that drifts, or rises or falls steadily, is not judged, which is said.
     """
     from reports.comparison.history import read_history
     from reports.comparison.records import PastSet
@@ -67,10 +68,11 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
         click.echo(write_output(output, _DEFAULT_PAGE, render_history(lines or (), num_left_out)))
     elif form == "json":
         from harness.extensions.history.documents import HistoryDocument
-        from harness.extensions.history.words import change_rows
+        from harness.extensions.history.words import change_rows, why_not_judged
 
         changes = None if lines is None else change_rows(lines)
-        show_json(HistoryDocument(num_found=num_found, run_sets=past, changes=changes))
+        left = None if lines is None else tuple(filter(None, map(why_not_judged, lines)))
+        show_json(HistoryDocument(num_found=num_found, run_sets=past, changes=changes, not_judged=left))
     elif form == "csv":
         from reports.tables.frames import frame_csv, record_frame
 
@@ -88,7 +90,10 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
 
 
 def _judge_timelines(lines: Sequence["Timeline"], last: int) -> int:
-    """Name what became worse on standard error. Raises HarnessError where no line could have shown it."""
+    """Name on standard error what became worse, and lines that cannot be judged. Raises HarnessError for them alone.
+
+    A line that had no set since the last `last` sets of any line that is judged is over, and not asked for.
+    """
     from harness.extensions.history.words import change_sentence, why_not_judged
 
     worse = [
@@ -99,8 +104,14 @@ def _judge_timelines(lines: Sequence["Timeline"], last: int) -> int:
     ]
     for text in worse:
         click.echo(f"regression: {text}", err=True)
-    reasons = [why_not_judged(line) for line in lines]
-    if not worse and all(reasons):
-        why = reasons[0] if reasons else "there are no sets."
-        raise HarnessError(f"no line of sets can show a regression: {why}", ExitCode.INCONCLUSIVE)
+    judged = [line.points[-last:] for line in lines if not why_not_judged(line)]
+    since_ms = min((points[0].time_ms for points in judged), default=-math.inf)
+    reasons = [why for line in lines if line.points[-1].time_ms >= since_ms and (why := why_not_judged(line))]
+    for text in reasons:
+        click.echo(f"not judged: {text}", err=True)
+    if not worse and not judged:
+        raise HarnessError("no line of sets can show a regression.", ExitCode.INCONCLUSIVE)
+    if not worse and reasons:
+        what = "a line of sets" if len(reasons) == 1 else f"{len(reasons)} lines of sets"
+        raise HarnessError(f"no regression is shown, but {what} cannot be judged.", ExitCode.INCONCLUSIVE)
     return ExitCode.REGRESSION if worse else ExitCode.DONE

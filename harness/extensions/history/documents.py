@@ -24,6 +24,7 @@ class ChangeRow(Row, kw_only=True, frozen=True):
     high: float
     is_worse: bool
     num_after: Annotated[Count, meaning("sets of the line after it")]
+    in_turns: Annotated[str, meaning("command that measures both commits in turns")]
     others: tuple[Change, ...]
 
 
@@ -34,3 +35,4 @@ class HistoryDocument(Row, kw_only=True, frozen=True):
     num_found: Count
     run_sets: tuple[PastSet, ...]
     changes: Annotated[tuple[ChangeRow, ...] | None, meaning("null where nobody looked for any")] = None
+    not_judged: Annotated[tuple[str, ...] | None, meaning("lines that cannot be judged, and why")] = None

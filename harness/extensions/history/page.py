@@ -9,7 +9,14 @@ from msgspec import to_builtins
 
 from harness.extensions.history.chart import timeline_figure
 from harness.extensions.history.timelines import Point, Timeline
-from harness.extensions.history.words import METHOD, change_blocks, change_rows, change_sentence, why_not_judged
+from harness.extensions.history.words import (
+    METHOD,
+    change_blocks,
+    change_rows,
+    change_sentence,
+    headline,
+    why_not_judged,
+)
 from reports.charts.xy import Dot
 from reports.document.blocks import Chart, Prose, Table, numeric, table_of
 from reports.document.page import PageSection, PageView
@@ -29,17 +36,14 @@ def render_history(lines: Sequence[Timeline], num_left_out: int, *, now: datetim
     )
     left = f"{alone}{plural(num_left_out, 'set')} on no line: damaged, without record or value, or copies."
     notes = [left, METHOD] if alone or num_left_out else [METHOD]
-    changes = (*change_blocks(drawn), *(Prose(text=note, kind="note") for note in notes))
-    num_worse = sum(change.is_worse for line in drawn for change in line.changes)
-    num_changes = sum(len(line.changes) for line in drawn)
-    what = f"{plural(num_changes, 'change')}, {num_worse} for the worse," if num_changes else "No change shown"
+    changes = (*change_blocks(lines), *(Prose(text=note, kind="note") for note in notes))
     return render_html(
         PageView(
-            title=f"{what} in {plural(len(drawn), 'line')} of sets",
+            title=headline(lines),
             dek=" to ".join(utc(at)[:10] for at in _ends([p.time_ms for line in lines for p in line.points])),
             badges=(), tags=(), groups=(), glossary=(), rules=(), footnotes=(),
             colophon=colophon(now or datetime.now(UTC)),
-            data=embed_json({"changes": to_builtins(change_rows(drawn))}),
+            data=embed_json({"changes": to_builtins(change_rows(lines))}),
             is_trained=any(line.points[0].result.is_logged for line in lines),
             others=(
                 PageSection(id="changes", heading="Changes", name="Changes", blocks=changes),

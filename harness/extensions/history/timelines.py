@@ -85,6 +85,12 @@ class Timeline:
         return tuple(pairwise((0, *(change.at for change in self.changes), len(self.points))))
 
     @property
+    def rise(self) -> float:
+        """The last value over the first, or less it, of the straight line through all values."""
+        slope = float(np.polyfit(np.arange(len(self.points)), self.values, 1)[0]) * (len(self.points) - 1)
+        return float(factor_from(slope)) if self.is_ratio else slope
+
+    @property
     def spread(self) -> float:
         """The standard deviation of sets of one code between two changes, of what is compared; 0 where no two are."""
         groups: dict[tuple[int, str], list[float]] = {}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from math import sin
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def test_a_slower_code_is_a_regression_and_named(command: Any, tmp_path: Path) -
     assert change["low"] < change["step"] < change["high"] < 1 and change["step"] == pytest.approx(0.85, rel=0.02)
     assert (change["is_worse"], change["num_after"]) == (True, 4)
     assert change["others"] == [{"name": "packages.torch", "base": "2.11", "new": "2.13"}]
+    assert change["in_turns"] == f"dlrmbench run --beside {change['last_before']} --python OLDER/bin/python"
     assert err.startswith("regression: Samples/s of dlrm_tiny, day-013: 0.8")
     out = command("history", tmp_path, "--fail-on", "regression")[1]
     assert "worse, from day-010 of 2026-01-11" in " ".join(out.split()) and "packages.torch" in out
@@ -82,30 +84,37 @@ def test_with_too_few_sets_nothing_is_passed(command: Any, tmp_path: Path, numbe
     assert "no line of sets can show a regression" in err
 
 
-def test_sets_that_resemble_their_neighbours_pass_nothing_either(command: Any, tmp_path: Path) -> None:
-    line = [
-        1000,
-        1010,
-        1020,
-        1030,
-        1050,
-        1060,
-        1080,
-        1100,
-        1130,
-        1150,
-        1180,
-        1200,
-        1210,
-        1230,
-        1240,
-        1250,
-        1260,
-        1270,
-    ]
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ([1000 + 15 * day + (day * 7 % 5) for day in range(18)], "a steady trend, 1.25"),
+        ([1000 + round(100 * sin(day / 3)) for day in range(24)], "neighbouring sets resemble one another"),
+    ],
+)
+def test_sets_that_drift_pass_nothing_either(command: Any, tmp_path: Path, line: list[float], why: str) -> None:
     code, changes, err = looked(command, write_sets(tmp_path, line))
     assert (code, changes) == (7, [])
-    assert "neighbouring sets resemble one another" in err
+    assert why in err
+
+
+def test_a_line_that_cannot_be_judged_is_named_and_passes_nothing(command: Any, tmp_path: Path) -> None:
+    write_sets(tmp_path / "steady", STEADY)
+    write_sets(tmp_path / "short", SLOWER[8:13], first=5, options={"num_steps": 20})
+    code, changes, err = looked(command, tmp_path)
+    assert (code, changes) == (7, [])
+    assert "not judged: Samples/s" in err and "5 sets, too few to show a change" in err
+    assert "but a line of sets cannot be judged" in err
+    page = tmp_path / "page.html"
+    assert command("history", tmp_path, "--format", "html", "-o", page)[0] == 0
+    assert Page(page.read_text(encoding="utf-8")).text.count("No change shown in 1 line of sets; 1 not judged") >= 2
+
+
+def test_a_line_that_ended_before_the_last_sets_is_not_asked_for(command: Any, tmp_path: Path) -> None:
+    write_sets(tmp_path / "short", SLOWER[8:13], options={"num_steps": 20})
+    write_sets(tmp_path / "steady", STEADY, first=6)
+    assert looked(command, tmp_path)[0] == 0
+    write_sets(tmp_path / "more", STEADY[:1], first=6, options={"num_steps": 20})
+    assert looked(command, tmp_path)[0] == 7
 
 
 def test_a_line_of_too_few_sets_says_so(tmp_path: Path) -> None:
@@ -130,7 +139,7 @@ def test_steady_sets_pass(command: Any, tmp_path: Path) -> None:
 def test_another_system_or_configuration_starts_a_line(command: Any, tmp_path: Path, other: dict[str, Any]) -> None:
     write_sets(tmp_path / "one", STEADY)
     write_sets(tmp_path / "two", SLOWER[10:], first=10, **other)
-    assert looked(command, tmp_path)[:2] == (0, [])
+    assert looked(command, tmp_path)[:2] == (7, [])
     write_sets(tmp_path / "three", SLOWER[10:], first=14)
     assert looked(command, tmp_path)[0] == 5
 
@@ -228,4 +237,4 @@ def test_the_page_is_sound_in_a_browser(command: Any, tmp_path: Path) -> None:
                 tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
                 assert tab.evaluate("document.documentElement.scrollWidth") <= width
                 assert (tab.requests(), tab.complaints()) == ([page], [])
-                assert tab.evaluate("document.title").endswith("in 2 lines of sets")
+                assert tab.evaluate("document.title").endswith("in 1 line of sets; 1 not judged")
