@@ -51,6 +51,9 @@ class Extension(NamedTuple):
     """What a kind of measurement or of study shows of its own: `reports.kinds.details.Details`, by the kind."""
     relations: Mapping[str, str] = _NONE
     """What the configurations of an experiment are to each other, by the name that a record says."""
+    sections: Mapping[str, str] = _NONE
+    """Sections that a definition may have besides: `harness.config.sections.Section`, by the name of its table, which
+    is no part of the problem."""
     stop_rules: Mapping[str, str] = _NONE
     """Classes that say when a set grows no more, by the name that a record says."""
     needs: tuple[str, ...] = ()

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from harness.config.matmul import GivenMatmul, can_choose
-from harness.config.run_config import SERVE, RunConfig
+from harness.config.run_config import RunConfig
+from harness.config.serving import SERVE, read_serve
 from harness.run_sets.installation import Installation
 from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
@@ -79,7 +80,9 @@ class Candidates:
 
     @property
     def _service(self) -> dict[str, Any]:
-        asked = {key: value for key, value in asdict(self.config.serve).items() if key not in _NOT_OF_A_CALL}
+        asked = {
+            key: value for key, value in asdict(read_serve(self.config.tables)).items() if key not in _NOT_OF_A_CALL
+        }
         ways = [list(way) for way in self.service_ways]
         return {"serve": asked, "ways": ways, "table_precision": self.config.workload.runtime.table_precision}
 
@@ -146,7 +149,7 @@ def find_candidates(
 def _find_service(
     config: RunConfig, data_dir: Path, num_cores: int, installation: Installation | None
 ) -> Candidates | None:
-    serve, given = config.serve, config.workload.runtime.threads
+    serve, given = read_serve(config.tables), config.workload.runtime.threads
     counts = (given,) if given else _powers(max(1, num_cores // serve.colocate))
     ways = tuple(
         (workers, threads)

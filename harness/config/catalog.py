@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reference_models.config.checkpoint import CheckpointConfig, parse_checkpoint
-from reference_models.config.id_map import IdMapConfig
-from reference_models.config.records import read_section
+from harness.config.sections import CHECKPOINT, ID_MAP
+from reference_models.config.checkpoint import CheckpointConfig
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
 from reference_models.costs import MemoryEstimate, ModelCosts
 from reference_models.data.registry import DATA_KINDS, find_data, parse_data
@@ -167,14 +166,13 @@ def parse_workload(
             raise ConfigError(
                 f"quality.metric is {quality.metric!r}, but model {benchmark.model!r} is measured by {spec.metric!r}."
             )
-        id_map = read_section("id_map", sections.get("id_map", {}), IdMapConfig)
         workload = WorkloadConfig(
             model_name=model or benchmark.model,
             model=spec.parse(sections["model"]),
-            data=replace(parse_data(sections["data"]), id_map=id_map),
+            data=replace(parse_data(sections["data"]), id_map=ID_MAP.read(sections.get(ID_MAP.name, {}))),
             train=train,
             runtime=parse_runtime(runtime),
-            checkpoint=parse_checkpoint(sections.get("checkpoint", {})),
+            checkpoint=CHECKPOINT.read(sections.get(CHECKPOINT.name, {})),
         )
         _refuse_id_map(workload)
         spec.refuse(workload.model, workload.data.mapped)

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.config.catalog import WorkloadConfig, has_implementation, parse_workload
+from harness.config.sections import sections_of_problem
 from reference_models.config.sections import DataConfig
 from reference_models.data.registry import dataset_digest
 from reference_models.registry import pin_code
@@ -48,7 +49,11 @@ def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str,
         "notes": [*benchmark.notes, *workload.model_spec.notes],
         "model": asdict(workload.model),
         "data": _describe_data(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
-        **({"id_map": asdict(workload.data.id_map)} if "id_map" in benchmark.sections else {}),
+        **{
+            section.name: asdict(section.read(benchmark.sections[section.name]))
+            for section in sections_of_problem()
+            if section.name in benchmark.sections
+        },
         "train": {key: value for key, value in asdict(workload.train).items() if key != "optimizer"}
         | dict(workload.train.optimizer),
         "runtime": {key: "auto" if value is None else value for key, value in asdict(workload.runtime).items()},

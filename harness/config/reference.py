@@ -16,15 +16,13 @@ from typing import Any, get_type_hints
 from msgspec import ValidationError, convert
 from msgspec import inspect as types
 
-from harness.config.serving import ServeConfig
-from reference_models.config.checkpoint import CheckpointConfig
-from reference_models.config.id_map import IdMapConfig
+from harness.config.sections import sections_aside, sections_of_problem
 from reference_models.config.sections import AdagradSection, AdamSection, RuntimeConfig, SGDSection
 from reference_models.data.registry import DATA_KINDS, find_data
 from reference_models.data.spec import DataSection, find
 from reference_models.data.synthetic.config import SyntheticSection
 from reference_models.registry import MODELS, find_model
-from rules.benchmarks.loader import FirstEval, Head, Quality, Score
+from rules.benchmarks.loader import NOT_THE_PROBLEM, FirstEval, Head, Quality, Score
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,23 +49,23 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
         if (place := find_data(kind).parameters)
     ),
     ("data", "held in memory", SyntheticSection),
-    ("id_map", "", IdMapConfig),
+    *((section.name, "", section.record) for section in sections_of_problem()),
     ("train", "with Adagrad", AdagradSection),
     ("train", "with SGD", SGDSection),
     ("train", "with Adam", AdamSection),
     ("runtime", "", RuntimeConfig),
-    ("serve", "", ServeConfig),
-    ("checkpoint", "", CheckpointConfig),
+    *((section.name, "", section.record) for section in sections_aside()),
 )
 """Section, which of several it is, and the record that reads it."""
 _LARGE = 1e15
 """Bounds beyond it are those of TOML's numbers."""
-_HEAD = """# The keys of a definition
+_ASIDE = [f"`[{name}]`" for name in NOT_THE_PROBLEM]
+_HEAD = f"""# The keys of a definition
 
 Made by `dlrmbench schema keys_page > rules/benchmarks/README.md`. A definition is a TOML file; `dlrmbench init
 mine.toml` begins one with every key explained, and `dlrmbench schema dlrm_definition` prints the JSON Schema of those
 whose model is dlrm, for editors. The first line is `schema_version = 1`. A key that is not listed is an error. The
-digest of all sections but `[runtime]`, `[serve]` and `[checkpoint]`, without what `[closed]` leaves free, identifies
+digest of all sections but {", ".join(_ASIDE[:-1])} and {_ASIDE[-1]}, without what `[closed]` leaves free, identifies
 the problem.
 """
 _RULES = """## [closed] and [open]

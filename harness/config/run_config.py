@@ -6,7 +6,7 @@ definition fixes may change only under another name, which makes it another benc
 
 import shlex
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,17 +15,15 @@ from typing import Any
 from harness.config import catalog
 from harness.config.catalog import MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
 from harness.config.placement import refuse_other_plan, take_plan
-from harness.config.serving import ServeConfig, parse_serve
+from harness.config.sections import CHECKPOINT, Section, find_sections, sections_aside, sections_of_problem
 from harness.config.synthetic import use_synthetic_data
-from harness.config.user_conf import take_mlperf_form, take_user_conf
 from harness.foundation.errors import HarnessError
 from harness.system.submission import SubmissionValue, check_field
-from reference_models.config.checkpoint import CheckpointConfig
-from reference_models.config.id_map import IdMapConfig
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import find_model, is_model, parse_place, pin_code
 from rules.benchmarks.loader import (
+    NOT_THE_PROBLEM,
     Benchmark,
     canonical_sha256,
     load_benchmark,
@@ -40,9 +38,7 @@ from rules.logs import keys
 
 ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
-SERVE = "serve"
-CHECKPOINT = "checkpoint"
-OVERRIDABLE = ("model", "data", "id_map", "train", "runtime", SERVE, CHECKPOINT, "quality", "score")
+OVERRIDABLE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM, "quality", "score")
 DERIVED = "Derived from "
 """How the note of a benchmark that --set made begins."""
 WORLD_SOURCE = "the world's size"
@@ -52,10 +48,7 @@ _SECTIONS = (*OVERRIDABLE, SUBMISSION)
 """Those that a value may be given of."""
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
-    "id_map": tuple(IdMapConfig.__dataclass_fields__),
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
-    SERVE: tuple(ServeConfig.__dataclass_fields__),
-    CHECKPOINT: tuple(CheckpointConfig.__dataclass_fields__),
 }
 _UNSAID = ("graph", "kernels")
 """Keys of [runtime] that sets of earlier versions lack, and go on: they are listed where they were given."""
@@ -76,10 +69,6 @@ class Override:
     source: str
 
 
-_ASKED_BY = {
-    SERVE: "'dlrmbench serve' and 'sweep --serve'",
-    CHECKPOINT: "what trains: runs to the target, --throughput and --quality",
-}
 Reshape = Callable[[dict[str, Any], dict[str, str]], None]
 """Changes the tables of a definition, and their sources, whose data is asked for in another shape; or refuses."""
 
@@ -102,24 +91,24 @@ class RunConfig:
             for key, value in self.tables.get(section, {}).items():
                 name = f"{section}.{key}"
                 resolved[name] = {"value": value, "source": self.sources.get(name, "definition")}
-        for key, value in asdict(self.workload.data.id_map).items() if "id_map" in self.tables else ():
-            resolved.setdefault(f"id_map.{key}", {"value": value, "source": "default"})
-        for key, value in asdict(self.workload.runtime).items():
-            shown = "auto" if value is None else value
-            if key not in _UNSAID or shown != "auto":
-                resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
-        for key, value in asdict(self.workload.checkpoint).items() if self.workload.checkpoint else ():
-            resolved.setdefault(f"{CHECKPOINT}.{key}", {"value": value, "source": "default"})
-        for key, value in asdict(self.serve).items() if SERVE in self.tables else ():
-            if value is not None or key == "threads" or (key == "batch" and self.serve.is_batch_searched):
-                shown = "auto" if value is None else value
-                resolved.setdefault(f"{SERVE}.{key}", {"value": shown, "source": "default"})
+        for name, value in self._defaults():
+            resolved.setdefault(name, {"value": "auto" if value is None else value, "source": "default"})
         return resolved
 
-    @property
-    def serve(self) -> ServeConfig:
-        """How the benchmark is served. Raises ConfigError where it says too little of that."""
-        return parse_serve(self.tables.get(SERVE, {}))
+    def _defaults(self) -> Iterator[tuple[str, Any]]:
+        """Yield each value of [runtime], and of the sections that the definition has, by "section.key"."""
+        for section in sections_of_problem():
+            yield from self._defaults_of(section)
+        for key, value in asdict(self.workload.runtime).items():
+            if key not in _UNSAID or value not in (None, "auto"):
+                yield f"runtime.{key}", value
+        for section in sections_aside():
+            yield from self._defaults_of(section)
+
+    def _defaults_of(self, section: Section) -> Iterator[tuple[str, Any]]:
+        if section.name in self.tables:
+            for key, value in section.list_defaults(section.read(self.tables[section.name])).items():
+                yield f"{section.name}.{key}", value
 
     def digest(self) -> str:
         """Return a short digest of all resolved values, for the folder's name."""
@@ -133,28 +122,31 @@ def resolve(
     *,
     derived_suffix: str | None = None,
     reshape: Reshape = use_synthetic_data,
-    has_serve: bool = False,
-    has_checkpoint: bool = True,
+    sections: Collection[str] = (CHECKPOINT.name,),
 ) -> RunConfig:
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
     Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
     With it the rest of the model's shape follows what was changed of it, and `reshape` says what becomes of data
-    whose shape is changed: it is made synthetic, or refused. [serve] and [checkpoint] belong to it only where it has
-    them.
+    whose shape is changed: it is made synthetic, or refused. Of the sections that only some measurements read,
+    it has those that `sections` names.
     """
     original = load_benchmark(name_or_path)
     catalog.refuse_shipped_name(original)
     tables = deepcopy(read_toml(original.path))
     sources: dict[str, str] = {}
     submission: dict[str, SubmissionValue] = {}
-    left_out = {section for section, has in ((SERVE, has_serve), (CHECKPOINT, has_checkpoint)) if not has}
+    left_out = {
+        name: section.asked_by
+        for name, section in find_sections().items()
+        if section.asked_by is not None and name not in sections
+    }
     tables = {section: table for section, table in tables.items() if section not in left_out}
     for given_override in overrides:
         override = fill_table(given_override, tables)
         section, _, key = override.key.partition(".")
         if section in left_out:
-            raise ConfigError(f"{override.source}: {override.key} is for {_ASKED_BY[section]} alone.")
+            raise ConfigError(f"{override.source}: {override.key} is for {left_out[section]} alone.")
         if section == SUBMISSION:
             field, given = check_field(key, override.value, override.source)
             submission[field] = given
@@ -172,8 +164,9 @@ def resolve(
     _pin_code(original, tables, sources)
     planned = take_plan(tables["runtime"])
     _leave_gpu_precision(tables["runtime"], sources)
-    if has_serve:
-        _take_serve(original.model, tables, sources)
+    for each in find_sections().values():
+        if each.take is not None and each.name not in left_out:
+            each.take(tables, sources, original.model)
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
         reshape(tables, sources)
@@ -210,18 +203,6 @@ def _leave_gpu_precision(runtime: dict[str, Any], sources: dict[str, str]) -> No
     if runtime.get("device") == "cpu" and runtime.get("precision") == "tf32" and "runtime.precision" not in sources:
         runtime["precision"] = "fp32"
         sources["runtime.precision"] = f"{sources.get('runtime.device', 'definition')}, which has no tf32"
-
-
-def _take_serve(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
-    """Write out what a user.conf and MLPerf's form ask of [serve], and parse it. Raises ConfigError."""
-    table = tables[SERVE] = dict(tables.get(SERVE, {}))
-    take_user_conf(table, sources, name)
-    take_mlperf_form(table, sources)
-    try:
-        parse_serve(table)
-    except ConfigError as error:
-        files = (source for key, source in sources.items() if key in str(error) and source.startswith("file "))
-        raise ConfigError(": ".join((*list(files)[:1], str(error)))) from None
 
 
 def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
@@ -262,13 +243,25 @@ def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tu
     """Parse the effective tables; an error about an overridden value names who gave it, not the definition's file."""
     try:
         benchmark = parse_benchmark(tables, path)
-        return benchmark, parse_recorded(benchmark)
+        workload = parse_recorded(benchmark)
+        _refuse_sections(benchmark)
+        return benchmark, workload
     except DefinitionError as error:
         message = str(error).removeprefix(f"{path}: ")
         for key, source in sources.items():
             if key in message:
                 raise ConfigError(f"{source}: {message}") from None
         raise
+
+
+def _refuse_sections(benchmark: Benchmark) -> None:
+    """Raise DefinitionError for values that sections which only some measurements read do not allow."""
+    try:
+        for section in sections_aside():
+            if section.name in benchmark.sections:
+                section.read(benchmark.sections[section.name])
+    except ConfigError as error:
+        raise DefinitionError(f"{benchmark.path}: {error}") from None
 
 
 def command_name(benchmark: Benchmark) -> str:
@@ -359,14 +352,16 @@ def parse_value(text: str) -> Any:
 
 
 def check_known(override: Override, tables: Mapping[str, Any]) -> None:
-    """Refuse a key of [train] or [runtime] that nobody reads; the other sections' parsers refuse theirs."""
-    section, _, key = override.key.partition(".")
-    known = sorted({*_KNOWN_KEYS.get(section, ()), *tables.get(section, {})})
+    """Refuse a key that nobody reads of a section with the same keys for all models and data."""
+    name, _, key = override.key.partition(".")
+    section = find_sections().get(name)
+    read = _KNOWN_KEYS.get(name) if section is None else tuple(section.record.__dataclass_fields__)
+    known = sorted({*(read or ()), *tables.get(name, {})})
     if override.key in _NAMED_OTHERWISE:
         raise ConfigError(
             f"{override.source}: unknown key {override.key!r}. It is called {_NAMED_OTHERWISE[override.key]} here."
         )
-    if section in _KNOWN_KEYS and key not in known:
+    if read is not None and key not in known:
         raise ConfigError(f"{override.source}: unknown key {override.key!r}.{did_you_mean(key, known)}")
 
 
@@ -391,7 +386,7 @@ def is_fixed(benchmark: Benchmark, key: str) -> bool:
     """Return whether another value of "section.key" makes another problem."""
     section, _, name = key.partition(".")
     constraint = benchmark.closed.get(name) if section == "train" else None
-    return section not in ("runtime", SERVE, CHECKPOINT) and not (constraint is not None and constraint.free)
+    return section not in NOT_THE_PROBLEM and not (constraint is not None and constraint.free)
 
 
 def _label(name: str) -> str:

@@ -15,6 +15,7 @@ from reference_models.config.records import PositiveCount, read_section
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import canonical_sha256
 
+SERVE = "serve"
 PERCENTILES = (50.0, 90.0, 95.0, 97.0, 99.0, 99.9)
 _DEEPRECSYS = NormalDist(165, 16)
 """Items of a query in DeepRecSys (run_DeepRecSys.sh)."""
@@ -127,6 +128,11 @@ class ServeConfig:
     def queries_label(self) -> str:
         """The queries as results have them: equal where they are."""
         return self.queries if self.query_file is None else self.query_file.label
+
+
+def read_serve(tables: Mapping[str, Mapping[str, Any]]) -> ServeConfig:
+    """Read [serve] of a definition's tables. Raises ConfigError, also where they lack it and it says too little."""
+    return parse_serve(tables.get(SERVE, {}))
 
 
 def parse_serve(table: Mapping[str, Any]) -> ServeConfig:

@@ -18,26 +18,15 @@ from reference_models.data.registry import find_data
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import MODELS, find_model
 from reference_models.spec import ModelSpec
-from rules.benchmarks.loader import SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
+from rules.benchmarks.loader import NOT_THE_PROBLEM, SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
+from rules.extensions import find_places
 
 if TYPE_CHECKING:
     from reference_models.data.columns.guess import Guess
 
 Remarks = Mapping[tuple[str, str, int | None], str]
 _FIRST_TARGET = 0.6
-_ORDER = (
-    "benchmark",
-    "quality",
-    "score",
-    "closed",
-    "open",
-    "model",
-    "data",
-    "train",
-    "runtime",
-    "serve",
-    "checkpoint",
-)
+_ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "id_map", "train", *NOT_THE_PROBLEM)
 _RULES = {
     "closed": 'What a closed run may choose, by mllog key: "free", the value that it must have, one_of, or bounds.',
     "open": "The same for the Open division.",
@@ -126,7 +115,8 @@ def _share_data(tables: dict[str, Any], data_of: str) -> None:
 def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
     """Put the user's columns in place of [data], and what suits data of which only the number of rows is known."""
     tables["data"] = columns.data
-    tables.pop("serve", None)
+    for section in ("serve", *find_places("sections")):  # what is asked of the other definition's data
+        tables.pop(section, None)
     for section in _RULES:
         for key in _SIZES & tables.get(section, {}).keys():
             del tables[section][key]

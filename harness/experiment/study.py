@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.autotune.tuning import autotune
-from harness.config.run_config import SERVE, RunConfig
+from harness.config.run_config import RunConfig
+from harness.config.serving import SERVE
 from harness.experiment.prepare import prepare_data
 from harness.experiment.request import Request
 from harness.foundation.errors import HarnessError

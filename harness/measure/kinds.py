@@ -111,8 +111,10 @@ class Kind:
     is_autotuned: bool = True
     """Whether how its steps are computed, or its queries answered, is chosen by timing."""
     takes: frozenset[str] = frozenset()
-    """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights; and sections
-    and keys of a definition: checkpoint, restores."""
+    """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights; and a key of
+    [checkpoint]: restores."""
+    sections: tuple[str, ...] = ()
+    """Sections of a definition that it reads, of those that not every kind does: `harness.config.sections`."""
     takes_id_maps: TakenIdMaps = "fixed"
     """Which maps of ids to rows its data may be read through."""
 
@@ -126,8 +128,7 @@ class Kind:
 
         Raises ConfigError or DefinitionError.
         """
-        has = "checkpoint" in self.takes
-        return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix, has_checkpoint=has)
+        return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix, sections=self.sections)
 
     @property
     def option_members(self) -> set[str]:

@@ -111,7 +111,14 @@ class QualityKind(Kind):
     """Quality after a number of samples, which are learnt from: synthetic data does not do."""
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-        return resolve(benchmark, overrides, label, derived_suffix=self.derived_suffix, reshape=refuse_reshaped_data)
+        return resolve(
+            benchmark,
+            overrides,
+            label,
+            derived_suffix=self.derived_suffix,
+            reshape=refuse_reshaped_data,
+            sections=self.sections,
+        )
 
     def fit(self, options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
         return fit_samples(options, sizes)
@@ -129,7 +136,8 @@ KIND = QualityKind(
     record=QualityRecord,
     run=train_and_evaluate,
     min_repetitions=MIN_PROCESSES,
-    takes=frozenset({"with_fit", "checkpoint", "restores"}),
+    takes=frozenset({"with_fit", "restores"}),
+    sections=("checkpoint",),
     takes_id_maps="any",
     option=Option(
         verbs=("run", "sweep"),

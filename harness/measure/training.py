@@ -335,7 +335,7 @@ class TrainingKind(Kind):
         return None
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
-        config = resolve(benchmark, overrides, label)
+        config = resolve(benchmark, overrides, label, sections=self.sections)
         _ = config.benchmark.quality  # raises for a workload
         refuse_synthetic_target(config.workload.data)
         return config
@@ -410,5 +410,6 @@ KIND = TrainingKind(
     file="run.json",
     keeper="logs",
     ends_early=True,
-    takes=frozenset({"timeout_s", "until", "max_runs", "keep_weights", "run_index", "checkpoint"}),
+    takes=frozenset({"timeout_s", "until", "max_runs", "keep_weights", "run_index"}),
+    sections=("checkpoint",),
 )

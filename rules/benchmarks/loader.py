@@ -1,9 +1,9 @@
 """Benchmark definitions: the shipped TOML files and the loader that validates them.
 
 `rules` owns the sections `[benchmark] [quality] [score] [closed]` and, where the Open division fixes something
-too, `[open]`; `[model] [data] [id_map] [train] [runtime]` are opaque here and are parsed by `reference_models`,
-`[serve]` by `harness`. `[closed]`, `[open]` and `[train]` are written in mllog keys, so a field that a division
-leaves free has the same name in all.
+too, `[open]`; all others are opaque here: `[model] [data] [id_map] [train] [runtime] [checkpoint]` are parsed by
+`reference_models`, and those of extensions by them. `[closed]`, `[open]` and `[train]` are written in mllog keys, so
+a field that a division leaves free has the same name in all.
 A workload (status `workload`) has no `[quality] [score] [closed]`: it is a model's shape to measure throughput on,
 or quality without a target, and nothing there can be judged.
 """
@@ -23,6 +23,7 @@ from rules.benchmarks.constraints import Constraint, parse_constraint
 from rules.benchmarks.toml_file import parse_toml, read_bytes
 from rules.benchmarks.toml_file import read_toml as read_toml
 from rules.errors import DefinitionError, did_you_mean
+from rules.extensions import find_places
 from rules.logs.log import as_whole
 from rules.records.codec import Count, PositiveCount, say_expected
 from rules.records.metrics import METRICS, Metric, MetricName
@@ -34,9 +35,11 @@ _JUDGED = ("quality", "score", "closed")
 _NEAR, _NAME_CHARS = 0.8, 100
 _ALIASES = {"dlrm_v4_hstu": "dlrmv4"}
 """What the rules' text of round 6.1 calls a benchmark, by what its logs and checkers call it."""
-_SECTIONS = ("benchmark", *_JUDGED, "model", "data", "id_map", "train", "runtime", "serve", "checkpoint", "open")
-_NOT_THE_PROBLEM = ("runtime", "serve", "checkpoint")
-_MAY_BE_LEFT_OUT = (*_NOT_THE_PROBLEM, "open", "id_map")
+NOT_THE_PROBLEM = ("runtime", "serve", "checkpoint", *find_places("sections"))
+"""Sections that a definition's digest is not of, which may be left out."""
+_OPAQUE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM)
+_SECTIONS = ("benchmark", *_JUDGED, *_OPAQUE, "open")
+_MAY_BE_LEFT_OUT = (*NOT_THE_PROBLEM, "open", "id_map")
 T = TypeVar("T")
 
 
@@ -285,8 +288,7 @@ def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
             f"{path}: [id_map] in an official benchmark, {head.name}: its tables are as MLPerf says, so id_map.kind, "
             "id_map.budget and id_map.samples have no place there. Map the ids of another benchmark."
         )
-    asked = (name for name in ("id_map", "serve", "checkpoint") if name in tables)
-    opaque = ("model", "data", "train", "runtime", *asked)
+    opaque = [name for name in _OPAQUE if name in tables or name == "runtime"]
     sections = {section: dict(tables.get(section, {})) for section in opaque}
     closed = {key: parse_constraint(path, f"closed.{key}", rule) for key, rule in tables.get("closed", {}).items()}
     open_ = {key: parse_constraint(path, f"open.{key}", rule) for key, rule in tables.get("open", {}).items()}
@@ -318,10 +320,10 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Return the digest of the problem: canonical JSON of all sections but [runtime], [serve] and [checkpoint],
-    without the free fields."""
+    """Return the digest of the problem: canonical JSON of all sections but [runtime] and others that
+    are no part of it (`NOT_THE_PROBLEM`), without the free fields."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
-    content = {name: tables[name] for name in _SECTIONS if name not in _NOT_THE_PROBLEM and name in tables}
+    content = {name: tables[name] for name in _SECTIONS if name not in NOT_THE_PROBLEM and name in tables}
     if content.get("id_map", {}).get("kind", "none") == "none":
         content.pop("id_map", None)  # the problem is that of before there was a choice
     if content["data"].get("kind") == "synthetic":

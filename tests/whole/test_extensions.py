@@ -20,7 +20,7 @@ from waiting import HANG_S
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study, make_table
 from reports.results import reference_systems
-from rules.extensions import EXTENSIONS, Extension, load_extensions, load_place
+from rules.extensions import EXTENSIONS, Extension, find_places, load_extensions, load_place
 from rules.records.measure import ProcessMeasurement
 
 FOLDER = ROOT / "harness" / "extensions"
@@ -55,7 +55,7 @@ def extensions_of(names: Collection[str]) -> set[str]:
 def places_of(extension: Extension) -> dict[str, tuple[str, str]]:
     """Return every place that an extension names, as module:name, with its field and its name in it."""
     found: dict[str, tuple[str, str]] = {}
-    for field in ("records", "documents", "shown", "relations", "stop_rules"):
+    for field in ("records", "documents", "shown", "relations", "sections", "stop_rules"):
         found |= {place: (field, name) for name, place in getattr(extension, field).items()}
     found |= {verb.command: ("verbs", name) for name, verb in extension.verbs.items()}
     found |= {kind.record: ("records", name) for name, kind in extension.kinds.items()}
@@ -123,6 +123,12 @@ def test_kinds_of_extensions_are_measured_in_processes_and_have_no_table_of_thei
         for kind in extension.kinds.values():
             record = load_place(kind.record)
             assert issubclass(record, ProcessMeasurement) and not record.IS_LOGGED and record.DETAILS is None
+
+
+def test_sections_of_extensions_are_no_part_of_a_problem() -> None:
+    for name, place in find_places("sections").items():
+        section = load_place(place)
+        assert section.name == name and section.asked_by and not section.is_of_problem
 
 
 MODULES = sorted({place.partition(":")[0] for place in PLACES})

@@ -384,6 +384,51 @@ def test_a_relation_of_an_extension_runs_resumes_and_is_reported_and_compared(
     assert "Sweep: " in (extended.folder / "place" / "page.html").read_text()
 
 
+_SECTION = """
+from harness.config.run_config import read_set_option
+from harness.measure.kinds import find_kind
+
+def resolve(kind, *given):
+    return find_kind(kind).resolve("./mine.toml", [read_set_option(text) for text in given], None)
+
+sorted_, trained = resolve("sorting"), resolve("training")
+assert sorted_.values()["sorting.order"] == {"value": "falling", "source": "definition"}
+assert sorted_.benchmark.definition_sha256 == trained.benchmark.definition_sha256
+assert "sorting" not in trained.tables and not any(key.startswith("sorting") for key in trained.values())
+sorted_.tables["sorting"].clear()
+assert sorted_.values()["sorting.order"] == {"value": "random", "source": "default"}
+for kind, text in ("training", "order=rising"), ("sorting", "order=fallin"), ("sorting", "up=1"):
+    try:
+        resolve(kind, f"sorting.{text}")
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.slow
+def test_a_section_of_an_extension_is_explained_overridden_and_recorded(extended: Tree) -> None:
+    begun = extended.run("dlrmbench init mine.toml --like dlrm_tiny --set sorting.order=falling")
+    assert begun.returncode == 0, begun.stderr
+    text = (extended.folder / "mine.toml").read_text()
+    assert "# How they lie before they are sorted. Allowed: falling, random, rising." in text
+    assert "[sorting]" in text and 'order = "falling"' in text
+    page = extended.run("dlrmbench schema keys_page").stdout
+    assert "## [sorting]" in page and "`[checkpoint]` and `[sorting]`, without" in page
+    schema = json.loads(extended.run("dlrmbench schema dlrm_definition").stdout)
+    assert schema["properties"]["sorting"] == {"anyOf": [{"$ref": "#/$defs/SortingConfig"}]}
+    (extended.folder / "sections.py").write_text(_SECTION)
+    done = extended.run("python sections.py")
+    assert done.stdout.splitlines() == [
+        "ConfigError --set sorting.order: sorting.order is for --sorting alone.",
+        "ConfigError --set sorting.order: sorting.order is 'fallin'. Did you mean 'falling'?",
+        "ConfigError --set sorting.up: unknown key 'sorting.up'. Known: order.",
+    ], done.stdout + done.stderr
+    refused = extended.run("dlrmbench run ./mine.toml -n 1 --set sorting.order=rising")
+    assert refused.returncode == 2 and "is for --sorting alone" in refused.stderr, refused.stderr
+    planned = extended.run("dlrmbench sweep ./mine.toml --sorting 1000 --axis sorting.order=random,rising --dry-run")
+    assert planned.returncode == 0 and "rising" in planned.stdout, planned.stderr
+
+
 @pytest.mark.slow
 def test_a_made_up_extension_is_deleted_as_those_that_are_here(extended: Tree) -> None:
     done = extended.run(

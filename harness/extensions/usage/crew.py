@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from harness.config.run_config import SERVE
-from harness.config.serving import parse_serve
+from harness.config.serving import read_serve
 from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, AskedModel, Usage
 from harness.extensions.usage.schedule import Frame, Span
 from harness.extensions.usage.worker import work
@@ -81,7 +80,7 @@ def _build(model: AskedModel, served: Mapping[str, Any] | None, seed: int) -> An
 
     job = Job(**(served or {}), seed=seed, folder="")
     benchmark, config = job.parse()
-    pool, _ = build_served(job, benchmark, config, parse_serve(benchmark.sections[SERVE]), with_quality=False)
+    pool, _ = build_served(job, benchmark, config, read_serve(benchmark.sections), with_quality=False)
     return lambda number: pool.answer([QueryPart(number % len(pool.sizes), 0, items)])
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.config.catalog import WorkloadConfig
-from harness.config.run_config import SERVE, Override, RunConfig
-from harness.config.serving import ServeConfig, parse_serve
+from harness.config.run_config import Override, RunConfig
+from harness.config.serving import ServeConfig, read_serve
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_check, make_study, make_table
 from harness.measure.kinds import Job, Kind, OnEvent
@@ -127,7 +127,7 @@ def measure_accuracy(job: AccuracyJob, world: World, on_event: OnEvent) -> Study
     from reference_models.training.metrics import roc_auc
 
     benchmark, config = job.parse()
-    serve = parse_serve(benchmark.sections.get(SERVE, {}))
+    serve = read_serve(benchmark.sections)
     served, quality = build_served(job, benchmark, config, serve, with_quality=True, has_whole_split=True)
     assert quality is not None, "weights are not random, and labels say something"
     labels = [query.labels.numpy() for query in served.pool]
@@ -186,7 +186,8 @@ class AccuracyKind(Kind):
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         require_loadgen()
         config = resolve_served(benchmark, overrides, label)
-        if config.serve.weights is None and config.serve.train_samples is None:
+        serve = read_serve(config.tables)
+        if serve.weights is None and serve.train_samples is None:
             raise HarnessError(
                 "--mode accuracy judges what was learnt, and random weights know nothing. Give --weights SET of a "
                 "'run --keep-weights', or --train SAMPLES."

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.config.catalog import WorkloadConfig
-from harness.config.run_config import SERVE, Override, RunConfig, resolve
-from harness.config.serving import library_sizes, parse_serve
+from harness.config.run_config import Override, RunConfig, resolve
+from harness.config.serving import SERVE, library_sizes, read_serve
 from harness.config.user_conf import MLPERF_MODEL, MODELS
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
@@ -54,7 +54,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
 
     started = datetime.now(UTC)
     benchmark, config = job.parse()
-    serve = parse_serve(benchmark.sections.get("serve", {}))
+    serve = read_serve(benchmark.sections)
     num_threads = config.runtime.threads or 1
     served, quality = build_served(job, benchmark, config, serve, with_quality=world.rank == 0)
     seed = (job.seed + world.rank) % 2**62
@@ -156,10 +156,11 @@ class ServeKind(Kind):
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         require_loadgen()
         config = resolve_served(benchmark, overrides, label)
-        file = config.serve.query_file
+        serve = read_serve(config.tables)
+        file = serve.query_file
         if file is not None and file.arrivals_s is not None:
             raise HarnessError(
-                f"serve.queries is {config.serve.queries}, which says when queries come, but LoadGen draws that "
+                f"serve.queries is {serve.queries}, which says when queries come, but LoadGen draws that "
                 "itself. Give a file with items alone, or ask 'dlrmbench simulate', which has the virtual clock."
             )
         return config
@@ -177,10 +178,10 @@ class ServeKind(Kind):
         return ServeJob(**members, **more, index=index)
 
     def num_processes(self, config: RunConfig) -> int:
-        return config.serve.colocate
+        return read_serve(config.tables).colocate
 
     def num_ranks(self, job: Job) -> int:
-        return parse_serve(job.tables.get(SERVE, {})).colocate
+        return read_serve(job.tables).colocate
 
     def rank_device(self, runtime: RuntimeConfig, num_ranks: int) -> "torch.device":
         """Return the CPU: copies share a device, and exchange nothing but what they found."""
@@ -197,8 +198,8 @@ def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, A
 
 def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
     """Resolve a benchmark with its [serve]. Raises ConfigError, as for a split that is too small; DefinitionError."""
-    config = resolve(benchmark, overrides, label, derived_suffix="_serve", has_serve=True, has_checkpoint=False)
-    serve, data, model = config.serve, config.workload.data, config.workload.model_name
+    config = resolve(benchmark, overrides, label, derived_suffix="_serve", sections=(SERVE,))
+    serve, data, model = read_serve(config.tables), config.workload.data, config.workload.model_name
     if serve.mlperf and MODELS.get(model) != MLPERF_MODEL:
         raise ConfigError(f"--mlperf is the form of {MLPERF_MODEL}, which a model {model!r} is not. Leave it out.")
     if data.eval_samples is not None:
@@ -213,6 +214,7 @@ KIND = ServeKind(
     run=serve_queries,
     usual_repetitions=USUAL_PROCESSES,
     takes=frozenset({"weights"}),
+    sections=(SERVE,),
     takes_id_maps="made",
     option=Option(
         verbs=("sweep",),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.config.catalog import WorkloadConfig
-from harness.config.run_config import SERVE, Override, RunConfig
-from harness.config.serving import parse_serve
+from harness.config.run_config import Override, RunConfig
+from harness.config.serving import read_serve
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import Job, Kind, OnEvent
 from harness.measure.refusals import refuse_unservable
@@ -33,7 +33,7 @@ def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecor
     from harness.measure.serving.model import build_served
 
     benchmark, config = job.parse()
-    serve = parse_serve(benchmark.sections.get(SERVE, {}))
+    serve = read_serve(benchmark.sections)
     assert serve.limit_s is not None, "as resolved"
     limit = Limit(seconds=serve.limit_s, share=serve.share)
     served, _ = build_served(job, benchmark, config, serve, with_quality=False)
@@ -62,7 +62,7 @@ class QueueKind(Kind):
 
     def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
         config = resolve_served(benchmark, overrides, label)
-        if (serve := config.serve).limit_s is None:
+        if (serve := read_serve(config.tables)).limit_s is None:
             raise HarnessError(f"simulate is of queries with a latency limit; scenario {serve.scenario} has none.")
         return config
 

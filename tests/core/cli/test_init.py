@@ -50,6 +50,20 @@ def test_what_closed_allows_is_kept_whatever_its_form(command: Call, tmp_path: P
     assert read_toml(tmp_path / "mine.toml")["closed"] == tables["closed"]
 
 
+def test_sections_that_may_be_left_out_are_kept_and_explained(command: Call, tmp_path: Path) -> None:
+    tables = read_toml(load_benchmark("dlrm_tiny").path)
+    tables["benchmark"]["name"] = "like"
+    tables["id_map"], tables["checkpoint"] = {"kind": "hash", "budget": 0.5}, {"every": "10%"}
+    (tmp_path / "like.toml").write_text(tomli_w.dumps(tables))
+    code, _, err = command(
+        "init", tmp_path / "mine.toml", "--like", tmp_path / "like.toml", "--set", "id_map.budget=0.2"
+    )
+    assert code == 0, err
+    made = read_toml(tmp_path / "mine.toml")
+    assert made["id_map"] == {"kind": "hash", "budget": 0.2} and made["checkpoint"] == {"every": "10%"}
+    assert "# Share of a table's rows that are left" in (tmp_path / "mine.toml").read_text()
+
+
 def test_another_model_is_put_on_the_data_of_a_benchmark(command: Call, tmp_path: Path) -> None:
     path, wukong = tmp_path / "mine.toml", read_toml(load_benchmark("wukong_small").path)
     code, _, err = command("init", path, "--like", "dlrm_small", "--data-of", "wukong_small")

@@ -40,7 +40,7 @@ def config_of(**serve: object) -> RunConfig:
                  value=value, source="test")
         for key, value in {"target_latency_ms": 25.0, **serve}.items()
     ]  # fmt: skip
-    return resolve("dlrm_tiny", overrides, derived_suffix="_serve", has_serve=True)
+    return resolve("dlrm_tiny", overrides, derived_suffix="_serve", sections=("serve",))
 
 
 def timed(call_s: float, item_s: float, sizes: Sequence[int] = SIZES) -> list[TimedSize]:

@@ -85,7 +85,7 @@ def test_the_digest_is_that_of_what_is_asked_and_not_of_how_it_is_done() -> None
 def test_serving_has_no_part_in_the_training_problem() -> None:
     for name in ("rm1_deeprecsys", "rm2_deeprecsys", "rm3_deeprecsys", "dlrm_small", "dlrm_tiny"):
         assert parse_serve(load_benchmark(name).sections["serve"]).limit_s == 0.025
-        trained, served = resolve(name, ()), resolve(name, (), has_serve=True)
+        trained, served = resolve(name, ()), resolve(name, (), sections=("serve",))
         assert "serve" not in trained.tables and "serve" in served.tables
         assert trained.benchmark.definition_sha256 == served.benchmark.definition_sha256
         assert trained.benchmark.definition_sha256 == load_benchmark(name).definition_sha256
@@ -98,7 +98,7 @@ def test_a_key_of_serve_is_refused_where_nothing_is_served() -> None:
     asked = [Override(key="serve.batch", value=2, source="--set serve.batch")]
     with pytest.raises(ConfigError, match=r"serve\.batch is for 'dlrmbench serve'"):
         resolve("dlrm_tiny", asked)
-    values = resolve("dlrm_tiny", asked, has_serve=True).values()
+    values = resolve("dlrm_tiny", asked, sections=("serve",)).values()
     assert values["serve.batch"] == {"value": 2, "source": "--set serve.batch"}
     assert values["serve.colocate"] == {"value": 1, "source": "default"}
     assert values["serve.percentile"] == {"value": 95, "source": "definition"}

@@ -20,6 +20,7 @@ from harness.config.serving import (
     library_sizes,
     list_sizes,
     parse_serve,
+    read_serve,
     whole_split,
 )
 from harness.config.user_conf import MAX_BYTES
@@ -50,7 +51,7 @@ def resolve_with(path: Path, content: str | bytes, **more: Any) -> RunConfig:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     given = {"user_conf": str(path), **more}
     overrides = [Override(key=f"serve.{key}", value=value, source=f"option {key}") for key, value in given.items()]
-    return resolve("dlrm_tiny", overrides, has_serve=True)
+    return resolve("dlrm_tiny", overrides, sections=("serve",))
 
 
 CONF = """# rates
@@ -74,7 +75,7 @@ resnet50.Server.min_query_count = 7
 def test_what_is_read_is_what_loadgen_reads(tmp_path: Path) -> None:
     path = tmp_path / "user.conf"
     content = CONF.replace("0x32", "50")
-    serve = resolve_with(path, content).serve
+    serve = read_serve(resolve_with(path, content).tables)
     said = read_with_loadgen(path, "Server")
     assert serve.target_qps == said["server_target_qps"] == 250.5
     assert serve.target_latency_ms is not None
@@ -84,10 +85,10 @@ def test_what_is_read_is_what_loadgen_reads(tmp_path: Path) -> None:
     assert serve.min_queries == said["min_query_count"] == 500
     assert serve.library == said["performance_sample_count_override"] == 96
     said = read_with_loadgen(path, "Offline")
-    serve = resolve_with(path, content, scenario="offline").serve
+    serve = read_serve(resolve_with(path, content, scenario="offline").tables)
     assert (serve.target_qps, serve.min_duration_s) == (said["offline_expected_qps"], said["min_duration_ms"] / 1e3)
     assert serve.min_duration_s == 2
-    serve = resolve_with(path, content, scenario="single_stream").serve
+    serve = read_serve(resolve_with(path, content, scenario="single_stream").tables)
     said = read_with_loadgen(path, "SingleStream")
     assert serve.target_qps == pytest.approx(1e9 / said["single_stream_expected_latency_ns"])
 
@@ -98,7 +99,7 @@ def test_every_value_says_its_file_and_line_and_the_digest_is_kept(tmp_path: Pat
     values = config.values()
     assert values["serve.target_qps"] == {"value": 40.0, "source": f"file {path}:2: *.Server.target_qps"}
     assert len(values["serve.user_conf"]["value"]) == 64 and values["serve.user_conf"]["source"] == f"file {path}"
-    assert config.tables["serve"]["user_conf"] == config.serve.user_conf
+    assert config.tables["serve"]["user_conf"] == read_serve(config.tables).user_conf
 
 
 @pytest.mark.parametrize(
@@ -152,24 +153,24 @@ def test_what_is_given_twice_is_refused_unless_it_is_the_same(tmp_path: Path) ->
         ConfigError, match=r"user.conf:1: .*asks for serve.target_latency_ms = 50, option target_latency_ms"
     ):
         resolve_with(tmp_path / "user.conf", content, target_latency_ms=60.0)
-    assert resolve_with(tmp_path / "user.conf", content, target_latency_ms=50.0).serve.target_latency_ms == 50
+    served = read_serve(resolve_with(tmp_path / "user.conf", content, target_latency_ms=50.0).tables)
+    assert served.target_latency_ms == 50
     with pytest.raises(ConfigError, match="no such file"):
-        resolve("dlrm_tiny", [Override(key="serve.user_conf", value="none.conf", source="here")], has_serve=True)
+        resolve("dlrm_tiny", [Override(key="serve.user_conf", value="none.conf", source="here")], sections=("serve",))
 
 
 def of_mlperf(**more: Any) -> RunConfig:
     given = {"mlperf": True, **more}
     overrides = [Override(key=f"serve.{key}", value=value, source=f"option {key}") for key, value in given.items()]
-    return resolve("dlrm_tiny", overrides, has_serve=True)
+    return resolve("dlrm_tiny", overrides, sections=("serve",))
 
 
 def test_mlperf_gives_what_nobody_gave_over_what_the_definition_says() -> None:
     config = of_mlperf(target_latency_ms=40.0)
-    assert (
-        config.serve.target_latency_ms == 40 and config.serve.percentile == 99 and config.serve.min_duration_s == 600
-    )
+    serve = read_serve(config.tables)
+    assert serve.target_latency_ms == 40 and serve.percentile == 99 and serve.min_duration_s == 600
     assert config.values()["serve.library"] == {"value": 204_800, "source": "option mlperf"}
-    assert of_mlperf(scenario="offline").serve.min_queries == 24_576
+    assert read_serve(of_mlperf(scenario="offline").tables).min_queries == 24_576
 
 
 @pytest.mark.parametrize(

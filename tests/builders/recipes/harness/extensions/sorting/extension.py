@@ -1,4 +1,4 @@
-"""What the core is told of sorting: verbs, a kind of measurement with its record, and a relation."""
+"""What the core is told of sorting: verbs, a kind of measurement with its record, a relation, and a section."""
 
 from rules.extensions import Extension, Places, Verb
 
@@ -10,5 +10,6 @@ EXTENSION = Extension(
     },
     kinds={"sorting": Places(record=f"{PLACE}.records:SortingRecord", job=f"{PLACE}.job")},
     relations={"ends": f"{PLACE}.relation:ENDS"},
+    sections={"sorting": f"{PLACE}.section:SORTING"},
     shown={"sorting": f"{PLACE}.shown:DETAILS"},
 )

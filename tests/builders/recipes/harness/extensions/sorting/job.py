@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from harness.extensions.sorting.records import SortingProcess, SortingRecord
+from harness.extensions.sorting.section import SORTING
 from harness.measure.kinds import Job, Kind, OnEvent, Option
 from reference_models.process.world import World
 
@@ -18,8 +19,10 @@ class SortingJob(Job):
 
 def sort_values(job: SortingJob, world: World, on_event: OnEvent) -> SortingRecord:
     """Sort numbers that are drawn before."""
-    drawn = random.Random(job.seed)
+    drawn, order = random.Random(job.seed), SORTING.read(job.tables.get("sorting", {})).order
     values = [drawn.random() for _ in range(job.num_values)]
+    if order != "random":
+        values.sort(reverse=order == "falling")
     start_s = perf_counter()
     values.sort()
     rate = len(values) / (perf_counter() - start_s)
@@ -27,6 +30,6 @@ def sort_values(job: SortingJob, world: World, on_event: OnEvent) -> SortingReco
 
 
 KIND = Kind(
-    name="sorting", job=SortingJob, record=SortingRecord, run=sort_values, min_repetitions=5,
+    name="sorting", job=SortingJob, record=SortingRecord, run=sort_values, min_repetitions=5, sections=("sorting",),
     option=Option(verbs=("run", "sweep"), help="Measure sorts of N numbers instead.", member="num_values", unit="N"),
 )  # fmt: skip
