@@ -1,10 +1,11 @@
-"""dlrmbench from Python: `from harness import api`. What the command line does, as seven functions that stay.
+"""dlrmbench from Python: `from harness import api`. What the command line does, as functions that stay.
 
-`run`, `sweep` and `serve` start fresh processes and return the folder of what they made, `resume` completes it;
+`run` and `sweep` start fresh processes and return the folder of what they made, `resume` completes it;
 `results`, `compare` and `render` read such folders, anyone's result directories and logs; the first two also files of
 `report --format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a
 configuration file is read. What a caller can correct is raised as HarnessError, ConfigError, DefinitionError,
 DatasetError or InputError, with the command line's own message; a run that misses its target is a result, no error.
+What extensions add is found here, too.
 """
 
 import os
@@ -20,11 +21,19 @@ from reports import frames
 from reports.comparison.comparison import CONFIDENCE
 from reports.frames import Frames
 from rules.errors import InputError
+from rules.extensions import find_places, load_place
 
 if TYPE_CHECKING:
     from harness.experiment.request import Request
 
-__all__ = ["Frames", "compare", "render", "results", "resume", "run", "serve", "sweep"]
+__all__ = ["Frames", "compare", "render", "results", "resume", "run", "sweep"]
+
+
+def __getattr__(name: str) -> Any:
+    """Find a function that an extension adds. Raises AttributeError where none does."""
+    if (place := find_places("functions").get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return load_place(place)
 
 
 def run(
@@ -62,7 +71,7 @@ def run(
     is given, and in turns with it the new one: that configuration with `settings`, or `benchmark` with them. The
     folder that is returned then holds the two sets `base` and `new`, to be compared.
     """
-    return _start(_request("run", locals()))
+    return start(make_request("run", locals()))
 
 
 def sweep(
@@ -89,30 +98,7 @@ def sweep(
     `axes` are keys with their values, such as {"runtime.threads": [1, 2]}; the other arguments are those of `run`.
     Runs that fail are recorded in experiment.json and leave the others alone; `report.html` in the folder shows all.
     """
-    return _start(_request("sweep", locals()))
-
-
-def serve(
-    benchmark: str | Path = "dlrm_small",
-    *,
-    processes: int | None = None,
-    seed: int | None = None,
-    settings: Mapping[str, Any] | None = None,
-    weights: str | Path | None = None,
-    name: str | None = None,
-    division: str | None = None,
-    data: str | Path | None = None,
-    output: str | Path = "results",
-    quiet: bool = True,
-) -> Path:
-    """Find how many queries a second a model answers within a latency limit, judged by MLPerf LoadGen, in each of
-    `processes` fresh processes, 5 by default; returns the measurement's folder below `output`.
-
-    `settings` such as {"serve.target_latency_ms": 25, "serve.percentile": 99, "runtime.precision": "int8"}; `weights`
-    is the folder of a set that kept them, with `:RUN` behind it for another run than its first. Without, and without
-    "serve.train_samples", weights are random. Raises HarnessError (exit 7) where no rate meets the limit.
-    """
-    return _start(_request("serve", locals()))
+    return start(make_request("sweep", locals()))
 
 
 def resume(
@@ -195,7 +181,7 @@ def render(
     return write(target, render_report(gathered, output_format=form, title=title))
 
 
-def _request(verb: str, arguments: Mapping[str, Any]) -> "Request":
+def make_request(verb: str, arguments: Mapping[str, Any]) -> "Request":
     """Make the request that the arguments of a function ask for: those of the command line under the same names."""
     from harness.experiment.request import Request, as_text
     from rules.records.kinds import PLACES
@@ -203,12 +189,8 @@ def _request(verb: str, arguments: Mapping[str, Any]) -> "Request":
     members = {name: value for name, value in arguments.items() if value is not None}
     kinds = {kind: members.pop(kind) for kind in PLACES if kind in members}
     members["kinds"] = {**members.get("kinds", {}), **kinds}
-    if verb == "serve":
-        members["kinds"] = {"serve": None}
     if "axes" in members:
         members["axes"] = [f"{key}={','.join(map(as_text, values))}" for key, values in members["axes"].items()]
-    if "processes" in members:
-        members["runs"] = members.pop("processes")
     for name in ("beside", "matmul", "data", "output"):
         if name in members:
             members[name] = Path(members[name])
@@ -219,7 +201,7 @@ def _request(verb: str, arguments: Mapping[str, Any]) -> "Request":
     return Request(verb=verb, overrides=read_settings(members.get("settings")), **members)
 
 
-def _start(request: "Request") -> Path:
+def start(request: "Request") -> Path:
     """Make a new experiment, complete it and write its page; returns its folder."""
     from harness.experiment.context import Context
     from harness.experiment.create import create

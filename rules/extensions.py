@@ -47,6 +47,8 @@ class Extension(NamedTuple):
     """Types of files beside the logs, for `schema`."""
     documents: Mapping[str, str] = _NONE
     """Types of what --format json prints, for `schema`."""
+    tables: Mapping[str, str] = _NONE
+    """Tables that its kinds' records have of their own: `rules.records.measure.DetailTable`, by the table's name."""
     shown: Mapping[str, str] = _NONE
     """What a kind of measurement or of study shows of its own: `reports.kinds.details.Details`, by the kind."""
     relations: Mapping[str, str] = _NONE
@@ -56,6 +58,8 @@ class Extension(NamedTuple):
     is no part of the problem."""
     stop_rules: Mapping[str, str] = _NONE
     """Classes that say when a set grows no more, by the name that a record says."""
+    functions: Mapping[str, str] = _NONE
+    """Functions that `harness.api` has besides its own."""
     needs: tuple[str, ...] = ()
     """Extensions that it imports, and that it is deleted with."""
 
@@ -67,6 +71,7 @@ EXTENSIONS: Mapping[str, str] = {
     "memory": "harness.extensions.memory.extension",
     "packaging": "harness.extensions.packaging.extension",
     "placement": "harness.extensions.placement.extension",
+    "serving": "harness.extensions.serving.extension",
     "suites": "harness.extensions.suites.extension",
     "system_model": "harness.extensions.system_model.extension",
     "tuning": "harness.extensions.tuning.extension",

@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 from harness.config.matmul import GivenMatmul, can_choose
 from harness.config.run_config import RunConfig
-from harness.config.serving import SERVE, read_serve
+from harness.config.sections import find_sections
+from harness.launch.process import Interpreter
 from harness.run_sets.installation import Installation
 from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
@@ -22,11 +23,22 @@ FOLDER = "choices"
 SPIN_COUNTS = (1_000, 300_000)
 """Values of GOMP_SPINCOUNT: what a busy system needs, and GNU's own default, which is faster on a quiet one."""
 _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_", "LD_PRELOAD")
-_NOT_OF_A_CALL = (
-    "weights", "train_samples", "duration_s", "colocate", "target_qps", "min_duration_s", "min_queries", "library",
-    "mlperf", "user_conf",
-)  # fmt: skip
-"""Keys of [serve] that change no call."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnWays:
+    """Ways of something else than training's steps, which a section of a definition asks for and chooses among."""
+
+    thread_counts: tuple[int, ...]
+    """Threads of each way."""
+    chosen_for: Mapping[str, Any]
+    """What decides the choice besides shape, precision and system; JSON."""
+    words: str
+    """What is chosen: workers, threads and calls."""
+    done: str
+    """What is done so then: answered."""
+    time: "Callable[[Candidates, Interpreter | None], ChoiceRecord | str]"
+    """Chooses by timing in fresh processes; says why that failed, if it did."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,8 +55,8 @@ class Candidates:
     surroundings: Mapping[str, str]
     num_cores: int
     cpu: str | None
-    service_ways: tuple[tuple[int, int], ...] = ()
-    """Workers and threads of what answers queries, whose steps need no choice."""
+    own: OwnWays | None = None
+    """What a section chooses among, whose steps need no choice."""
 
     @property
     def chosen_for(self) -> dict[str, Any]:
@@ -70,21 +82,13 @@ class Candidates:
             **({} if runtime.kernels == "auto" else {"kernels": runtime.kernels}),
             **({"forms": list(get_args(Form)), "compiler": find_compiler()} if self.chooses_matmul else {}),
             **({"id_budget": workload.data.id_map.budget} if workload.data.id_map.is_active else {}),
-            **(self._service if self.service_ways else {}),
+            **({} if self.own is None else self.own.chosen_for),
         }
 
     @property
     def compares_fp32(self) -> bool:
         """Whether a step in fp32 is timed, too: a CPU that has products in bf16 need not be faster in them."""
-        return self.config.workload.runtime.precision == "bf16" and not self.service_ways
-
-    @property
-    def _service(self) -> dict[str, Any]:
-        asked = {
-            key: value for key, value in asdict(read_serve(self.config.tables)).items() if key not in _NOT_OF_A_CALL
-        }
-        ways = [list(way) for way in self.service_ways]
-        return {"serve": asked, "ways": ways, "table_precision": self.config.workload.runtime.table_precision}
+        return self.config.workload.runtime.precision == "bf16" and self.own is None
 
     @property
     def key(self) -> str:
@@ -101,7 +105,7 @@ class Candidates:
         """Whether a choice of any origin is one of the answers."""
         return lambda choice: (
             choice.key == self.key
-            and bool(choice.service) == bool(self.service_ways)
+            and (choice.service is None) == (self.own is None)
             and choice.num_threads in self.thread_counts
             and choice.spin_count in self.spin_counts
             and (self.given is None or choice.matmul is not None)
@@ -119,13 +123,14 @@ def find_candidates(
     if runtime.device != "cpu" or runtime.ranks != 1:
         return None
     num_cores = read_resources().num_cores
-    if SERVE in config.tables:
-        return _find_service(config, data_dir, num_cores, installation)
+    if (find_ways := _find_own(config)) is not None:
+        own = find_ways(config)
+        return None if own is None else _own_candidates(config, data_dir, own, num_cores, installation)
     if not can_choose(config.workload):
         given = None
     of_given = given.record.num_threads if given is not None and given.record.num_threads <= num_cores else None
     given_threads = runtime.threads or of_given
-    counts = (given_threads,) if given_threads else _powers(num_cores)
+    counts = (given_threads,) if given_threads else powers(num_cores)
     surroundings = _read_surroundings()
     is_spin_given = any(name in surroundings for name in SPIN_VARIABLES)
     spins: tuple[int | None, ...] = (None,) if is_spin_given else SPIN_COUNTS if max(counts) > 1 else SPIN_COUNTS[:1]
@@ -146,23 +151,23 @@ def find_candidates(
     )
 
 
-def _find_service(
-    config: RunConfig, data_dir: Path, num_cores: int, installation: Installation | None
-) -> Candidates | None:
-    serve, given = read_serve(config.tables), config.workload.runtime.threads
-    counts = (given,) if given else _powers(max(1, num_cores // serve.colocate))
-    ways = tuple(
-        (workers, threads)
-        for threads in counts
-        for workers in ((serve.threads,) if serve.threads else _powers(threads))
-        if threads % workers == 0 or serve.threads
-    )
-    if len(ways) <= 1 and not serve.is_batch_searched:
-        return None
+def has_own_ways(config: RunConfig) -> bool:
+    """Return whether a section of the definition says what is chosen by timing."""
+    return _find_own(config) is not None
+
+
+def _find_own(config: RunConfig) -> Callable[[RunConfig], OwnWays | None] | None:
+    sections = find_sections().values()
+    return next((each.find_ways for each in sections if each.find_ways and each.name in config.tables), None)
+
+
+def _own_candidates(
+    config: RunConfig, data_dir: Path, own: OwnWays, num_cores: int, installation: Installation | None
+) -> Candidates:
     return Candidates(
         config=config,
         data_dir=data_dir,
-        thread_counts=tuple({threads for _, threads in ways}),
+        thread_counts=own.thread_counts,
         spin_counts=(None,),
         chooses_matmul=False,
         given=None,
@@ -170,7 +175,7 @@ def _find_service(
         surroundings=_read_surroundings(),
         num_cores=num_cores,
         cpu=read_processors().model_name,
-        service_ways=ways,
+        own=own,
     )
 
 
@@ -190,6 +195,6 @@ def _read_surroundings() -> dict[str, str]:
     }
 
 
-def _powers(num_cores: int) -> tuple[int, ...]:
+def powers(num_cores: int) -> tuple[int, ...]:
     """1, 2, 4 … up to the cores, and all of them."""
     return (*(1 << power for power in range(num_cores.bit_length()) if 1 << power < num_cores), num_cores)

@@ -9,7 +9,7 @@ Each count of threads is timed with products chosen for it. A plainer way, of fe
 replaced only by one that is 5 % faster; less is a tie, which is said, with the times. What was timed while the system
 was busy is timed again when it is quiet, and what an earlier torch had, too: a gain of 5 % replaces it.
 
-Of what answers queries, workers, threads and the items of a call are chosen alike (`harness.autotune.service`).
+What a section of a definition chooses among (`harness.autotune.choices.OwnWays`) is timed and kept alike.
 """
 
 import os
@@ -87,7 +87,7 @@ def autotune(
     candidates = find_candidates(config, prepared.data_dir, given, installation)
     if candidates is None:
         return prepared
-    line, done = StatusLine(quiet=quiet), "answered" if candidates.service_ways else "computed"
+    line, done = StatusLine(quiet=quiet), "computed" if candidates.own is None else candidates.own.done
     choice = known.get(candidates.key)
     if choice is not None and candidates.fits(choice):
         return _with(prepared, choice)
@@ -100,7 +100,7 @@ def autotune(
             return _with(prepared, kept)
         what = "threads and matrix products" if candidates.chooses_matmul else "threads"
         what += " in bf16 and fp32" if candidates.compares_fp32 else ""
-        what = "workers, threads and calls" if candidates.service_ways else what
+        what = what if candidates.own is None else candidates.own.words
         line.show(f"timing {what}, once for this shape on this system: some seconds", now=True)
         earlier = _earlier(candidates) if kept is None else kept.matmul
         timed = (measure or _Timing(installation))(candidates, earlier)
@@ -154,10 +154,10 @@ class _Timing:
     installation: Installation | None
 
     def __call__(self, candidates: Candidates, earlier: MatmulRecord | None) -> ChoiceRecord | str:
-        if candidates.service_ways:
-            from harness.autotune.service import time_services
-
-            return time_services(candidates, None if self.installation is None else self.installation.interpreter)
+        if candidates.own is not None:
+            return candidates.own.time(
+                candidates, None if self.installation is None else self.installation.interpreter
+            )
         given = None if candidates.given is None else candidates.given.record
         is_one_way = len(candidates.thread_counts) == len(candidates.spin_counts) == 1
         if given is not None and is_one_way and not candidates.compares_fp32:

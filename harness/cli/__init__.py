@@ -20,12 +20,6 @@ from rules.extensions import Verb, load_place, with_extensions
 
 CORE_COMMANDS: Mapping[str, Verb] = {
     "run": Verb("harness.cli.run:run", "Train to the quality target, several times; check, score, report.", "Run"),
-    "serve": Verb(
-        "harness.cli.serve:serve", "Find how many queries a second are answered within a latency limit.", "Run"
-    ),
-    "simulate": Verb(
-        "harness.cli.simulate:simulate", "Say how long queries wait at each rate, on a virtual clock.", "Run"
-    ),
     "resume": Verb("harness.cli.run:resume", "Complete an interrupted set of runs, a sweep or a pair.", "Run"),
     "sweep": Verb(
         "harness.cli.sweep:sweep", "Run a matrix of configurations, interleaved; to target or throughput.", "Run"

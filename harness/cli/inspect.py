@@ -43,10 +43,11 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
     is an older version of a benchmark."""
     from harness.config.describe import describe_benchmark
     from reports.views.definition import definition_blocks
+    from rules.benchmarks.loader import definition_text
 
     content = describe_benchmark(benchmark, model)
     if form == "toml":
-        click.echo(Path(content["path"]).read_text(encoding="utf-8"), nl=False)
+        click.echo(definition_text(Path(content["path"])), nl=False)
     else:
         show_as(form, {"schema_version": 1, **content}, definition_blocks(content))
 

@@ -71,7 +71,7 @@ def report(
     """Render the result sets at or below each PATH, comparable ones side by side.
 
     PATH is a result directory of anyone's, a directory of them (such as a published round), one log, or the
-    study.json of 'profile --forward' and 'serve'; for json, csv and parquet also a file exported as json.
+    study.json of 'profile --forward' and others; for json, csv and parquet also a file exported as json.
     """
     from rules.judge.parallel import no_collections
 

@@ -31,8 +31,8 @@ from reports.render.forms import FORMS
 def sweep(benchmark: str, is_dry: bool, form: str, **given: Any) -> None:
     """Run BENCHMARK, or a workload, in every combination of the axes' values; interleaved, with shared seeds.
 
-    To the target, axes may be what keeps the problem the same: runtime.* and what the definition leaves free. With
-    --throughput or --serve anything may vary; a changed shape of data makes it synthetic. Shapes: data.num_tables,
+    To the target, axes may be what keeps the problem the same: runtime.* and what the definition leaves free. Where
+    something else is measured anything may vary; a changed shape of data makes it synthetic. Shapes: data.num_tables,
     data.rows_per_table, data.lookups_per_table, data.row_scale, data.zipf_exponent, model.embedding_dim, model.mlp
     (512^3: three hidden layers of 512 in both MLPs), model.bottom_mlp and model.top_mlp (512-256-16).
 

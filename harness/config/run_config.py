@@ -7,7 +7,6 @@ definition fixes may change only under another name, which makes it another benc
 import shlex
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from rules.benchmarks.loader import (
     canonical_sha256,
     load_benchmark,
     parse_benchmark,
+    read_definition,
     read_toml,
     shipped_names,
     shipped_versions,
@@ -133,7 +133,7 @@ def resolve(
     """
     original = load_benchmark(name_or_path)
     catalog.refuse_shipped_name(original)
-    tables = deepcopy(read_toml(original.path))
+    tables = read_definition(original.path)
     sources: dict[str, str] = {}
     submission: dict[str, SubmissionValue] = {}
     left_out = {

@@ -32,6 +32,9 @@ class Section:
     take: Callable[[dict[str, Any], dict[str, str], str], None] | None = None
     """Completes what is asked, in place: the tables of a definition, and the sources of its values by `section.key`,
     with the name of its model. Raises ConfigError."""
+    find_ways: Callable[[Any], Any] | None = None
+    """Says of a `RunConfig` that has the section what is chosen by timing in place of threads and matrix products:
+    `harness.autotune.choices.OwnWays`, or None where there is one way only."""
     list_defaults: Callable[[Any], Mapping[str, Any]] = asdict
     """Lists the values of the section as it was read, of which a set records those that nobody gave."""
 
@@ -50,7 +53,6 @@ CHECKPOINT = Section(
 )
 _CORE_SECTIONS: Mapping[str, str] = {
     "id_map": "harness.config.sections:ID_MAP",
-    "serve": "harness.config.serve_section:SERVE",
     "checkpoint": "harness.config.sections:CHECKPOINT",
 }
 

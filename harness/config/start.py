@@ -18,7 +18,7 @@ from reference_models.data.registry import find_data
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import MODELS, find_model
 from reference_models.spec import ModelSpec
-from rules.benchmarks.loader import NOT_THE_PROBLEM, SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
+from rules.benchmarks.loader import NOT_THE_PROBLEM, SCHEMA_VERSION, load_benchmark, parse_benchmark, read_definition
 from rules.extensions import find_places
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def begin_definition(
     user's, as --model takes it, whose keys of [model] begin with their defaults.
     """
     original = load_benchmark(like)
-    tables = deepcopy(read_toml(original.path))
+    tables = read_definition(original.path)
     tables["benchmark"] = {
         "name": name, "version": 1, "title": title or f"Like {original.name}: {original.title}", "description": "",
         "status": "own", "model": original.model, "notes": [],
@@ -96,7 +96,7 @@ def begin_definition(
 
 def _share_data(tables: dict[str, Any], data_of: str) -> None:
     """Put the other definition's [data] in place of this one's, with its digest, and what rules say of its size."""
-    other = read_toml(load_benchmark(data_of).path)
+    other = read_definition(load_benchmark(data_of).path)
     data = deepcopy(other["data"])
     if find_data(data["kind"]).example is None:
         raise ConfigError(
@@ -115,7 +115,7 @@ def _share_data(tables: dict[str, Any], data_of: str) -> None:
 def _take_columns(tables: dict[str, Any], columns: "Guess") -> None:
     """Put the user's columns in place of [data], and what suits data of which only the number of rows is known."""
     tables["data"] = columns.data
-    for section in ("serve", *find_places("sections")):  # what is asked of the other definition's data
+    for section in find_places("sections"):  # what is asked of the other definition's data
         tables.pop(section, None)
     for section in _RULES:
         for key in _SIZES & tables.get(section, {}).keys():

@@ -21,21 +21,22 @@ def expand(request: Request) -> Experiment:
     """Resolve what is asked for. Raises HarnessError, ConfigError or DefinitionError where it cannot be run."""
     kind, options = asked_kind(request)
     _refuse_combinations(request, kind)
-    request = with_weights(request)
+    request = with_weights(request, kind)
     experiment = asked_relation(request).expand(request, kind, options)
     for each in experiment.configurations:
         refuse_id_map(each.config.workload.data, experiment.kind.takes_id_maps)
     return experiment
 
 
-def with_weights(request: Request) -> Request:
-    """Return the request with the folder of the weights that are served. Raises HarnessError where a set has none."""
-    if request.weights is None:
+def with_weights(request: Request, kind: Kind) -> Request:
+    """Return the request with the folder of kept weights as its kind takes it. Raises HarnessError where a set has
+    none."""
+    if request.weights is None or kind.weights_key is None:
         return request
     source = f"option {request.spelled('weights')}" if request.typed else "weights"
     # Whole, since `latest` is about to be another set.
-    served = Override(key="serve.weights", value=str(find_weights(request.weights).resolve()), source=source)
-    return replace(request, overrides=(*request.overrides, served))
+    kept = Override(key=kind.weights_key, value=str(find_weights(request.weights).resolve()), source=source)
+    return replace(request, overrides=(*request.overrides, kept))
 
 
 def asked_kind(request: Request) -> tuple[Kind, dict[str, int]]:
@@ -80,8 +81,9 @@ def _refuse_combinations(request: Request, kind: Kind) -> None:
         )
     if request.with_fit and "with_fit" not in kind.takes:
         raise RequestError(f"{named('with_fit')} is of --quality SAMPLES; give that too.")
-    if request.weights is not None and "weights" not in kind.takes:
-        raise RequestError(f"{named('weights')} is what --serve serves; give that too.")
+    if request.weights is not None and kind.weights_key is None:
+        takers = " or ".join(f"--{each.name}" for each, _ in kinds_asked_by("sweep") if each.weights_key is not None)
+        raise RequestError(f"{named('weights')} is what {takers or 'no kind here'} takes; give that too.")
     if request.beside is not None:
         if request.until is not None or request.max_runs is not None or request.run_index is not None:
             left_out = [named("until"), named("max_runs")] + ([named("run_index")] if request.typed else [])

@@ -1,4 +1,4 @@
-"""What can be asked of `run`, `sweep`, `serve` and `profile`; commands and the API make the same record."""
+"""What can be asked of `run`, `sweep`, `profile` and extensions' verbs; commands and the API make the same record."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -72,6 +72,8 @@ class Request:
     relation: str | None = None
     """What configurations are to each other: a name of `relation.RELATIONS` or of an extension. None is
     what the verb says, and beside a set two sides."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """What an extension's verb calls members otherwise than the core's do: the option; empty where it implies one."""
     asked: Any = None
     """What a relation of an extension is asked besides."""
     stop: StopRecord | None = None
@@ -92,7 +94,7 @@ class Request:
         if self.typed:
             return list(self.typed)
         words = ["dlrmbench", self.verb, *([] if self.benchmark is None else [self.benchmark])]
-        for kind, number in self.kinds.items() if self.verb != "serve" else ():
+        for kind, number in self.kinds.items() if "kinds" not in self.flags else ():
             words += _words(f"--{kind}", True if number is None else number)
         for member in fields(self):
             if member.name not in _NOT_OPTIONS:
@@ -104,7 +106,7 @@ class Request:
         return self._flag(member) if self.typed else member
 
     def _flag(self, member: str) -> str:
-        return flags_of(self.verb, member)[-1]
+        return self.flags.get(member) or flags_of(self.verb, member)[-1]
 
 
 OPTIONS: Mapping[str, RequestOption] = {
@@ -125,10 +127,7 @@ OPTIONS: Mapping[str, RequestOption] = {
         unit="PYTHON",
     ),
     "weights": RequestOption(
-        help={
-            "serve": "Weights that 'run --keep-weights' kept, or a run's checkpoint: SET:RUN@N.  [default: random]",
-            "sweep": "Of --serve: weights that 'run --keep-weights' kept.",
-        },
+        help="weights that 'run --keep-weights' kept.",
         unit="SET[:RUN]",
     ),
     "keep_weights": RequestOption(
@@ -154,10 +153,9 @@ OPTIONS: Mapping[str, RequestOption] = {
         help={
             "run": "Runs.  [default: the benchmark's number]",
             "sweep": "Runs of each configuration.",
-            "serve": "Fresh processes that measure one after the other.  [default: 5]",
         },
         type="count",
-        flags={"run": ("-n", "--runs"), "sweep": ("-n", "--runs"), "serve": ("-n", "--processes")},
+        flags={"run": ("-n", "--runs"), "sweep": ("-n", "--runs")},
     ),
     "until": RequestOption(
         help="Add runs until the mean time to train is known to FRACTION, such as 3%: its interval is that narrow.",
@@ -169,7 +167,6 @@ OPTIONS: Mapping[str, RequestOption] = {
         help={
             "run": "Base seed, to reproduce a set.  [default: drawn, logged]",
             "sweep": "Base seed that all configurations share.  [default: drawn]",
-            "serve": "Base seed of arrivals and weights.  [default: drawn]",
         },
         type="index",
     ),
@@ -188,7 +185,6 @@ OPTIONS: Mapping[str, RequestOption] = {
         help={
             "run": "Folder in which the set's own folder is made.",
             "sweep": "Folder in which the sweep's folder is made.",
-            "serve": "Folder in which the measurement's own folder is made.",
             "profile": "Folder in which the profile's own folder is made, or a run set of the same configuration.",
         },
         type="path",
@@ -226,7 +222,20 @@ def flags_of(verb: str, member: str) -> tuple[str, ...]:
 
 
 _NOT_OPTIONS = frozenset(
-    {"verb", "like", "benchmark", "kinds", "order", "relation", "asked", "stop", "overrides", "typed", "quiet"}
+    {
+        "verb",
+        "like",
+        "benchmark",
+        "kinds",
+        "order",
+        "relation",
+        "flags",
+        "asked",
+        "stop",
+        "overrides",
+        "typed",
+        "quiet",
+    }
 )
 _NAMES = {"settings": "set"}
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from harness.autotune.choices import has_own_ways
 from harness.autotune.tuning import autotune
 from harness.config.run_config import RunConfig
-from harness.config.serving import SERVE
 from harness.experiment.prepare import prepare_data
 from harness.experiment.request import Request
 from harness.foundation.errors import HarnessError
@@ -13,7 +13,6 @@ from harness.launch.process import STDERR_FILE, explain_end, launch_worker
 from harness.measure.job import write_job
 from harness.measure.kinds import Kind, OnEvent
 from harness.measure.refusals import refuse_id_map
-from harness.measure.serving.job import with_choice
 from harness.run_sets.environment import refuse_disturbed_environment
 from harness.run_sets.output import refuse_output
 from rules.records.codec import Damage, decode
@@ -36,7 +35,7 @@ def measure_study(
     if request.strict_env:
         refuse_disturbed_environment(request.data, request.output)
     ready = [prepare_data(kind, config, request.data, quiet=request.quiet) for config in configs]
-    if SERVE in configs[0].tables:
+    if has_own_ways(configs[0]):
         ready[0] = autotune(configs[0], ready[0], known={}, quiet=request.quiet)
     num_threads, choice = ready[0].num_threads, ready[0].choice
     members: list[dict[str, Any]] = [
@@ -49,8 +48,8 @@ def measure_study(
     ]
     more = {"others": members[1:]} if members[1:] else {}
     with temporary_folder(kind.name) as folder:
-        if choice is not None and choice.service is not None:
-            members[0]["tables"] = with_choice(members[0]["tables"], choice.service)
+        if choice is not None:
+            members[0]["tables"] = kind.with_choice(members[0]["tables"], choice)
         job = kind.job(**{"seed": 0, "folder": str(folder), **members[0], **more, **asked})
         end = launch_worker(write_job(kind, job), num_threads=num_threads, on_event=on_event)
         study = decode(folder / kind.file, StudyRecord)

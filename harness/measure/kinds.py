@@ -24,7 +24,7 @@ from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.extensions import with_extensions
 from rules.records.codec import Document
 from rules.records.kinds import KIND_MODULES, why_absent
-from rules.records.run_set import RunSetRecord
+from rules.records.run_set import ChoiceRecord, RunSetRecord
 
 if TYPE_CHECKING:
     import torch
@@ -111,8 +111,10 @@ class Kind:
     is_autotuned: bool = True
     """Whether how its steps are computed, or its queries answered, is chosen by timing."""
     takes: frozenset[str] = frozenset()
-    """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit, weights; and a key of
+    """Requests that only some kinds take: timeout_s, until, keep_weights, run_index, with_fit; and a key of
     [checkpoint]: restores."""
+    weights_key: str | None = None
+    """The key of a definition that takes weights that were kept; None where the kind takes none."""
     sections: tuple[str, ...] = ()
     """Sections of a definition that it reads, of those that not every kind does: `harness.config.sections`."""
     takes_id_maps: TakenIdMaps = "fixed"
@@ -174,6 +176,10 @@ class Kind:
         """Make the job of repetition `index` of a set, of what jobs of all kinds have and what this one was asked."""
         return self.job(**members, **more)
 
+    def with_choice(self, tables: Mapping[str, Any], choice: ChoiceRecord) -> dict[str, Any]:
+        """Return a definition's tables with what was chosen by timing for this kind alone."""
+        return dict(tables)
+
     def num_ranks(self, job: Job) -> int:
         """Return how many processes do a job together."""
         return int(job.tables.get("runtime", {}).get("ranks", 1))
@@ -211,11 +217,8 @@ def kinds_asked_by(verb: str) -> list[tuple[Kind, Option]]:
 
 AUXILIARY_KINDS: Mapping[str, str] = {
     "choice": "harness.autotune.job",
-    "service_choice": "harness.autotune.service",
     "id_map": "harness.autotune.id_maps",
     "forward": "harness.measure.profile.forward",
-    "queue": "harness.measure.serving.simulate",
-    "accuracy": "harness.measure.serving.accuracy",
 }
 """What a process may be asked besides, of which no set is made; extensions have theirs."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, defstruct
 
 from rules.checks.rule import Severity
+from rules.extensions import find_places, load_place
 from rules.records.kinds import CORE_PLACES, find_record_type
 from rules.records.measure import DetailTable
 from rules.records.rows import (
@@ -248,9 +249,10 @@ class _ReportMembers(Row, kw_only=True, frozen=True):
 
 
 DETAIL_TABLES: Mapping[str, DetailTable] = {
-    table.name: table for kind in CORE_PLACES if (table := find_record_type(kind).DETAILS) is not None
+    **{table.name: table for kind in CORE_PLACES if (table := find_record_type(kind).DETAILS) is not None},
+    **{name: load_place(place) for name, place in find_places("tables").items()},
 }
-"""The tables that kinds of the core have of their own, by name: of what `measurements` says one quantity alone."""
+"""The tables that kinds have of their own, by name: of what `measurements` says one quantity alone."""
 
 if TYPE_CHECKING:
     ReportDocument = _ReportMembers

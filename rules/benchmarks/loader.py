@@ -10,6 +10,7 @@ or quality without a target, and nothing there can be judged.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
@@ -35,7 +36,7 @@ _JUDGED = ("quality", "score", "closed")
 _NEAR, _NAME_CHARS = 0.8, 100
 _ALIASES = {"dlrm_v4_hstu": "dlrmv4"}
 """What the rules' text of round 6.1 calls a benchmark, by what its logs and checkers call it."""
-NOT_THE_PROBLEM = ("runtime", "serve", "checkpoint", *find_places("sections"))
+NOT_THE_PROBLEM = ("runtime", "checkpoint", *find_places("sections"))
 """Sections that a definition's digest is not of, which may be left out."""
 _OPAQUE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM)
 _SECTIONS = ("benchmark", *_JUDGED, *_OPAQUE, "open")
@@ -250,11 +251,36 @@ def load_benchmark(name_or_path: str | Path) -> Benchmark:
     return found
 
 
+def read_definition(path: Path) -> dict[str, Any]:
+    """Read a definition's tables; a shipped one's without sections of extensions that this copy does not have.
+
+    Raises DefinitionError.
+    """
+    return _known_tables(parse_toml(read_bytes(path), path), path)
+
+
+def definition_text(path: Path) -> str:
+    """Return a definition as it is written, without the sections that `read_definition` leaves out.
+
+    Raises DefinitionError.
+    """
+    content = read_bytes(path)
+    tables, text = parse_toml(content, path), content.decode("utf-8")
+    for name in tables.keys() - _known_tables(tables, path).keys():
+        text = re.sub(rf"^\[{re.escape(name)}\]\n(?:(?!\[).*\n?)*", "", text, flags=re.MULTILINE)
+    return text
+
+
+def _known_tables(tables: dict[str, Any], path: Path) -> dict[str, Any]:
+    is_shipped = path.parent in (_FOLDER, _WORKLOADS)
+    return {name: table for name, table in tables.items() if not is_shipped or name in ("schema_version", *_SECTIONS)}
+
+
 def _load(path: Path) -> Benchmark:
     content = read_bytes(path)
     known = _parse_known(content)
     if known is None:
-        return parse_benchmark(parse_toml(content, path), path)
+        return parse_benchmark(_known_tables(parse_toml(content, path), path), path)
     return replace(known, path=path, sections={name: dict(table) for name, table in known.sections.items()})
 
 

@@ -13,7 +13,6 @@ CORE_PLACES: Mapping[str, Places] = {
     ),
     "profile": Places(record="rules.records.profile:ProfileRecord", job="harness.measure.profile.job"),
     "quality": Places(record="rules.records.measured.quality:QualityRecord", job="harness.measure.quality"),
-    "serve": Places(record="rules.records.measured.serve:ServeRecord", job="harness.measure.serving.job"),
 }
 """The registry of the core's kinds: a line is all that a new one adds."""
 PLACES: Mapping[str, Places] = with_extensions(CORE_PLACES, "kinds")

@@ -14,7 +14,7 @@ from reference_models.process.world import World
 from reference_models.spec import Costs, Implementation, ModelSpec
 from reference_models.training.phases import Phase
 from reference_models.training.workload import Workload, WorkloadSpec
-from rules.benchmarks.loader import load_benchmark, read_toml
+from rules.benchmarks.loader import load_benchmark, read_definition
 
 FORWARD = "logits_forward"
 
@@ -90,7 +90,7 @@ def install(site: Path, *lines: str) -> Path:
 
 def write_definition(folder: Path, *, target: float = 0.6) -> Path:
     """A benchmark of this model on clicks that depend on dense features alone."""
-    tables = read_toml(load_benchmark("dlrm_tiny").path)
+    tables = read_definition(load_benchmark("dlrm_tiny").path)
     sizes = {"train_samples": 40960, "eval_samples": 4096}
     tables["benchmark"] |= {"name": "logistic_tiny", "model": "dense_logistic"}
     tables["quality"] |= {"target": target}

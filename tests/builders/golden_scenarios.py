@@ -76,14 +76,6 @@ MEASURING: dict[str, tuple[Step, ...]] = {
     "throughput_tuned": (step("run dlrm_tiny --throughput 10"),),
     "quality": (step(f"{TRAIN} --quality 2000 --seed 5"), step("resume latest -n 6 --format json")),
     "quality_starved": (step(f"{TRAIN} --quality 2000", {0: STARVED}), step("resume latest -q")),
-    "serve": (step("serve dlrm_tiny --seed 5"), step("resume latest --format json"), step("resume latest -n 6")),
-    "serve_options": (
-        step(
-            "serve dlrm_tiny -n 2 --colocate 2 --target-latency 30ms --percentile 99 --queries fixed:10 --format json"
-        ),
-    ),
-    "serve_starved": (step("serve dlrm_tiny -n 2", {1: STARVED}), step("resume latest -q")),
-    "serve_interrupted": (step("serve dlrm_tiny -n 2 -q", {1: CTRL_C}), step("resume latest")),
     "profile": (step("profile dlrm_tiny --threads 1"),),
     "profile_into_a_set": (
         step(f"{TRAIN} -n 1 -q"),
@@ -121,10 +113,6 @@ PAIRS: dict[str, tuple[Step, ...]] = {
         step("resume latest -n 6 --format json -q"),
     ),
     "pair_quality": (step(f"{TRAIN} --quality 2000 -q"), step(f"run --beside latest {BESIDE} --quality 4000 -q")),
-    "pair_serve": (
-        step("serve dlrm_tiny -n 1 -q"),
-        step("run --beside latest --set serve.percentile=90 --seed 9 -n 2"),
-    ),
     "pair_of_interpreters": (
         step(f"{TRAIN} -n 1 -q"),
         step(f"run --beside latest {BESIDE} -n 2 --python other/bin/python", {2: STARVED}),
@@ -150,10 +138,6 @@ SWEEPS: dict[str, tuple[Step, ...]] = {
     ),
     "sweep_quality": (step(f"sweep dlrm_tiny --threads 1 --quality 2000 --fit {PARTS} -q"),),
     "sweep_quality_csv": (step(f"{SWEEP} --quality 2000 --format csv -q"),),
-    "sweep_serve": (
-        step("sweep dlrm_tiny --serve -n 1 --axis serve.percentile=90,99"),
-        step("resume latest -q --format json"),
-    ),
     "sweep_profile": (
         step(f"{SWEEP} -n 1 --profile", {3: STARVED}),
         step("resume latest --format json"),
@@ -161,8 +145,7 @@ SWEEPS: dict[str, tuple[Step, ...]] = {
     ),
     "sweep_throughput_profile": (step(f"{SWEEP} --throughput 10 --profile -q --format md"),),
     "sweep_dry": (
-        step(f"{SWEEP} --dry-run --serve --format json"),
-        step("sweep dlrm_tiny --serve --axis serve.percentile=90,99 --dry-run"),
+        step(f"{SWEEP} --dry-run --throughput 10 --format json"),
         step(f"{SWEEP} --dry-run"),
     ),
 }
@@ -182,7 +165,6 @@ API: dict[str, tuple[Step, ...]] = {
     ),
     "api_measure": (
         call("run('dlrm_tiny', throughput=10)", api.run, "dlrm_tiny", throughput=10, settings=ONE),
-        call("serve('dlrm_tiny', processes=1)", api.serve, "dlrm_tiny", processes=1),
     ),
     "api_sweep": (
         call(

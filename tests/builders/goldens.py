@@ -1,8 +1,8 @@
 """What commands that drive runs say and leave, as text: `python tests/builders/goldens.py --write` writes it anew.
 
 A golden is a file of tests/data/goldens for each story of `golden_scenarios`, and of tests/extensions/<name>/goldens
-for each story in the scenarios.py beside that folder. What it holds is what this code does; after a change that is
-meant, write all anew and read the difference.
+for each story in the scenarios.py and refusals.py beside that folder. What it holds is what this code does; after a
+change that is meant, write all anew and read the difference.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
 
-from golden_refusals import COMMANDS, MADE, listing, write_files
+from golden_refusals import COMMANDS, MADE, Refusal, listing, write_files
 from golden_scenarios import SCENARIOS, Step
 from scripted_commands import SYSTEM, Ended, run_scripted_call, run_scripted_command
 from scripted_workers import Moment, ScriptedWorkers
@@ -41,6 +41,15 @@ def find_scenarios() -> dict[str, tuple[tuple[Step, ...], Path]]:
     for path in find_files("scenarios.py"):
         own = runpy.run_path(str(path))["SCENARIOS"]
         found |= {name: (steps, path.parent / "goldens" / f"{name}.txt") for name, steps in own.items()}
+    return found
+
+
+def find_refusals() -> dict[str, tuple[tuple[Refusal, ...], Path]]:
+    """Return the refused command lines by verb, with the file that they are held against; extensions' are last."""
+    found = {verb: (told, FOLDER / f"refused_{verb}.txt") for verb, told in COMMANDS.items()}
+    for path in find_files("refusals.py"):
+        own = runpy.run_path(str(path))["REFUSALS"]
+        found |= {verb: (told, path.parent / "goldens" / f"refused_{verb}.txt") for verb, told in own.items()}
     return found
 
 
@@ -72,7 +81,7 @@ def tell_refusals(verb: str, folder: Path) -> str:
     tell(MADE, folder)
     write_files(folder)
     moment.passed_s += 3600
-    for refusal in COMMANDS[verb]:
+    for refusal in find_refusals()[verb][0]:
         refusal.before(folder)
         before, workers = listing(folder), ScriptedWorkers(moment)
         with refusal.within(folder):
@@ -177,9 +186,10 @@ def write_all() -> None:
         for name, (steps, path) in find_scenarios().items():
             path.parent.mkdir(exist_ok=True)
             path.write_text(tell(steps, lay_data(root, place / name)), encoding="utf-8")
-        for verb in COMMANDS:
+        for verb, (_, path) in find_refusals().items():
             told = tell_refusals(verb, lay_data(root, place / f"refused_{verb}"))
-            (FOLDER / f"refused_{verb}.txt").write_text(told, encoding="utf-8")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(told, encoding="utf-8")
 
 
 def _write_bases(folder: Path) -> None:

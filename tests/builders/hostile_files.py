@@ -1,7 +1,7 @@
 """Every option, argument and key that may name a file, given what is none: a device, a pipe, a link, a hole, NUL.
 
 Options are those of the registry of verbs, each added to the verb's command line of `hostile_folders.WORDS`. What
-needs others beside it, and keys of files, are in ASKED, and in the FILE_WORDS of extensions.
+needs others beside it, and keys of files, are in ASKED, and in the FILE_WORDS and FILE_LINES of extensions.
 """
 
 import os
@@ -41,13 +41,7 @@ OUTPUTS = {"output", "log_to", ("profile", "trace"), ("init", "path"), ("init", 
 """Options that name what is to be written, by their name, or for a verb alone: that may be anything."""
 _MOST_BYTES = 1 << 43
 ASKED: Mapping[str, str] = {
-    "user.conf": "serve dlrm_tiny -n 1 -q --mlperf --user-conf {}",
-    "queries": "serve dlrm_tiny -n 1 -q --queries file:{}",
-    "queries, simulated": "simulate dlrm_tiny --queries file:{}",
-    "queries of a definition": "serve asked.toml -n 1 -q",
-    "queries by --set": "plan dlrm_tiny --no-measure --set serve.queries=file:{}",
     "implementation of a configuration": "run dlrm_tiny -n 1 -q --threads 1 -c asked.toml",
-    "weights": "serve dlrm_tiny -n 1 -q --weights {}",
     "columns": "init begun.toml --from-columns {}.toml",
     "model": "init begun.toml --like dlrm_tiny --data-of {}.toml",
     "log": "check result_{}.txt --no-second-opinion",
@@ -55,7 +49,6 @@ ASKED: Mapping[str, str] = {
 """Command lines in which {} is the file; those of asked.toml say it in that file, as in KEYS."""
 KEYS: Mapping[str, str] = {
     "implementation of a configuration": "[runtime]\nimplementation = {}\n",
-    "queries of a definition": "",
 }
 
 
@@ -168,16 +161,22 @@ def asked_in(what: str, kind: str, folder: Path) -> list[str] | None:
     value = make_file(kind, form, folder)
     if not value:
         return None
-    if text == "":
+    if (lines := find_seams("FILE_LINES").get(what)) is not None:
+        old, new = lines
         ended = run_scripted_command(["show", "dlrm_tiny", "--format", "toml"], folder, ScriptedWorkers(Moment()))
-        (folder / "asked.toml").write_text(f"{ended.out}\n[serve]\nqueries = {_quote(f'file:{value}')}\n")
+        assert ended.out.count(old) == 1, old
+        (folder / "asked.toml").write_text(ended.out.replace(old, new.format(_escape(value))))
     elif text is not None:
         (folder / "asked.toml").write_text(text.format(_quote(value)))
     return [value if "{}" in word else word for word in line.split()]
 
 
 def _quote(text: str) -> str:
-    return '"' + text.replace("\0", "\\u0000") + '"'
+    return f'"{_escape(text)}"'
+
+
+def _escape(text: str) -> str:
+    return text.replace("\0", "\\u0000")
 
 
 def clean(folder: Path, base: Path) -> Path:

@@ -19,8 +19,6 @@ NUM_CASES = 130
 """Of most families in `make test-all`."""
 _SET = "run dlrm_tiny --threads 1 -n 1 -q --seed 1"
 _SETS = "results/*/extra/**/*.*"
-_USER_CONF = "dlrm-v2.Server.target_qps = 100\n*.Server.target_latency = 30\n*.Server.min_duration = 600000\n"
-_QUERIES = "".join(f"{1 + number % 7}\n" for number in range(30))
 _CONFIGURATION = '[train]\nopt_base_learning_rate = 0.05\n[runtime]\nthreads = 1\n[submission]\nsubmitter = "me"\n'
 
 
@@ -38,8 +36,6 @@ class Family:
 
 
 CORE_FAMILIES: Mapping[str, Family] = {
-    "user.conf": Family(files={"u.conf": _USER_CONF}, words=("serve dlrm_tiny -n 1 -q --mlperf --user-conf u.conf",)),
-    "queries": Family(files={"q.txt": _QUERIES}, words=("serve dlrm_tiny -n 1 -q --queries file:q.txt",)),
     "configuration": Family(
         files={"c.toml": _CONFIGURATION},
         words=("run dlrm_tiny -n 1 -q -c c.toml", "plan dlrm_tiny --no-measure -c c.toml"),

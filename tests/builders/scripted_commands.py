@@ -136,7 +136,6 @@ def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
         "harness.run_sets.installation:ask_installation": answering_installation,
         "harness.autotune.tuning:is_system_busy": lambda: False,
         "rules.benchmarks.seeds:draw_base_seed": lambda: 7,
-        "harness.measure.serving.loadgen:require_loadgen": lambda: None,
         "harness.system.code:code_sha256": lambda: CODE,
         "harness.system.code:describe_code": _code_record,
         "harness.system.description:describe_system": describe_scripted_system,

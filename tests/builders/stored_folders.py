@@ -111,7 +111,6 @@ STORIES: dict[str, Story] = {
     "throughput_half_a_record": damaged("throughput", half_a_record),
     "throughput_not_gathered": damaged("throughput", not_gathered),
     "quality": story(step(f"{TRAIN} --quality 2000 -q", {3: STARVED})),
-    "serve": story(step("serve dlrm_tiny -n 2 -q", {2: STARVED}), resumed="resume latest; resume latest -n 3"),
     "profile": story(
         step("profile dlrm_tiny --threads 1 -q"),
         resumed="resume latest; profile dlrm_tiny --threads 1 -o latest -q --format md",

@@ -26,7 +26,7 @@ from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
 from harness.measure.run_log import RunLogWriter
 from harness.measure.training import Monitor, TrainingJob, describe_run, run_once
-from rules.benchmarks.loader import parse_benchmark
+from rules.benchmarks.loader import load_benchmark, parse_benchmark
 from rules.logs import keys
 
 COMPUTED = {
@@ -156,3 +156,19 @@ def use_fast_workers(monkeypatch: pytest.MonkeyPatch, workers: FastWorkers) -> N
     """In place of a set's processes; nothing is chosen by timing, which would be of this system."""
     monkeypatch.setattr("harness.experiment.executors.launch_worker", workers)
     monkeypatch.setattr("harness.autotune.tuning.find_candidates", lambda *asked: None)
+
+
+class _Split:
+    num_samples = load_benchmark("dlrm_tiny").data_samples("train_samples")
+
+
+class _Opened:
+    train = _Split()
+
+
+def use_fast_workers_of_dlrm_tiny(monkeypatch: pytest.MonkeyPatch, workers: FastWorkers, data: Path) -> None:
+    """Put `workers` in place of processes, with no data that they would read and no check of the system."""
+    use_fast_workers(monkeypatch, workers)
+    monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
+    monkeypatch.setattr("harness.experiment.prepare.ensure_dataset", lambda config, root, **options: data)
+    monkeypatch.setattr("harness.experiment.prepare.open_dataset", lambda folder, config: _Opened())

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.config.serving import parse_serve
+from harness.extensions.serving.bench import Bench
+from harness.extensions.serving.bound import Limit, model_bound
+from harness.extensions.serving.config import parse_serve
+from harness.extensions.serving.loadgen import published_seeds
 from harness.foundation.errors import end_process
-from harness.measure.serving.bench import Bench
-from harness.measure.serving.bound import Limit, model_bound
-from harness.measure.serving.loadgen import published_seeds
-from harness.measure.serving.queue import ServiceTimes, Workers, draw_traffic
+from harness.foundation.virtual_clock import ServiceTimes, Workers, draw_traffic
 from reference_models.process.world import SingleProcess
 
 PERCENTILE, NUM_QUERIES = 95.0, 400_000

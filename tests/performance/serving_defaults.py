@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 
 from harness.autotune.tuning import autotune
 from harness.config.run_config import Override
-from harness.config.serving import parse_serve
 from harness.experiment.prepare import prepare_data
-from harness.measure.serving.bench import make_workers
-from harness.measure.serving.job import KIND, ServeJob, resolve_served
-from harness.measure.serving.model import build_served
-from harness.measure.serving.timing import choose_calls, time_calls
+from harness.extensions.serving.bench import make_workers
+from harness.extensions.serving.config import parse_serve
+from harness.extensions.serving.job import KIND, ServeJob, resolve_served
+from harness.extensions.serving.model import build_served
+from harness.extensions.serving.timing import choose_calls, time_calls
 from reports.statistics.distributions import student_quantile
 
 LIMIT = Override(key="serve.target_latency_ms", value=1000.0, source="here")

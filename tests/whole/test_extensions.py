@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,10 @@ MAY_IMPORT = {
     "extension.py": ("rules.extensions",),
     "records.py": ("rules.",),
     "documents.py": ("rules.", "reports.", "{own}.records"),
-    "shown.py": ("rules.", "reports.", "{own}.records"),
+    "shown.py": ("rules.", "reports.", "{own}.records", "{own}.shown"),
 }
-"""What a file of an extension may import of the product, by its name; all others may import what harness may."""
+"""What a file of an extension may import of the product, by its name, or what those of a folder of that name may; all
+others may import what harness may."""
 
 
 def python_files(folder: Path) -> list[Path]:
@@ -55,7 +57,7 @@ def extensions_of(names: Collection[str]) -> set[str]:
 def places_of(extension: Extension) -> dict[str, tuple[str, str]]:
     """Return every place that an extension names, as module:name, with its field and its name in it."""
     found: dict[str, tuple[str, str]] = {}
-    for field in ("records", "documents", "shown", "relations", "sections", "stop_rules"):
+    for field in ("records", "documents", "shown", "relations", "sections", "stop_rules", "tables", "functions"):
         found |= {place: (field, name) for name, place in getattr(extension, field).items()}
     found |= {verb.command: ("verbs", name) for name, verb in extension.verbs.items()}
     found |= {kind.record: ("records", name) for name, kind in extension.kinds.items()}
@@ -101,15 +103,23 @@ def test_no_extension_needs_itself() -> None:
     assert left == {}
 
 
-@pytest.mark.parametrize("path", [path for path in python_files(FOLDER) if path.name in MAY_IMPORT], ids=str)
+def law_of(path: Path) -> str:
+    """Return the name that says what a file of an extension may import: shown.py of those in a folder `shown`."""
+    return f"{path.relative_to(FOLDER).parts[1].removesuffix('.py')}.py"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in python_files(FOLDER) if path.parent != FOLDER and law_of(path) in MAY_IMPORT], ids=str
+)
 def test_files_that_the_core_asks_for_import_what_their_name_allows(path: Path) -> None:
-    allowed = [each.format(own=f"{PREFIX}{path.parent.name}") for each in MAY_IMPORT[path.name]]
+    own = path.relative_to(FOLDER).parts[0]
+    allowed = [each.format(own=f"{PREFIX}{own}") for each in MAY_IMPORT[law_of(path)]]
     names = [name for name in imports_of(path) if name.partition(".")[0] in PACKAGES]
     assert [name for name in names if not any(f"{name}.".startswith(each) for each in allowed)] == []
 
 
 def test_places_are_in_the_files_that_their_field_asks_for() -> None:
-    files = {"records": "records", "documents": "documents", "shown": "shown"}
+    files = {"records": "records", "documents": "documents", "shown": "shown", "tables": "records"}
     wrong = [
         place
         for place, (field, _) in PLACES.items()
@@ -118,11 +128,14 @@ def test_places_are_in_the_files_that_their_field_asks_for() -> None:
     assert wrong == []
 
 
-def test_kinds_of_extensions_are_measured_in_processes_and_have_no_table_of_their_own() -> None:
+def test_kinds_of_extensions_are_measured_in_processes_and_say_the_table_of_their_own() -> None:
     for extension in load_extensions().values():
-        for kind in extension.kinds.values():
-            record = load_place(kind.record)
-            assert issubclass(record, ProcessMeasurement) and not record.IS_LOGGED and record.DETAILS is None
+        records = [load_place(kind.record) for kind in extension.kinds.values()]
+        assert all(issubclass(record, ProcessMeasurement) and not record.IS_LOGGED for record in records)
+        details = [record.DETAILS for record in records if record.DETAILS is not None]
+        assert {table.name: table for table in details} == {
+            name: load_place(place) for name, place in extension.tables.items()
+        }
 
 
 def test_sections_of_extensions_are_no_part_of_a_problem() -> None:
@@ -220,8 +233,8 @@ def use_without(gone: set[str], folder: Path, data_root: Path) -> None:
     groups = [_write_group(folder / name, name) for extension in made for name in extension.relations]
     page = str(folder / "page.html")
     core: list[list[str]] = [
-        ["--help"], ["list"], ["show", "dlrm_tiny"], ["check", str(here)], ["report", str(here), "-o", page],
-        ["compare", *trained], ["schema"], ["schema", "run_set"],
+        ["--help"], ["list"], ["show", "dlrm_tiny"], ["show", "dlrm_tiny", "--format", "toml"], ["check", str(here)],
+        ["report", str(here), "-o", page], ["compare", *trained], ["schema"], ["schema", "run_set"],
         *(["report", str(path), "-o", page] for path in (*studies.values(), *groups)),
     ]  # fmt: skip
     resumed = [["resume", str(path)] for path in groups]
@@ -239,6 +252,8 @@ def use_without(gone: set[str], folder: Path, data_root: Path) -> None:
     for words in core:
         each = told[" ".join(words)]
         assert each["code"] == 0, each
+    shipped = tomllib.loads(told["show dlrm_tiny --format toml"]["out"])
+    assert not shipped.keys() & {section for extension in made for section in extension.sections}
     for words in absent:
         each = told[" ".join(words)]
         assert each["code"] == 8 and "a kind of measurement that this copy does not have" in each["err"], each

@@ -132,7 +132,7 @@ def test_what_is_looked_for_is_what_the_commands_did(loaded: Loaded) -> None:
     assert "jinja2" in loaded[("report", ".", "--no-second-opinion", "-o", "report.html")][0]
 
 
-RUNS_THINGS = {"harness.cli.serve", "harness.cli.shared.experiments", "harness.experiment.request"}
+RUNS_THINGS = {"harness.cli.shared.experiments", "harness.experiment.request"}
 SHOWS_NO_STATISTICS = {*RUNS_THINGS, "scipy"}
 """Of two runs no interval is shown and no convergence tested."""
 

@@ -44,17 +44,18 @@ def request_options(
     verb: str,
     *members: str,
     help: Mapping[str, str] = MappingProxyType({}),
+    flags: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     takes: Callable[[Kind], bool] | None = None,
 ) -> Callable[[F], F]:
     """Add the options of the members of a request, in this order, as a verb of the core asks for them.
 
-    An extension's verb asks like one of those: `help` has its own words by member, and `takes` says which of that
-    verb's kinds it has.
+    An extension's verb asks like one of those: `help` and `flags` have its own words by member, and `takes` says
+    which of that verb's kinds it has.
     """
 
     def add(command: F) -> F:
         for member in reversed(members):
-            for option in reversed(_options(verb, member, help.get(member), takes)):
+            for option in reversed(_options(verb, member, help.get(member), flags.get(member), takes)):
                 command = option(command)
         return command
 
@@ -62,7 +63,11 @@ def request_options(
 
 
 def _options(
-    verb: str, member: str, own_help: str | None, takes: Callable[[Kind], bool] | None
+    verb: str,
+    member: str,
+    own_help: str | None,
+    own_flags: tuple[str, ...] | None,
+    takes: Callable[[Kind], bool] | None,
 ) -> list[Callable[[F], F]]:
     if member == KINDS:
         return [
@@ -72,11 +77,16 @@ def _options(
         ]
     option = OPTIONS[member]
     text = own_help or (option.help if isinstance(option.help, str) else option.help[verb])
+    if member == "weights":
+        takers = [f"--{kind.name}" for kind, _ in kinds_asked_by(verb) if kind.weights_key is not None]
+        if not takers:
+            return []
+        text = own_help or f"Of {' and '.join(takers)}: {text}"
     if member == "output":
         return [output_option(text)]
     more: dict[str, Any] = {} if option.unit is None else {"metavar": option.unit}
     more |= {"required": True} if (verb, member) == ("sweep", "axes") else {}
-    return [click.option(*flags_of(verb, member), member, help=text, **_TYPES[option.type], **more)]
+    return [click.option(*(own_flags or flags_of(verb, member)), member, help=text, **_TYPES[option.type], **more)]
 
 
 def _kind_option(name: str, member: str | None, unit: str, text: str) -> Callable[[F], F]:

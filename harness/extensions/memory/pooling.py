@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.extensions.memory.tier import Tier
-from harness.measure.serving.queue import ServiceTimes, Times, draw_traffic, finish_singly
+from harness.foundation.virtual_clock import ServiceTimes, Times, draw_traffic, finish_singly
 
 Ids = NDArray[np.int64]
 Pool = Literal["host", "device", "switch"]

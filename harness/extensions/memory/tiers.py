@@ -26,7 +26,7 @@ from harness.extensions.memory.tier import Tier, list_parameters
 from harness.extensions.memory.trace import merged_curve, read_trace, table_curve
 from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_study, make_table
-from harness.measure.serving.queue import percentile_of
+from harness.foundation.virtual_clock import percentile_of
 from reference_models.data.traces.stack_distances import StackDistances
 from reference_models.data.traces.trace import AccessTrace
 from reports.text.formatting import duration, percent

@@ -21,8 +21,8 @@ from reports.render.forms import FORMS
 if TYPE_CHECKING:
     from harness.extensions.tuning.records import ConstraintRecord
 
-_NUMBERS = {"training": None, "throughput": 50, "quality": 65_536, "serve": None}
-"""What each kind is asked where nothing else is said: steps, samples."""
+_NUMBERS = {"throughput": 50, "quality": 65_536}
+"""What kinds that are asked a number are asked where nothing else is said: steps, samples."""
 
 
 _HELP = {
@@ -98,6 +98,6 @@ def tune(
     stop = StopRecord(rule="search", values={"trials": float(trials)}, asked=to_builtins(search))
     request = read_request("tune", benchmark, given, like="sweep", relation="search", asked=search, stop=stop)
     if not request.kinds and (kind := kind_with(search, None)) != "training":
-        request = replace(request, kinds={kind: _NUMBERS[kind]})
+        request = replace(request, kinds={kind: _NUMBERS.get(kind)})
     with quiet_optuna():  # refused where it is not installed, before anything is written
         start_and_show(request, form=form)

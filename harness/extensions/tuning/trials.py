@@ -7,11 +7,13 @@ from pathlib import Path
 from harness.config.axes import AxisPoint
 from harness.extensions.tuning.records import ConstraintRecord, SearchRecord, search_of
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.kinds import find_kind
 from reports.results.logs import gather
 from reports.results.measured import find_measured
 from reports.results.result import Repetition, Run
 from reports.text.formatting import num_bytes
 from rules.errors import InputError, did_you_mean
+from rules.extensions import find_places
 from rules.records.columns import MEMORY, TIME_TO_TRAIN, column_measure, column_value, columns_of
 from rules.records.experiment import (
     EXPERIMENT_FILE,
@@ -47,7 +49,7 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
     Raises HarnessError (exit 2) for a column that it does not have, or the direction in which the objective is worse.
     """
     names = columns_asked(search)
-    kinds = ("training", "throughput", "quality", "serve") if asked is None else (asked,)
+    kinds = _searched_kinds() if asked is None else (asked,)
     kind = next((kind for kind in kinds if columns_of(kind).keys() >= {*names}), None)
     if kind is None:
         known = dict.fromkeys(name for kind in kinds for name in columns_of(kind))
@@ -62,6 +64,17 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
     if search.direction != better:
         raise HarnessError(f"--{search.direction} {search.objective} looks for the worst. Give --{better}.")
     return kind
+
+
+def _searched_kinds() -> tuple[str, ...]:
+    """List the kinds that a trial may be of: those of an extension that are asked no number."""
+    others = (find_kind(name) for name in find_places("kinds"))
+    return (
+        "training",
+        "throughput",
+        "quality",
+        *(kind.name for kind in others if kind.option is not None and kind.option.member is None),
+    )
 
 
 def read_trials(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from harness.config.serving import read_serve
+from harness.extensions.serving.config import read_serve
 from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, AskedModel, Usage
 from harness.extensions.usage.schedule import Frame, Span
 from harness.extensions.usage.worker import work
@@ -75,8 +75,8 @@ def _build(model: AskedModel, served: Mapping[str, Any] | None, seed: int) -> An
         stack = torch.nn.Sequential(*(part for layer in layers for part in (layer, torch.nn.ReLU())))
         infer, rows = torch.inference_mode()(stack), torch.rand(items, widths[0])
         return lambda number: infer(rows)
-    from harness.measure.serving.model import build_served
-    from harness.measure.serving.worker_pool import QueryPart
+    from harness.extensions.serving.model import build_served
+    from harness.extensions.serving.worker_pool import QueryPart
 
     job = Job(**(served or {}), seed=seed, folder="")
     benchmark, config = job.parse()

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from harness.config.query_file import MAX_ITEMS
 from harness.config.run_config import parse_value
+from harness.extensions.serving.query_file import MAX_ITEMS
 from reference_models.config.records import Counts, PositiveCount, read_section
 from reference_models.process.errors import ConfigError, did_you_mean
 from rules.benchmarks.toml_file import read_toml

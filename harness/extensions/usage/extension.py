@@ -10,5 +10,6 @@ EXTENSION = Extension(
             "Run",
         ),
     },
+    needs=("serving",),
     shown={"usage": "harness.extensions.usage.shown:DETAILS"},
 )

@@ -8,6 +8,8 @@ from typing import Any
 from harness.config.catalog import has_implementation
 from harness.config.run_config import Override, RunConfig
 from harness.experiment.prepare import prepare_data
+from harness.extensions.serving.job import resolve_served
+from harness.extensions.serving.queue_job import KIND
 from harness.extensions.usage.crew import Crew, open_retrieval
 from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, Usage, parse_usage
 from harness.extensions.usage.score import Counting
@@ -15,8 +17,6 @@ from harness.extensions.usage.study import make_usage_study, measure_usage
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from harness.measure.refusals import refuse_unservable
-from harness.measure.serving.job import resolve_served
-from harness.measure.serving.simulate import KIND
 from harness.run_sets.output import refuse_output
 from harness.system.resources import read_resources
 from reference_models.costs import FLOAT_BYTES

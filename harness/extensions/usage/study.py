@@ -23,7 +23,7 @@ from harness.extensions.usage.schedule import (
 from harness.extensions.usage.score import Counting, ModelScore, score_model, score_usage
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_study, make_table
-from harness.measure.serving.queue import percentile_of
+from harness.foundation.virtual_clock import percentile_of
 from harness.system.energy import EnergyMeter
 from reports.text.formatting import percent
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord

@@ -15,10 +15,7 @@ from records_builder import quality_content, quality_process
 from sweep_builder import FastWorkers, stamps, use_fast_workers
 
 from harness.config.catalog import load_entry
-from harness.config.serving import parse_serve
-from harness.measure.kinds import Job
 from harness.measure.quality import QualityJob, train_and_evaluate
-from harness.measure.serving.model import build_served
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.process.world import SingleProcess
 from rules.benchmarks.loader import load_benchmark, read_toml
@@ -85,13 +82,11 @@ def test_a_metric_that_the_model_does_not_measure_is_refused(
     assert code == 2 and f"quality.metric is '{metric}', but model '{model}' is measured by" in err
 
 
-def test_show_and_plan_name_the_metric_and_serve_refuses_codes(command: CLI) -> None:
+def test_show_and_plan_name_the_metric(command: CLI) -> None:
     content = json.loads(command("show", "d2nn_small", "--format", "json")[1])
     assert content["quality"]["metric"] == "accuracy" and content["size"]["num_parameters"] == 4096
     code, out, _ = command("plan", "d2nn_small", "--no-measure")
     assert code == 0 and "accuracy 0." in out and "AUC" not in out
-    code, out, err = command("serve", "d2nn_small", "--target-latency", "25ms", "--set", "runtime.precision=int8")
-    assert (code, out, len(err.splitlines())) == (2, "", 1) and "runtime.precision is 'int8', expected 'fp32'" in err
 
 
 @pytest.mark.slow
@@ -175,28 +170,6 @@ def test_quality_is_measured_as_accuracy(definition: Path, tmp_path: Path) -> No
     assert process.auc is None and process.accuracy is not None and 0 < process.accuracy < 1
     assert [event["quality"] for event in events] == [evaluation.accuracy for evaluation in process.evaluations]
     assert process.normalised_entropy == pytest.approx(process.log_loss / 1.386, rel=0.1)
-
-
-@pytest.mark.slow
-def test_what_is_served_has_its_accuracy_and_none_where_weights_are_random(definition: Path, tmp_path: Path) -> None:
-    entry = load_entry(definition)
-    data_dir = ensure_dataset(entry.workload.data, tmp_path / "data", num_threads=1)
-    job = Job(
-        tables=read_toml(definition), definition_path=str(definition), data_dir=str(data_dir), seed=3,
-        folder=str(tmp_path),
-    )  # fmt: skip
-    benchmark, config = job.parse()
-    asked = {"scenario": "offline", "queries": "fixed:8"}
-    for more, has_quality in (({"train_samples": 640}, True), ({}, False)):
-        served, quality = build_served(job, benchmark, config, parse_serve(asked | more), with_quality=True)
-        assert served.servable.served_bytes.total_bytes == 4 * 16**2 * entry.workload.model.num_shared_masks + 4 * (
-            16**2 * 2 * entry.workload.model.num_task_masks
-        )
-        assert (quality is not None) == has_quality
-        if quality is not None:
-            assert quality.auc is quality.auc_ratio is quality.mlperf_class is None
-            assert quality.accuracy == pytest.approx(0.5, abs=0.5) and quality.accuracy_ratio == 1
-            assert quality.normalised_entropy == pytest.approx(quality.log_loss / 1.386, rel=0.1)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from harness.cli import cli
 from harness.config.catalog import load_entry
 from harness.config.reference import SECTIONS, list_keys, render_page
 from reference_models.data.registry import examples, find_data
-from rules.benchmarks.loader import load_benchmark, read_toml, shipped_names, workload_names
+from rules.benchmarks.loader import load_benchmark, read_definition, read_toml, shipped_names, workload_names
 
 PAGE = ROOT / "rules" / "benchmarks" / "README.md"
 Call = Callable[..., tuple[int, str, str]]
@@ -29,7 +29,7 @@ def test_a_definition_of_each_kind_is_valid_and_says_what_its_base_says(
     assert code == 0 and f"dlrmbench plan {path}" in out
     assert (f"dlrmbench data prepare {path} --train FILE…" in out) == (kind == "criteo")
     assert ("First its data." in out) == (find_data(kind).generate is None)
-    base = read_toml(load_benchmark(examples()[kind]).path)
+    base = read_definition(load_benchmark(examples()[kind]).path)
     made = read_toml(path)
     for section in set(base) - {"benchmark"}:
         assert made[section] == base[section], section
@@ -38,7 +38,7 @@ def test_a_definition_of_each_kind_is_valid_and_says_what_its_base_says(
 
 
 def test_what_closed_allows_is_kept_whatever_its_form(command: Call, tmp_path: Path) -> None:
-    tables = read_toml(load_benchmark("dlrm_tiny").path)
+    tables = read_definition(load_benchmark("dlrm_tiny").path)
     tables["benchmark"]["name"] = "like"
     tables["closed"] |= {
         "precision": {"one_of": ["fp32", 'a "b"']}, "opt_base_learning_rate": {"min": 1e-9, "max": 0.5},
@@ -51,7 +51,7 @@ def test_what_closed_allows_is_kept_whatever_its_form(command: Call, tmp_path: P
 
 
 def test_sections_that_may_be_left_out_are_kept_and_explained(command: Call, tmp_path: Path) -> None:
-    tables = read_toml(load_benchmark("dlrm_tiny").path)
+    tables = read_definition(load_benchmark("dlrm_tiny").path)
     tables["benchmark"]["name"] = "like"
     tables["id_map"], tables["checkpoint"] = {"kind": "hash", "budget": 0.5}, {"every": "10%"}
     (tmp_path / "like.toml").write_text(tomli_w.dumps(tables))
@@ -65,12 +65,12 @@ def test_sections_that_may_be_left_out_are_kept_and_explained(command: Call, tmp
 
 
 def test_another_model_is_put_on_the_data_of_a_benchmark(command: Call, tmp_path: Path) -> None:
-    path, wukong = tmp_path / "mine.toml", read_toml(load_benchmark("wukong_small").path)
+    path, wukong = tmp_path / "mine.toml", read_definition(load_benchmark("wukong_small").path)
     code, _, err = command("init", path, "--like", "dlrm_small", "--data-of", "wukong_small")
     assert code == 0, err
     made = read_toml(path)
     assert made["data"] == wukong["data"] and made["data"]["sha256"]
-    assert made["model"] == read_toml(load_benchmark("dlrm_small").path)["model"]
+    assert made["model"] == read_definition(load_benchmark("dlrm_small").path)["model"]
     for key in ("train_samples", "eval_samples"):
         assert made["closed"][key] == wukong["closed"][key]
     assert load_entry(path).workload.data == load_entry("wukong_small").workload.data
@@ -144,7 +144,7 @@ def test_a_key_inside_a_table_is_taken_and_the_others_stay(command: Call, tmp_pa
     settings = ("--set", "data.parameters.split=files", "--set", "data.parameters.min_frequency=3")
     code, _, err = command("init", path, "--kind", "criteo", *settings)
     assert code == 0, err
-    parameters = read_toml(load_benchmark(examples()["criteo"]).path)["data"]["parameters"]
+    parameters = read_definition(load_benchmark(examples()["criteo"]).path)["data"]["parameters"]
     changed = {**parameters, "split": "files", "min_frequency": 3}
     assert changed.pop("num_days") and read_toml(path)["data"]["parameters"] == changed  # the days of split = "days"
     assert " --eval FILE…" in command("init", tmp_path / "other.toml", "--like", path)[1]
@@ -213,7 +213,7 @@ def test_every_key_has_a_meaning(name: str, variant: str, record: type[object]) 
 
 @pytest.mark.parametrize("name", [*shipped_names(), *workload_names()])
 def test_every_key_of_a_shipped_definition_is_on_the_page(name: str) -> None:
-    text, tables = PAGE.read_text(), read_toml(load_benchmark(name).path)
+    text, tables = PAGE.read_text(), read_definition(load_benchmark(name).path)
     for section in ("benchmark", "quality", "score", "model", "data", "train", "runtime"):
         for key in tables.get(section, {}) if name != "dlrmv4" else ():
             assert f"| `{key}` |" in text, (section, key)

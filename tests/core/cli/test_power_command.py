@@ -8,7 +8,7 @@ import pytest
 from made_sets import made_in
 from sweep_builder import FastWorkers
 
-from rules.benchmarks.loader import load_benchmark
+from rules.benchmarks.loader import definition_text, load_benchmark
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -54,7 +54,7 @@ def test_nothing_but_the_option_gives_it(
     elif place == "environment":
         monkeypatch.setenv(f"DLRMBENCH_{section.upper()}_{name.upper()}", "touch seen")
     else:
-        text = load_benchmark("dlrm_tiny").path.read_text()
+        text = definition_text(load_benchmark("dlrm_tiny").path)
         head, mark, rest = text.partition("[runtime]\n")
         extra = f'{name} = "touch seen"\n' if section == "runtime" else ""
         table = "" if section == "runtime" else f'\n[{section}]\n{name} = "touch seen"\n'

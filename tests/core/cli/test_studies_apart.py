@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 from command import Command
-from inside import use_study_workers_inside
 from waiting import HANG_S
 
 from harness.foundation.errors import ExitCode
 from harness.launch.process import STDERR_FILE, WorkerEnd
 
-SIMULATED = (
-    "simulate", "dlrm_tiny", "--queries", "fixed:8", "--percentile", "50", "--threads", "1", "--seed", "3",
-)  # fmt: skip
+FORWARD = ("profile", "dlrm_tiny", "--forward", "--threads", "1")
 WITHOUT_WORKER = """
 import harness.experiment.study
 def interrupt(*args, **options):
@@ -35,8 +32,7 @@ finally:
 @pytest.mark.parametrize(
     ("before", "words", "code"),
     [
-        ("", (*SIMULATED, "-q", "--target-latency", "1us"), ExitCode.INCONCLUSIVE),
-        (WITHOUT_WORKER, ("profile", "dlrm_tiny", "--forward", "--threads", "1", "-q"), ExitCode.INTERRUPTED),
+        (WITHOUT_WORKER, (*FORWARD, "-q"), ExitCode.INTERRUPTED),
     ],
 )
 def test_the_command_itself_imports_no_torch_and_says_one_line(
@@ -60,18 +56,6 @@ def test_what_starts_runs_and_shows_them_imports_no_torch(data_root: Path, tmp_p
     assert done.stdout.splitlines()[-1] == "False"
 
 
-def test_what_only_the_process_can_refuse_is_said_in_its_words(
-    inside: Command, data_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use_study_workers_inside(monkeypatch)
-    done = inside(*SIMULATED, "-q", "--target-latency", "1s", "--train", 10**9, "--data", data_root)
-    assert done.returncode == ExitCode.USAGE and done.stdout == ""
-    assert done.stderr.startswith(
-        "dlrmbench: error: serve.train_samples is 1000000000, but the training split holds "
-    )
-    assert done.stderr.count("\n") == 1
-
-
 def test_a_defect_of_the_process_is_shown_whole_to_who_asks(
     inside: Command, data_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,7 +64,7 @@ def test_a_defect_of_the_process_is_shown_whole_to_who_asks(
         return WorkerEnd(exit_code=1, last_words="TypeError: no number")
 
     monkeypatch.setattr("harness.experiment.study.launch_worker", break_down)
-    words = (*SIMULATED, "--target-latency", "1s", "--data", data_root)
+    words = (*FORWARD, "--data", data_root)
     plain, debugged = inside(*words, "-q"), inside("--debug", *words, "-q")
     assert plain.returncode == debugged.returncode == ExitCode.INTERNAL_ERROR
     assert "TypeError: no number" in plain.stderr and "line 7" not in plain.stderr

@@ -13,19 +13,15 @@ import click
 import pytest
 from inside import use_workers_inside
 from places import ROOT
-from sweep_builder import FastWorkers, use_fast_workers
+from sweep_builder import FastWorkers, use_fast_workers_of_dlrm_tiny
 from waiting import HANG_S, needs_two_cpus
 
 from harness import api
 from harness.cli import cli
 from harness.experiment.loop import complete
 from harness.foundation.errors import HarnessError
-from harness.measure.serving import loadgen
 from reference_models.process.errors import ConfigError
-from rules.benchmarks.loader import load_benchmark
 from rules.errors import DefinitionError, InputError
-from rules.records.codec import decode
-from rules.records.measured.serve import ServeRecord
 
 README = ROOT / "reports" / "README.md"
 
@@ -33,19 +29,8 @@ README = ROOT / "reports" / "README.md"
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FastWorkers:
     made = FastWorkers()
-    use_fast_workers(monkeypatch, made)
-    monkeypatch.setattr("harness.experiment.create.run_checks", lambda data, output: [])
-    monkeypatch.setattr("harness.experiment.prepare.ensure_dataset", lambda data, root, **options: tmp_path / "data")
-    monkeypatch.setattr("harness.experiment.prepare.open_dataset", lambda folder, data: _Opened())
+    use_fast_workers_of_dlrm_tiny(monkeypatch, made, tmp_path / "data")
     return made
-
-
-class _Split:
-    num_samples = load_benchmark("dlrm_tiny").data_samples("train_samples")
-
-
-class _Opened:
-    train = _Split()
 
 
 def record_of(folder: Path) -> dict[str, object]:
@@ -148,27 +133,6 @@ def test_a_set_grows_until_it_is_precise_and_is_completed_and_extended(workers: 
     (folder / "extra" / "run_set.json").write_text(json.dumps(of_other_code))
     with pytest.warns(UserWarning, match="was begun by other code"):
         api.resume(folder)
-
-
-def test_what_is_served_is_asked_by_settings(
-    workers: FastWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = tmp_path / "results"
-    monkeypatch.setattr(loadgen, "find_spec", lambda name: object())
-    settings = {"serve.percentile": 99, "serve.batch": 256, "runtime.threads": 1}
-    folder = api.serve("dlrm_tiny", processes=2, seed=3, settings=settings, output=output)
-    assert [spec["tables"]["serve"]["batch"] for spec in workers.launches] == [256, 256]
-    record = decode(folder / "extra" / "serve.json", ServeRecord)
-    assert isinstance(record, ServeRecord) and len(record.processes) == 2 and record.percentile == 99
-    assert (output / "latest").resolve() == folder.resolve()
-    words = shlex.split(str(record_of(folder)["command"]))
-    assert words[:4] == ["dlrmbench", "serve", "dlrm_tiny", "--processes"] and "serve.batch=256" in words
-    assert api.resume(folder, runs=5) == folder and len(api.results(folder).measurements) == 5
-    with pytest.raises(HarnessError, match="no such run set"):
-        api.serve("dlrm_tiny", weights=tmp_path / "none", output=output)
-    monkeypatch.setattr(loadgen, "find_spec", lambda name: None)
-    with pytest.raises(HarnessError, match="pip install"):
-        api.serve("dlrm_tiny", output=output)
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(workers: FastWorkers, tmp_path: Path) -> None:

@@ -197,7 +197,6 @@ def asked(**values: Any) -> list[Override]:
         ("quality", "dlrmv4_small", {"every": "5%"}, "hstu looks up the events of a sequence one by one"),
         ("quality", "d2nn_small", {"every": "5%"}, "d2nn has no embedding tables"),
         ("profile", "dlrm_tiny", {"every": "5%"}, "is for what trains"),
-        ("serve", "dlrm_tiny", {"every": "5%"}, "is for what trains"),
         ("quality", "dlrm_tiny", {"every": "5"}, "checkpoint.every is '5', expected a number of samples"),
     ],
 )  # fmt: skip

@@ -76,7 +76,7 @@ def timing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Timing:
     use_fast_workers(monkeypatch, made.workers)
     monkeypatch.setattr(choosing, "find_candidates", ASK)
     monkeypatch.setattr(choosing, "_Timing", made)
-    monkeypatch.setattr("harness.autotune.choices._powers", lambda num_cores: (1, 2))
+    monkeypatch.setattr("harness.autotune.choices.powers", lambda num_cores: (1, 2))
     monkeypatch.setattr(choosing, "is_system_busy", lambda: False)
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME"):
         monkeypatch.delenv(name, raising=False)

@@ -19,7 +19,7 @@ from harness.autotune.tuning import Preparation, autotune, find_choice
 from harness.config.catalog import Entry, load_entry
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.experiment.attach import refuse_other_configuration
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import HarnessError
 from harness.run_sets.environment import describe_warnings
 from reference_models.config.sections import RuntimeConfig
 from reports.results.records import describe_times
@@ -385,9 +385,3 @@ def test_the_log_of_auto_says_the_precision_that_was_built(definition: Path, mon
         run_inside(definition.parent, *run, "--data", "data")
         (log,) = (definition.parent / output).glob("latest/results/*/mine/result_0.txt")
         assert f'"key": "precision", "value": "{precision}"' in log.read_text()
-
-
-def test_what_serves_knows_no_auto(definition: Path) -> None:
-    asked = ("serve", "dlrm_tiny", "--target-latency", "25ms", "--set", "runtime.precision=auto")
-    done = run_inside(definition.parent, *asked)
-    assert done.returncode == ExitCode.USAGE and "runtime.precision is 'auto'" in done.stderr

@@ -9,11 +9,17 @@ import pytest
 
 from harness.config.catalog import has_implementation, parse_workload
 from harness.config.schema import definition_schema
-from rules.benchmarks.loader import load_benchmark, parse_benchmark, read_toml, shipped_names, workload_names
+from rules.benchmarks.loader import (
+    load_benchmark,
+    parse_benchmark,
+    read_definition,
+    shipped_names,
+    workload_names,
+)
 from rules.errors import DefinitionError
 
 SCHEMA = definition_schema("dlrm")
-TINY = read_toml(load_benchmark("dlrm_tiny").path)
+TINY = read_definition(load_benchmark("dlrm_tiny").path)
 
 
 @pytest.mark.parametrize("name", [*shipped_names(), *workload_names()])
@@ -21,7 +27,7 @@ def test_every_shipped_definition_fits(name: str) -> None:
     benchmark = load_benchmark(name)
     if has_implementation(benchmark):
         schema = definition_schema(benchmark.model)
-        jsonschema.Draft202012Validator(schema).validate(read_toml(benchmark.path))
+        jsonschema.Draft202012Validator(schema).validate(read_definition(benchmark.path))
 
 
 def test_the_schema_is_one() -> None:

@@ -18,7 +18,6 @@ from small_set import begin_small_set
 
 from harness import api
 from harness.cli.run import run
-from harness.cli.serve import serve
 from harness.cli.sweep import sweep
 from harness.config.run_config import Override
 from harness.experiment.attach import open_or_create
@@ -35,15 +34,15 @@ from harness.foundation.errors import ExitCode, HarnessError
 from rules.records.experiment import StopRecord
 
 UNTIL = {"width": 0.9, "min_runs": 5, "max_runs": 9}
-KINDS = {"run": {"throughput", "quality"}, "sweep": {"throughput", "quality"}, "serve": set()}
+KINDS = {"run": {"throughput", "quality"}, "sweep": {"throughput", "quality"}}
 OF_THE_SHELL = {
     "run_index", "strict_env", "with_profile", "with_fit", "weights", "prepare", "cleanup", "power_command",
     "log_to",
 }  # fmt: skip
-"""What only a command line asks for; weights are of the API's serve alone."""
+"""What only a command line asks for."""
 
 
-@pytest.mark.parametrize(("verb", "command"), [("run", run), ("sweep", sweep), ("serve", serve)])
+@pytest.mark.parametrize(("verb", "command"), [("run", run), ("sweep", sweep)])
 def test_options_and_arguments_have_the_names_of_the_request(verb: str, command: object) -> None:
     options = {parameter.name: parameter.opts for parameter in command.params}  # type: ignore[attr-defined]
     of_request = [name for name in OPTIONS if name in options]
@@ -52,10 +51,8 @@ def test_options_and_arguments_have_the_names_of_the_request(verb: str, command:
         assert tuple(options[name]) == flags_of(verb, name)
     arguments = set(inspect.signature(getattr(api, verb)).parameters)
     assert KINDS[verb] <= arguments
-    known = {*Request.__dataclass_fields__, *KINDS[verb]} | ({"processes"} if verb == "serve" else set())
-    assert arguments <= known
-    given = {"runs"} if verb == "serve" else set()
-    assert set(of_request) - OF_THE_SHELL - given <= arguments
+    assert arguments <= {*Request.__dataclass_fields__, *KINDS[verb]}
+    assert set(of_request) - OF_THE_SHELL <= arguments
 
 
 def test_what_is_asked_is_written_as_the_command_that_asks_it() -> None:
@@ -118,7 +115,6 @@ def test_a_dry_run_writes_no_file(data: str, data_root: Path, tmp_path: Path) ->
         ({"stop": StopRecord(rule="until", values=UNTIL)}, "a set alone is given until"),
         ({"kinds": {"throughput": 0}}, "throughput is 0, expected a whole number of at least 1"),
         ({"kinds": {"throughput": None}}, "throughput is None, expected a whole number of at least 1"),
-        ({"verb": "sweep", "axes": ["runtime.threads=1"], "kinds": {"serve": 5}}, "serve is 5, expected no number"),
         ({"kinds": {"profile": None}}, "profile is no kind that 'run' can be asked for"),
         (
             {"kinds": {"training": 5}},

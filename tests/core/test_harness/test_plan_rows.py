@@ -51,7 +51,7 @@ def test_what_is_timed_first_has_a_row_until_it_is_timed(tmp_path: Path) -> None
 def test_a_plan_times_first_only_where_something_is_left_to_choose(
     threads: int | None, implementation: str, times: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.autotune.choices._powers", lambda num_cores: (1, 2))
+    monkeypatch.setattr("harness.autotune.choices.powers", lambda num_cores: (1, 2))
     values: dict[str, object] = {"runtime.implementation": implementation}
     made = planned(tmp_path, **(values if threads is None else values | {"runtime.threads": threads}))
     assert made.is_choosing == times

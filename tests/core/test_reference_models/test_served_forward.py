@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,7 @@ from sequence_builder import make_batch, small_workload
 from toy_clicks import spec_maker
 
 from harness.config.catalog import load_entry
-from harness.measure.serving.model import ServedModel
-from harness.measure.serving.queue import Workers
-from harness.measure.serving.worker_pool import split_query
+from harness.foundation.virtual_clock import Workers
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.config.sections import RuntimeConfig, parse_runtime, parse_train
 from reference_models.d2nn.config import parse_model as parse_d2nn
@@ -148,16 +147,17 @@ def test_merged_and_cut_queries_have_the_logits_of_whole_ones(name: str, make: C
     """
     case, sizes = make(name), (3, 9, 1, 14)
     servable = case.servable
-    served = ServedModel(servable=servable, sizes=sizes, pool=tuple(servable.queries(sizes)))
-    alone = torch.cat([servable.answer(query) for query in served.pool])
+    pool = tuple(servable.queries(sizes))
+    alone = torch.cat([servable.answer(query) for query in pool])
     weights = {key: weight.clone() for key, weight in workload_weights(case.loop).items()}
     turn(weight for weight in weights.values() if weight.dtype == torch.float32)
     other = build_servable(case.model, case.spec, weights)
-    turned = torch.cat([other.answer(query) for query in served.pool])
+    turned = torch.cat([other.answer(query) for query in pool])
     assert (moved := distance_of([turned], [alone])) > 0
-    parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, Workers(max_items=4))]
-    assert max(part.items for part in parts) <= 4 < len(parts)
-    for found in (served.answer(parts), torch.cat([served.answer([part]) for part in parts])):
+    ends = [list(accumulate(Workers(max_items=4).split(items), initial=0)) for items in sizes]
+    parts = [cut(query, *part) for query, of_query in zip(pool, ends, strict=True) for part in pairwise(of_query)]
+    assert max(stop - start for of_query in ends for start, stop in pairwise(of_query)) <= 4 < len(parts)
+    for found in (servable.answer(merge(parts)), torch.cat([servable.answer(part) for part in parts])):
         assert distance_of([found], [alone]) <= 2 * 10 * moved
 
 

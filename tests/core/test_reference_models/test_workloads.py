@@ -10,7 +10,14 @@ from harness.config.catalog import load_entry
 from harness.config.run_config import Override, resolve
 from reference_models.dlrm.spec import SPEC
 from reference_models.process.errors import ConfigError
-from rules.benchmarks.loader import load_benchmark, parse_benchmark, read_toml, shipped_names, workload_names
+from rules.benchmarks.loader import (
+    definition_text,
+    load_benchmark,
+    parse_benchmark,
+    read_definition,
+    shipped_names,
+    workload_names,
+)
 from rules.errors import DefinitionError
 
 pytestmark = pytest.mark.numeric
@@ -73,7 +80,7 @@ def test_verbs_that_need_a_target_refuse_a_workload(verb: tuple[str, ...], tmp_p
 
 def test_a_workload_with_a_section_to_judge_by_is_refused() -> None:
     path = load_benchmark("rm1_deeprecsys").path
-    tables = read_toml(path)
+    tables = read_definition(path)
     for section in ("quality", "score", "closed"):
         with pytest.raises(DefinitionError, match=rf"\[{section}\]"):
             parse_benchmark({**tables, section: {}}, path)
@@ -108,7 +115,7 @@ def test_throughput_of_the_definitions_shape_reads_its_dataset() -> None:
 
 
 def test_nothing_is_trained_to_a_target_on_synthetic_data(tmp_path: Path) -> None:
-    text = load_benchmark("dlrm_tiny").path.read_text().replace('name = "dlrm_tiny"', 'name = "mine"')
+    text = definition_text(load_benchmark("dlrm_tiny").path).replace('name = "dlrm_tiny"', 'name = "mine"')
     start, stop = text.index("[data]"), text.index("[train]")
     made = '[data]\nkind = "made_up"\nname = "m"\nnum_tables = 2\nrows_per_table = 9\n\n'
     (tmp_path / "mine.toml").write_text(text[:start] + made + text[stop:])

@@ -184,7 +184,7 @@ def test_published_sets_are_named_by_organisation_system_and_round() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "again"),
-    [("throughput", "run --throughput"), ("quality", "run --quality"), ("serve", "serve")],
+    [("throughput", "run --throughput"), ("quality", "run --quality")],
 )
 def test_who_lacks_a_measurement_is_told_the_command_that_makes_it(tmp_path: Path, kind: str, again: str) -> None:
     with pytest.raises(InputError, match=f"there is no extra/{kind}.json. Measure again with 'dlrmbench {again}'."):

@@ -19,7 +19,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from log_builder import make_runs, with_record, write_set
 from places import ROOT, TESTS
-from records_builder import serve_content, serve_process
 from report_builder import write_run_set
 
 from reports import frames
@@ -77,22 +76,12 @@ DTYPES: dict[str, dict[str, str]] = {
         "float64": "value",
         "datetime64[ms, UTC]": "created_utc",
     },
-    "served": {
-        "string": "configuration benchmark system scenario queries weights precision table_precision mlperf_class "
-        "path",
-        "boolean": "is_oversubscribed",
-        "Int64": "process seed num_copies num_workers num_threads batch_items",
-        "float64": "target_latency_s percentile mean_items model_bytes queries_per_s items_per_s latency_s "
-        "modelled_per_s alone_per_s overhead_s "
-        "long_run_per_s loadgen_share invalid_per_s auc accuracy normalised_entropy auc_ratio "
-        "accuracy_ratio entropy_ratio peak_rss_bytes",
-    },
 }
 
 
 def dtypes_of(data: frames.Frames) -> dict[str, dict[str, str]]:
     return {
-        name: {str(column): str(dtype) for column, dtype in getattr(data, name).dtypes.items()} for name in FRAMES
+        name: {str(column): str(dtype) for column, dtype in getattr(data, name).dtypes.items()} for name in DTYPES
     }
 
 
@@ -101,17 +90,15 @@ def test_every_column_has_its_dtype_with_rows_and_without(tmp_path: Path) -> Non
         frame: {column: dtype for dtype, columns in by_dtype.items() for column in columns.split()}
         for frame, by_dtype in DTYPES.items()
     }
-    (tmp_path / "served" / "extra").mkdir(parents=True)
-    (tmp_path / "served" / "extra" / "serve.json").write_text(json.dumps(serve_content([serve_process()])))
-    full = frames.read(SETS, write_run_set(tmp_path / "set"), tmp_path / "served")
-    assert all(len(getattr(full, name)) > 0 for name in FRAMES)
+    full = frames.read(SETS, write_run_set(tmp_path / "set"))
+    assert all(len(getattr(full, name)) > 0 for name in DTYPES)
     assert dtypes_of(full) == expected
     empty = tmp_path / "empty.json"
     empty.write_text(json_text(ReportDocument(configurations=())), encoding="utf-8")
     nothing = frames.read(empty)
     assert all(len(getattr(nothing, name)) == 0 for name in FRAMES)
     assert dtypes_of(nothing) == expected
-    for name, (_, columns) in FRAMES.items():
+    for name, columns in ((name, FRAMES[name][1]) for name in DTYPES):
         assert list(getattr(full, name).columns) == [column.name for column in columns]
         for column in columns:
             if column.dtype == "category":

@@ -14,7 +14,7 @@ from reports.comparison.comparison import compare_results
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.page.content import ReportContent, gather_everything
 from reports.page.report import render_report
-from reports.results.measured import centre_of, read_measured
+from reports.results.measured import read_measured
 
 
 def page_at(*folders: Path) -> str:
@@ -53,27 +53,6 @@ def test_what_differs_in_quantity_has_parts_of_its_own_in_a_sweep(tmp_path: Path
     assert len(ids) == len(set(ids))
     for part in ("Every process: mixed, AUC", "Every process: mixed, Accuracy", "Every process: mixed (2), AUC"):
         assert f">{part}</h2>" in page
-
-
-def test_a_rate_has_one_mean_and_no_interval_below_zero(tmp_path: Path) -> None:
-    rates = [50.0, 100.0, 100.0, 100.0, 400.0]
-    page = page_at(write_measured(tmp_path / "served", "serve", rates))
-    centre, bounds = centre_of(read_measured(tmp_path / "served", "serve"))
-    assert centre == pytest.approx(math.prod(rates) ** 0.2)
-    assert bounds is not None and bounds.low > 0
-    assert "115 queries/s" in title_of(page) and "−25" not in page and "-25.6" not in page
-
-
-@pytest.mark.parametrize(
-    ("command", "printed"),
-    [
-        ("dlrmbench serve dlrm_tiny", "dlrmbench serve dlrm_tiny -n 1 --seed 77"),
-        ("dlrmbench serve dlrm_tiny --processes 1 --seed 77", "dlrmbench serve dlrm_tiny --processes 1 --seed 77"),
-    ],
-)
-def test_a_command_to_copy_has_options_that_its_verb_has(command: str, printed: str, tmp_path: Path) -> None:
-    folder = write_measured(tmp_path / "served", "serve", [100.0], command=command, base_seed=77)
-    assert f"<code>{printed}</code>" in page_at(folder)
 
 
 @pytest.mark.parametrize("values", [[1e-320, 1e300], [1e-300, 1.0, 1e308], [5e-324, 1e-300]])

@@ -86,12 +86,6 @@ def test_one_measurement_says_its_value(tmp_path: Path) -> None:
             [0.76, 0.761] * 3,
             "new is better than base on dlrm_tiny: AUC +0.01000, AUC, 6",
         ),
-        (
-            "serve",
-            rates(100),
-            rates(230),
-            "new is better than base on dlrm_tiny: Queries/s 2.30×, Queries/s, 5 pairs",
-        ),
     ),
 )
 def test_two_say_which_is_faster_and_by_how_much(
@@ -103,10 +97,7 @@ def test_two_say_which_is_faster_and_by_how_much(
     assert "What differs" in page and "On 2 × Example 9000" in page
 
 
-def test_one_of_each_other_kind_says_its_value_too(tmp_path: Path) -> None:
-    title, page = page_of(measure(tmp_path / "one", "serve", rates(100)))
-    assert title.startswith("dlrm_tiny: 100.0 queries/s within 25.0 ms at p95, VALID")
-    assert "On 2 × Example 9000" in page and "dlrmbench" in page.partition("Reproduce")[2]
+def test_a_set_of_runs_says_its_value_too(tmp_path: Path) -> None:
     title, page = page_of(trained(tmp_path / "trained"))
     assert "dlrm_tiny" in title
     assert re.search(r"\d+\.\d+ s", title) and "dlrmbench run" in page.partition("Reproduce")[2]

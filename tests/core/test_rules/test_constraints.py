@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from log_builder import make_runs, with_record, write_log
 
 from rules.benchmarks.constraints import Constraint, parse_constraint
-from rules.benchmarks.loader import Benchmark, load_benchmark, parse_benchmark, read_toml
+from rules.benchmarks.loader import Benchmark, load_benchmark, parse_benchmark, read_definition, read_toml
 from rules.errors import DefinitionError
 from rules.judge.sets import check_log
 from rules.logs import keys
@@ -76,7 +76,7 @@ def test_a_closed_run_logs_one_of_the_precisions_that_its_definition_allows(tmp_
 
 def own_benchmark(folder: Path, **closed: Any) -> Benchmark:
     """dlrm_tiny under another name, which demands more in Closed."""
-    tables = read_toml(load_benchmark("dlrm_tiny").path)
+    tables = read_definition(load_benchmark("dlrm_tiny").path)
     tables["benchmark"]["name"] = "mine"
     tables["closed"] |= closed
     path = folder / "mine.toml"

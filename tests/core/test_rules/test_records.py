@@ -19,17 +19,16 @@ from records_builder import (
     experiment_content,
     quality_content,
     quality_process,
-    serve_content,
-    serve_process,
 )
+from seams import find_seams
 
+from rules.extensions import load_place
 from rules.records import codec
 from rules.records.codec import Damage, DamageError, Document, Record, convert, decode, encode, json_schema
 from rules.records.experiment import ExperimentRecord
 from rules.records.files import RECORDS
-from rules.records.kinds import PLACES, find_record_type, is_in_processes, is_logged
+from rules.records.kinds import CORE_PLACES, PLACES, find_record_type, is_in_processes, is_logged
 from rules.records.measured.quality import QualityRecord
-from rules.records.measured.serve import ServeRecord
 from rules.records.measured.throughput import ThroughputRecord
 from rules.records.profile import ProfileRecord
 from rules.records.run import RunRecord
@@ -45,14 +44,10 @@ FILES = {
 }
 MADE = {
     QualityRecord: lambda: quality_content([quality_process()]),
-    ServeRecord: lambda: serve_content([serve_process(alone_per_s=60.0, quality=SERVED)], num_copies=2),
     ExperimentRecord: experiment_content,
+    **{load_place(record): load_place(make) for record, make in find_seams("RECORDS").items()},
 }
 """Files that are built, and not stored."""
-SERVED = {
-    "auc": 0.9, "log_loss": 0.5, "normalised_entropy": 0.8, "auc_ratio": 0.999, "entropy_ratio": 1.01,
-    "mlperf_class": "99 %",
-}  # fmt: skip
 TYPES = [*FILES, *MADE]
 WRONG: tuple[Any, ...] = ({"zz": 1}, [[]], "?", True, None, -1.5)
 """A value of each JSON type; where one is right, it is left out."""
@@ -251,10 +246,10 @@ def test_a_record_that_can_be_built_reads_back_as_itself(record_type: type[Recor
 
 
 def test_a_kind_that_is_not_known_is_neither_logged_nor_in_processes() -> None:
-    known = {name: (is_logged(name), is_in_processes(name)) for name in (*PLACES, "levitation")}
+    known = {name: (is_logged(name), is_in_processes(name)) for name in (*CORE_PLACES, "levitation")}
     assert known == {
         "training": (True, False), "throughput": (False, True), "profile": (False, False), "quality": (False, True),
-        "serve": (False, True), "levitation": (False, False),
+        "levitation": (False, False),
     }  # fmt: skip
 
 

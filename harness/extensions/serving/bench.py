@@ -1,0 +1,382 @@
+"""The measurement of what answers queries: its service times, the modelled bound, the runs of LoadGen around it."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from harness.extensions.serving.bound import Limit, ModelledBound, highest_rate, model_bound, most_per_s
+from harness.extensions.serving.config import ServeConfig
+from harness.extensions.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, Seeds, judge
+from harness.extensions.serving.records import LoadGenRun, ServiceTime
+from harness.extensions.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
+from harness.extensions.serving.search import Attempt, Bracket, bracket_of, search_highest
+from harness.extensions.serving.stalls import Call, Stalls, find_stalls
+from harness.extensions.serving.timing import TimedSize, choose_calls, fit_service, time_calls
+from harness.extensions.serving.worker_pool import Answer, QueryPart
+from harness.foundation.errors import ExitCode, RefusedByAllError
+from harness.foundation.virtual_clock import (
+    ServiceTimes,
+    Times,
+    Traffic,
+    Workers,
+    answer_alone,
+    draw_traffic,
+    percentile_of,
+    simulate,
+)
+from harness.measure.kinds import OnEvent
+from reference_models.process.world import World
+
+TIMING_S = 1.0
+LOADED_S, MIN_LOADED = 0.8, 40
+"""How long more is asked than can be answered, and the fewest queries of that."""
+USUAL_RUNS = 4
+"""LoadGen's runs of a search that begins near the bound, and two thirds of them again where it does not."""
+MOST_ABOVE = 10
+"""Times the rate that the virtual clock says, above which none is tried: its queue would take hours to empty."""
+NUM_SIMULATED = 20_000
+NUM_SIMULATED_FAST = 200_000
+"""Queries to simulate for one worker that takes one after the other, which needs no loop."""
+_OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S = 1000.0, 400, 0.4
+
+
+def make_workers(serve: ServeConfig) -> Workers:
+    """Make the workers that are asked for, or were chosen."""
+    return Workers(
+        count=serve.num_workers,
+        max_items=serve.max_items,
+        wait_s=serve.batch_wait_ms / 1e3,
+        split_from=serve.split_from,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessMeasurements:
+    """What one process, or several beside each other, did."""
+
+    timed: Sequence[TimedSize]
+    modelled: ModelledBound
+    """What the virtual clock says of the long run."""
+    overhead_s: float
+    loaded: float | None
+    """How many times as long calls take under LoadGen's load; None where that was not measured."""
+    runs: tuple[LoadGenRun, ...]
+    best: LoadGenRun
+    bracket: Bracket
+    """Queries a second that each process was asked."""
+    loadgen_share: float | None
+    """What the virtual clock says that LoadGen calls VALID, as a share of the long run's bound; None without a limit.
+    """
+    service: ServiceTimes
+    traffic: Traffic
+    """Queries on the virtual clock, whose table is made of them."""
+
+    @property
+    def bounded_per_s(self) -> float:
+        """What is within the limit in the long run, where there is a limit; of each process."""
+        share = self.loadgen_share
+        return self.best.completed_per_s if share is None else self.best.asked_per_s / share
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Plan:
+    """What is known before LoadGen's first run."""
+
+    rate: float
+    """The bound in the long run, where there is a limit; of each process."""
+    bound: float
+    """What LoadGen will call VALID, on the virtual clock."""
+    start: float
+    """Where the search begins: at `bound`, or where it is asked to."""
+    num_queries: int
+    """In each run."""
+
+    @property
+    def run_s(self) -> float:
+        return self.num_queries / self.start
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bench:
+    """Measures what answers queries of a pool: its service times, the modelled bound, the runs of LoadGen."""
+
+    answer: Answer
+    sizes: Sequence[int]
+    """Items of each query of the pool."""
+    serve: ServeConfig
+    seed: int
+    """What the queries on the virtual clock are drawn from."""
+    seeds: Seeds
+    """LoadGen's."""
+    folder: Path
+    """The folder of LoadGen's files."""
+    on_event: OnEvent
+
+    @property
+    def workers(self) -> Workers:
+        return make_workers(self.serve)
+
+    @property
+    def limit(self) -> Limit:
+        """Return the server's latency limit; any limit where the scenario has none."""
+        return Limit(seconds=self.serve.limit_s or 1.0, share=self.serve.share)
+
+    @property
+    def duration_s(self) -> float:
+        """Return the seconds that all runs should take: the usual number of them, where each has a least length."""
+        return max(self.serve.duration_s, USUAL_RUNS * (self.serve.min_duration_s or 0.0))
+
+    def measure_overhead(self) -> float:
+        """Return the median latency that LoadGen sees of a system that does nothing, in seconds."""
+        trial = self._trial("server", _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S)
+        found = judge(lambda parts: None, self.sizes, Workers(), trial, self.folder / "overhead")
+        overhead_s = found.latencies_s["50.00"]
+        self._say(f"LoadGen adds {overhead_s * 1e3:.3g} ms to a query")
+        return overhead_s
+
+    def measure(self, world: World, name: str, overhead_s: float) -> ProcessMeasurements | None:
+        """Measure on every rank of `world`, at equal rates; what was found on rank 0. LoadGen's files are in `name`.
+
+        Raises HarnessError on every rank where no rate meets the limit (exit 7), or where no run that can be judged
+        fits into serve.duration_s (exit 2).
+        """
+        world.barrier()
+        self._say("timing calls")
+        calls = choose_calls(self.sizes, self.workers)
+        timed = time_calls(self.answer, calls, self.workers.count, TIMING_S)
+        service = fit_service(timed, self.serve.max_items or max(self.sizes))
+        is_fast = self.workers.count == 1 and self.workers.max_items is None
+        num_simulated = NUM_SIMULATED_FAST if is_fast else NUM_SIMULATED
+        traffic = draw_traffic(num_simulated, self.sizes, service, self.seed)
+        loaded = self._time_loaded(traffic, service, name) if self.serve.scenario == "server" else None
+        service = replace(service, by_items_s=service.by_items_s * (loaded or 1.0))
+        modelled = self._model(traffic, service, overhead_s)
+        rates = world.gather(modelled.rate)
+        slowest = world.broadcast(None if rates is None else _slowest(rates))
+        if slowest is None:
+            raise RefusedByAllError(
+                self._say_no_rate(answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
+            )
+        plan = self._plan(traffic, service, slowest, overhead_s, world)
+        done: list[LoadGenRun] = []
+
+        def try_rate(rate: float) -> Attempt:
+            number = f"{name}_{len(done) + 1}"
+            found = self._say_found(done[-1]) if done else ""
+            lasts_s = max(plan.num_queries / rate, self.serve.min_duration_s or 0.0)
+            self._say(f"LoadGen asks {rate:,.4g} queries/s for {lasts_s:.3g} s{found}")
+            world.barrier()
+            folder = self.folder / (Path(number) if world.size == 1 else Path(number) / f"process_{world.rank}")
+            trial = self._trial(self.serve.scenario, rate, plan.num_queries, self.serve.min_duration_s or 0.0)
+            judged = self._judge(trial, folder, timed, service)
+            whole = world.gather(judged)
+            run = world.broadcast(None if whole is None else self._describe_run(whole, number, rate))
+            assert run is not None
+            done.append(run)
+            of_limit = run.latency_s / self.limit.seconds
+            return Attempt(rate=rate, is_valid=run.is_valid, of_limit=of_limit, is_held_up=run.is_held_up)
+
+        def may_go_on() -> bool:
+            took_s = sum(run.duration_s for run in done)
+            most_s = (2 if any(run.is_valid for run in done) else 4) * self.duration_s
+            return bool(world.broadcast(took_s + plan.run_s <= most_s))
+
+        if self.serve.scenario == "server":
+            least = min(slowest / 4, plan.start / 2)
+            bracket = bracket_of(search_highest(try_rate, plan.start, least=least, may_go_on=may_go_on))
+        else:
+            bracket = bracket_of([try_rate(self.serve.target_qps or plan.start * 1.2)])
+        self._say(f"LoadGen has ended{self._say_found(done[-1])}")
+        if bracket.low is None:
+            raise RefusedByAllError(
+                self._say_none_valid(done, answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
+            )
+        best = next(run for run in reversed(done) if run.is_valid and run.asked_per_s == bracket.low)
+        if world.rank != 0:
+            return None
+        return ProcessMeasurements(
+            timed=timed,
+            modelled=replace(modelled, rate=slowest * world.size),
+            overhead_s=overhead_s,
+            loaded=loaded,
+            runs=tuple(done),
+            best=best,
+            bracket=bracket,
+            loadgen_share=plan.bound / plan.rate if self.serve.scenario == "server" else None,
+            service=service,
+            traffic=traffic,
+        )
+
+    def _time_loaded(self, traffic: Traffic, service: ServiceTimes, name: str) -> float:
+        """Return how many times as long calls take while LoadGen asks for more than all workers can answer.
+
+        What asks and what queues need the interpreter that the workers need: where calls are short, that is much.
+        """
+        rate = 1.5 * most_per_s(traffic, service, self.workers)
+        trial = self._trial("server", rate, max(MIN_LOADED, round(rate * LOADED_S)), 0.0)
+        found = judge(self.answer, self.sizes, self.workers, trial, self.folder / f"{name}_loaded")
+        arrivals_s = draw_arrivals(self.seeds.schedule, found.num_queries)
+        places = np.arange(found.num_queries) % len(traffic.items)
+        asked = Traffic(arrivals_s=arrivals_s, items=traffic.items[places], factors=traffic.factors[places])
+        done_s = float((arrivals_s / rate + simulate(asked, rate, service, self.workers)).max())
+        self._say(f"under LoadGen calls take {found.duration_s / done_s:.3g} times as long")
+        return found.duration_s / done_s
+
+    def _model(self, traffic: Traffic, service: ServiceTimes, overhead_s: float) -> ModelledBound:
+        """Say on the virtual clock what holds in the long run; the overhead is taken off the limit."""
+        limit = self._limit_without(overhead_s)
+        if self.serve.scenario == "server":
+            return model_bound(traffic, service, self.workers, limit)
+        return ModelledBound(rate=highest_rate(self.serve.scenario, traffic, service, self.workers, limit), curve=())
+
+    def _plan(self, traffic: Traffic, service: ServiceTimes, rate: float, overhead_s: float, world: World) -> _Plan:
+        """Say how long a run is, and at which rate the first one is; equal on every rank.
+
+        As long as LoadGen's rule needs to be near the long run, where serve.duration_s lets it. Raises HarnessError
+        (exit 2) where that does not hold two of the shortest runs that LoadGen can judge.
+        """
+        usual_s = self.duration_s / USUAL_RUNS
+        asked = self.serve.target_qps
+        if asked is not None and asked > MOST_ABOVE * rate:
+            raise RefusedByAllError(
+                f"serve.target_qps is {asked:,.4g}, but the virtual clock says that {rate:,.3g} queries/s can be "
+                f"answered: not {MOST_ABOVE} times as many. Ask for fewer.",
+                ExitCode.USAGE,
+            )
+        if self.serve.scenario != "server":
+            num_queries = max(self.min_queries, round(rate * usual_s))
+            return _Plan(rate=rate, bound=rate, start=asked or rate, num_queries=num_queries)
+        limit = self._limit_without(overhead_s)
+        model = QueueModel(traffic=traffic, service=service, workers=self.workers, limit=limit)
+        near = asked or rate
+        counts = world.gather(model.count_queries(rate, usual_s * near / rate, self.min_queries))
+        fewest = math.ceil(near * (self.serve.min_duration_s or 0.0))
+        num_queries = world.broadcast(max(*counts, fewest) if counts else 0)
+        bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, rate))
+        bound = world.broadcast(None if bounds is None else _slowest(bounds)) or rate / 4
+        start = asked or bound
+        plan = _Plan(rate=rate, bound=bound, start=start, num_queries=num_queries)
+        needed_s = 2 * plan.run_s
+        if needed_s > self.duration_s:
+            raise RefusedByAllError(
+                f"serve.duration_s is {self.duration_s:g}, but at {start:,.3g} queries/s two runs of "
+                f"{num_queries:,} queries, the fewest that LoadGen can judge at p{self.serve.percentile:g} here, "
+                f"take {needed_s:.3g} s. Give --duration {math.ceil(needed_s * 1.1)}s, a longer --target-latency or "
+                "a lower --percentile.",
+                ExitCode.USAGE,
+            )
+        self._say(
+            f"runs of LoadGen take {plan.run_s:.3g} s ({num_queries:,} queries): {plan.run_s * 2:.3g} s if the first "
+            f"rate is right, as a rule {2 * self.duration_s:.3g} s at most"
+        )
+        return plan
+
+    def _judge(
+        self, trial: ScheduledRun, folder: Path, timed: Sequence[TimedSize], service: ServiceTimes
+    ) -> tuple[LoadGenVerdict, Stalls]:
+        """Let LoadGen judge one rate, and find what held the service up meanwhile."""
+        calls: list[Call] = []
+
+        def answer(parts: Sequence[QueryPart]) -> None:
+            start_s = time.perf_counter()
+            self.answer(parts)
+            calls.append((sum(part.items for part in parts), time.perf_counter() - start_s))
+
+        verdict = judge(answer, self.sizes, self.workers, trial, folder)
+        delays_s: Sequence[float] = ()
+        if trial.scenario == "server":
+            asked_s = draw_arrivals(trial.seeds.schedule, len(verdict.issued_s)) / trial.rate
+            delays_s = (np.asarray(verdict.issued_s) - asked_s).tolist()
+        return replace(verdict, issued_s=()), find_stalls(calls, delays_s, timed, service, self.limit)
+
+    def _limit_without(self, overhead_s: float) -> Limit:
+        return replace(self.limit, seconds=self.limit.seconds - overhead_s)
+
+    @property
+    def min_queries(self) -> int:
+        return max(MIN_QUERIES[self.serve.percentile], self.serve.min_queries or 0)
+
+    def _say(self, doing: str) -> None:
+        self.on_event({"event": "progress", "doing": doing})
+
+    def _say_found(self, run: LoadGenRun) -> str:
+        verdict = "VALID" if run.is_valid else "INVALID"
+        return f"; {run.asked_per_s:,.4g} was {verdict}, p{self.serve.percentile:g} {run.latency_s * 1e3:.3g} ms"
+
+    def _trial(self, scenario: Scenario, rate: float, min_queries: int, duration_s: float) -> ScheduledRun:
+        return ScheduledRun(
+            scenario=scenario,
+            rate=rate,
+            limit_s=self.limit.seconds,
+            share=self.limit.share,
+            min_queries=min_queries,
+            min_duration_s=duration_s,
+            seeds=self.seeds,
+        )
+
+    def _describe_run(self, judged: Sequence[tuple[LoadGenVerdict, Stalls]], folder: str, rate: float) -> LoadGenRun:
+        key = f"{self.serve.percentile:.2f}"
+        found = [verdict for verdict, _ in judged]
+        late = [judgement.num_late for judgement in found if judgement.num_late is not None]
+        stalls = max((stalls for _, stalls in judged), key=lambda stalls: stalls.total_s)
+        return LoadGenRun(
+            folder=folder,
+            asked_per_s=rate,
+            completed_per_s=sum(judgement.completed_per_s for judgement in found),
+            num_queries=sum(judgement.num_queries for judgement in found),
+            num_late=sum(late) if late else None,
+            duration_s=max(judgement.duration_s for judgement in found),
+            mean_s=sum(judgement.mean_s for judgement in found) / len(found),
+            latency_s=max(judgement.latencies_s[key] for judgement in found),
+            is_valid=all(judgement.is_valid for judgement in found),
+            reason=next((judgement.reason for judgement in found if judgement.reason is not None), None),
+            stall_s=stalls.longest_s,
+            is_held_up=bool(late) and stalls.may_decide(rate, found[0].num_queries, self.serve.share),
+        )
+
+    def _say_no_rate(self, alone_s: Times) -> str:
+        return (
+            f"no rate meets the limit: {self._say_alone(alone_s)}, the limit is {self.limit.seconds * 1e3:g} ms. "
+            "Give a longer --target-latency, smaller --queries, or more threads."
+        )
+
+    def _say_none_valid(self, done: Sequence[LoadGenRun], alone_s: Times) -> str:
+        least = min(done, key=lambda run: run.asked_per_s)
+        limit = f"; the limit is {self.limit.seconds * 1e3:g} ms" if self.serve.scenario == "server" else ""
+        if held_up := [run.stall_s for run in done if run.is_held_up]:
+            limit += f"; {len(held_up)} of {len(done)} runs were held up, for up to {max(held_up) * 1e3:.3g} ms"
+        return (
+            f"no run of LoadGen was VALID: at {least.asked_per_s:,.4g} queries/s p{self.serve.percentile:g} was "
+            f"{least.latency_s * 1e3:.3g} ms ({least.reason}), where {self._say_alone(alone_s)}{limit}. "
+            f"See {self.folder}."
+        )
+
+    def _say_alone(self, alone_s: Times) -> str:
+        took_ms = percentile_of(alone_s, self.limit.share) * 1e3
+        return f"service alone takes {took_ms:.3g} ms at p{self.serve.percentile:g}"
+
+    def _percentile_s(self, size: TimedSize) -> float:
+        return percentile_of(np.asarray(size.seconds), self.serve.share)
+
+    def describe_service(self, timed: Sequence[TimedSize]) -> tuple[ServiceTime, ...]:
+        """Describe what was timed, as the record has it."""
+        return tuple(
+            ServiceTime(
+                items=size.items,
+                num_queries=size.num_queries,
+                num_calls=len(size.seconds),
+                mean_s=size.mean_s,
+                percentile_s=self._percentile_s(size),
+            )
+            for size in timed
+        )
+
+
+def _slowest(rates: Sequence[float | None]) -> float | None:
+    """The rate that all can do; None where one can do none."""
+    found = [rate for rate in rates if rate is not None]
+    return min(found) if len(found) == len(rates) else None

@@ -1,0 +1,142 @@
+"""The latency bound: the highest rate at which a share of the queries is answered within a limit."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.foundation.virtual_clock import (
+    ServiceTimes,
+    Traffic,
+    Workers,
+    answer_alone,
+    finish_batches,
+    percentile_of,
+    simulate,
+)
+
+NUM_RATES, _NUM_RATES_FAST = 24, 8
+"""At which the curve is computed, from a twentieth of what the workers can do to all of it; without a curve."""
+RESOLUTION = 0.002
+"""Relative width at which the search for the rate ends."""
+MIN_CALL, MAX_CALL = 16, 1024
+"""Items of a call at most, between which its bound is searched."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """What a service promises: `share` of its queries within `seconds`."""
+
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelledBound:
+    """What the virtual clock says: the highest rate within the limit, None where there is none, and the curve."""
+
+    rate: float | None
+    """The rate that holds in the long run."""
+    curve: tuple[tuple[float, float], ...]
+    """(queries a second, latency in seconds at the limit's share), rates rising."""
+
+
+def model_bound(
+    traffic: Traffic,
+    service: ServiceTimes,
+    workers: Workers,
+    limit: Limit,
+    num_rates: int = NUM_RATES,
+) -> ModelledBound:
+    """Find the highest rate within the limit on the virtual clock, with equal random numbers at every rate.
+
+    Merging makes the latency fall before it rises, so the rates are looked at from the highest down.
+    """
+
+    def is_met(rate: float) -> bool:
+        return percentile_of(simulate(traffic, rate, service, workers), limit.share) <= limit.seconds
+
+    most = most_per_s(traffic, service, workers)
+    rates = np.concatenate((np.geomspace(most / 20, most * 0.6, num_rates // 2, endpoint=False),
+                            np.linspace(most * 0.6, most, num_rates - num_rates // 2)))  # fmt: skip
+    curve, within = [], []
+    for position, rate in enumerate(rates.tolist()):
+        latencies_s = simulate(traffic, rate, service, workers)
+        curve.append((rate, percentile_of(latencies_s, limit.share)))
+        if curve[-1][1] <= limit.seconds:
+            within.append(position)
+    if not within:
+        found = bisect_rate(rates[0] / 1e4, rates[0], is_met)
+    elif within[-1] == len(rates) - 1:
+        found = rates[-1]
+    else:
+        found = bisect_rate(rates[within[-1]], rates[within[-1] + 1], is_met)
+    return ModelledBound(rate=None if found is None else float(found), curve=tuple(curve))
+
+
+def highest_rate(
+    scenario: str, traffic: Traffic, service: ServiceTimes, workers: Workers, limit: Limit
+) -> float | None:
+    """Return the most queries a second on the virtual clock, without a curve.
+
+    Of the server, within the limit, None where no rate is; offline, of workers that are never idle; of a single
+    stream, one query after the other.
+    """
+    if scenario == "server":
+        return model_bound(traffic, service, workers, limit, num_rates=_NUM_RATES_FAST).rate
+    if scenario == "offline":
+        return most_per_s(traffic, service, workers)
+    return 1 / float(answer_alone(traffic, service, workers).mean())
+
+
+def climb(rate_of: Callable[[Workers], float | None], workers: Workers, sizes: Sequence[int]) -> dict[Workers, float]:
+    """Search the bound of a call in items, then the size from which queries are split, by hill climbing.
+
+    Bounds are powers of two, looked at from the size of a usual query up and down as long as the rate rises; splits
+    halve, from the largest query down. Returns the rate of each way that was tried and has one, the plain one first.
+    (Gupta et al., "DeepRecSys", ISCA 2020, section 4.)
+    """
+    rates: dict[Workers, float] = {}
+
+    def follow(ways: Iterable[Workers]) -> None:
+        last = 0.0
+        for way in ways:
+            rate = rate_of(way) or 0.0
+            if rate > 0:
+                rates[way] = rate
+            if rate < last:
+                return
+            last = rate
+
+    plain, most = replace(workers, max_items=None, split_from=None), max(sizes)
+    follow([plain])
+    usual = sorted(sizes)[len(sizes) // 2].bit_length()
+    follow(replace(plain, max_items=1 << power) for power in range(usual, MAX_CALL.bit_length()))
+    follow(replace(plain, max_items=1 << power) for power in range(usual - 1, MIN_CALL.bit_length() - 2, -1))
+    best = max(rates, key=lambda way: rates[way], default=plain)
+    if workers.count > 1 and best.max_items is not None:
+        follow(replace(best, split_from=most >> power) for power in range((most // MIN_CALL).bit_length()))
+    return rates
+
+
+def bisect_rate(low: float, high: float, is_met: Callable[[float], bool]) -> float | None:
+    """Return the highest rate of which `is_met`, between one of which it is and one of which it is not, to
+    `RESOLUTION`; None where it is not of `low` either."""
+    if not is_met(low):
+        return None
+    while high / low > 1 + RESOLUTION:
+        middle = (low * high) ** 0.5
+        if is_met(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def most_per_s(traffic: Traffic, service: ServiceTimes, workers: Workers) -> float:
+    """Return the queries a second of workers that are never idle: no queue is stable beyond."""
+    if workers.max_items is None:
+        return float(workers.count / service.of(traffic.items, traffic.factors).mean())
+    at_once = np.zeros(len(traffic.items))
+    finished_s = finish_batches(at_once, traffic.items, traffic.factors, service, workers)
+    return float(len(traffic.items) / finished_s.max())

@@ -1,0 +1,229 @@
+"""[serve] of a definition: what a service promises, and how it is set up. It has no part in the training problem."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from harness.extensions.serving.query_file import MAX_ITEMS, PREFIX, QueryFile, read_query_file
+from reference_models.config.records import PositiveCount, read_section
+from reference_models.process.errors import ConfigError
+from rules.benchmarks.loader import canonical_sha256
+
+SERVE = "serve"
+PERCENTILES = (50.0, 90.0, 95.0, 97.0, 99.0, 99.9)
+_DEEPRECSYS = NormalDist(165, 16)
+"""Items of a query in DeepRecSys (run_DeepRecSys.sh)."""
+_NUM_DEEPRECSYS = 64
+_MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
+"""Twenty quantiles of the items of a query, mean 270 (mlcommons/inference, dlrm, dist_quantile.txt)."""
+_NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
+"""Quantiles that stand for a distribution with a tail; most queries that stand for those of a file."""
+MLPERF_FORM: Mapping[str, Mapping[str, Any]] = {
+    "server": {
+        "percentile": 99.0, "target_latency_ms": 60.0, "queries": "mlperf", "min_duration_s": 600.0,
+        "library": 204_800,
+    },
+    "offline": {"queries": "mlperf", "min_duration_s": 600.0, "min_queries": 24_576, "library": 204_800},
+}  # fmt: skip
+"""What MLPerf Inference v5.1 asks of dlrm-v2, by scenario (mlcommons/inference, loadgen/mlperf.conf and
+dist_quantile.txt): a latency of at most so much, counts and a duration of at least."""
+LIBRARY_BYTES = 1 << 30
+"""Most memory of a sample library whose size nobody gives."""
+MIN_LIBRARY = 64
+_PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
+"""Keys that say what is asked of a service; the others say how it is done."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeConfig:
+    """How a trained model answers queries: `dlrmbench serve`. No part of the training problem or of its digest."""
+
+    scenario: Literal["server", "offline", "single_stream"] = "server"
+    """MLPerf's: queries arrive at random, are all there at once, or come one after the other."""
+    target_latency_ms: Annotated[float, Meta(ge=0.001)] | None = None
+    """The limit that `percentile` of the queries stay within; of the server alone."""
+    percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
+    """Percentile of the queries' latencies by which a service is judged: one that LoadGen reports."""
+    queries: str = "deeprecsys"
+    """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (100 to 700, mean 270), `lognormal:MEDIAN:SIGMA`
+    (a heavy tail), `fixed:N`, or `file:PATH` with a line for each query: its items, or SECONDS,ITEMS."""
+    batch: PositiveCount | Literal["auto"] | None = None
+    """Items of one call at most: queries are merged up to it, a larger one is split among `threads`. `auto`: searched
+    on the virtual clock, with `split_from`. Left out, every query is a call of its own; offline it is `auto`."""
+    split_from: PositiveCount | None = None
+    """Items from which a query is split over all `threads`; smaller ones are split by `batch` alone, which it needs.
+    """
+    batch_wait_ms: Annotated[float, Meta(ge=0)] = 0.0
+    """How long the first query of a call that is not full waits for others."""
+    threads: PositiveCount | None = None
+    """Threads that answer queries; `runtime.threads` are shared out among them. What is left out of both is chosen by
+    timing."""
+    duration_s: Annotated[float, Meta(gt=0)] = 20.0
+    """Seconds that LoadGen's runs of one process are made to take: four of them, where the first rate is near the
+    bound. Longer ones are nearer to the long run."""
+    target_qps: Annotated[float, Meta(gt=0)] | None = None
+    """Queries a second that LoadGen is first asked for; what the virtual clock says where it is left out."""
+    min_duration_s: Annotated[float, Meta(gt=0)] | None = None
+    """Least seconds of every run of LoadGen, whatever `duration_s` says."""
+    min_queries: PositiveCount | None = None
+    """Fewest queries of every run of LoadGen."""
+    library: PositiveCount | None = None
+    """Queries of LoadGen's sample library. Left out, as many as the evaluation split holds in whole rounds of
+    `queries`, within 1 GiB; at least 64, for which the split begins again."""
+    mlperf: bool | None = None
+    """Whether all that MLPerf Inference asks of dlrm-v2's runs must hold: limit, sizes, duration, library, seeds."""
+    user_conf: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
+    """Given as the path of a user.conf of LoadGen, whose lines become these keys; kept as its SHA-256."""
+    colocate: PositiveCount = 1
+    """Processes that serve at the same time, each with its own queries; `runtime.threads` are those of each."""
+    weights: str | None = None
+    """The folder of kept weights; random weights where it is left out."""
+    train_samples: PositiveCount | None = None
+    """Samples that are trained before anything is served, in place of kept weights."""
+
+    @property
+    def num_workers(self) -> int:
+        """Threads that answer; 1 where nobody chose."""
+        return self.threads or 1
+
+    @property
+    def max_items(self) -> int | None:
+        """Items of a call at most; None where every query is a call, or nobody chose."""
+        return None if self.batch == "auto" else self.batch
+
+    @property
+    def is_batch_searched(self) -> bool:
+        return self.batch == "auto" or (self.batch is None and self.scenario == "offline")
+
+    @property
+    def share(self) -> float:
+        """The percentile as a fraction."""
+        return self.percentile / 100
+
+    @property
+    def limit_s(self) -> float | None:
+        """The limit in seconds; None where the scenario has none."""
+        if self.scenario != "server" or self.target_latency_ms is None:
+            return None
+        return self.target_latency_ms / 1e3
+
+    @property
+    def problem_sha256(self) -> str:
+        """The digest of what is asked, without how it is done: results of another one are not compared."""
+        return canonical_sha256({key: getattr(self, key) for key in _PROBLEM} | {"queries": self.queries_label})
+
+    @property
+    def query_file(self) -> QueryFile | None:
+        """Read the file of queries; None where they are not of one. Raises HarnessError as `read_query_file` does."""
+        path = self.queries.removeprefix(PREFIX)
+        return None if path == self.queries else read_query_file(Path(path))
+
+    @property
+    def queries_label(self) -> str:
+        """The queries as results have them: equal where they are."""
+        return self.queries if self.query_file is None else self.query_file.label
+
+
+def read_serve(tables: Mapping[str, Mapping[str, Any]]) -> ServeConfig:
+    """Read [serve] of a definition's tables. Raises ConfigError, also where they lack it and it says too little."""
+    return parse_serve(tables.get(SERVE, {}))
+
+
+def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
+    """Parse [serve]. Raises ConfigError."""
+    serve = read_section("serve", table, ServeConfig)
+    list_sizes(serve.queries)
+    if serve.percentile not in PERCENTILES:
+        known = ", ".join(f"{number:g}" for number in PERCENTILES)
+        raise ConfigError(f"serve.percentile is {serve.percentile:g}, expected one that LoadGen reports: {known}.")
+    if serve.scenario == "server" and serve.target_latency_ms is None:
+        raise ConfigError("serve.target_latency_ms is missing. Give --target-latency, such as 25ms.")
+    if serve.split_from is not None and serve.batch in (None, "auto"):
+        raise ConfigError("serve.split_from splits among the calls of serve.batch; give that a number of items, too.")
+    if serve.weights is not None and serve.train_samples is not None:
+        raise ConfigError("serve.weights and serve.train_samples both say what is served; give one of them.")
+    if serve.mlperf:
+        _refuse_other_form(serve)
+    return serve
+
+
+def _refuse_other_form(serve: ServeConfig) -> None:
+    """Raise ConfigError for what MLPerf Inference's form does not allow."""
+    form = MLPERF_FORM.get(serve.scenario)
+    if form is None:
+        raise ConfigError(
+            f"serve.scenario is {serve.scenario!r}, but MLPerf Inference asks its recommenders as "
+            f"{' and '.join(MLPERF_FORM)}. Give one of these, or leave --mlperf out."
+        )
+    for key, asked in {**form, "colocate": 1}.items():
+        found = getattr(serve, key)
+        at_most, exact = key == "target_latency_ms", key in ("percentile", "queries", "colocate")
+        if found is None or (found != asked if exact else found > asked if at_most else found < asked):
+            bound = "" if exact else " at most" if at_most else " at least"
+            raise ConfigError(
+                f"serve.{key} is {'missing' if found is None else found}, but MLPerf's form asks for {asked}{bound}. "
+                "Leave it out, or leave --mlperf out."
+            )
+
+
+def list_sizes(queries: str) -> tuple[int, ...]:
+    """Return the items of each query of a pool whose distribution `queries` names. Raises ConfigError."""
+    kind, _, number = queries.partition(":")
+    if queries == "deeprecsys":
+        levels = ((index + 0.5) / _NUM_DEEPRECSYS for index in range(_NUM_DEEPRECSYS))
+        return tuple(min(max(round(_DEEPRECSYS.inv_cdf(level)), 1), MAX_ITEMS) for level in levels)
+    if queries == "mlperf":
+        return _MLPERF
+    if queries.startswith(PREFIX):
+        items = sorted(read_query_file(Path(queries.removeprefix(PREFIX))).items)
+        count = min(len(items), _MOST_OF_FILE)
+        return tuple(items[(2 * index + 1) * len(items) // (2 * count)] for index in range(count))
+    tail = re.fullmatch(r"(?a:(\d{1,4}):(\d(?:\.\d{1,3})?))", number)
+    if kind == "lognormal" and tail and 1 <= int(tail[1]) <= MAX_ITEMS and float(tail[2]) > 0:
+        normal = NormalDist(math.log(int(tail[1])), float(tail[2]))
+        levels = ((index + 0.5) / _NUM_LOGNORMAL for index in range(_NUM_LOGNORMAL))
+        return tuple(round(min(max(math.exp(normal.inv_cdf(level)), 1), MAX_ITEMS)) for level in levels)
+    if kind == "fixed" and re.fullmatch(r"(?a:\d{1,4})", number) and 1 <= int(number) <= MAX_ITEMS:
+        return (int(number),)
+    raise ConfigError(
+        f"serve.queries is {queries[:80]!r}, expected deeprecsys, mlperf, fixed:N with N from 1 to {MAX_ITEMS} "
+        "items, lognormal:MEDIAN:SIGMA such as lognormal:100:0.8, or file:PATH."
+    )
+
+
+def library_sizes(serve: ServeConfig, num_samples: int, sample_bytes: int) -> tuple[int, ...]:
+    """Return the items of each query of the sample library, of an evaluation split of `num_samples`.
+
+    Raises ConfigError where `serve.library` asks for more than the split holds.
+    """
+    round_of = list_sizes(serve.queries)
+    if serve.library is None:
+        rounds = min(num_samples, LIBRARY_BYTES // sample_bytes) // sum(round_of)
+        return round_of * max(rounds, -(-MIN_LIBRARY // len(round_of)))
+    sizes = (round_of * -(-serve.library // len(round_of)))[: serve.library]
+    if sum(sizes) > num_samples:
+        raise ConfigError(
+            f"serve.library is {serve.library:,} queries, which take {sum(sizes):,} samples, but the evaluation "
+            f"split holds {num_samples:,}: {num_samples * len(round_of) // sum(round_of):,} queries. Serve a "
+            "benchmark of a larger split, or ask for fewer."
+        )
+    return sizes
+
+
+def whole_split(queries: str, num_samples: int) -> tuple[int, ...]:
+    """Return the items of queries that hold every sample of the split once; the last takes what is left."""
+    round_of = list_sizes(queries)
+    rounds, left = divmod(num_samples, sum(round_of))
+    rest = []
+    for items in round_of:
+        if left <= 0:
+            break
+        rest.append(min(items, left))
+        left -= items
+    return round_of * rounds + tuple(rest)

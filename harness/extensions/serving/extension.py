@@ -1,0 +1,25 @@
+"""What the core is told of serving: two verbs, a kind with its section and table, and what processes are asked."""
+
+from rules.extensions import Extension, Places, Verb
+
+PLACE = "harness.extensions.serving"
+EXTENSION = Extension(
+    verbs={
+        "serve": Verb(
+            f"{PLACE}.serve:serve", "Find how many queries a second are answered within a latency limit.", "Run"
+        ),
+        "simulate": Verb(
+            f"{PLACE}.simulate:simulate", "Say how long queries wait at each rate, on a virtual clock.", "Run"
+        ),
+    },
+    kinds={"serve": Places(record=f"{PLACE}.records:ServeRecord", job=f"{PLACE}.job")},
+    jobs={
+        "service_choice": f"{PLACE}.choice",
+        "queue": f"{PLACE}.queue_job",
+        "accuracy": f"{PLACE}.accuracy",
+    },
+    sections={"serve": f"{PLACE}.section:SERVE"},
+    tables={"served": f"{PLACE}.records:SERVED"},
+    shown={"serve": f"{PLACE}.shown:SERVE", "queue": f"{PLACE}.shown:QUEUE"},
+    functions={"serve": f"{PLACE}.api:serve"},
+)

@@ -1,0 +1,232 @@
+"""Serving: queries per second within a latency limit, of one fresh process or of several beside each other.
+
+Rank 0 measures alone first where there are several; then all of them, each with queries of its own. Service times are
+measured, the virtual clock says near which rate the limit is met, and LoadGen judges real rates around it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.config.catalog import WorkloadConfig
+from harness.config.run_config import Override, RunConfig, resolve
+from harness.extensions.serving.bench import Bench, ProcessMeasurements
+from harness.extensions.serving.config import SERVE, library_sizes, read_serve
+from harness.extensions.serving.loadgen import require_loadgen, seeds_of_process
+from harness.extensions.serving.records import CurvePoint, ServeProcess, ServeRecord
+from harness.extensions.serving.study import make_queue_study
+from harness.extensions.serving.user_conf import MLPERF_MODEL, MODELS
+from harness.foundation.errors import HarnessError
+from harness.foundation.files import write_record
+from harness.measure.kinds import Job, Kind, OnEvent, Option
+from harness.measure.refusals import refuse_unservable
+from harness.system.resources import peak_rss_bytes, read_resources
+from reference_models.config.sections import RuntimeConfig
+from reference_models.data.synthetic.config import bytes_per_sample
+from reference_models.process.errors import ConfigError
+from reference_models.process.world import SingleProcess, World
+from reference_models.serving.servable import explain_emulation
+from rules.records.codec import VERSION
+from rules.records.run_set import ChoiceRecord, RunSetRecord, ServiceChoice
+from rules.records.study import STUDY_FILE
+
+if TYPE_CHECKING:
+    import torch
+
+USUAL_PROCESSES = 5
+WEIGHTS_KEY = "serve.weights"
+"""The key that takes kept weights."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeJob(Job):
+    """One process's measurement; all else that is asked is in [serve]."""
+
+    index: int = 0
+    """The process's number in its set: one of the same number in another set has the same arrivals."""
+
+
+def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord | None:
+    """Build the model, measure, let LoadGen judge; the record on rank 0. Raises HarnessError (exit 7)."""
+    require_loadgen()
+    from harness.extensions.serving.model import build_served
+
+    started = datetime.now(UTC)
+    benchmark, config = job.parse()
+    serve = read_serve(benchmark.sections)
+    num_threads = config.runtime.threads or 1
+    served, quality = build_served(job, benchmark, config, serve, with_quality=world.rank == 0)
+    seed = (job.seed + world.rank) % 2**62
+    seeds = seeds_of_process(job.index * world.size + world.rank, is_mlperf=bool(serve.mlperf))
+    bench = Bench(
+        answer=served.answer,
+        sizes=served.sizes,
+        serve=serve,
+        seed=seed,
+        seeds=seeds,
+        folder=Path(job.folder) / "loadgen",
+        on_event=on_event,
+    )
+    found, alone = measure_beside(bench.measure, bench.measure_overhead, world)
+    if found is None:
+        return None
+    if found.modelled.curve:
+        rates = [rate for rate, _ in found.modelled.curve]
+        workers, overhead_s = bench.workers, found.overhead_s
+        study = make_queue_study(benchmark, serve, seed, rates, found.traffic, found.service, workers, overhead_s)
+        write_record(Path(job.folder) / STUDY_FILE, study)
+    mean_items = sum(served.sizes) / len(served.sizes)
+    num_copies = world.size
+    process = ServeProcess(
+        queries_per_s=found.best.completed_per_s,
+        items_per_s=found.best.completed_per_s * mean_items,
+        invalid_per_s=found.bracket.high,
+        long_run_per_s=None
+        if found.loadgen_share is None
+        else found.best.asked_per_s * num_copies / found.loadgen_share,
+        loadgen_share=found.loadgen_share,
+        schedule_seed=str(seeds.schedule),
+        latency_s=found.best.latency_s,
+        modelled_per_s=found.modelled.rate,
+        alone_per_s=None if alone is None else alone.bounded_per_s,
+        overhead_s=found.overhead_s,
+        loaded_factor=found.loaded,
+        service=bench.describe_service(found.timed),
+        curve=tuple(
+            CurvePoint(queries_per_s=rate * num_copies, latency_s=latency_s + found.overhead_s)
+            for rate, latency_s in found.modelled.curve
+        ),
+        runs=found.runs,
+        quality=quality,
+        peak_rss_bytes=peak_rss_bytes(),
+        started_utc=started.isoformat(timespec="milliseconds"),
+        ended_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
+    return ServeRecord(
+        schema_version=VERSION,
+        scenario=serve.scenario,
+        target_latency_s=serve.limit_s,
+        percentile=serve.percentile,
+        queries=serve.queries_label,
+        mean_items=mean_items,
+        library_queries=len(served.sizes),
+        problem_sha256=serve.problem_sha256,
+        batch_items=serve.max_items,
+        split_items=serve.split_from,
+        batch_wait_s=serve.batch_wait_ms / 1e3,
+        num_workers=serve.num_workers,
+        num_threads=num_threads,
+        num_copies=num_copies,
+        is_oversubscribed=num_copies * num_threads > read_resources().num_cores,
+        weights="kept" if serve.weights else "trained" if serve.train_samples else "random",
+        precision=config.runtime.precision,
+        table_precision=config.runtime.table_precision,
+        model_bytes=served.servable.served_bytes.total_bytes,
+        loadgen_version=version("mlcommons-loadgen"),
+        processes=(process,),
+    )
+
+
+def measure_beside(
+    measure: Callable[[World, str, float], ProcessMeasurements | None],
+    measure_overhead: Callable[[], float],
+    world: World,
+) -> tuple[ProcessMeasurements | None, ProcessMeasurements | None]:
+    """Measure all ranks beside each other, and before that rank 0 alone where there are several."""
+    overheads = world.gather(measure_overhead() if world.rank == 0 else 0.0)
+    overhead_s = world.broadcast(overheads[0] if overheads else 0.0)
+    alone: ProcessMeasurements | None = None
+    if world.size > 1:
+        failed = None
+        if world.rank == 0:
+            try:
+                alone = measure(SingleProcess(), "alone", overhead_s)
+            except HarnessError as error:
+                failed = error
+        failed = world.broadcast(failed)
+        if failed is not None:
+            raise failed
+    return measure(world, "run", overhead_s), alone
+
+
+class ServedKind(Kind):
+    """A kind that asks a model queries: [serve] says which, and its workers and calls may be chosen by timing."""
+
+    def check(self, workload: WorkloadConfig) -> None:
+        refuse_unservable(workload)
+
+    def with_choice(self, tables: Mapping[str, Any], choice: ChoiceRecord) -> dict[str, Any]:
+        return dict(tables) if choice.service is None else with_choice(tables, choice.service)
+
+
+class ServeKind(ServedKind):
+    """Queries per second within a latency limit: [serve] says what is asked, and a model answers untrained."""
+
+    def resolve(self, benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
+        require_loadgen()
+        config = resolve_served(benchmark, overrides, label)
+        serve = read_serve(config.tables)
+        file = serve.query_file
+        if file is not None and file.arrivals_s is not None:
+            raise HarnessError(
+                f"serve.queries is {serve.queries}, which says when queries come, but LoadGen draws that "
+                "itself. Give a file with items alone, or ask 'dlrmbench simulate', which has the virtual clock."
+            )
+        return config
+
+    def remarks(self, config: RunConfig) -> list[str]:
+        emulated = explain_emulation(config.workload.runtime)
+        return [] if emulated is None else [f"warning: {emulated}"]
+
+    def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
+        if record.choice is not None:
+            members = {**members, "tables": self.with_choice(members["tables"], record.choice)}
+        return ServeJob(**members, **more, index=index)
+
+    def num_processes(self, config: RunConfig) -> int:
+        return read_serve(config.tables).colocate
+
+    def num_ranks(self, job: Job) -> int:
+        return read_serve(job.tables).colocate
+
+    def rank_device(self, runtime: RuntimeConfig, num_ranks: int) -> "torch.device":
+        """Return the CPU: copies share a device, and exchange nothing but what they found."""
+        import torch
+
+        return torch.device("cpu")
+
+
+def with_choice(tables: Mapping[str, Any], choice: ServiceChoice) -> dict[str, Any]:
+    """Return a definition's tables with the workers and calls that were chosen by timing."""
+    serve = {key: value for key, value in tables.get(SERVE, {}).items() if value != "auto"}
+    return {**tables, SERVE: serve | {key.removeprefix("serve."): value for key, value in choice.settings.items()}}
+
+
+def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: str | None) -> RunConfig:
+    """Resolve a benchmark with its [serve]. Raises ConfigError, as for a split that is too small; DefinitionError."""
+    config = resolve(benchmark, overrides, label, derived_suffix="_serve", sections=(SERVE,))
+    serve, data, model = read_serve(config.tables), config.workload.data, config.workload.model_name
+    if serve.mlperf and MODELS.get(model) != MLPERF_MODEL:
+        raise ConfigError(f"--mlperf is the form of {MLPERF_MODEL}, which a model {model!r} is not. Leave it out.")
+    if data.eval_samples is not None:
+        library_sizes(serve, data.eval_samples, bytes_per_sample(data.mapped))  # refused before anything is written
+    return config
+
+
+KIND = ServeKind(
+    name="serve",
+    job=ServeJob,
+    record=ServeRecord,
+    run=serve_queries,
+    usual_repetitions=USUAL_PROCESSES,
+    weights_key=WEIGHTS_KEY,
+    sections=(SERVE,),
+    takes_id_maps="made",
+    option=Option(
+        verbs=("sweep",),
+        help="Find the queries/s within the latency limit in 5 processes instead, as 'serve' does; any key may vary.",
+    ),
+)

@@ -1,0 +1,286 @@
+"""MLPerf LoadGen: issues queries to a system under test at real times, and judges how it answered.
+
+Needs the package mlcommons-loadgen, the extra `serve`; nothing imports it before `judge` is called.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.extensions.serving.worker_pool import (
+    Answer,
+    Query,
+    RequestQueue,
+    split_query,
+    start_workers,
+    switching_often,
+)
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.virtual_clock import Workers
+
+MODULE = "mlperf_loadgen"
+INSTALL = "pip install '.[serve]' in a checkout of dlrmbench"
+DETAIL, SUMMARY = "mlperf_log_detail.txt", "mlperf_log_summary.txt"
+_PREFIX = ":::MLLOG "
+ACCURACY_LOG, TRACE = "mlperf_log_accuracy.json", "mlperf_log_trace.json"
+_JOIN_S = 0.05
+
+Scenario = Literal["server", "offline", "single_stream"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seeds:
+    """What a run of LoadGen draws from; MLPerf publishes new ones for every round."""
+
+    library: int
+    """For the samples that are loaded."""
+    samples: int
+    """For the order in which they are asked."""
+    schedule: int
+    """For the moments at which a server is asked."""
+
+    def of_process(self, index: int) -> "Seeds":
+        """Return those of a measurement's process of that number, from 0: the first has LoadGen's own."""
+        return replace(self, schedule=(self.schedule + index) % 2**64)
+
+
+ROUND_5_1 = Seeds(library=1780908523862526354, samples=14771362308971278857, schedule=18209322760996052031)
+"""MLPerf Inference v5.1's, the last round of dlrm-v2 (mlcommons/inference at v5.1, loadgen/mlperf.conf)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScheduledRun:
+    """What one LoadGen run is asked. `rate` is what is issued, or of the other scenarios what is expected."""
+
+    scenario: Scenario
+    rate: float
+    limit_s: float
+    share: float
+    min_queries: int
+    min_duration_s: float
+    seeds: Seeds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadGenVerdict:
+    """What LoadGen found. `reason` says why a run is not VALID."""
+
+    is_valid: bool
+    reason: str | None
+    num_queries: int
+    num_late: int | None
+    duration_s: float
+    completed_per_s: float
+    mean_s: float
+    latencies_s: Mapping[str, float]
+    """By percentile, as LoadGen names them: "50.00", "95.00", "99.90"."""
+    issued_s: tuple[float, ...] = ()
+    """When each query was issued, from the first one on, by the monotonic clock."""
+
+
+def require_loadgen() -> None:
+    """Raise HarnessError (exit 2), with the line that installs it, where LoadGen is missing. Imports nothing."""
+    if find_spec(MODULE) is None:
+        raise HarnessError(f"serving is judged by MLPerf LoadGen, which is not installed. Install it: {INSTALL}")
+
+
+def published_seeds() -> Seeds:
+    """Return the seeds that the installed LoadGen publishes, in the mlperf.conf that it holds."""
+    import mlperf_loadgen as loadgen
+
+    settings = loadgen.TestSettings()
+    settings.FromConfig("", "dlrm-v2", "Server", 0)
+    return Seeds(
+        library=settings.qsl_rng_seed, samples=settings.sample_index_rng_seed, schedule=settings.schedule_rng_seed
+    )
+
+
+def seeds_of_process(number: int, *, is_mlperf: bool) -> Seeds:
+    """Return the seeds of a measurement's process of that number: in MLPerf's form, the round's own for all."""
+    return ROUND_5_1 if is_mlperf else published_seeds().of_process(number)
+
+
+def judge(
+    answer: Answer, sizes: Sequence[int], workers: Workers, trial: ScheduledRun, folder: Path
+) -> LoadGenVerdict:
+    """Let LoadGen issue queries of a pool of `sizes` items to workers that call `answer`; its files go to `folder`.
+
+    LoadGen runs in a thread of its own, so that this one can be interrupted; who is must leave the process, since
+    LoadGen cannot be stopped. Raises the error of a worker, or HarnessError where LoadGen ended without a judgement.
+    """
+    issued_s: list[float] = []
+
+    def note(samples: Sequence[Any], now_s: float) -> None:
+        issued_s.extend([now_s] * len(samples))
+
+    run_loadgen(answer, sizes, workers, _settings(trial), folder, note, _complete)
+    for name in (ACCURACY_LOG, TRACE):  # which are empty
+        (folder / name).unlink(missing_ok=True)
+    found = read_judgement(folder / DETAIL, trial)
+    return replace(found, issued_s=tuple(moment_s - issued_s[0] for moment_s in issued_s))
+
+
+def run_loadgen(
+    answer: Answer,
+    sizes: Sequence[int],
+    workers: Workers,
+    settings: Any,
+    folder: Path,
+    note: Callable[[Sequence[Any], float], None],
+    complete: Callable[[Sequence[int]], None],
+) -> None:
+    """Do what `judge` says, by LoadGen's own `settings`, and read nothing.
+
+    `note` gets the samples of every issue and the moment, `complete` the ids of queries that are answered.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    failures: list[BaseException] = []
+    line = RequestQueue(workers)
+    crew = start_workers(answer, line, workers.count, complete, failures)
+    asked = (sizes, workers, settings, folder, line, note, failures)
+    issuer = threading.Thread(target=_issue, args=asked, daemon=True)
+    with switching_often():
+        issuer.start()
+        while issuer.is_alive() and not failures:
+            issuer.join(_JOIN_S)
+    if failures:
+        raise failures[0]
+    line.close()
+    for worker in crew:
+        worker.join()
+
+
+def _issue(
+    sizes: Sequence[int],
+    workers: Workers,
+    settings: Any,
+    folder: Path,
+    line: RequestQueue,
+    note: Callable[[Sequence[Any], float], None],
+    failures: list[BaseException],
+) -> None:
+    import mlperf_loadgen as loadgen
+
+    parts = [split_query(place, items, workers) for place, items in enumerate(sizes)]
+
+    def issue(samples: Sequence[Any]) -> None:
+        now_s = time.perf_counter()
+        note(samples, now_s)
+        for sample in samples:
+            of_query = parts[sample.index]
+            line.put(Query(sample.id, now_s, len(of_query)), of_query)
+
+    def ignore(*given: Any) -> None:
+        return None
+
+    try:
+        system = loadgen.ConstructSUT(issue, ignore)
+        library = loadgen.ConstructQSL(len(sizes), len(sizes), ignore, ignore)
+        # A file of that name in the working folder would change the settings: none is looked for there.
+        audit = str(folder / "no_audit.config")
+        loadgen.StartTestWithLogSettings(system, library, settings, _log_settings(folder), audit)
+        loadgen.DestroyQSL(library)
+        loadgen.DestroySUT(system)
+    except BaseException as error:
+        failures.append(error)
+
+
+def _complete(response_ids: Sequence[int]) -> None:
+    import mlperf_loadgen as loadgen
+
+    loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(number, 0, 0) for number in response_ids])
+
+
+def basic_settings(scenario: Scenario, seeds: Seeds) -> Any:
+    """Return LoadGen's settings of a performance run, of that scenario and those seeds alone."""
+    import mlperf_loadgen as loadgen
+
+    settings, scenarios = loadgen.TestSettings(), loadgen.TestScenario
+    settings.mode = loadgen.TestMode.PerformanceOnly
+    settings.scenario = {
+        "server": scenarios.Server,
+        "offline": scenarios.Offline,
+        "single_stream": scenarios.SingleStream,
+    }[scenario]
+    settings.qsl_rng_seed, settings.sample_index_rng_seed = seeds.library, seeds.samples
+    settings.schedule_rng_seed = seeds.schedule
+    return settings
+
+
+def _settings(trial: ScheduledRun) -> Any:
+    settings = basic_settings(trial.scenario, trial.seeds)
+    settings.min_duration_ms = round(trial.min_duration_s * 1e3)
+    settings.min_query_count = trial.min_queries
+    settings.server_target_qps = settings.offline_expected_qps = trial.rate
+    settings.server_target_latency_ns = round(trial.limit_s * 1e9)
+    settings.server_target_latency_percentile = settings.single_stream_target_latency_percentile = trial.share
+    settings.single_stream_expected_latency_ns = round(1e9 / trial.rate)
+    return settings
+
+
+def _log_settings(folder: Path) -> Any:
+    import mlperf_loadgen as loadgen
+
+    output, settings = loadgen.LogOutputSettings(), loadgen.LogSettings()
+    output.outdir = str(folder)
+    output.copy_summary_to_stdout = False
+    settings.log_output = output
+    settings.enable_trace = False
+    return settings
+
+
+def read_judgement(path: Path, trial: ScheduledRun) -> LoadGenVerdict:
+    """Read LoadGen's detail log. Raises HarnessError (exit 7) where it says no result."""
+    found: dict[str, Any] = {}
+    try:
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(_PREFIX):
+                entry = json.loads(line.removeprefix(_PREFIX))
+                found[entry["key"]] = entry["value"]
+        return _judgement(found, trial)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = [str(value) for key, value in found.items() if key.startswith("error")]
+        why = said[0] if said else f"{type(error).__name__}: {error}"
+        raise HarnessError(f"{path}: LoadGen ended without a result ({why}).", ExitCode.INCONCLUSIVE) from None
+
+
+def _judgement(found: Mapping[str, Any], trial: ScheduledRun) -> LoadGenVerdict:
+    latencies_s = {
+        key.removeprefix("result_").removesuffix("_percentile_latency_ns"): float(value) / 1e9
+        for key, value in found.items()
+        if key.startswith("result_") and key.endswith("_percentile_latency_ns")
+    }
+    num_queries = int(found["result_query_count"]) * int(found["generated_samples_per_query"])
+    rate = {
+        "server": "result_completed_samples_per_sec",
+        "offline": "result_samples_per_second",
+        "single_stream": "result_qps_with_loadgen_overhead",
+    }[trial.scenario]
+    is_valid = found["result_validity"] == "VALID"
+    completed_per_s = float(found[rate])
+    return LoadGenVerdict(
+        is_valid=is_valid,
+        reason=None if is_valid else _why_invalid(found),
+        num_queries=num_queries,
+        num_late=found.get("result_overlatency_query_count"),
+        duration_s=num_queries / completed_per_s,
+        completed_per_s=completed_per_s,
+        mean_s=float(found["result_mean_latency_ns"]) / 1e9,
+        latencies_s=latencies_s,
+    )
+
+
+def _why_invalid(found: Mapping[str, Any]) -> str:
+    """Say what was not met, by the flags that LoadGen sets."""
+    flags = (
+        ("result_perf_constraints_met", "too many queries were late"),
+        ("early_stopping_met", "too few queries to be sure that enough are in time"),
+        ("result_min_duration_met", "it ended too soon"),
+        ("result_min_queries_met", "too few queries"),
+    )
+    return "; ".join(words for key, words in flags if found.get(key) is False) or "LoadGen does not say why"

@@ -1,0 +1,51 @@
+"""[serve] as a section of a definition: what is given of it, and what a set records of it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from harness.config.sections import Section
+from harness.extensions.serving.config import ServeConfig, parse_serve
+from harness.extensions.serving.user_conf import take_mlperf_form, take_user_conf
+from reference_models.process.errors import ConfigError
+
+if TYPE_CHECKING:
+    from harness.config.run_config import RunConfig
+
+
+def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> None:
+    """Write out what a user.conf and MLPerf's form ask of [serve], in place, and parse it. Raises ConfigError."""
+    table = tables["serve"] = dict(tables.get("serve", {}))
+    take_user_conf(table, sources, model)
+    take_mlperf_form(table, sources)
+    try:
+        parse_serve(table)
+    except ConfigError as error:
+        files = (source for key, source in sources.items() if key in str(error) and source.startswith("file "))
+        raise ConfigError(": ".join((*list(files)[:1], str(error)))) from None
+
+
+def list_serve_defaults(serve: ServeConfig) -> Mapping[str, Any]:
+    """List the values of [serve] that say something, and those that are chosen by timing or searched."""
+    return {
+        key: value
+        for key, value in asdict(serve).items()
+        if value is not None or key == "threads" or (key == "batch" and serve.is_batch_searched)
+    }
+
+
+def _find_ways(config: "RunConfig") -> Any:
+    from harness.extensions.serving.choice import find_ways  # what times is imported where something is timed
+
+    return find_ways(config)
+
+
+SERVE = Section(
+    name="serve",
+    record=ServeConfig,
+    parse=parse_serve,
+    asked_by="'dlrmbench serve' and 'sweep --serve'",
+    take=take_serve,
+    find_ways=_find_ways,
+    list_defaults=list_serve_defaults,
+)

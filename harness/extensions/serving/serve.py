@@ -1,0 +1,97 @@
+"""`serve`: queries per second within a latency limit, judged by MLPerf LoadGen."""
+
+from typing import Any
+
+import click
+
+from harness.cli.shared.experiments import start_and_show
+from harness.cli.shared.options import QUIET, benchmarks, completing, configuration, seconds
+from harness.cli.shared.output import form_option
+from harness.cli.shared.requests import read_request, request_options
+from harness.extensions.serving.options import (
+    FLAGS,
+    REQUEST_FLAGS,
+    SEED_HELP,
+    answering,
+    asking,
+    keep_served_study,
+    serving_overrides,
+)
+from reports.render.forms import FORMS
+from rules.temporary_folder import temporary_folder
+
+
+@click.command()
+@click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))
+@configuration
+@asking
+@click.option(
+    "--duration", "duration_s", type=seconds, metavar="TIME",
+    help="That LoadGen's runs of a process should take, such as 2min; longer ones are nearer to the long run.  "
+    "[default: 20s]",
+)  # fmt: skip
+@click.option(
+    "--colocate",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Serve in N processes at once, and in one alone.",
+)
+@answering
+@click.option(
+    "--mode", type=click.Choice(["performance", "accuracy"]), default="performance",
+    help="accuracy: answer every sample of the evaluation split once, and judge the AUC of LoadGen's accuracy log.",
+)  # fmt: skip
+@request_options(
+    "run", "runs", "output", "seed", "strict_env",
+    help={
+        "runs": "Fresh processes that measure one after the other.  [default: 5]",
+        "output": "Folder in which the measurement's own folder is made.",
+        "seed": SEED_HELP,
+    },
+    flags=FLAGS,
+)  # fmt: skip
+@form_option(
+    "table", "json", *FORMS,
+    text="What stdout says at the end: a summary, or the same as JSON and nothing else; the others are of a study.",
+)  # fmt: skip
+@QUIET
+def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
+    """Find how many queries a second BENCHMARK's model answers with most of them within a latency limit.
+
+    A query is a number of items to be ranked for one user. In a fresh process the model is built and timed; a virtual
+    clock, on which queries queue without a model, says near which rate the limit is met; MLPerf LoadGen then issues
+    queries at a few real rates around it, with its own seeds. In short runs its rule allows less than the long run
+    does: the answer is the highest rate that it judges VALID, over what the clock says is left of the long run, and
+    both are shown. Its own files are kept.
+
+    Queries are drawn from a sample library: the evaluation split, within 1 GiB, at least 64 queries. Sets whose
+    libraries differ in size are not compared.
+
+    --mlperf asks what MLPerf Inference v5.1 asks of dlrm-v2, and refuses less: p99 within 60 ms of a server, runs of
+    600 s, 204,800 queries in the library, the seeds of that round. Of a user.conf, target_qps is where the search
+    begins, target_latency the limit; min_duration, min_query_count and performance_sample_count_override hold for
+    every run; any other key of dlrm-v2 (or *) and the scenario is refused. What is found is of a benchmark of ours,
+    and no MLPerf result.
+
+    --mode accuracy makes a study: every sample of the evaluation split is answered once, LoadGen's accuracy log is
+    kept, and its AUC held against 99 % and 99.9 % of that of the same weights in fp32: not of MLPerf's 80.31, which
+    is of other weights and data. To be below is a finding, and no error.
+
+    The limit and the queries are those of the definition's [serve], where it has one; --set serve.KEY=VALUE gives any
+    key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra
+    serve: pip install '.[serve]' in a checkout.
+    """
+    request = read_request(
+        "serve", benchmark, given, kinds={"serve": None}, flags=REQUEST_FLAGS, overrides=serving_overrides(given)
+    )
+    if mode != "accuracy":
+        if form in FORMS:
+            raise click.UsageError(f"--format {form} is of a study: --mode accuracy.")
+        start_and_show(request, form=form)
+        return
+    if request.runs is not None or given["colocate"] is not None:
+        raise click.UsageError("--mode accuracy is of one process; leave -n and --colocate out.")
+    from harness.extensions.serving.accuracy import KIND
+
+    with temporary_folder("logs") as folder:
+        keep_served_study(KIND, request, form, folder, logs=str(folder))

@@ -1,0 +1,240 @@
+"""What is shown of serving beside its table: the answer, latency against load, how it was served, precisions."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from harness.extensions.serving.records import LoadGenRun, ServeRecord
+from harness.extensions.serving.shown.words import ServedResult, doubts, promise_words, served_among
+from reports.charts.scaling import scaling_panel
+from reports.charts.xy import Dot, Series, xy_figure
+from reports.document.blocks import Block, Cell, Chart, Fold, Prose, Table, TableColumn, numeric, table_of
+from reports.parts.study import study_parts
+from reports.results.records import read_study
+from reports.results.result import Result
+from reports.text.formatting import count, duration, num_bytes, percent, plural, printable, ratio, si
+from rules.records.metrics import METRICS
+
+MAX_CHARTS = 12
+_LEAST, _MOST = 1e-12, 1e15
+"""Bounds of rates and seconds that are drawn."""
+_KINDS = (
+    "Rates, latencies and service times are measured, those of the virtual clock simulated, bytes computed. VALID is "
+    "LoadGen's word for one run of this system, and no MLPerf® result."
+)
+
+
+def serving_blocks(measured: Sequence[Result], id_: str) -> list[Block]:
+    """The blocks of measurements of serving; none of other kinds. `id_` begins their ids on the page."""
+    found = served_among(measured)
+    if not found:
+        return []
+    blocks: list[Block] = [Prose(text=_KINDS, kind="note"), _setup_table(found, id_)]
+    if doubted := [f"{each.result.label}: {'; '.join(doubts(each))}." for each in found if doubts(each)]:
+        blocks.append(Prose(text=" ".join(doubted), kind="note"))
+    if beside := [each for each in found if each.record.num_copies > 1]:
+        blocks.append(_beside_table(beside, id_))
+    if any(each.first.quality for each in found) or len({_precision(each.record) for each in found}) > 1:
+        blocks.append(_precision_table(found, id_))
+    return [*blocks, *(block for each in found[:MAX_CHARTS] for block in _load_blocks(each, id_))]
+
+
+def _setup_table(found: Sequence[ServedResult], id_: str) -> Table:
+    return table_of(
+        found,
+        (
+            ("Measurement", "result.label"),
+            (TableColumn(name="Asked", help="given"), "record", _asked),
+            (TableColumn(name="Queries", help="given"), "record", _queries),
+            (TableColumn(name="Served by", help="given"), "record", _served_by),
+            (TableColumn(name="Precision", help="given; bytes computed"), "record", _precision_cell),
+            ("Weights", "record.weights"),
+            (numeric("Of the model", "over simulated"), _model_cell),
+            (numeric("VALID", "of the long run"), _valid_cell),
+        ),
+        id_=f"{id_}-setup",
+        caption="How queries were served; queries/s are of the long run: what LoadGen judged VALID, measured, over "
+        "its share of the long run, simulated",
+    )
+
+
+def _valid_cell(served: ServedResult) -> Cell:
+    """LoadGen's own rate, and how far from the long run it is."""
+    share = served.mean("loadgen_share")
+    return Cell(text=si(served.mean("queries_per_s")), sub="" if share is None else f"{percent(share)} of it")
+
+
+def _model_cell(served: ServedResult) -> Cell:
+    """The share of what the virtual clock said, and what LoadGen adds to a query."""
+    return Cell(text=percent(served.of_modelled), sub=f"+{duration(served.first.overhead_s)} a query")
+
+
+def _asked(record: ServeRecord) -> Cell:
+    limit = "" if record.target_latency_s is None else f" within {duration(record.target_latency_s)}"
+    return Cell(text=f"p{record.percentile:g}{limit}", sub=record.scenario.replace("_", " "))
+
+
+def _queries(record: ServeRecord) -> Cell:
+    return Cell(text=printable(record.queries, 40), sub=f"{si(record.mean_items)} items, mean")
+
+
+def _served_by(record: ServeRecord) -> Cell:
+    """Processes, workers and threads, and how queries are merged."""
+    copies = plural(record.num_copies, "process", "processes")
+    words = f"{copies} × {plural(record.num_workers, 'worker')}, {plural(record.num_threads, 'thread')}"
+    notes = [] if record.batch_items is None else [f"up to {plural(record.batch_items, 'item')} a call"]
+    notes += ["oversubscribed"] if record.is_oversubscribed else []
+    return Cell(text=words, sub="; ".join(notes))
+
+
+def _precision(record: ServeRecord) -> tuple[str, str]:
+    return record.precision, record.table_precision
+
+
+def _precision_cell(record: ServeRecord) -> Cell:
+    products, tables = map(_name, _precision(record))
+    return Cell(text=products, sub=f"tables {tables}, {num_bytes(record.model_bytes)}")
+
+
+def _name(precision: str) -> str:
+    return printable(precision, 20)
+
+
+def _beside_table(found: Sequence[ServedResult], id_: str) -> Table:
+    cores = {True: "oversubscribed: more threads than cores", False: "enough for all threads"}
+    return table_of(
+        found,
+        (
+            ("Measurement", "result.label"),
+            (numeric("Processes", "given"), "record.num_copies", count),
+            (numeric("One alone", "queries/s, measured"), lambda each: each.mean("alone_per_s"), si),
+            (numeric("Together", "queries/s, measured"), lambda each: each.rate, si),
+            (numeric("Times one", "measured"), lambda each: each.mean("times_alone"), ratio),
+            ("Cores", "record.is_oversubscribed", cores.get),
+        ),
+        id_=f"{id_}-colocation",
+        caption="Co-location: what processes beside each other answer, each within the limit",
+    )
+
+
+def _precision_table(found: Sequence[ServedResult], id_: str) -> Table:
+    """What each pair of precisions costs and gives; against the first that is fp32 whole, where one is there."""
+    plain = next((each for each in found if _precision(each.record) == ("fp32", "fp32")), None)
+
+    def speed(each: ServedResult) -> Cell:
+        if plain is None or each == plain:
+            return Cell(text=si(each.rate))
+        return Cell(text=si(each.rate), sub=f"{ratio(each.rate / plain.rate)} of fp32's")
+
+    def against(member: str, ratio_member: str, each: ServedResult) -> Cell | None:
+        value, of_fp32 = (getattr(each.first.quality, name, None) for name in (member, ratio_member))
+        if value is None:
+            return None
+        return Cell(text=f"{value:.5f}", sub="" if of_fp32 is None else f"{of_fp32:.5f} of fp32's")
+
+    def shown(member: str) -> bool:
+        return any(getattr(each.first.quality, member, None) is not None for each in found)
+
+    qualities = [
+        (numeric(metric.capital, "measured, whole split"), partial(against, metric.member, f"{metric.member}_ratio"))
+        for metric in METRICS.values()
+        if shown(metric.member)
+    ]
+    entropy = numeric("Normalised entropy", "measured; lower is better")
+    return table_of(
+        found,
+        (
+            ("Measurement", "result.label"),
+            (TableColumn(name="Products", help="given"), "record.precision", _name),
+            (TableColumn(name="Tables", help="given"), "record.table_precision", _name),
+            (numeric("Bytes", "computed"), "record.model_bytes", num_bytes),
+            (numeric("Queries/s", "measured, mean"), speed),
+            *qualities,
+            (entropy, partial(against, "normalised_entropy", "entropy_ratio")),
+            (TableColumn(name="MLPerf® class", help="of fp32's AUC"), "first.quality.mlperf_class"),
+        ),
+        id_=f"{id_}-precision",
+        caption="What reduced precision buys and costs; quality is held against equal weights in fp32, and random "
+        "ones have none",
+        is_sortable=len(found) > 1,
+    )
+
+
+def _load_blocks(served: ServedResult, begin: str) -> list[Block]:
+    """Latency against load, or LoadGen's runs alone where there is no limit; and the virtual clock's table."""
+    measured = served.result
+    id_ = _identifier(f"{begin}-load-{measured.label}")
+    blocks: list[Block] = [_load_chart(served, id_) or _runs_table(served, f"{id_}-table")]
+    study = read_study(measured.path.parent / f"{measured.kind}_0")
+    if study is not None:
+        words = f"The virtual clock's table, simulated: {measured.label}"
+        blocks.append(Fold(summary=words, blocks=study_parts(study)))
+    return blocks
+
+
+def _load_chart(served: ServedResult, id_: str) -> Chart | None:
+    """The virtual clock's curve, LoadGen's runs, and the limit. None without a limit."""
+    record, process, limit_s = served.record, served.first, served.record.target_latency_s
+    curve = [(point.queries_per_s, point.latency_s) for point in process.curve]
+    drawn = [*curve, *((run.completed_per_s, run.latency_s) for run in process.runs)]
+    if limit_s is None or not curve or not all(_LEAST < value < _MOST for point in drawn for value in point):
+        return None
+    # Rates beyond what the limit allows by far would leave no room for those near it.
+    shown = [point for point in curve if point[1] <= 4 * limit_s] or curve[:2]
+    series = [
+        Series(name="virtual clock, simulated", hue=0, dots=tuple(_dot(*point, "simulated") for point in shown)),
+        *(
+            Series(name=f"LoadGen, measured: {word}", hue=hue, dots=dots, is_joined=False)
+            for word, hue, is_valid in (("VALID", 2, True), ("INVALID", 1, False))
+            if (dots := tuple(_run_dot(run) for run in process.runs if run.is_valid is is_valid))
+        ),
+    ]
+    limit = f"limit {duration(limit_s)}"
+    panel = scaling_panel(
+        series, ("queries per second", si), (f"latency in ms, p{record.percentile:g}", "{:g}".format),
+        target=limit_s * 1e3, target_words=limit,
+    )  # fmt: skip
+    title = f"Latency against load: {served.result.label}"
+    lead = f"{si(process.queries_per_s)} queries/s {promise_words(record)} were VALID" + (
+        f"; the virtual clock said {si(process.modelled_per_s)}." if process.modelled_per_s else "."
+    )
+    about = f"One dot per rate. {lead} The line across is the {limit}."
+    figure = xy_figure(panel, id_=id_, title=title, description=about)
+    return Chart(figure=figure, heading=title, lead=lead, table=_runs_table(served, f"{id_}-table"))
+
+
+def _identifier(text: str) -> str:
+    return "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "-" for char in text)
+
+
+def _dot(rate: float, latency_s: float, words: str) -> Dot:
+    return Dot(x=rate, y=latency_s * 1e3, hint=f"{si(rate)} queries/s: {duration(latency_s)}, {words}")
+
+
+def _run_dot(run: LoadGenRun) -> Dot:
+    words = "VALID" if run.is_valid else f"INVALID: {printable(run.reason, 120)}"
+    words += f", held up for {duration(run.stall_s)}" if run.is_held_up else ""
+    return _dot(run.completed_per_s, run.latency_s, words)
+
+
+def _runs_table(served: ServedResult, id_: str) -> Table:
+    """The runs of LoadGen in the first process."""
+    return table_of(
+        served.first.runs,
+        (
+            (TableColumn(name="Run", help="its files' folder"), "folder", lambda folder: printable(folder, 80)),
+            (numeric("Asked", "queries/s of each process"), "asked_per_s", si),
+            (numeric("Completed", "queries/s, measured"), "completed_per_s", si),
+            (numeric("Queries", "measured"), "num_queries", count),
+            (numeric("Late", "measured"), "num_late", count),
+            (numeric(f"p{served.record.percentile:g}", "measured"), "latency_s", duration),
+            ("LoadGen", _verdict),
+        ),
+        id_=id_,
+        caption="The runs of LoadGen in the first process, in their order",
+    )
+
+
+def _verdict(run: LoadGenRun) -> Cell:
+    held_up = [f"held up for {duration(run.stall_s)}"] if run.is_held_up else []
+    notes = [printable(run.reason, 120)] if run.reason else []
+    return Cell(text="VALID" if run.is_valid else "INVALID", sub="; ".join(notes + held_up))

@@ -1,0 +1,134 @@
+"""What one measurement of serving found, in lines: the bound, what the virtual clock said, LoadGen's runs."""
+
+from harness.extensions.serving.records import ServeProcess, ServeRecord
+from harness.extensions.serving.shown.words import ServedResult, doubts, low_words, rate_words, served_among
+from reports.parts.cells import bounds_text
+from reports.results.result import Result
+from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
+from reports.text.formatting import duration, num_bytes, percent, plural, printable, si
+from rules.records.metrics import METRICS
+
+NAMES = {"server": "latency-bounded", "offline": "offline", "single_stream": "single stream"}
+"""What the rate of a scenario is called."""
+
+
+def rate(value: float) -> str:
+    """A rate of queries: '1.23 k queries/s'."""
+    return f"{si(value)} queries/s"
+
+
+def limit_words(record: ServeRecord, latency_s: float) -> str:
+    """'p95 23.1 ms of 25 ms'; without a limit 'p95 1.2 ms'."""
+    words = f"p{record.percentile:g} {duration(latency_s)}"
+    return words if record.target_latency_s is None else f"{words} of {duration(record.target_latency_s)}"
+
+
+def serve_facts(measured: Result) -> list[tuple[str, str]]:
+    """The facts of a measurement, the answer first; of several processes their geometric mean."""
+    (served,) = served_among([measured])
+    record, summary = served.record, served.summary
+    processes = record.processes
+    latency_s = max(process.latency_s for process in processes)
+    items = f"{si(served.rate * record.mean_items)} items/s"
+    parts = [f"{rate_words(served)} queries/s", items, _judged(served), limit_words(record, latency_s)]
+    facts = [(NAMES[record.scenario], f"{', '.join(parts)}; {_said(served)}")]
+    if (long_run := _long_run(served)) is not None:
+        facts.append(("long run", long_run))
+    if found := doubts(served):
+        facts.append(("doubt", "; ".join(found)))
+    if summary is not None and (bounds := summary.interval) is not None:
+        facts.append(
+            (
+                f"{bounds.confidence:.0%} interval",
+                f"{bounds_text(bounds, rate)} ({bounds.method}, {IF_INDEPENDENT})",
+            )
+        )
+    else:
+        facts.append(("interval", f"none, and no verdicts: takes {MIN_RUNS} processes, has {len(processes)}"))
+    if (beside := beside_words(served)) is not None:
+        facts.append(("co-location", beside))
+    facts += [
+        ("queries", f"{printable(record.queries, 40)}, {record.mean_items:.4g} items on average"),
+        ("served by", setup_words(record)),
+    ]
+    if (quality := quality_words(processes[0])) is not None:
+        facts.append(("quality", quality))
+    overhead_s = max(process.overhead_s for process in processes)
+    loaded = [process.loaded_factor for process in processes if process.loaded_factor is not None]
+    busy = f", and makes calls {max(loaded):.2f} times as long under full load" if loaded else ""
+    added = f"{printable(record.loadgen_version, 40)}; adds {duration(overhead_s)} to a query{busy}, measured"
+    facts.append(("LoadGen", added))
+    if (study := measured.path.parent / "serve_0" / "study.json").is_file():
+        facts.append(("study", f"{printable(study)}: the virtual clock's table, which 'report' shows"))
+    if any(process.latency_s < 5 * overhead_s for process in processes):
+        facts.append(("", "LoadGen's overhead is more than a fifth of the latency: the queries are very short."))
+    return facts
+
+
+def _judged(served: ServedResult) -> str:
+    processes = served.record.processes
+    num_valid = sum(process.valid_run.is_valid for process in processes)
+    judged = "VALID by LoadGen" if num_valid else "not VALID by LoadGen"
+    return judged + (f" in {num_valid or len(processes)} of {len(processes)} processes" if len(processes) > 1 else "")
+
+
+def _long_run(served: ServedResult) -> str | None:
+    """How the rate was made of LoadGen's: 'LoadGen's own is 130 queries/s, in runs of 830 queries: 6.1 % below …'."""
+    processes = served.record.processes
+    share, queries = served.mean("loadgen_share"), processes[0].valid_run.num_queries
+    own = served.mean("queries_per_s")
+    if share is None or own is None:
+        return None
+    how = low_words(served) or "within 3 % of the long run"
+    return (
+        f"LoadGen's own is {rate(own)}, in runs of {plural(queries, 'query', 'queries')}: {how}. The rate above is "
+        f"that over {share:.3f}, simulated"
+    )
+
+
+def _said(served: ServedResult) -> str:
+    if (mean := served.mean("modelled_per_s")) is None:
+        return "the virtual clock found no rate"
+    return f"the virtual clock said {rate(mean)} (measured is {percent(served.of_modelled)} of it)"
+
+
+def beside_words(served: ServedResult) -> str | None:
+    """How many times the queries of one process; None where there is only one."""
+    record, times, alone = served.record, served.mean("times_alone"), served.mean("alone_per_s")
+    if times is None or alone is None:
+        return None
+    words = f"{record.num_copies} processes answer {times:.2f} times the queries of one ({rate(alone)} alone)"
+    return f"{words}; oversubscribed: more threads than cores" if record.is_oversubscribed else words
+
+
+def setup_words(record: ServeRecord) -> str:
+    """How it was served: processes, workers, threads, batches, precisions and weights."""
+    parts = [
+        f"{plural(record.num_copies, 'process', 'processes')} of {plural(record.num_workers, 'worker')} and "
+        f"{plural(record.num_threads, 'thread')}",
+        "" if record.batch_items is None else _batch_words(record.batch_items, record.batch_wait_s),
+        f"{printable(record.precision, 20)}, tables {printable(record.table_precision, 20)}",
+        num_bytes(record.model_bytes),
+        f"{record.weights} weights",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _batch_words(items: int, wait_s: float) -> str:
+    words = f"up to {plural(items, 'item')} a call"
+    return f"{words}, waiting {duration(wait_s)}" if wait_s else words
+
+
+def quality_words(process: ServeProcess) -> str | None:
+    """The quality of what was served, and its share of that in fp32; None where it is not known."""
+    quality = process.quality
+    if quality is None:
+        return None
+    parts = []
+    for metric in METRICS.values():
+        if (value := getattr(quality, metric.member, None)) is not None:
+            share = getattr(quality, f"{metric.member}_ratio")
+            of_fp32 = "" if share is None else f", {share:.5f} of fp32"
+            of_class = "" if quality.mlperf_class is None else f" (MLPerf class {quality.mlperf_class})"
+            parts.append(f"{metric.capital} {value:.5f}{of_fp32}{of_class}")
+    return "; ".join((*parts, f"normalised entropy {quality.normalised_entropy:.5f}"))

@@ -1,0 +1,36 @@
+"""The chart of a simulated queue: latency against load."""
+
+from reports.charts.scaling import scaling_panel
+from reports.charts.xy import Dot, Series, xy_figure
+from reports.document.blocks import Chart
+from reports.parts.study import find_parameter, number_of, rows_of
+from reports.text.formatting import duration, printable, si
+from rules.records.study import StudyRecord, StudyTable
+
+LIMIT = "limit"
+"""Parameter of a queue study: the latency that a line is drawn at."""
+
+
+def draw_latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw each percentile over the rate, as far as it is of the order of the limit; None without two rates."""
+    limit_s = find_parameter(study, LIMIT)
+    series = []
+    for hue, name in enumerate(column.name for column in table.columns if column.name.startswith("p")):
+        points = [(number_of(row.get("Queries/s")), number_of(row.get(name))) for row in rows_of(table)]
+        known = [(rate, latency_s) for rate, latency_s in points if rate is not None and latency_s is not None]
+        shown = [point for point in known if limit_s is None or point[1] <= 4 * limit_s]
+        dots = tuple(
+            Dot(x=rate, y=latency_s * 1e3, hint=f"{si(rate)} queries/s: {printable(name, 20)} {duration(latency_s)}")
+            for rate, latency_s in shown
+        )
+        series += [Series(name=printable(name, 20), hue=hue % 5, dots=dots)] if len(dots) > 1 else []
+    if not series:
+        return None
+    panel = scaling_panel(
+        series, ("queries per second", si), ("latency in ms, simulated", "{:g}".format),
+        target=None if limit_s is None else limit_s * 1e3,
+        target_words="" if limit_s is None else f"limit {duration(limit_s)}",
+    )  # fmt: skip
+    title = "Latency against load, on the virtual clock"
+    figure = xy_figure(panel, id_=id_, title=title, description="One line per percentile, a dot per rate.")
+    return Chart(figure=figure, table_note="The table below has the numbers.")

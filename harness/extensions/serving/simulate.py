@@ -1,0 +1,46 @@
+"""`simulate`: what the virtual clock says of a served model, from service times measured now."""
+
+from typing import Any
+
+import click
+
+from harness.cli.shared.options import QUIET, benchmarks, completing, configuration
+from harness.cli.shared.output import form_option
+from harness.cli.shared.requests import read_request, request_options
+from harness.extensions.serving.options import (
+    REQUEST_FLAGS,
+    SEED_HELP,
+    answering,
+    asking,
+    keep_served_study,
+    serving_overrides,
+)
+from reports.render.forms import FORMS
+
+
+@click.command()
+@click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))
+@configuration
+@asking
+@answering
+@request_options(
+    "run",
+    "output",
+    "seed",
+    "strict_env",
+    help={"output": "Folder in which the study's own folder is made.", "seed": SEED_HELP},
+)
+@form_option("table", "json", *FORMS)
+@QUIET
+def simulate(benchmark: str, form: str, **given: Any) -> None:
+    """Say how long queries of BENCHMARK's model wait at each rate, on a virtual clock: a study, no result.
+
+    In a fresh process the model is built and its calls are timed. Queries then queue on the clock, without a model
+    and without LoadGen, at rates up to what it can do; it needs no extra. What is asked is as 'serve' asks it.
+    """
+    from harness.extensions.serving.queue_job import KIND
+
+    request = read_request(
+        "serve", benchmark, given, kinds={"serve": None}, flags=REQUEST_FLAGS, overrides=serving_overrides(given)
+    )
+    keep_served_study(KIND, request, form)

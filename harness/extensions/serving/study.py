@@ -1,0 +1,100 @@
+"""The virtual clock's table as a study: latency against rate, computed from the service times that were measured."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.extensions.serving.config import ServeConfig
+from harness.foundation.study import make_check, make_study, make_table
+from harness.foundation.virtual_clock import ServiceTimes, Traffic, Workers, answer_alone, percentile_of, simulate
+from rules.benchmarks.loader import Benchmark
+from rules.records.study import Origin, Parameter, Scalar, Source, StudyCheck, StudyRecord
+
+PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+
+
+def make_queue_study(
+    benchmark: Benchmark,
+    serve: ServeConfig,
+    seed: int,
+    rates: Sequence[float],
+    traffic: Traffic,
+    service: ServiceTimes,
+    workers: Workers,
+    overhead_s: float | None,
+) -> StudyRecord:
+    """Simulate equal traffic at each of `rates`, rising, in queries per second; latencies are with LoadGen's
+    overhead, where that was measured.
+
+    The check is Little's law at half the highest rate: queries that are there, on average over time, are the rate
+    times the mean latency.
+    """
+    mean_s = float(answer_alone(traffic, service, workers).mean())
+    rows, most = [], None
+    for rate in rates:
+        latencies_s = simulate(traffic, rate, service, workers) + (overhead_s or 0.0)
+        if serve.limit_s is not None and percentile_of(latencies_s, serve.share) <= serve.limit_s:
+            most = rate
+        at = (percentile_of(latencies_s, percentile / 100) for percentile in PERCENTILES)
+        utilisation = rate * mean_s / workers.count if workers.max_items is None else None
+        rows.append((rate, utilisation, float(latencies_s.mean()), *at))
+    columns: tuple[tuple[str, str, Origin], ...] = (
+        ("Queries/s", "queries/s", "given"),
+        ("Utilisation", "share", "computed"),
+        ("Mean latency", "s", "simulated"),
+        *((f"p{percentile:g}", "s", "simulated") for percentile in PERCENTILES),
+    )
+    return make_study(
+        "queue",
+        f"Latency of {benchmark.name} against load, on a virtual clock",
+        benchmark,
+        seed=seed,
+        parameters=_list_parameters(serve, mean_s, overhead_s, workers, len(traffic.items)),
+        tables=(make_table("Equal traffic at every rate", columns, rows),),
+        findings=_say_most(benchmark, serve, most),
+        checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
+    )
+
+
+def _say_most(benchmark: Benchmark, serve: ServeConfig, most: float | None) -> tuple[str, ...]:
+    if serve.limit_s is None:
+        return ()
+    promise = f"within {serve.limit_s * 1e3:g} ms at p{serve.percentile:g}"
+    if most is None:
+        return (f"{benchmark.name}: no rate of these is {promise}, simulated.",)
+    return (f"{benchmark.name}: {most:,.4g} queries/s is the highest of these rates {promise}, simulated.",)
+
+
+def _list_parameters(
+    serve: ServeConfig, mean_s: float, overhead_s: float | None, workers: Workers, num_simulated: int
+) -> tuple[Parameter, ...]:
+    """List what the simulation rests on; what was not measured, or has no limit, is left out."""
+    merges = workers.max_items is not None
+    rows: tuple[tuple[str, Scalar, str | None, Source, str | None], ...] = (
+        ("mean service time", mean_s, "s", "measured", "of a query alone"),
+        ("overhead", overhead_s, "s", "measured", "of LoadGen, the median"),
+        ("limit", serve.limit_s, "s", "given", f"at p{serve.percentile:g}"),
+        ("workers", workers.count, None, "given", "serve.threads, or chosen by timing"),
+        ("items a call", workers.max_items, None, "given", "serve.batch, the most, or chosen by timing")
+        if merges
+        else ("items a call", "one query's", None, "default", "serve.batch"),
+        ("wait of a batch", workers.wait_s if merges else None, "s", "given", "serve.batch_wait_ms"),
+        ("queries", serve.queries_label, None, "given", "items of each"),
+        ("simulated queries", num_simulated, None, "default", None),
+    )
+    return tuple(
+        Parameter(name=name, value=value, unit=unit, source=source, note=note)
+        for name, value, unit, source, note in rows
+        if value is not None
+    )
+
+
+def _check_little(rate: float, traffic: Traffic, service: ServiceTimes, workers: Workers) -> StudyCheck:
+    """Count who is there at evenly spread moments, while queries come."""
+    latencies_s = simulate(traffic, rate, service, workers)
+    arrivals_s = traffic.arrivals_s / rate
+    ends_s = np.sort(arrivals_s + latencies_s)
+    moments_s = np.linspace(arrivals_s[0], arrivals_s[-1], len(arrivals_s))
+    there = np.searchsorted(arrivals_s, moments_s, "right") - np.searchsorted(ends_s, moments_s, "right")
+    expected, found = rate * float(latencies_s.mean()), float(there.mean())
+    return make_check("Little's law, queries in the system", expected=expected, found=found, tolerance=0.05)

@@ -1,0 +1,130 @@
+"""Service times: how long calls take while no query waits, which is all that the virtual clock needs to know."""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import TypeAlias
+
+import numpy as np
+
+from harness.extensions.serving.worker_pool import Answer, QueryPart, split_query, switching_often
+from harness.foundation.virtual_clock import ServiceTimes, Workers
+
+NUM_SIZES = 6
+"""Sizes of queries that are timed, from the smallest to the largest of the pool."""
+MIN_CALLS = 5
+"""Least calls of each size and worker, however long they take."""
+_GOLDEN_RATIO = 0.618
+"""Step, as a share of a list, that spreads what is taken from it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimedSize:
+    """Calls of one size: what `num_queries` queries, or parts of some, hold together, and how long each call took."""
+
+    items: int
+    num_queries: int
+    seconds: tuple[float, ...]
+
+    @property
+    def mean_s(self) -> float:
+        return sum(self.seconds) / len(self.seconds)
+
+
+Calls: TypeAlias = Sequence[tuple[QueryPart, ...]]
+
+
+def choose_calls(sizes: Sequence[int], workers: Workers) -> Calls:
+    """Choose the calls to time, of a pool of queries of `sizes` items: single parts, and merged ones up to most."""
+    max_items = workers.max_items
+    parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, workers)]
+    in_order = sorted(parts, key=lambda part: part.items)
+    places = np.linspace(0, len(parts) - 1, min(NUM_SIZES, len(parts))).round().astype(int)
+    alone: dict[int, tuple[QueryPart, ...]] = {}
+    for place in places.tolist():
+        alone.setdefault(in_order[place].items, (in_order[place],))
+    calls, most = list(alone.values()), 2 * in_order[0].items
+    while max_items is not None and most <= max_items:
+        most = max_items if 2 * most > max_items else most  # the last is as full as it gets
+        calls.append(_merge_parts(in_order, most))
+        most *= 2
+    return [call for number, call in enumerate(calls) if number < len(alone) or len(call) > 1]
+
+
+def choose_all_calls(sizes: Sequence[int], most: int) -> Calls:
+    """Choose calls of 1, 2, 4 … items up to `most`: what any bound of a call, and any split, is computed from."""
+    in_order = sorted((QueryPart(place, 0, items) for place, items in enumerate(sizes)), key=lambda part: part.items)
+    largest = in_order[-1]
+    counts = [1 << power for power in range(most.bit_length()) if 1 << power < most] + [most]
+    return [
+        (replace(largest, stop=count),) if count <= largest.items else _merge_parts(in_order, count)
+        for count in counts
+    ]
+
+
+def _merge_parts(in_order: Sequence[QueryPart], most: int) -> tuple[QueryPart, ...]:
+    """Take parts from all over their sizes, again and again, as long as they fit into `most` items."""
+    merged: list[QueryPart] = []
+    stride = max(1, round(len(in_order) * _GOLDEN_RATIO))
+    while gcd(stride, len(in_order)) != 1:
+        stride += 1
+    place, left = 0, most
+    while in_order[place].items <= left:
+        merged.append(in_order[place])
+        left -= in_order[place].items
+        place = (place + stride) % len(in_order)
+    return tuple(merged)
+
+
+def time_calls(
+    answer: Answer,
+    calls: Calls,
+    num_workers: int,
+    duration_s: float,
+    now_s: Callable[[], float] = time.perf_counter,
+) -> list[TimedSize]:
+    """Time every call again and again for `duration_s`, on all workers at once; after a warm-up.
+
+    The calls take turns, so that whatever the system does meanwhile weighs on all sizes alike.
+    """
+    took: list[list[float]] = [[] for _ in calls]
+
+    def work() -> None:
+        for call in calls:
+            answer(call)
+        started_s, rounds = now_s(), 0
+        while rounds < MIN_CALLS or now_s() - started_s < duration_s:
+            rounds += 1
+            for call, seconds in zip(calls, took, strict=True):
+                begin_s = now_s()
+                answer(call)
+                seconds.append(now_s() - begin_s)
+
+    with switching_often(), ThreadPoolExecutor(num_workers) as crew:
+        for done in [crew.submit(work) for _ in range(num_workers)]:
+            done.result()
+    return [
+        TimedSize(items=sum(part.items for part in call), num_queries=len(call), seconds=tuple(seconds))
+        for call, seconds in zip(calls, took, strict=True)
+    ]
+
+
+def fit_service(timed: Sequence[TimedSize], max_items: int) -> ServiceTimes:
+    """Interpolate the mean time over the items of a call; the factors are what each call took over its size's mean.
+
+    Beyond the largest call that was timed the time grows as between the last two.
+    """
+    by_items: dict[int, list[float]] = {}
+    for size in timed:
+        by_items.setdefault(size.items, []).extend(size.seconds)
+    items = np.array(sorted(by_items), dtype=np.float64)
+    means = np.array([float(np.mean(by_items[int(number)])) for number in items])
+    asked = np.arange(max_items + 1, dtype=np.float64)
+    table = np.interp(asked, items, means)
+    if len(items) > 1:
+        slope = max(0.0, (means[-1] - means[-2]) / (items[-1] - items[-2]))
+        table = np.where(asked > items[-1], means[-1] + slope * (asked - items[-1]), table)
+    factors = np.concatenate([np.asarray(size.seconds) / size.mean_s for size in timed])
+    return ServiceTimes(by_items_s=table, factors=factors)

@@ -1,0 +1,149 @@
+"""The workers of a service: threads that take parts of queries from one line, answer them, and say which are done."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from harness.foundation.virtual_clock import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPart:
+    """Items `start` to `stop` - 1 of the query at `place` of a pool: all that it has, or what one call takes."""
+
+    place: int
+    start: int
+    stop: int
+
+    @property
+    def items(self) -> int:
+        return self.stop - self.start
+
+
+_SWITCH_S = 0.0005
+"""Python's own is ten times as long, and longer than most queries here."""
+Answer: TypeAlias = Callable[[Sequence[QueryPart]], object]
+"""Answers parts of queries in one call."""
+
+
+def split_query(place: int, items: int, workers: Workers) -> tuple[QueryPart, ...]:
+    """Split the query at `place` into the parts that `workers` take, in their order."""
+    start, parts = 0, []
+    for size in workers.split(items):
+        parts.append(QueryPart(place, start, start + size))
+        start += size
+    return tuple(parts)
+
+
+@dataclass(slots=True)
+class Query:
+    """A query that is not answered yet, with the number of its parts that are not."""
+
+    response_id: int
+    issued_s: float
+    num_left: int
+
+
+QueuedPart: TypeAlias = tuple[Query, QueryPart]
+
+
+@contextmanager
+def switching_often() -> Iterator[None]:
+    """Let threads that wait for the interpreter have it soon, so that who asks is not held up by who answers."""
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)
+
+
+class RequestQueue:
+    """Where parts of queries wait, first come first served, until workers take them; None is its end."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._waiting: SimpleQueue[QueuedPart | None] = SimpleQueue()
+        self._held: QueuedPart | None = None
+        """What did not fit into a call, and begins the next."""
+        self._gathering, self._counting = threading.Lock(), threading.Lock()
+
+    def put(self, query: Query, parts: Sequence[QueryPart]) -> None:
+        for part in parts:
+            self._waiting.put((query, part))
+
+    def close(self) -> None:
+        """Say to every worker that nothing follows."""
+        for _ in range(self._workers.count):
+            self._waiting.put(None)
+
+    def take(self) -> list[QueuedPart]:
+        """Wait for the next part and what may be merged with it; nothing at the end.
+
+        One worker at a time gathers, so that two do not share what is waiting.
+        """
+        with self._gathering:
+            first = self._held or self._waiting.get()
+            self._held = None
+            if first is None:
+                return []
+            call, (query, part) = [first], first
+            left = None if self._workers.max_items is None else self._workers.max_items - part.items
+            while left:
+                following = self._next(query.issued_s + self._workers.wait_s - time.perf_counter())
+                if following is None:
+                    break
+                if following[1].items > left or following[0] is call[-1][0]:
+                    self._held = following
+                    break
+                call.append(following)
+                left -= following[1].items
+            return call
+
+    def _next(self, timeout_s: float) -> QueuedPart | None:
+        try:
+            following = self._waiting.get(timeout=timeout_s) if timeout_s > 0 else self._waiting.get_nowait()
+        except Empty:
+            return None
+        if following is None:  # the end is for the next who asks
+            self._waiting.put(None)
+        return following
+
+    def finish(self, call: Sequence[QueuedPart]) -> list[int]:
+        """Count what was answered; returns the response ids of the queries of which it was the last part."""
+        done = []
+        with self._counting:
+            for query, _ in call:
+                query.num_left -= 1
+                if query.num_left == 0:
+                    done.append(query.response_id)
+        return done
+
+
+def start_workers(
+    answer: Answer,
+    line: RequestQueue,
+    num_workers: int,
+    complete: Callable[[Sequence[int]], None],
+    failures: list[BaseException],
+) -> list[threading.Thread]:
+    """Start the threads that answer what waits in `line`; `complete` gets the ids of queries that are answered."""
+
+    def work() -> None:
+        try:
+            while call := line.take():
+                answer([part for _, part in call])
+                if done := line.finish(call):
+                    complete(done)
+        except BaseException as error:
+            failures.append(error)
+
+    crew = [threading.Thread(target=work, name=f"worker-{index}", daemon=True) for index in range(num_workers)]
+    for worker in crew:
+        worker.start()
+    return crew

@@ -1,1 +1,0 @@
-"""Serving: the answer, latency against load, how it was served, precisions."""

@@ -1,0 +1,205 @@
+"""The page of served configurations: its title answers, its words are explained, its tables fit."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Browser, find_browser
+from records_builder import run_set_content, serve_content, serve_process
+from report_builder import write_report
+
+from harness.extensions.serving.records import ServeProcess, ServeRecord
+from harness.extensions.serving.shown.lines import quality_words, serve_facts
+from harness.extensions.serving.shown.words import served_answer
+from reports.results.measured import make_measured
+from reports.results.result import Result
+from rules.records.codec import convert, encode
+from rules.records.study import Parameter, StudyColumn, StudyRecord, StudyTable
+
+QUALITY = {"auc": 0.75, "log_loss": 0.5, "normalised_entropy": 0.9, "auc_ratio": 0.99512, "entropy_ratio": 1.01,
+           "mlperf_class": "99 %"}  # fmt: skip
+
+
+def write_served(root: Path, rates: tuple[float, ...] = (100.0,), **changes: Any) -> Path:
+    """A measurement of serving, a process per rate; `changes` are members of serve.json, of a process what it has."""
+    of_process = {key: changes.pop(key) for key in ("quality", "alone_per_s") if key in changes}
+    (root / "extra").mkdir(parents=True)
+    record = run_set_content(kind="serve", num_runs=len(rates), seeds=list(range(len(rates))))
+    (root / "extra" / "run_set.json").write_text(json.dumps(record))
+    processes = [serve_process(queries_per_s=rate, **of_process) for rate in rates]
+    (root / "extra" / "serve.json").write_text(json.dumps(serve_content(processes, **changes)))
+    return root
+
+
+def queue_study(**changes: Any) -> StudyRecord:
+    """What the virtual clock says of two rates."""
+    columns = (
+        StudyColumn(name="Queries/s", unit="queries/s", origin="given"),
+        StudyColumn(name="p95", unit="s", origin="simulated"),
+    )
+    members: dict[str, Any] = {
+        "kind": "queue", "title": "Latency against load", "benchmark": "dlrm_tiny", "definition_sha256": None,
+        "seed": 1,
+        "parameters": (Parameter(name="limit", value=0.025, unit="s", source="given", note=None),),
+        "tables": (StudyTable(title="Equal traffic", columns=columns, rows=((50.0, 0.01), (90.0, 0.02))),),
+        "findings": ("Found so.",), "checks": (),
+    }  # fmt: skip
+    return StudyRecord(**members | changes)
+
+
+def page_of(*folders: Path) -> str:
+    return write_report(list(folders), folders[0].parent / "page.html").read_text(encoding="utf-8")
+
+
+def title_of(page: str) -> str:
+    found = re.search("<title>(.*?)</title>", page)
+    assert found is not None
+    return found[1].replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_title_of_one_process_answers_and_says_that_it_has_no_interval(tmp_path: Path) -> None:
+    page = page_of(write_served(tmp_path / "one"))
+    assert title_of(page) == (
+        "dlrm_tiny: 100 queries/s within 25.0 ms at p95, VALID (no interval: fewer than five processes)"
+    )
+    assert "limit 25.0 ms" in page and "Latency against load" in page
+
+
+def test_five_processes_have_their_interval_in_the_title(tmp_path: Path) -> None:
+    title = title_of(page_of(write_served(tmp_path / "five", (99.0, 100.0, 101.0, 100.0, 100.0))))
+    assert re.fullmatch(
+        r"dlrm_tiny: 100.* queries/s within 25.0 ms at p95, VALID \(95% interval 99.* – 10.*\)", title
+    )
+
+
+def test_of_several_the_best_is_named_unless_they_were_asked_different_things(tmp_path: Path) -> None:
+    slow, fast = write_served(tmp_path / "slow"), write_served(tmp_path / "fast", (200.0,), precision="int8")
+    title = title_of(page_of(slow, fast))
+    assert title.startswith("fast answers the most of 2 served configurations: 200 queries/s within 25.0 ms at p95")
+    other = write_served(tmp_path / "other", (300.0,), percentile=99.0, problem_sha256="d" * 64)
+    assert "asked different things" in title_of(page_of(slow, fast, other))
+
+
+def test_a_rate_without_a_limit_names_its_scenario(tmp_path: Path) -> None:
+    page = page_of(write_served(tmp_path / "off", scenario="offline", target_latency_s=None))
+    assert "100 queries/s in Offline, VALID" in title_of(page)
+    assert "The runs of LoadGen in the first process" in page
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["Latency-bounded throughput", "Percentile", "Server", "Offline", "SingleStream", "Poisson", "Early stopping",
+     "Co-location", "Ranked items/s", "Virtual clock"],
+)  # fmt: skip
+def test_the_glossary_has_the_words_of_serving(word: str, tmp_path: Path) -> None:
+    page = page_of(write_served(tmp_path / "one"))
+    assert f"<dt>{word}</dt>" in page and "<dt>Olympic mean</dt>" not in page
+
+
+def test_precision_and_colocation_have_their_numbers_and_kinds(tmp_path: Path) -> None:
+    plain = write_served(tmp_path / "plain", quality={**QUALITY, "auc_ratio": 1.0, "mlperf_class": "99.9 %"})
+    int8 = write_served(
+        tmp_path / "int8", (200.0,), quality=QUALITY, precision="int8", table_precision="int4", num_copies=2,
+        alone_per_s=125.0, is_oversubscribed=True,
+    )  # fmt: skip
+    page = page_of(plain, int8).replace("\N{NO-BREAK SPACE}", " ")
+    for words in ("0.99512 of fp32", "2.000× of fp32", "99.9 %", "MLPerf® class", "oversubscribed", "1.600×",
+                  "computed", "measured, mean", "0.75000", "0.90000"):  # fmt: skip
+        assert words in page, words
+
+
+def test_an_accuracy_is_shown_as_such_and_has_no_class(tmp_path: Path) -> None:
+    quality = {"accuracy": 0.81234, "log_loss": 0.5, "normalised_entropy": 0.9, "accuracy_ratio": 1.0,
+               "entropy_ratio": 1.0}  # fmt: skip
+    folder = write_served(tmp_path / "images", quality=quality)
+    page = page_of(folder).replace("\N{NO-BREAK SPACE}", " ")
+    assert "0.81234" in page and ">Accuracy<" in page and ">AUC<" not in page
+    process = convert(serve_process(quality=quality), ServeProcess)
+    assert isinstance(process, ServeProcess)
+    assert quality_words(process) == "Accuracy 0.81234, 1.00000 of fp32; normalised entropy 0.90000"
+
+
+def test_the_virtual_clocks_table_is_on_the_page_of_what_was_served(tmp_path: Path) -> None:
+    folder = write_served(tmp_path / "one")
+    (folder / "extra" / "serve_0").mkdir()
+    (folder / "extra" / "serve_0" / "study.json").write_text(encode(queue_study()))
+    page = page_of(folder)
+    assert "The virtual clock's table, simulated" in page.replace("&#39;", "'") and "p95 (simulated)" in page
+
+
+@pytest.mark.parametrize("path", ["", "study.json"])
+def test_a_study_has_a_page_by_its_folder_and_by_its_file(path: str, tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "study.json").write_text(encode(queue_study()))
+    page = page_of(folder / path if path else folder)
+    assert title_of(page) == "Latency against load" and "Found so." in page
+    assert page.count("<svg") > 1 and "limit 25.0 ms" in page and "<dt>Virtual clock</dt>" in page
+
+
+def test_a_damaged_study_is_nothing_to_show(tmp_path: Path) -> None:
+    from rules.errors import InputError
+
+    (tmp_path / "study.json").write_text("{")
+    with pytest.raises(InputError, match="a study"):
+        write_report([tmp_path], tmp_path / "page.html")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_browser() is None, reason="no Chromium on PATH")
+@pytest.mark.parametrize("width", [400, 1100])
+def test_no_table_scrolls_at_1100_pixels_and_no_page_at_400(width: int, tmp_path: Path) -> None:
+    names = ("rm1_deeprecsys-int8-20261122T120000Z", "rm1_deeprecsys-a_name_that_somebody_gave-20261122T120001Z")
+    folders = [
+        write_served(tmp_path / name, (12345.6, 12400, 12380, 12390, 12410), quality=QUALITY, num_copies=copies,
+                     alone_per_s=7000.0, is_oversubscribed=True)
+        for copies, name in enumerate(names, start=2)
+    ]  # fmt: skip
+    page = write_report(folders, tmp_path / "page.html").as_uri()
+    with Browser(find_browser() or "", tmp_path) as browser, browser.tab(page, width=width) as tab:
+        tab.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        scrolling = (
+            "[...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth + 1)"
+            ".map((box) => box.querySelector('caption').textContent + ' ' + box.scrollWidth)"
+        )
+        assert width < 1100 or tab.evaluate(scrolling) == []
+
+
+def searched(**changes: Any) -> Result:
+    """A measurement of two processes whose searches ended so."""
+    runs = serve_process()["runs"]
+    runs[1] = {**runs[1], **changes.pop("late", {})}
+    known = {"long_run_per_s": 125.0, "loadgen_share": 0.8, "invalid_per_s": 102.0, "runs": runs}
+    record = convert(serve_content([serve_process(**(known | changes)) for _ in range(2)]), ServeRecord)
+    return make_measured(Path("here"), "serve", record, None)
+
+
+def test_the_rate_is_the_long_runs_and_loadgens_own_is_beside_it() -> None:
+    facts = dict(serve_facts(found := searched()))
+    assert facts["latency-bounded"].startswith("125 queries/s, 20.6 k items/s, VALID by LoadGen in 2 of 2 processes")
+    assert facts["long run"].startswith(
+        "LoadGen's own is 100 queries/s, in runs of 200 queries: 20.0 % below the long"
+    )
+    assert "doubt" not in facts and served_answer([found]).startswith("here: 125")
+    near = dict(serve_facts(searched(long_run_per_s=101.0, loadgen_share=0.99)))
+    assert "within 3 % of the long run" in near["long run"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "rate", "doubt"),
+    (
+        ({"invalid_per_s": 300.0}, "between 125 and 375", "the rate was left open in 2 of 2 processes"),
+        ({"invalid_per_s": None}, "at least 125", "the rate was left open in 2 of 2 processes"),
+        ({"late": {"is_held_up": True, "stall_s": 0.31}}, "125", "2 of 4 runs held up, up to 310.0 ms"),
+    ),
+)
+def test_what_a_search_left_open_or_a_stall_disturbed_is_said_with_the_rate(
+    changes: dict[str, Any], rate: str, doubt: str
+) -> None:
+    facts = dict(serve_facts(found := searched(**changes)))
+    assert facts["latency-bounded"].startswith(f"{rate} queries/s") and facts["doubt"] == doubt
+    assert doubt in served_answer([found])
