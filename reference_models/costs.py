@@ -10,6 +10,7 @@ A model declares its step as a `Step`: its layers, its lookups, and what its pha
 depends on nothing else is computed here.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -190,6 +191,11 @@ class Product:
             Matmul(phase, self.name, *shape, num=self.num, is_of_one_tensor=self.is_of_one_tensor)
             for phase, shape in ((forward, (m, k, n)), (backward, (m, n, k)), (backward, (k, m, n)))
         ]
+
+
+def fft_flop(window: int) -> int:
+    """Count the FLOP of one two-dimensional Fourier transform of window x window complex points: 5 N log2 N of N."""
+    return round(5 * window**2 * math.log2(window**2))
 
 
 def mlp(

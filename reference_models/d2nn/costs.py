@@ -6,7 +6,6 @@ counts the latter alone; the number of transforms is held against those that a s
 functions are element-wise and not counted, as activations are not.
 """
 
-import math
 from collections.abc import Sequence
 
 from reference_models.config.sections import DataConfig, TrainConfig
@@ -16,6 +15,7 @@ from reference_models.costs import (
     MemoryEstimate,
     PhaseCosts,
     Step,
+    fft_flop,
 )
 from reference_models.d2nn.config import SLICE, D2NNConfig, num_propagations, refuse_data
 from reference_models.d2nn.phases import D2NNPhase
@@ -25,11 +25,6 @@ _SAVED_FIELDS = 4
 """Fields that a mask and its propagation keep for the backward pass, and what makes them."""
 _PADDED_FIELDS = 3
 """Fields that a propagation holds at once while it pads, transforms and cuts."""
-
-
-def fft_flop(window: int) -> int:
-    """Count those of one two-dimensional transform of window x window complex points."""
-    return round(5 * window**2 * math.log2(window**2))
 
 
 def num_transforms(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:

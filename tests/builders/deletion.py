@@ -3,9 +3,11 @@
 import os
 import re
 import shutil
+import tomllib
 from collections.abc import Collection
 from pathlib import Path
 
+import reference_models.registry
 from rules.extensions import EXTENSIONS, load_extensions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +52,28 @@ def without_lines(registry: str, gone: Collection[str]) -> str:
         registry, number = re.subn(rf'^    "{name}": "{re.escape(EXTENSIONS[name])}",\n', "", registry, flags=re.M)
         assert number == 1, name
     return registry
+
+
+def delete_models(tree: Path) -> None:
+    """Delete from a copy all models but DLRM, the kinds of data that only they train on, and their definitions."""
+    models = reference_models.registry.MODELS.keys() - {"dlrm"}
+    kinds = {"click_sequence", "patterns"}
+    for place, names, folders in (
+        ("reference_models/registry.py", models, tree / "reference_models"),
+        ("reference_models/data/registry.py", kinds, tree / "reference_models" / "data"),
+    ):
+        registry = tree / place
+        text = registry.read_text(encoding="utf-8")
+        for name in names:
+            shutil.rmtree(folders / name)
+            text, number = re.subn(rf'^    "{name}": "reference_models\..*",\n', "", text, flags=re.M)
+            assert number == 1, name
+        registry.unlink()
+        registry.write_text(text, encoding="utf-8")
+    for path in (tree / "rules" / "benchmarks").rglob("*.toml"):
+        if tomllib.loads(path.read_text(encoding="utf-8"))["benchmark"]["model"] in models:
+            for one in path.parent.glob(f"{path.stem}.*"):
+                one.unlink()
 
 
 def _link(source: str | Path, target: str | Path) -> None:

@@ -7,12 +7,12 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deletion import PACKAGES, ROOT, link_product, with_those_that_need, without_lines
+from deletion import PACKAGES, ROOT, delete_models, link_product, with_those_that_need, without_lines
 from goldens import lay_data
 from measured_builder import write_measured
 from records_builder import group_content, write_group
@@ -221,9 +221,12 @@ print(json.dumps({
 """
 
 
-def use_without(gone: set[str], folder: Path, data_root: Path) -> None:
-    """Delete extensions in a copy of the product, and do there what the core does."""
+def use_without(
+    gone: set[str], folder: Path, data_root: Path, change: Callable[[Path], object] = lambda tree: None
+) -> None:
+    """Delete extensions, and make a change, in a copy of the product, and do there what the core does."""
     tree, place = link_product(folder / "tree", gone), folder / "place"
+    change(tree)
     here = reference_systems.find_system(reference_systems.system_names()[0])
     trained = sorted(str(path) for path in here.glob("*Z") if "-speed-" not in path.name)
     made = [load_extensions()[name] for name in gone]
@@ -306,3 +309,8 @@ def test_the_core_does_without_an_extension_and_those_that_need_it(
     name: str, tmp_path: Path, data_root: Path
 ) -> None:
     use_without(with_those_that_need({name}), tmp_path, data_root)
+
+
+@pytest.mark.slow
+def test_the_core_does_without_all_models_but_one(tmp_path: Path, data_root: Path) -> None:
+    use_without(set(), tmp_path, data_root, delete_models)

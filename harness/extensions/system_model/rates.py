@@ -16,7 +16,7 @@ from harness.planning.hardware.system import System, SystemNumber
 from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
 from harness.system.software import WORKER_VARIABLES
-from reference_models.d2nn.costs import fft_flop
+from reference_models.costs import fft_flop
 
 _WIDTHS, _DEPTH, _BATCH, _LAYERS_BYTES = (1, 4, 16, 64, 256, 1024), 256, 1024, 1 << 24
 """Linear layers of that batch take turns, so that no core's cache holds them."""

@@ -14,8 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, parse_train
+from reference_models.costs import fft_flop
 from reference_models.d2nn.config import D2NNConfig, parse_model, refuse_data
-from reference_models.d2nn.costs import fft_flop, num_transforms
+from reference_models.d2nn.costs import num_transforms
 from reference_models.d2nn.model import D2NN, free_space, make_detectors, propagate, transfer_function
 from reference_models.d2nn.phases import D2NNPhase
 from reference_models.d2nn.reference import ReferenceWorkload
