@@ -5,21 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.config.catalog import WorkloadConfig
+from msgspec import to_builtins
+
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, message_of
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
-from harness.measure.kinds import Job
+from harness.measure.companions import Companion
 from harness.measure.weights import as_array, refuse_foreign
 from harness.system.resources import read_resources
-from reference_models.data.store.dataset import OpenedDataset
+from reference_models.config.checkpoint import CheckpointConfig
 from reference_models.process.artifact import npy_header
 from reference_models.process.atomic_write import remove
 from reference_models.process.errors import ArtifactError, ConfigError
-from reference_models.training.workload import Workload
-from rules.benchmarks.loader import Benchmark
 from rules.records.kept.arrays import MANIFEST_FILE
-from rules.records.kept.checkpoint import CheckpointManifest
+from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER, CheckpointManifest
 from rules.records.run import CheckpointRecord, CheckpointsRecord
 
 if TYPE_CHECKING:
@@ -88,76 +87,79 @@ def read_checkpoint(
         raise HarnessError(f"{folder}: {error} {_AGAIN}", ExitCode.INPUT) from None
 
 
-def begin_checkpoints(
-    workload: Workload,
-    config: WorkloadConfig,
-    job: Job,
-    benchmark: Benchmark,
-    dataset: OpenedDataset,
-    root: Path,
-    num_samples: int = 0,
-) -> "Checkpoints | None":
-    """Let a workload that is not built yet make the checkpoints that its configuration asks for, below `root`.
+class CheckpointsCompanion(Companion):
+    """Lets a workload make the checkpoints that its configuration asks for, below a folder that is a run's to keep,
+    and that goes with a measurement.
 
-    What is in that place gives way. Training goes on from restored checkpoints evenly over `num_samples`. None where
-    nothing is asked. Raises ConfigError where the workload cannot make them, or makes too few.
+    Training goes on from restored checkpoints evenly over the process's `num_samples`.
     """
-    checkpoint = config.checkpoint
-    if checkpoint is None:
-        return None
-    from reference_models.training.checkpoints import Checkpoints
-    from reference_models.training.loop import TrainingLoop
 
-    if not isinstance(workload, TrainingLoop):
-        raise ConfigError(
-            f"checkpoint: implementation {config.code_label!r} trains by another loop than TrainingLoop."
+    _made: "Checkpoints | None" = None
+
+    def before_build(self) -> None:
+        """Raise ConfigError where the workload cannot make them, or too few; what is in their place gives way."""
+        workload, config = self.process.workload, self.process.config
+        checkpoint = config.checkpoint
+        if checkpoint is None:
+            return
+        from reference_models.training.checkpoints import Checkpoints
+        from reference_models.training.loop import TrainingLoop
+
+        if not isinstance(workload, TrainingLoop):
+            raise ConfigError(
+                f"checkpoint: implementation {config.code_label!r} trains by another loop than TrainingLoop."
+            )
+        num_samples, restores = self.process.num_samples, checkpoint.restores
+        num_taken = num_samples // checkpoint.interval(self.process.dataset.train.num_samples)
+        if restores > num_taken:
+            raise ConfigError(
+                f"checkpoint.restores is {restores}, but {num_samples} samples make {num_taken} checkpoints, one "
+                f"every {checkpoint.every}. Ask for fewer restores, or more checkpoints."
+            )
+        remove(self._root)
+        self._root.mkdir()
+        store = CheckpointFolder(root=self._root, about=self._describe(checkpoint))
+        restore_after = {(place + 1) * num_taken // (restores + 1) for place in range(restores)}
+        self._made = workload.checkpoints = Checkpoints(workload, checkpoint, store, restore_after)
+
+    def after(self) -> Mapping[str, Any]:
+        made = self._made
+        if made is None:
+            return {}
+        made.finish()
+        code = None if made.error is None else exit_code_of(made.error)
+        if made.error is not None and (not self.process.is_run or code is None):
+            raise made.error
+        if not self.process.is_run:
+            remove(self._root)
+        record = CheckpointsRecord(
+            full_embedding_bytes=made.full_embedding_bytes,
+            full_bytes=made.full_bytes,
+            taken=tuple(CheckpointRecord(**each) for each in made.taken),
+            restore_s=made.restore_s,
+            num_restores=made.num_restores,
+            error=None if made.error is None else message_of(made.error),
+            exit_code=code or ExitCode.DONE,
         )
-    num_taken, restores = num_samples // checkpoint.interval(dataset.train.num_samples), checkpoint.restores
-    if restores > num_taken:
-        raise ConfigError(
-            f"checkpoint.restores is {restores}, but {num_samples} samples make {num_taken} checkpoints, one every "
-            f"{checkpoint.every}. Ask for fewer restores, or more checkpoints."
-        )
-    remove(root)
-    root.mkdir()
-    about = {
-        "benchmark": benchmark.name,
-        "benchmark_version": benchmark.version,
-        "definition_sha256": benchmark.definition_sha256,
-        "dataset_sha256": dataset.dataset_sha256,
-        "id_map_sha256": job.id_map_sha256,
-        "implementation": config.code_label,
-        "seed": job.seed,
-        "policy": checkpoint.policy,
-        "bits": checkpoint.bits,
-        "rounding": checkpoint.rounding,
-    }
-    restore_after = {(place + 1) * num_taken // (restores + 1) for place in range(restores)}
-    made = Checkpoints(workload, checkpoint, CheckpointFolder(root=root, about=about), restore_after)
-    workload.checkpoints = made
-    return made
+        return {"checkpoints": to_builtins(record)}
 
+    @property
+    def _root(self) -> Path:
+        folder = self.process.folder
+        return (folder.parent if self.process.is_run else folder) / CHECKPOINTS_FOLDER
 
-def end_checkpoints(made: "Checkpoints | None", measured_in: Path | None = None) -> CheckpointsRecord | None:
-    """Wait for the last checkpoint and describe all of them, after the clock; those that are measured in a folder are
-    removed with it.
-
-    What kept one from being made is recorded of a run, which is complete without it, and raised of a measurement.
-    """
-    if made is None:
-        return None
-    made.finish()
-    code = None if made.error is None else exit_code_of(made.error)
-    if made.error is not None and (measured_in is not None or code is None):
-        raise made.error
-    if measured_in is not None:
-        remove(measured_in)
-    return CheckpointsRecord(
-        full_embedding_bytes=made.full_embedding_bytes,
-        full_bytes=made.full_bytes,
-        taken=tuple(CheckpointRecord(**each) for each in made.taken),
-        restore_s=made.restore_s,
-        num_restores=made.num_restores,
-        error=None if made.error is None else message_of(made.error),
-        exit_code=code or ExitCode.DONE,
-    )
+    def _describe(self, checkpoint: CheckpointConfig) -> Mapping[str, Any]:
+        """Describe whose checkpoints they are, as all their manifests do."""
+        process = self.process
+        return {
+            "benchmark": process.benchmark.name,
+            "benchmark_version": process.benchmark.version,
+            "definition_sha256": process.benchmark.definition_sha256,
+            "dataset_sha256": process.dataset.dataset_sha256,
+            "id_map_sha256": process.job.id_map_sha256,
+            "implementation": process.config.code_label,
+            "seed": process.job.seed,
+            "policy": checkpoint.policy,
+            "bits": checkpoint.bits,
+            "rounding": checkpoint.rounding,
+        }

@@ -3,28 +3,21 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import to_builtins
-
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.config.synthetic import refuse_reshaped_data
-from harness.measure.checkpoints import begin_checkpoints, end_checkpoints
 from harness.measure.clock import Clock
+from harness.measure.companions import measuring
 from harness.measure.kinds import Job, Kind, OnEvent, Option, Work
-from harness.measure.read_data import refuse_other_data
-from harness.measure.throughput import MIN_PROCESSES, describe_costs, describe_process, train_steps
-from harness.system.energy import EnergyMeter, join_ranks
-from reference_models.data.registry import open_dataset
+from harness.measure.throughput import MIN_PROCESSES, describe_costs, train_steps
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from reference_models.training.metrics import find_metric
 from reference_models.training.workload import EvaluatesMetrics
 from rules.records.codec import VERSION, convert
-from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
-from rules.records.measured.quality import QualityRecord
+from rules.records.measured.quality import QualityProcess, QualityRecord
 from rules.records.metrics import metric_of
 
 SHARES = (1 / 4, 1 / 2, 1)
@@ -43,42 +36,34 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
 
     Raises NotFiniteError when training diverges.
     """
-    started = datetime.now(UTC)
-    benchmark, config = job.parse()
-    spec = job.spec(config)
-    dataset = open_dataset(spec.data_dir, spec.data)
-    workload = cast(EvaluatesMetrics, config.implementation.load(spec, world))
-    root = Path(job.folder) / CHECKPOINTS_FOLDER
-    made = begin_checkpoints(workload, config, job, benchmark, dataset, root, job.num_samples)
-    meter = EnergyMeter(config.runtime.device, power_command=job.power_command)
-    workload.build()
-    clock = Clock(workload.synchronize)
-    num_steps = job.num_samples // workload.global_batch_size
-    metric, member = find_metric(config.model_spec.metric), metric_of(config.model_spec.metric).member
-    meter.start()
-    done, num_samples, train_s = 0, 0, 0.0
-    evaluations: list[dict[str, Any]] = []
-    for until in sorted({max(1, round(share * num_steps)) for share in SHARES}):
-        start_s = clock.elapsed_s()
-        num_samples += train_steps(workload.train, until - done)
-        done, train_s = until, train_s + clock.elapsed_s() - start_s
-        start_s = clock.elapsed_s()
-        metrics = asdict(workload.evaluate_with(metric.measure))
-        evaluations.append({"samples_count": num_samples, "duration_s": clock.elapsed_s() - start_s, **metrics})
-        on_event({"event": "eval", "epoch_num": num_samples / workload.train_samples, "quality": metrics[member]})
-    energy = join_ranks(world, meter.stop())
-    refuse_other_data(workload, dataset, world, on_event)
-    process = describe_process(workload, world, started, energy)
-    if process is None:
+    with measuring(job, world, on_event, QualityProcess, num_samples=job.num_samples) as process:
+        workload, dataset, config = cast(EvaluatesMetrics, process.workload), process.dataset, process.config
+        workload.build()
+        clock = Clock(workload.synchronize)
+        num_steps = job.num_samples // workload.global_batch_size
+        metric, member = find_metric(config.model_spec.metric), metric_of(config.model_spec.metric).member
+        process.start()
+        done, num_samples, train_s = 0, 0, 0.0
+        evaluations: list[dict[str, Any]] = []
+        for until in sorted({max(1, round(share * num_steps)) for share in SHARES}):
+            start_s = clock.elapsed_s()
+            num_samples += train_steps(workload.train, until - done)
+            done, train_s = until, train_s + clock.elapsed_s() - start_s
+            start_s = clock.elapsed_s()
+            metrics = asdict(workload.evaluate_with(metric.measure))
+            evaluations.append({"samples_count": num_samples, "duration_s": clock.elapsed_s() - start_s, **metrics})
+            on_event({"event": "eval", "epoch_num": num_samples / workload.train_samples, "quality": metrics[member]})
+        process.stop()
+        hyperparameters = dict(workload.hyperparameters())
+    if world.rank != 0:
         return None
-    checkpoints = end_checkpoints(made, root)
     costs = config.costs(dataset.train.num_embeddings)
-    process |= {
+    measured = {
         "num_samples": num_samples,
         "training_flop": costs.training_flop_per_sample * num_samples,
         "train_s": train_s,
         "evaluations": evaluations,
-        "checkpoints": None if checkpoints is None else to_builtins(checkpoints),
+        "hyperparameters": hyperparameters,
     }
     content = {
         "schema_version": VERSION,
@@ -86,7 +71,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
         "dataset_sha256": dataset.dataset_sha256,
         "eval_samples": workload.eval_samples,
         "computed": describe_costs(costs),
-        "processes": [process],
+        "processes": [process.members | measured],
     }
     return convert(content, QualityRecord)
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
+from harness.measure.companions import Companion
 from harness.measure.kinds import OnEvent
 from reference_models.data.store.dataset import OpenedDataset
 from reference_models.data.store.manifest import digest_of_files
@@ -15,6 +16,21 @@ from reference_models.process.world import World
 from reference_models.training.workload import NamesDataset, Workload
 
 _PROGRESS_EVERY_BYTES = 1 << 28
+
+
+class ReadDataCompanion(Companion):
+    """Records which data a run was given, for its rules to judge, and refuses a measurement on other data."""
+
+    def before_build(self) -> None:
+        self.process.dataset.read_files.look()  # for a workload that does not say what it reads
+
+    def after(self) -> Mapping[str, Any]:
+        process = self.process
+        asked = (process.workload, process.dataset, process.world, process.on_event)
+        if process.is_run:
+            return {"read_data": hash_read_data(*asked) or ()}
+        refuse_other_data(*asked)
+        return {}
 
 
 def hash_read_data(

@@ -2,52 +2,36 @@
 
 import hashlib
 import math
-import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
-
-from msgspec import structs, to_builtins
 
 from harness.config.axes import Axis, refuse_other_problems
 from harness.config.catalog import has_implementation
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.config.synthetic import refuse_synthetic_target
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.measure.checkpoints import begin_checkpoints, end_checkpoints
 from harness.measure.clock import Clock
+from harness.measure.companions import measuring
 from harness.measure.kinds import Job, Kind, OnEvent, Work
-from harness.measure.read_data import hash_read_data
 from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, log_built, make_schedule
-from harness.measure.weights import keep_weights, refuse_without_weights
-from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
-from harness.system.resources import peak_rss_bytes
 from harness.system.startup import find_startup_files
 from harness.system.submission import LOGGED_STATUS, UNSPECIFIED
-from reference_models.data.registry import open_dataset
 from reference_models.process.errors import NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model
-from reference_models.training.workload import (
-    HoldsWeights,
-    MeasuresTraffic,
-    NamesDataset,
-    Workload,
-    peak_reserved_bytes,
-)
+from reference_models.training.workload import NamesDataset, Workload
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
-from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
 from rules.records.metrics import ROC_AUC
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 _PROGRESS_EVERY_S = 0.5
-EXCHANGE_STEPS = 5  # pairs of steps after a run of several ranks, for counting their traffic
 T = TypeVar("T")
 
 
@@ -76,11 +60,11 @@ class Monitor:
         self,
         clock: Clock,
         timeout_s: float | None,
-        meter: EnergyMeter | None = None,
+        on_start: Callable[[], None] = lambda: None,
         world: World | None = None,
         on_event: OnEvent = lambda event: None,
     ) -> None:
-        self._clock, self._timeout_s, self._meter = clock, timeout_s, meter
+        self._clock, self._timeout_s, self._on_start = clock, timeout_s, on_start
         self._world = SingleProcess() if world is None else world
         self._on_event = on_event
         self._run_start_s: float | None = None
@@ -94,8 +78,7 @@ class Monitor:
 
     def start(self) -> None:
         self._run_start_s = self._clock.elapsed_s()
-        if self._meter is not None:
-            self._meter.start()
+        self._on_start()
 
     def decide(self, value: T) -> T:
         """Return rank 0's value: what depends on the time must be the same on every rank."""
@@ -198,57 +181,33 @@ def _evaluate(workload: Workload, block: TrainingBlock, log: RunLogWriter, clock
 
 def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord | None:
     """Make one attempt: clear the cache, build, train to the target; of several ranks, rank 0 writes log.txt."""
-    folder = Path(spec.folder)
-    started = datetime.now(UTC)
-    benchmark, config = spec.parse()
-    dataset = open_dataset(Path(spec.data_dir), config.data)
-    dataset.read_files.look()  # for a workload that does not say what it reads
-    workload = config.implementation.load(spec.spec(config), world)
-    if spec.keep_weights:
-        refuse_without_weights(workload, config.code_label)
-    made = begin_checkpoints(workload, config, spec, benchmark, dataset, folder.parent / CHECKPOINTS_FOLDER)
-    clock = Clock()
-    meter = EnergyMeter(config.runtime.device, power_command=spec.power_command)
-    monitor = Monitor(clock, spec.timeout_s, meter, world, on_event)
-    log = RunLogWriter(folder / "log.txt" if world.rank == 0 else None, clock, monitor.send)
-    monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
-    cache = clear_page_cache([Path(path) for path in dataset.files])
-    log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})
-    describe = describe_run(spec, benchmark, dataset.dataset_sha256, config.code_label)
-    outcome = run_once(workload, benchmark, describe, log, clock, monitor)
-    energy = join_ranks(world, meter.stop())
-    log.close()
-    closed = datetime.now(UTC)
-    ended = describe_end(spec, benchmark, dataset.dataset_sha256, config.code_label, outcome, monitor)
-    kept = None
-    # Before the ranks' traffic is measured, which trains on.
-    if isinstance(workload, HoldsWeights) and spec.keep_weights and (weights := workload.weights()) is not None:
-        on_event({"event": "weights"})
-        kept = keep_weights(folder.parent, weights, ended)
-    read_data = hash_read_data(workload, dataset, world, on_event)
-    ranks = world.gather(describe_rank(workload, world))
-    samples_before_start = world.gather(monitor.samples_before_start)
-    checkpoints = end_checkpoints(made)
-    exchange = None
-    if world.size > 1 and isinstance(workload, MeasuresTraffic):
-        exchange = workload.measure_traffic(EXCHANGE_STEPS)
-    if ranks is None or samples_before_start is None:
+    with measuring(spec, world, on_event, RunRecord) as process:
+        clock = Clock()
+        benchmark, dataset, label = process.benchmark, process.dataset, process.config.code_label
+        monitor = Monitor(clock, spec.timeout_s, process.start, world, on_event)
+        log = RunLogWriter(process.folder / "log.txt" if world.rank == 0 else None, clock, monitor.send)
+        monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
+        cache = clear_page_cache([Path(path) for path in dataset.files])
+        log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})
+        describe = describe_run(spec, benchmark, dataset.dataset_sha256, label)
+        outcome = run_once(process.workload, benchmark, describe, log, clock, monitor)
+        process.stop()
+        log.close()
+        closed = datetime.now(UTC)
+        process.trained = describe_end(spec, benchmark, dataset.dataset_sha256, label, outcome, monitor)
+        samples_before_start = world.gather(monitor.samples_before_start)
+    if samples_before_start is None:
         return None
     known = [number for number in samples_before_start if number is not None]
-    content = {
+    energy = process.members["energy"]
+    content = process.members | {
         "schema_version": VERSION,
         "run_index": spec.run_index,
         "attempt": spec.attempt,
         "seed": spec.seed,
-        "status": ended["status"],
+        "status": process.trained["status"],
         "reason": outcome.reason,
         "exit_code": 0,
-        "started_utc": started.isoformat(timespec="milliseconds"),
-        "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
-        "peak_device_bytes": workload.peak_device_bytes(),
-        "peak_reserved_bytes": peak_reserved_bytes(workload),
-        "energy": energy,
         "observed_s": None if energy is None else energy["duration_s"],
         "observed_by": None if energy is None else "itself",
         "closed_utc": closed.isoformat(timespec="milliseconds"),
@@ -257,12 +216,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "cache_clear": asdict(cache),
         "blocks": monitor.blocks,
         "evaluations": monitor.evaluations,
-        "log_sha256": ended["log_sha256"],
-        "ranks": ranks if world.size > 1 else [],
-        "exchange": exchange,
-        "read_data": read_data or (),
-        "weights": None if kept is None else structs.asdict(kept),
-        "checkpoints": None if checkpoints is None else to_builtins(checkpoints),
+        "log_sha256": process.trained["log_sha256"],
     }
     return convert(content, RunRecord)
 
@@ -292,17 +246,6 @@ def describe_end(
         ),
         "log_sha256": hashlib.sha256(log.read_bytes()).hexdigest() if log.is_file() else None,
         "id_map_sha256": spec.id_map_sha256,
-    }
-
-
-def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
-    """Describe where this process is, and the most memory it has taken so far."""
-    return {
-        "rank": world.rank,
-        "host": socket.gethostname(),
-        "peak_rss_bytes": peak_rss_bytes(),
-        "peak_device_bytes": workload.peak_device_bytes(),
-        "peak_reserved_bytes": peak_reserved_bytes(workload),
     }
 
 

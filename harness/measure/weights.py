@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, message_of
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
+from harness.measure.companions import Companion
 from harness.system.resources import read_resources
 from reference_models.process.errors import ConfigError
-from reference_models.training.workload import HoldsWeights, Workload
+from reference_models.training.workload import HoldsWeights
 from rules.records.kept.arrays import MANIFEST_FILE
 from rules.records.kept.checkpoint import CheckpointManifest
 from rules.records.kept.id_maps import ID_MAPS_FOLDER
@@ -36,13 +37,26 @@ class ReadWeights:
     tensors: Mapping[str, "torch.Tensor"]
 
 
-def refuse_without_weights(workload: Workload, name: str) -> None:
-    """Raise ConfigError, before the run, for an implementation that does not hand out its weights."""
-    if not isinstance(workload, HoldsWeights):
-        raise ConfigError(
-            f"implementation {name!r} does not hand out its weights (it has no method `weights`), so --keep-weights "
-            "cannot keep them. Leave it out."
-        )
+class WeightsCompanion(Companion):
+    """Keeps the weights of a run that is asked to, before anything trains on."""
+
+    @property
+    def _is_asked(self) -> bool:
+        return bool(getattr(self.process.job, "keep_weights", False))
+
+    def before_build(self) -> None:
+        if self._is_asked and not isinstance(self.process.workload, HoldsWeights):
+            raise ConfigError(
+                f"implementation {self.process.config.code_label!r} does not hand out its weights (it has no method "
+                "`weights`), so --keep-weights cannot keep them. Leave it out."
+            )
+
+    def after(self) -> Mapping[str, Any]:
+        process, workload = self.process, self.process.workload
+        if not self._is_asked or not isinstance(workload, HoldsWeights) or (weights := workload.weights()) is None:
+            return {}
+        process.on_event({"event": "weights"})
+        return {"weights": msgspec.structs.asdict(keep_weights(process.folder.parent, weights, process.trained))}
 
 
 def keep_weights(run_folder: Path, tensors: Mapping[str, "torch.Tensor"], about: Mapping[str, Any]) -> KeptWeights:

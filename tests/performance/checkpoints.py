@@ -7,6 +7,8 @@ Of dlrm_small: plain 8 bits, a checkpoint every 10 %. Ratios of one process each
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import geometric_mean, median
 from tempfile import TemporaryDirectory
@@ -15,33 +17,34 @@ from typing import Any
 import torch
 
 from harness.config.run_config import Override
-from harness.measure.checkpoints import begin_checkpoints, end_checkpoints
+from harness.measure.companions import measuring
 from harness.measure.kinds import find_kind
 from harness.measure.throughput import ThroughputJob
 from harness.run_sets.dataset import ensure_dataset
-from reference_models.data.registry import open_dataset
 from reference_models.process.world import SingleProcess
 from reference_models.training.checkpoints import Checkpoints
+from rules.records.measured.throughput import ProcessRecord
 
 KIND = find_kind("throughput")
 
 
-def build(data_root: Path, folder: Path, **checkpoint: Any) -> tuple[Any, Any]:
+@contextmanager
+def built(data_root: Path, folder: Path, **checkpoint: Any) -> Iterator[Any]:
+    """A workload that is built; its checkpoints are ended with it."""
     given = {"runtime.threads": 1, "runtime.implementation": "optimized"}
     given |= {f"checkpoint.{key}": value for key, value in checkpoint.items()}
     overrides = [Override(key=key, value=value, source="here") for key, value in given.items()]
     resolved = KIND.resolve("dlrm_small", overrides, None)
-    config = resolved.workload
-    data = ensure_dataset(config.data, data_root, num_threads=1)
+    data = ensure_dataset(resolved.workload.data, data_root, num_threads=1)
     job = ThroughputJob(
         tables=dict(resolved.tables), definition_path=str(resolved.benchmark.path), data_dir=str(data), seed=3,
         folder=str(folder), num_steps=1,
     )  # fmt: skip
-    workload: Any = config.implementation.load(job.spec(config), SingleProcess())
-    dataset = open_dataset(data, config.data)
-    made = begin_checkpoints(workload, config, job, resolved.benchmark, dataset, folder / "checkpoints")
-    workload.build()
-    return workload, made
+    with measuring(job, SingleProcess(), lambda event: None, ProcessRecord) as process:
+        process.workload.build()
+        process.start()
+        yield process.workload
+        process.stop()
 
 
 def time_selects(made: Checkpoints) -> None:
@@ -67,13 +70,12 @@ def time_selects(made: Checkpoints) -> None:
 
 def stall_ratio(data_root: Path) -> None:
     with TemporaryDirectory() as folder:
-        workload, made = build(data_root, Path(folder), every="2%", bits=8, policy="one_shot")
-        time_selects(made)
-        workload.train_step = lambda *_: torch.zeros(())  # which rows change is the data's matter
-        while workload.train(200).num_steps == 200:
-            pass
-        end_checkpoints(made)
-        found = sorted(made.ratios)
+        with built(data_root, Path(folder), every="2%", bits=8, policy="one_shot") as workload:
+            time_selects(workload.checkpoints)
+            workload.train_step = lambda *_: torch.zeros(())  # which rows change is the data's matter
+            while workload.train(200).num_steps == 200:
+                pass
+        found = sorted(workload.checkpoints.ratios)
         print(f"stall / index_select: median {median(found):.2f}, {found[0]:.2f} to {found[-1]:.2f}, n {len(found)}")
 
 
@@ -84,15 +86,14 @@ def throughput_ratio(data_root: Path, num_pairs: int) -> None:
         for name in ("plain", "kept") if number % 2 else ("kept", "plain"):
             with TemporaryDirectory() as folder:
                 asked = {"every": "10%", "bits": 8} if name == "kept" else {"every": "never"}
-                workload, made = build(data_root, Path(folder), **asked)
-                workload.train(20)
-                began_s = time.perf_counter()
-                while workload.train(200).num_steps == 200:
-                    pass
-                if made is not None:
-                    made._wait()
-                took_s[name] = time.perf_counter() - began_s
-                end_checkpoints(made)
+                with built(data_root, Path(folder), **asked) as workload:
+                    workload.train(20)
+                    began_s = time.perf_counter()
+                    while workload.train(200).num_steps == 200:
+                        pass
+                    if workload.checkpoints is not None:
+                        workload.checkpoints._wait()
+                    took_s[name] = time.perf_counter() - began_s
         ratios.append(took_s["plain"] / took_s["kept"])
         print(f"pair {number + 1}: {ratios[-1]:.3f} of the throughput without checkpoints")
     if ratios:

@@ -44,8 +44,8 @@ def tree(compiled: Tree, tmp_path: Path) -> Tree:
 def test_the_document_has_a_recipe_for_each_thing_to_add() -> None:
     assert list(RECIPES) == [
         "A rule", "A benchmark", "A kind of data", "A metric", "A model", "An implementation",
-        "A kind of measurement", "An extension", "What a kind shows of its own", "A study", "A verb",
-        "A section of the page", "An output format",
+        "A kind of measurement", "A companion of a process", "An extension", "What a kind shows of its own",
+        "A study", "A verb", "A section of the page", "An output format",
     ]  # fmt: skip
 
 
@@ -448,6 +448,41 @@ def test_a_kind_of_an_extension_is_measured_and_compared(extended: Tree, data_ro
     compared = extended.run(f"dlrmbench compare {base} {new}")
     assert compared.returncode == 0 and "Sorting rate" in compared.stdout, compared.stdout + compared.stderr
     assert extended.run(f"dlrmbench resume {new} -n 6 -q").returncode == 0
+
+
+_MEASURE = """
+from pathlib import Path
+from harness.config.catalog import load_entry
+from harness.measure.quality import QualityJob, train_and_evaluate
+from harness.measure.throughput import ThroughputJob, measure_throughput
+from harness.run_sets.dataset import ensure_dataset
+from reference_models.process.world import SingleProcess
+from rules.benchmarks.loader import read_toml
+entry = load_entry("dlrm_tiny")
+data = ensure_dataset(entry.workload.data, Path({data!r}), num_threads=1)
+path = entry.benchmark.path
+members = dict(tables=read_toml(path), definition_path=str(path), data_dir=str(data), seed=1, folder=".")
+job = ThroughputJob(**members, num_steps=1, warm_up_steps=1)
+(process,) = measure_throughput(job, SingleProcess(), lambda event: None).processes
+print(process.num_page_faults, process.energy is not None, process.peak_rss_bytes > 0)
+job = QualityJob(**members, num_samples=4096)
+(process,) = train_and_evaluate(job, SingleProcess(), lambda event: None).processes
+print(hasattr(process, "num_page_faults"), process.energy is not None, process.peak_rss_bytes > 0)
+"""
+
+
+@pytest.mark.slow
+def test_a_companion_of_a_process(tree: Tree, data_root: Path) -> None:
+    recipe = RECIPES["A companion of a process"]
+    tree.follow(recipe)
+    assert tree.touched() == {*recipe.shown, *recipe.changes} and len(recipe.shown) == 1
+    assert [len(added_lines(change)) for change in recipe.changes.values()] == [1, 1]
+    (tree.folder / "measure.py").write_text(_MEASURE.format(data=str(data_root)))
+    done = tree.run("python measure.py")
+    assert done.returncode == 0, done.stderr
+    # It is recorded where a record has the member, and those without it go on as before.
+    assert re.fullmatch(r"\d+ True True\nFalse True True\n", done.stdout), done.stdout
+    assert "num_page_faults" in tree.run("dlrmbench schema throughput").stdout
 
 
 _ASK_FOR_COPIES = """

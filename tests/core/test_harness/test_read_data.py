@@ -149,7 +149,7 @@ def test_a_run_that_was_killed_before_it_had_hashed_is_said_to_be_unproven(small
 
     small.train(0)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr("harness.measure.training.hash_read_data", kill)
+        patch.setattr("harness.measure.read_data.hash_read_data", kill)
         small.train(1)
     assert small.run_set.recover(1)
     small.train(2)

@@ -1,0 +1,24 @@
+"""Energy of a process's timed region, as a member of its record."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.measure.companions import Companion
+from harness.system.energy import EnergyMeter, join_ranks
+
+
+class EnergyCompanion(Companion):
+    """Reads the counters of all ranks, or the power command, from the start to the stop."""
+
+    def before_build(self) -> None:
+        process = self.process
+        self._meter = EnergyMeter(process.config.runtime.device, power_command=process.job.power_command)
+
+    def start(self) -> None:
+        self._meter.start()
+
+    def stop(self) -> None:
+        self._energy = join_ranks(self.process.world, self._meter.stop())
+
+    def after(self) -> Mapping[str, Any]:
+        return {"energy": self._energy}
