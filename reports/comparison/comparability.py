@@ -64,7 +64,7 @@ def _why_other_measurement(base: Result, new: Result) -> str | None:
     if system_of(base) != system_of(new) and len(set(digests)) > 1:
         return printable(f"different definition: {' and '.join(digests)}")
     # Two measurements may well learn the same; none takes the same time as another.
-    is_same = base.samples == new.samples and (base.measure.counts_samples or base.label == new.label)
+    is_same = base.samples == new.samples and (base.measure.scale == "ratio" or base.label == new.label)
     return SAME_SET if is_same else None
 
 

@@ -27,7 +27,7 @@ from reports.statistics.ratios import factor_from
 from reports.text.formatting import percent, printable, throughput_text
 from rules.errors import AbsentKindError, InputError
 from rules.records.experiment import EXPERIMENT_FILE, ExperimentRecord, group_file
-from rules.records.kinds import find_record_type, is_in_processes, is_logged, why_absent
+from rules.records.kinds import is_in_processes, is_logged, why_absent
 from rules.records.measured.throughput import ModelCosts
 from rules.records.profile import ProfileRecord
 from rules.records.run import EnergyRecord
@@ -176,11 +176,6 @@ class SweepFacts:
     def is_of_runs(self) -> bool:
         """Return whether its configurations are told by their runs, and not by what processes measured."""
         return not is_in_processes(self.kind)
-
-    @property
-    def counts_samples(self) -> bool:
-        """Return whether a rate of samples is what is measured alone."""
-        return not self.is_of_runs and find_record_type(self.kind).MEASURE.counts_samples
 
     def at(self, values: Sequence[str]) -> SweepRow | None:
         return next((row for row in self.rows if row.values == tuple(values)), None)

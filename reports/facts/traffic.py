@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from reports.results.result import Result
 from reports.statistics.intervals import log_summary
+from reports.text.formatting import count
 from rules.records.run import TrafficBytes, TrafficRecord
 
 KINDS = {
@@ -24,6 +25,12 @@ def bytes_of(sent: TrafficBytes | None, kind: str) -> int | None:
 def total_bytes(sent: TrafficBytes) -> int:
     """The bytes of all kinds together."""
     return sum(getattr(sent, kind) for kind in KINDS)
+
+
+def traffic_words(traffic: TrafficRecord) -> str:
+    """What the ranks of one measured process send to each other in a step."""
+    num_bytes = count(total_bytes(traffic.bytes_per_step))
+    return f"{num_bytes} bytes per step between {traffic.num_ranks} ranks, counted"
 
 
 def computing_s(step_s: float | None, *waited_s: float | None) -> float | None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 import reports.kinds
-from reports.document.blocks import Block, Chart
+from reports.document.blocks import Block, Chart, Shown
 from reports.results.result import Result
 from rules.extensions import find_places, load_place
 from rules.records.study import StudyRecord, StudyTable
@@ -23,13 +23,15 @@ Lines = Sequence[tuple[str, str]]
 class Details:
     """Everything that one kind shows of its own.
 
-    `lines` are facts of one result for a terminal. `blocks` are shown below the table of several results, their ids
+    `lines` are facts of one result for a terminal. `columns` are shown beside what is compared, in a page's table of
+    several results, in place of the means of what is recorded beside it. `blocks` are shown below it, their ids
     beginning as given; `hidden` are the members that the table need not have then. `answer` is the title of a page
     that shows nothing but this kind. `terms` explain its words, by word. `chart` draws a table of a study, with the
     id that is given. `title` is the title of a page whose results are all of one study.
     """
 
     lines: Callable[[Result], Lines] | None = None
+    columns: Sequence[Shown[Result]] = ()
     blocks: Callable[[Sequence[Result], str], Sequence[Block]] | None = None
     hidden: Collection[str] = ()
     answer: Callable[[Sequence[Result]], str] | None = None

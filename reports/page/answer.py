@@ -75,9 +75,9 @@ def answer_measured(group: Sequence[Result]) -> str:
     first, num = group[0], group[0].num_runs
     what = f"{first.measure.title.lower()} of {plural(num, 'process', 'processes')}"
     if len(group) == 1:
-        value = in_unit(centre_of(first)[0], first.measure.unit)
-        name = "" if first.measure.counts_samples else f"{first.measure.name} "
-        return f"{first.benchmark_name}: {name}{value}, {what}"
+        value, name = in_unit(centre_of(first)[0], first.measure.unit), first.measure.name
+        named = value if value.lower().endswith(f" {name.lower()}") else f"{name} {value}"
+        return f"{first.benchmark_name}: {named}, {what}"
     if len(group) == 2:
         base, new = sorted(group, key=lambda result: order_in_pair(result.place))
         return _of_two((base, new), compare_results(base, [new])[0], "is")

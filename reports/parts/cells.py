@@ -1,9 +1,11 @@
 """Cells that several tables share."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from reports.document.blocks import Cell
+from reports.document.blocks import Cell, Shown, TableColumn, numeric
 from reports.statistics.intervals import Interval, LogSummary
 from reports.text.formatting import MISSING, interval, percent
 
@@ -35,6 +37,30 @@ def spread_text(found: LogSummary) -> str:
 def interval_of(form: Callable[[float], str]) -> Callable[[LogSummary], str]:
     """Return the form of a column of the intervals of geometric means."""
     return lambda found: bounds_text(found.interval, form)
+
+
+def mean_columns(
+    head: TableColumn,
+    member: str,
+    form: Callable[[float], str],
+    found: Sequence[LogSummary | None],
+    *,
+    interval: tuple[str, str],
+    is_narrow: bool,
+) -> list[Shown[Any]]:
+    """Return a column of the geometric means of a member and one of their intervals, or a narrow one of both.
+
+    `found` are the means of all rows, `interval` is its name and unit.
+    """
+    name, unit = interval
+    if not is_narrow:
+        below = numeric(f"{name}, {unit}", "of that mean")
+        return [(head, f"{member}.geometric_mean", form), (below, member, interval_of(form))]
+    has_any = any(each is not None and each.interval is not None for each in found)
+    head = replace(head, help=f"{head.help}, {name}") if has_any else head
+    return [
+        (head, member, lambda each: Cell(text=form(each.geometric_mean), sub=bounds_text(each.interval, form, "")))
+    ]
 
 
 def ends_of(bounds: Interval | None) -> tuple[float | None, float | None]:

@@ -1,15 +1,17 @@
 """What processes measured, as columns, notes and plain values, from the metadata of the record of their kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from reports.comparison.factor import FACTORS
 from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import sentence
 from reports.document.blocks import Cell, TableColumn, numeric
+from reports.parts.cells import bounds_text
 from reports.results.measured import centre_of
 from reports.results.result import Result
-from reports.text.formatting import MISSING, count, duration, interval, num_bytes, si, with_unit
+from reports.text.formatting import MISSING, count, duration, num_bytes, si, throughput, with_unit
 from rules.records.kinds import find_record_type
-from rules.records.measure import Measure
+from rules.records.measure import Column, Measure
 from rules.records.metrics import METRICS
 
 _WORDS: dict[str | None, Callable[[float], str]] = {
@@ -18,11 +20,13 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
     "s": duration,
     "B": num_bytes,
 }
+_IN_FULL: dict[str, Callable[[float | None], str]] = {"samples/s": throughput}
+"""Units of which a column that names them has all digits before the point."""
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """What the kind of a sweep measures; None for runs to a target, and for throughput."""
-    if sweep.is_of_runs or sweep.counts_samples:
+    """What the kind of a sweep measures; None for runs to a target, and for what is a factor of theirs."""
+    if sweep.is_of_runs or sweep.kind in FACTORS:
         return None
     measured = (row.result.measure for row in sweep.rows if row.result is not None)
     return next(measured, find_record_type(sweep.kind).MEASURE)
@@ -42,27 +46,52 @@ def mean_name(measure: Measure) -> str:
     return "geometric mean" if measure.scale == "ratio" else "mean"
 
 
-def measured_columns(measure: Measure) -> list[tuple[TableColumn, Callable[[Result | None], Cell]]]:
-    """What is compared with its interval, then the means of what is recorded beside it, each with what it shows."""
-    name, unit = measure.name, measure.unit
+def measured_columns(
+    measure: Measure, *, is_narrow: bool = False, hidden: Collection[str] = ()
+) -> list[tuple[TableColumn, Callable[[Result | None], Cell]]]:
+    """What is compared with its interval, then the means of what is recorded beside it, each with what it shows.
 
-    def centre(measured: Result | None) -> Cell:
-        return Cell(text=in_unit(centre_of(measured)[0] if measured else None, unit), kind="strong")
+    Narrow columns, as a page has them, have the interval below its mean, and no unit in a cell that its head names.
+    Members that are `hidden` have no column.
+    """
+    main, others = Column(member="", title=measure.name, unit=measure.unit), []
+    for column in measure.columns:
+        if column.member == measure.value:
+            main = column
+        elif column.member not in hidden:
+            others.append(column)
 
-    def between(measured: Result | None) -> Cell:
-        bounds = centre_of(measured)[1] if measured else None
-        return Cell(text=interval(in_unit(bounds.low, unit), in_unit(bounds.high, unit)) if bounds else MISSING)
+    def words(value: float | None, column: Column) -> str:
+        return _in_column(value, column) if is_narrow else in_unit(value, column.unit)
 
-    def mean(member: str, unit: str | None) -> Callable[[Result | None], Cell]:
-        return lambda found: Cell(text=in_unit(found.mean(member) if found else None, unit))
+    def centre(found: Result | None) -> Cell:
+        mean, bounds = centre_of(found) if found else (None, None)
+        below = bounds_text(bounds, lambda end: words(end, main), "") if is_narrow else ""
+        return Cell(text=words(mean, main), kind="strong", sub=below)
 
-    others = [column for column in measure.columns if column.member != measure.value]
+    def between(found: Result | None) -> Cell:
+        return Cell(text=bounds_text(centre_of(found)[1] if found else None, lambda end: words(end, main)))
+
+    def mean(column: Column) -> Callable[[Result | None], Cell]:
+        return lambda found: Cell(text=words(found.mean(column.member) if found else None, column))
+
     on = " on the logarithms" if measure.scale == "ratio" else ""
+    if is_narrow:
+        head = numeric(main.title, f"{main.origin}, {mean_name(measure)}, 95 % interval")
+        return [(head, centre), *((numeric(each.title, f"{each.origin}, mean"), mean(each)) for each in others)]
     return [
-        (numeric(name, f"{mean_name(measure)} over processes"), centre),
-        (numeric(f"95 % interval, {name}", f"of that mean, Student's t{on}"), between),
-        *((numeric(column.title, "mean"), mean(column.member, column.unit)) for column in others),
+        (numeric(main.title, f"{mean_name(measure)} over processes"), centre),
+        (numeric(f"95 % interval, {main.title}", f"of that mean, Student's t{on}"), between),
+        *((numeric(each.title, "mean"), mean(each)) for each in others),
     ]
+
+
+def _in_column(value: float | None, column: Column) -> str:
+    """A value as `in_unit`, without the unit where the column's title ends with it, as 'Queries/s' does."""
+    text, unit = in_unit(value, column.unit), column.unit
+    if unit is None or not column.title.lower().endswith(unit.lower()):
+        return text
+    return _IN_FULL[unit](value) if unit in _IN_FULL else text.removesuffix(f" {unit}")
 
 
 def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:

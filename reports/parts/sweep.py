@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from reports.comparison.factor import FACTORS
 from reports.comparison.sweep import SweepFacts, SweepRow
-from reports.comparison.wording import change_text, sentence, speed
+from reports.comparison.wording import change_text, sentence, speed, with_sign
 from reports.document.blocks import Cell, Shown, Table, TableColumn, numeric, table_of
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
-from reports.parts.cells import by_value, ends_of, interval_of
+from reports.parts.cells import by_value, ends_of, mean_columns
 from reports.parts.measured import measure_of, measured_columns, measured_notes, measured_record
 from reports.statistics.intervals import AT_LEAST_NAME, LogSummary
 from reports.text.formatting import (
@@ -25,10 +25,16 @@ from reports.text.formatting import (
 )
 
 
-def sweep_table(sweep: SweepFacts, id_: str) -> Table:
-    """One row per configuration; the same on the page and in the terminal."""
-    axes = [(numeric(printable(key)), lambda row, at=at: row.values[at]) for at, (key, _) in enumerate(sweep.axes)]
-    columns = [*axes, *_columns(sweep)]
+def sweep_table(sweep: SweepFacts, id_: str, *, is_narrow: bool = False) -> Table:
+    """One row per configuration, the same on the page and in the terminal.
+
+    The page's is narrow: sections of keys are below their names, intervals below their means.
+    """
+    axes = [
+        (_axis_column(key, is_narrow=is_narrow), lambda row, at=at: row.values[at])
+        for at, (key, _) in enumerate(sweep.axes)
+    ]
+    columns = [*axes, *_columns(sweep, is_narrow=is_narrow)]
     caption = f"{printable(sweep.name)}: {plural(len(sweep.rows), 'configuration')}"
     table = table_of(sweep.rows, columns, id_=id_, caption=caption, is_sortable=len(sweep.rows) > 1, style="sweep")
     # A column without a single value only takes width; the notes say why there is none.
@@ -37,30 +43,40 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
     return replace(table, columns=tuple(table.columns[at] for at in kept), rows=rows)
 
 
-def _columns(sweep: SweepFacts) -> Iterator[Shown[SweepRow]]:
+def _axis_column(key: str, *, is_narrow: bool) -> TableColumn:
+    section, _, name = printable(key).partition(".")
+    return numeric(name, section) if is_narrow and name else numeric(printable(key))
+
+
+def _columns(sweep: SweepFacts, *, is_narrow: bool) -> Iterator[Shown[SweepRow]]:
     """What a kind of sweep shows of a configuration."""
     unit = times_unit(sweep)
     if sweep.is_of_runs:
         score = numeric(f"Score, {unit.name}", "Olympic mean")
         yield score, lambda row: Cell(text=unit.number(row.score_s), kind="strong")
         time = numeric(f"Time to train, {unit.name}", "geometric mean of converged runs")
-        yield time, "time_to_train.geometric_mean", unit.number
-        yield numeric(f"{AT_LEAST_NAME}, {unit.name}", "of that mean"), "time_to_train", interval_of(unit.number)
+        found = [row.time_to_train for row in sweep.rows]
+        yield from mean_columns(
+            time, "time_to_train", unit.number, found, interval=(AT_LEAST_NAME, unit.name), is_narrow=is_narrow
+        )
         yield numeric("Samples to converge", "geometric mean"), "samples_to_converge.geometric_mean", count
     if (measure := measure_of(sweep)) is not None:
-        yield from ((column, lambda row, show=show: show(row.result)) for column, show in measured_columns(measure))
+        columns = measured_columns(measure, is_narrow=is_narrow)
+        yield from ((column, lambda row, show=show: show(row.result)) for column, show in columns)
     else:
-        yield numeric("Samples/s", "geometric mean"), "throughput.geometric_mean", throughput
-        yield numeric("95 % interval, samples/s", "of that mean"), "throughput", interval_of(throughput)
+        rate, found = numeric("Samples/s", "geometric mean"), [row.throughput for row in sweep.rows]
+        yield from mean_columns(
+            rate, "throughput", throughput, found, interval=("95 % interval", "samples/s"), is_narrow=is_narrow
+        )
         yield numeric("Peak memory", "of a process"), "peak_bytes", by_value(num_bytes)
         yield numeric("J/sample", "measured"), "energy_per_sample_j", "{:.3g}".format
-    if sweep.counts_samples:
         yield numeric("GFLOP/s", "computed FLOP × measured samples/s"), _gflop_per_s, "{:.3g}".format
         yield numeric("FLOP/byte", "computed; of embedding rows"), _flop_per_byte, "{:.3g}".format
     if any(row.profile for row in sweep.rows):
         yield TableColumn(name="Bound by", help="share of the profiled step"), bound_words
     yield numeric("Runs"), lambda row: f"{row.num_converged} / {row.num_planned or MISSING}"
-    yield "Against the first", lambda row: Cell(text=brief_verdict(row), note=against_first(row))
+    sign = with_sign if is_narrow else str
+    yield "Against the first", lambda row: Cell(text=sign(brief_verdict(row)), note=sign(against_first(row)))
 
 
 def _gflop_per_s(row: SweepRow) -> float | None:
@@ -119,7 +135,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         notes.append(
             "Verdicts are against the first configuration with results; all of them are one family of tests (Holm)."
         )
-    if sweep.counts_samples:
+    if not sweep.is_of_runs:
         steps = f"{count(sweep.num_steps)} steps per process" if sweep.num_steps else "a number of steps not recorded"
         notes.append(f"Throughput over {steps} after a warm-up; nothing was trained to a target, nothing is a score.")
         if any(row.data_kind in ("made_up", "synthetic") for row in sweep.rows):

@@ -14,8 +14,6 @@ from rules.records.kinds import find_record_type
 from rules.records.measure import Measurement
 from rules.records.run_set import RunSetRecord
 
-_CLOCK_STEP_S = 1e-6
-
 
 def find_measured(folder: Path, kind: str, problems: list[str]) -> Result | None:
     """Return what extra/<kind>.json says; None where there is none, or it is damaged, which is a problem."""
@@ -52,11 +50,10 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
     compared = kind if measure is record.MEASURE else f"{kind}.{measure.value}"
     seeds = asked.seeds if asked else ()
     benchmark = asked.benchmark.name if asked else None
-    named = {name: getattr(record, name) for name in record.ASKED}
-    if measure.counts_samples:
-        named = {"benchmark": benchmark} | named
-    else:
-        named["num_samples"] = getattr(processes[0], "num_samples", None)
+    told = {
+        name: benchmark if name == "benchmark" else getattr(record if hasattr(record, name) else processes[0], name)
+        for name in record.ASKED
+    }
     return Result(
         label=name_of(folder),
         source="records",
@@ -70,7 +67,7 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
             for index, process in enumerate(processes)
         ),
         system=System(name=asked.system.name, fields=tuple(asked.system.fields.items())) if asked else System(),
-        stated=tuple((name, printable(value)) for name, value in named.items() if value is not None),
+        stated=tuple((name, printable(value)) for name, value in told.items() if value is not None),
         asked=asked,
         turns=interleaving_of(folder),
         repetition=repetition_key(asked),
@@ -79,15 +76,12 @@ def make_measured(folder: Path, kind: str, record: Measurement, asked: RunSetRec
 
 
 def _repetition(process: Any, index: int, seed: int | None, record: Measurement, compared: str) -> Repetition:
-    """Make one process, with its seed where the set's record says it; a rate is on the grid of the clock."""
-    value, steps = float(getattr(process, record.measure.value)), {compared: _step(record, process)}
-    if record.measure.counts_samples and (num_samples := getattr(process, "num_samples", None)) is not None:
-        value = num_samples / process.duration_s if steps[compared] else value
+    """Make one process, with its seed where the set's record says it."""
     return Repetition(
         label=str(index),
         seed=seed,
-        values={compared: value},
-        steps=steps,
+        values={compared: float(getattr(process, record.measure.value))},
+        steps={compared: _step(process)},
         started_ms=epoch_ms(getattr(process, "started_utc", None)),
         stopped_ms=epoch_ms(getattr(process, "ended_utc", None)),
         record=process,
@@ -97,7 +91,7 @@ def _repetition(process: Any, index: int, seed: int | None, record: Measurement,
 def value_step(result: Result) -> float:
     """Return the grid of what a measurement measured, as a fraction of it: the mean of its processes'."""
     assert result.measured is not None
-    steps = [_step(result.measured, process.record) for process in result.repetitions]
+    steps = [_step(process.record) for process in result.repetitions]
     return sum(steps) / len(steps) if steps else 0.0
 
 
@@ -108,8 +102,8 @@ def compared_values(result: Result) -> tuple[float, ...]:
 
 
 def rate_summary(result: Result) -> LogSummary | None:
-    """Summarize the rates of a measurement that counts samples; None of another."""
-    if result.measured is None or not result.measure.counts_samples:
+    """Summarize the rates of a measurement of throughput; None of another."""
+    if result.measured is None or result.quantities != ("throughput",):
         return None
     return log_summary(compared_values(result), step=value_step(result))
 
@@ -131,9 +125,6 @@ def title_of(result: Result) -> str:
     return printable(f"{result.benchmark} on {result.system.name}", 160)
 
 
-def _step(record: Measurement, process: Any) -> float:
-    """The clock's microsecond over what a process took, of a rate of samples; else the resolution that it states."""
-    if not record.measure.counts_samples:
-        return float(getattr(process, "resolution", 0.0))
-    duration_s = getattr(process, "duration_s", None)
-    return min(_CLOCK_STEP_S / float(duration_s), 1.0) if duration_s else 0.0
+def _step(process: Any) -> float:
+    """Return the grid that a process says its value is on, as a fraction of it."""
+    return float(getattr(process, "resolution", 0.0))

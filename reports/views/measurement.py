@@ -2,7 +2,6 @@
 
 import math
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +10,7 @@ from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
 from reports.facts.checkpoints import checkpoint_words, read_checkpoints
 from reports.facts.noise import Smallest
-from reports.facts.traffic import total_bytes, traffic_of
 from reports.kinds.details import details_of
-from reports.parts.cells import bounds_text
 from reports.parts.law import law_words
 from reports.parts.measured import in_unit, measured_columns
 from reports.parts.noise import smallest_words
@@ -27,22 +24,17 @@ from reports.parts.profile import (
     phases_table,
 )
 from reports.parts.sweep import sweep_notes, sweep_table
-from reports.results.measured import rate_summary, title_of, value_step
+from reports.results.measured import title_of, value_step
 from reports.results.result import Result
-from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS, log_summary, mean_interval
+from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
 from reports.tables.scores import MeasurementDocument
-from reports.text.formatting import count, percent, throughput_text
 from rules.records.profile import ProfileRecord
-from rules.records.run import TrafficRecord
 
 
-def measured_blocks(measured: Result, options: Mapping[str, int], path: Path) -> tuple[Block, ...]:
-    """Show what one measurement found and the file at `path`; `options` is what was asked of it."""
-    if measured.measure.counts_samples:
-        facts = _throughput_facts(measured, options)
-    else:
-        lines = details_of(measured.kind).lines
-        facts = _mean_facts(measured) if lines is None else list(lines(measured))
+def measured_blocks(measured: Result, path: Path) -> tuple[Block, ...]:
+    """Show what one measurement found and the file at `path`."""
+    lines = details_of(measured.kind).lines
+    facts = _mean_facts(measured) if lines is None else list(lines(measured))
     title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
     if words := checkpoint_words(read_checkpoints([measured])):
         facts.append(("checkpoints", words))
@@ -65,7 +57,7 @@ def _smallest(measured: Result) -> str:
     return smallest_words(smallest)
 
 
-def measurement_document(measured: Result, options: Mapping[str, int], path: Path) -> MeasurementDocument:
+def measurement_document(measured: Result, path: Path) -> MeasurementDocument:
     """As `measured_blocks`: where everything is, what every process measured, its mean and interval."""
     measure, values = measured.measure, measured.measured_values
     smallest = _noise(measured)
@@ -77,7 +69,7 @@ def measurement_document(measured: Result, options: Mapping[str, int], path: Pat
         file=str(path),
         benchmark=measured.benchmark,
         system=measured.system.name,
-        options=dict(options),
+        options=dict(measured.asked.options) if measured.asked else {},
         quantity=measure.name,
         unit=measure.unit,
         values=values,
@@ -96,30 +88,10 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _throughput_facts(measured: Result, options: Mapping[str, int]) -> list[tuple[str, str]]:
-    """Show the geometric mean over the processes with its interval, and the traffic of the first."""
-    facts = []
-    if (summary := rate_summary(measured)) is not None:
-        each = "".join(f", {value} {name.removeprefix('num_')} each" for name, value in options.items())
-        mean = f"{throughput_text(summary.geometric_mean)} of {summary.num_values} processes{each}"
-        facts.append(("geometric mean", mean))
-        if (bounds := summary.interval) is not None:
-            both = f"{bounds_text(bounds, throughput_text)} ({bounds.method}, {IF_INDEPENDENT})"
-            facts.append((f"{bounds.confidence:.0%} interval", both))
-        facts.append(("varies by", f"{percent(summary.coefficient_of_variation)} between processes"))
-    return facts + [("exchange", traffic_words(traffic)) for traffic in traffic_of(measured)[:1]]
-
-
 def _mean_facts(measured: Result) -> list[tuple[str, str]]:
     """Show the mean of what is compared with its interval, and the means beside it."""
     facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
     return [*facts, ("processes", str(len(measured.measured_values)))]
-
-
-def traffic_words(traffic: TrafficRecord) -> str:
-    """What the ranks of one measured process send to each other in a step."""
-    num_bytes = count(total_bytes(traffic.bytes_per_step))
-    return f"{num_bytes} bytes per step between {traffic.num_ranks} ranks, counted"
 
 
 def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:

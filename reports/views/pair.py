@@ -18,7 +18,7 @@ def pair_blocks(
     """Show `sets` or what was `measured`, base and new, then new against base; `page` is that of both."""
     sides = [
         *(block for result in sets for block in finished_blocks(result, *_places(result), page)),
-        *(block for found in measured for block in measured_blocks(found, _options(found), found.path)),
+        *(block for found in measured for block in measured_blocks(found, found.path)),
     ]
     return (*sides, *comparison_blocks(comparisons))
 
@@ -35,7 +35,7 @@ def pair_document(
         folder=str(folder),
         report=str(page),
         scores=tuple(finished_document(result, *_places(result), page) for result in sets),
-        measurements=tuple(measurement_document(found, _options(found), found.path) for found in measured),
+        measurements=tuple(measurement_document(found, found.path) for found in measured),
         comparisons=comparison_document(comparisons).comparisons,
     )
 
@@ -44,8 +44,3 @@ def _places(result: Result) -> tuple[str, Path]:
     """The system and the folder of a set of this harness."""
     assert result.place is not None
     return result.system.name or "", result.place
-
-
-def _options(found: Result) -> dict[str, int]:
-    """What was asked of the kind, where the set's record says it."""
-    return dict(found.asked.options) if found.asked else {}

@@ -19,7 +19,7 @@ class Column:
     member: str
     title: str
     unit: str | None
-    origin: Literal["measured", "measured over simulated", "simulated"] = "measured"
+    origin: Literal["measured", "measured over simulated", "simulated", "computed"] = "measured"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,11 +41,6 @@ class Measure:
     @property
     def name(self) -> str:
         return next((column.title for column in self.columns if column.member == self.value), self.title)
-
-    @property
-    def counts_samples(self) -> bool:
-        """Return whether it is a rate of samples, as a throughput is."""
-        return self.unit == "samples/s"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +74,7 @@ class Measurement(Document, frozen=True, kw_only=True):
     OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = {}
     """What files of the kind may have measured instead, by the member of `Measure.value`."""
     ASKED: ClassVar[tuple[str, ...]] = ()
-    """Members that say what was asked, in the order in which they are shown among the settings."""
+    """Members of the record or of a process that say what was asked, and "benchmark", as settings show them."""
     MUST_AGREE: ClassVar[Mapping[str, str]] = {}
     """By setting that two sides of a comparison must share, what is said where they do not: a {} for each value."""
     COMMAND: ClassVar[str | None] = None

@@ -241,8 +241,7 @@ def _show_measurement(folder: Path, record: "ExperimentRecord", form: str) -> Ex
         measured = read_measured(folder, record.kind)
     except InputError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
-    found = (measured, record.options, path)
-    show_as(form, measurement_document(*found), measured_blocks(*found))
+    show_as(form, measurement_document(measured, path), measured_blocks(measured, path))
     return ExitCode.DONE
 
 

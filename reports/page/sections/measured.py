@@ -1,8 +1,7 @@
-"""Kinds of measurement apart from throughput: table, notes and section, from the record's metadata."""
+"""Kinds of measurement that leave no logs: table, notes and section, from the record's metadata."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
@@ -18,67 +17,45 @@ from reports.facts.noise import Smallest
 from reports.kinds.details import details_of, own_blocks
 from reports.page.figures.times import hue_number
 from reports.page.sections.traffic import measured_exchanges
-from reports.parts.cells import by_value, interval_of
+from reports.parts.cells import by_value
 from reports.parts.measured import in_unit, mean_name, measured_columns
 from reports.parts.noise import measured_assumptions, size_text
-from reports.results.measured import centre_of, compared_values, rate_summary
+from reports.results.measured import centre_of, compared_values
 from reports.results.provenance import order_in_pair, pair_of
 from reports.results.result import Result
-from reports.statistics.intervals import LogSummary
 from reports.text.formatting import (
     MISSING,
-    count,
-    percent,
     plural,
     printable,
-    throughput,
     time_unit,
     utc,
 )
-from rules.records.measure import Column as MeasureColumn
 from rules.records.measure import Measure
 from rules.records.metrics import metric_of_member
 
 MAX_SENTENCES = 24
 
 
-def _page_columns(kind: str, measured: Sequence[Result]) -> list[tuple[TableColumn, Callable[[Result], Cell]]]:
-    """As `measured_columns`, narrower: the interval below its mean, units that a head has left out of the cells, and
-    no column without a single value, or that a table below has."""
-    measure = measured[0].measure
-    (mean, show), (_, between), *others = measured_columns(measure)
-    main = next(column for column in measure.columns if column.member == measure.value)
-    both = numeric(mean.name, f"{main.origin}, {mean_name(measure)}; 95 % interval")
-    beside = [column for column in measure.columns if column.member != measure.value]
-    kept = [
-        (numeric(column.name, f"{about.origin}, mean"), _short(cell, about))
-        for about, (column, cell) in zip(beside, others, strict=True)
-        if about.member not in details_of(kind).hidden and any(cell(found).text != MISSING for found in measured)
-    ]
-    return [(both, lambda found: replace(_short(show, main)(found), sub=_without(between(found).text, main))), *kept]
-
-
-def _short(cell: Callable[[Result], Cell], about: MeasureColumn) -> Callable[[Result], Cell]:
-    return lambda found: replace(cell(found), text=_without(cell(found).text, about))
-
-
-def _without(text: str, about: MeasureColumn) -> str:
-    """Numbers without the unit that the column's title is, as 'Queries/s' is."""
-    is_head = about.unit is not None and about.title.lower().endswith(about.unit.lower())
-    return text.replace(f" {about.unit}", "") if is_head else text
+def _page_columns(kind: str, measured: Sequence[Result]) -> list[Shown[Result]]:
+    """What is compared, and then the kind's own columns, or what is recorded beside it and not shown below; a column
+    without a single value is none."""
+    measure, details = measured[0].measure, details_of(kind)
+    both, *others = measured_columns(measure, is_narrow=True, hidden=details.hidden)
+    kept = [(head, cell) for head, cell in others if any(cell(found).text != MISSING for found in measured)]
+    return [both, *(details.columns or kept)]
 
 
 def measured_section(measured: Sequence[Result]) -> PageSection:
     """Show measurements of a kind apart from everything that was trained to a target."""
     kind, measure = measured[0].kind, measured[0].measure
     id_ = measured[0].quantities[0].replace(".", "-")  # a kind may measure several
-    is_throughput = measure.counts_samples
-    beside = ", and nothing here is compared with one" if is_throughput else ""
-    lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
-    what = "Samples per second" if is_throughput else measure.title
+    lead = (
+        "Measured without training to a target: nothing here is a time to train or a score, and nothing here is "
+        "compared with one."
+    )
     named = distinct(measured)
     comparisons = _compare(named)
-    shown = _THROUGHPUT_COLUMNS if is_throughput else _page_columns(kind, named)
+    shown = _page_columns(kind, named)
     bands = {found.label: band for found, band in zip(named, find_bands(named), strict=True)}
     are_pairs = len({pair_of(found.place) for found in named}) > 1
     against = "Against the first, or its pair's base" if are_pairs else "Against the first"
@@ -97,7 +74,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
             *shown[1:],
         ),
         id_=f"{id_}-table",
-        caption=f"{what}, over the processes of each measurement",
+        caption=f"{measure.title}, over the processes of each measurement",
         is_sortable=len(named) > 1,
     )
     said = tuple(f"{entry.new}: {with_sign(sentence(entry))}" for entry in comparisons.values())
@@ -223,19 +200,3 @@ def _smallest_cell(smallest: Smallest, measure: Measure) -> Cell:
 def _name_cell(found: Result) -> Cell:
     about = ", ".join(printable(part, 80) for part in (found.benchmark, found.system.name) if part)
     return Cell(text=found.label, sub=about)
-
-
-def _rate_cell(rate: LogSummary) -> Cell:
-    return Cell(text=throughput(rate.geometric_mean), kind="strong")
-
-
-_THROUGHPUT_COLUMNS: tuple[Shown[Result], ...] = (
-    (numeric("Samples/s", "geometric mean"), rate_summary, _rate_cell),
-    (numeric("95 % interval", "Student's t on the logarithms"), rate_summary, interval_of(throughput)),
-    (numeric("CV", "over processes"), rate_summary, lambda rate: percent(rate.coefficient_of_variation)),
-    (numeric("Processes"), "num_runs", count),
-    (numeric("Slowest", "samples/s"), lambda found: min(compared_values(found)), throughput),
-    (numeric("Fastest", "samples/s"), lambda found: max(compared_values(found)), throughput),
-    ("Data", lambda found: printable(getattr(found.measured, "data_kind", None) or "dataset", 40)),
-)
-"""The table of samples per second, whose logarithms are compared."""

@@ -1,22 +1,21 @@
 """A sweep's part of the page: one table over all configurations, and charts of each quantity over the axes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
 from reports.charts.sweep import places, sweep_figure
 from reports.charts.xy import Dot
 from reports.comparison.sweep import SweepFacts, SweepRow
-from reports.comparison.wording import with_sign
-from reports.document.blocks import Block, Chart, Prose, Table
+from reports.document.blocks import Block, Chart, Prose
 from reports.document.page import PageSection
 from reports.kinds.details import own_blocks
 from reports.parts.measured import in_unit, measure_of
 from reports.parts.sweep import sweep_notes, sweep_table, times_unit
 from reports.results.measured import centre_of
 from reports.statistics.intervals import LogSummary
-from reports.text.formatting import MISSING, percent, plural, printable, si
+from reports.text.formatting import percent, plural, printable, si
 
 _Estimate = tuple[float, tuple[float, float] | None]
 """A value and the ends of its interval."""
@@ -48,7 +47,7 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     heading = f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}"
     blocks: tuple[Block, ...] = (
         Prose(text=f"{lead} {sweep.closing}".rstrip()),
-        _for_page(sweep_table(sweep, f"{id_}-table"), len(sweep.axes)),
+        sweep_table(sweep, f"{id_}-table", is_narrow=True),
         *(Prose(text=note, kind="note") for note in sweep_notes(sweep)),
         *(
             _chart(sweep, quantity, f"{id_}-{quantity.key}")
@@ -58,28 +57,6 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
         *own_blocks([row.result for row in sweep.rows if row.result is not None], id_),
     )
     return PageSection(id=id_, heading=heading, name=heading, blocks=blocks)
-
-
-def _for_page(table: Table, num_axes: int) -> Table:
-    """Make a sweep's table narrower, with sections of keys and intervals on second lines, and sign its factors."""
-    is_bounds = [" % interval, " in column.name for column in table.columns]
-    kept = [at for at, holds in enumerate(is_bounds) if not holds]
-    with_bounds = [at for at in kept if at + 1 < len(is_bounds) and is_bounds[at + 1]]
-    columns = list(table.columns)
-    for at in range(num_axes):
-        section, _, key = columns[at].name.partition(".")
-        columns[at] = replace(columns[at], name=key or section, help=section if key else "")
-    for at in with_bounds:
-        interval = columns[at + 1].name.partition(",")[0]
-        columns[at] = replace(columns[at], help=f"{columns[at].help}, {interval}")
-    rows = []
-    for cells in map(list, table.rows):
-        for at in with_bounds:
-            bounds = cells[at + 1].text
-            cells[at] = replace(cells[at], sub="" if bounds == MISSING else bounds)
-        cells[-1] = replace(cells[-1], text=with_sign(cells[-1].text), note=with_sign(cells[-1].note))
-        rows.append(tuple(cells[at] for at in kept))
-    return replace(table, columns=tuple(columns[at] for at in kept), rows=tuple(rows))
 
 
 def _quantities(sweep: SweepFacts) -> list[_Quantity]:

@@ -75,7 +75,7 @@ def _measure(metric: Metric) -> Measure:
             Column(member=metric.member, title=metric.capital, unit=metric.member),
             Column(member="log_loss", title="Log loss", unit="nat"),
             Column(member="normalised_entropy", title="Normalised entropy", unit=None),
-            Column(member="training_flop", title="Training FLOP", unit="FLOP"),
+            Column(member="training_flop", title="Training FLOP", unit="FLOP", origin="computed"),
             Column(member="train_s", title="Training", unit="s"),
             Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
         ),
@@ -91,7 +91,7 @@ class QualityRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     MEASURE: ClassVar[Measure] = _MEASURES[METRICS[ROC_AUC].member]
     OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = _MEASURES
-    ASKED: ClassVar[tuple[str, ...]] = ("data_kind", "dataset_sha256", "eval_samples")
+    ASKED: ClassVar[tuple[str, ...]] = ("data_kind", "dataset_sha256", "eval_samples", "num_samples")
     MUST_AGREE: ClassVar[Mapping[str, str]] = {
         "dataset_sha256": "different datasets: {} and {}",
         "eval_samples": "different evaluation splits: {} and {}",

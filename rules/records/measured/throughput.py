@@ -9,6 +9,9 @@ from rules.records.codec import Count, PositiveAmount, PositiveCount, Record
 from rules.records.measure import Column, Measure, ProcessMeasurement
 from rules.records.run import CheckpointsRecord, EnergyRecord, RankRecord, TrafficRecord
 
+CLOCK_STEP_S = 1e-6
+"""Durations are told to the microsecond."""
+
 
 class ModelCosts(Record, frozen=True, kw_only=True):
     """What the model holds and does, computed from the configuration alone."""
@@ -27,7 +30,8 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     num_steps: PositiveCount
     num_samples: PositiveCount
     duration_s: PositiveAmount
-    samples_per_s: PositiveAmount
+    stated_samples_per_s: PositiveAmount = field(name="samples_per_s")
+    """As the file has it; `samples_per_s` is what follows from samples and duration."""
     cache_cleared: bool
     hyperparameters: dict[str, Any]
     peak_device_bytes: Count | None
@@ -40,6 +44,16 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     """By the system's clock, so that it is seen whether two measurements took turns. None in files of old."""
     ended_utc: str | None = None
     checkpoints: CheckpointsRecord | None = None
+
+    @property
+    def samples_per_s(self) -> float:
+        """Return the rate, on the grid of the clock."""
+        return self.num_samples / self.duration_s
+
+    @property
+    def resolution(self) -> float:
+        """Return the step of the clock as a fraction of what it told."""
+        return min(CLOCK_STEP_S / self.duration_s, 1.0)
 
 
 class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
@@ -59,7 +73,7 @@ class ThroughputRecord(ProcessMeasurement, frozen=True, kw_only=True):
             Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
         ),
     )
-    ASKED: ClassVar[tuple[str, ...]] = ("data_kind",)
+    ASKED: ClassVar[tuple[str, ...]] = ("benchmark", "data_kind")
     MUST_AGREE: ClassVar[Mapping[str, str]] = {
         "data_kind": "different input: {} and {} data; reading a dataset is part of the time",
     }

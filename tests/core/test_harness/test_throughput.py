@@ -21,8 +21,8 @@ from harness.run_sets.folder import open_run_set
 from harness.run_sets.keepers import find_keeper
 from reference_models.process.errors import ConfigError
 from reference_models.training.workload import TrainCounts
+from reports.facts.traffic import traffic_words
 from reports.text.formatting import moment_of
-from reports.views.measurement import traffic_words
 from rules.records.codec import decode
 from rules.records.measured.throughput import ThroughputRecord
 

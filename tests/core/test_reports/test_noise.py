@@ -358,17 +358,17 @@ def test_of_a_lone_measurement_nothing_is_compared_and_few_processes_say_so(tmp_
     text = Page(render_report(gather_everything([tmp_path]))).text
     assert "Against the first" not in text and "takes at least 5 processes on each side" in text
     found = read_measured(few, "throughput")
-    shown = render_terminal(measured_blocks(found, {}, few))
+    shown = render_terminal(measured_blocks(found, few))
     assert "not known: takes 5 processes, has 2" in shown
-    assert measurement_document(found, {}, few).smallest_apart is None
+    assert measurement_document(found, few).smallest_apart is None
 
 
 @pytest.mark.parametrize(("kind", "words"), [("throughput", " in turns (80 % of cases)"), ("quality", " of AUC (")])
 def test_a_measurement_says_it_when_it_is_done(kind: str, words: str, tmp_path: Path) -> None:
     values = AUCS if kind == "quality" else list(1e4 * np.exp(0.002 * standard(5)))
     found = read_measured(measure(tmp_path / "a", kind, values), kind)
-    line = " ".join(render_terminal(measured_blocks(found, {}, tmp_path)).partition("smallest")[2].split())
-    document = measurement_document(found, {}, tmp_path)
+    line = " ".join(render_terminal(measured_blocks(found, tmp_path)).partition("smallest")[2].split())
+    document = measurement_document(found, tmp_path)
     apart = document.smallest_apart
     assert apart is not None
     assert words in line and (f"{apart:.5f}" if kind == "quality" else size_text(apart)) in line
