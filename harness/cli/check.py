@@ -140,8 +140,9 @@ def score(
     DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read. A set that
     breaks rules has a score too: --require-valid makes a gate of both.
     """
+    from reports.parts.score import score_sets
     from reports.tables.scores import ScoreDocument
-    from reports.views.score import score_blocks, score_sets, scores_csv
+    from reports.views.score import score_blocks, scores_csv
     from rules.errors import NothingToJudgeError
     from rules.judge.sets import judge_sets
 

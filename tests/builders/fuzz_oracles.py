@@ -13,9 +13,9 @@ import jsonschema
 from log_builder import parse_lines
 from msgspec import to_builtins
 
+from reports.parts.score import score_sets
 from reports.render.markdown import render_markdown
 from reports.render.terminal import render_terminal
-from reports.views.score import score_sets
 from reports.views.verdict import MAX_PLACES, verdict_blocks, verdicts_csv
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import judge

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reports.charts.svg import fit_names
 from reports.comparison.comparability import ONE_SYSTEM, systems_differ
-from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison
 from reports.comparison.wording import rejected_words, speed, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Fact, Facts, Prose, Table, TableColumn, numeric, table_of
@@ -18,15 +18,16 @@ from reports.page.figures.times import column_unit
 from reports.page.sections.remarks import count_words, group_warnings
 from reports.parts.cells import bounds_text, by_value, with_spread
 from reports.parts.cost import cost_columns, cost_numbers
-from reports.parts.noise import disturbed_words, variation_text
+from reports.parts.noise import disturbed_words
+from reports.parts.score import EPOCHS, describe_score, score_facts, time_fact
 from reports.results.logs import Order
-from reports.results.resolution import mean_step, samples_step
 from reports.results.result import Result
 from reports.results.sequential_stopping import stopping_words
 from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS, mean_of_known
 from reports.text.formatting import (
     MISSING,
     TimeUnit,
+    capital,
     count,
     epochs,
     learning_rate,
@@ -36,7 +37,6 @@ from reports.text.formatting import (
     printable,
     quality,
     ratio,
-    si,
     throughput,
 )
 from rules.checks.rule import SEVERITIES
@@ -135,25 +135,10 @@ def system_words(result: Result) -> str:
 
 def key_numbers(result: Result) -> tuple[Fact, ...]:
     """Score, its factors and the quality reached, each with its spread."""
-    numbers = [_score_number(result)]
-    for name, unit, member, text in (
-        ("Epochs to converge", "epochs", _EPOCHS, epochs),
-        ("Throughput", "samples/s", _SPEED, si),
-    ):
-        summary = result.summary(member)
-        value, note = MISSING, "not known from the logs"
-        if summary is not None:
-            value, variation = text(summary.geometric_mean), summary.coefficient_of_variation
-            step = mean_step(samples_step, (run.log for run in result.converged)) if member == _EPOCHS else None
-            spread = (
-                " of one run" if variation is None else f", CV {variation_text(variation, summary.num_values, step)}"
-            )
-            note = f"geometric mean{spread}"
-        numbers.append(Fact(name=name, value=value, unit=unit, note=note))
-    overhead = result.overhead
-    share = overhead_share(overhead.geometric_mean).removesuffix(" %") if overhead else MISSING
-    about = "of the time to train, geometric mean" if overhead else "not known from the logs"
-    numbers.append(Fact(name="Evaluation, overhead", value=share, unit="% of the time", note=about))
+    facts, numbers = score_facts(describe_score(result)), [_score_number(result)]
+    for name, unit in ((EPOCHS, "epochs"), ("throughput", "samples/s"), ("evaluation, overhead", "")):
+        fact = facts.get(name) or Fact(name=name, value=MISSING, unit=unit, note="not known from the logs")
+        numbers.append(replace(fact, name=capital(name), note=fact.note or "geometric mean"))
     reached = quality(_final_quality(result))
     target = result.first_run.quality_target if result.first_run else None
     goal = "no target known" if target is None else f"mean of final {result.metric.plural}; target {quality(target)}"
@@ -169,22 +154,17 @@ def key_numbers(result: Result) -> tuple[Fact, ...]:
 
 
 def _score_number(result: Result) -> Fact:
-    score_s = result.score.score_s
-    if score_s is None or not math.isfinite(score_s):
-        reason = printable(result.score.no_score_reason or "the runs do not make one")
-        return Fact(name="Time to train", value="none", unit="", note=f"no score: {reason}")
     unit = column_unit([result])
-    words = ", ".join((unit.name, *_marks(result)))
-    num_scored = result.score.num_runs_scored
-    note = f"measured; Olympic mean of {plural(num_scored, 'run')}"
-    if num_scored < len(result.runs):
-        note += f", the first of {len(result.runs)}"
+    fact = replace(time_fact(result, unit), name="Time to train")
+    if not fact.unit:
+        return fact
+    note = fact.note
     if result.interval is not None:
         note += f", {AT_LEAST_NAME} {bounds_text(result.interval, unit.number)}"
     if result.is_scaled:
         factor = ratio(result.score.rcp_factor).rstrip("×")
         note += f"; {unit.text(result.score.olympic_mean_s)} × {factor} for its RCP"
-    return Fact(name="Time to train", value=unit.number(score_s), unit=words, note=note)
+    return replace(fact, unit=", ".join((fact.unit, *_marks(result))), note=note)
 
 
 def runs_words(result: Result, name: str) -> str:

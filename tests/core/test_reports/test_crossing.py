@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from log_builder import make_runs, write_set
 
 from reports.page.sections.runs import runs_table
+from reports.parts.score import describe_score
 from reports.results.logs import gather
 from reports.results.resolution import smoothed_samples
 from reports.statistics.ratios import Floats
@@ -18,7 +19,7 @@ from reports.statistics.time_to_target import NUM_FITTED, smoothed_crossing
 from reports.tables.frames import runs_frame
 from reports.tables.rows import document_of, run_members
 from reports.text.formatting import count
-from reports.views.score import describe_score, score_blocks, scores_csv
+from reports.views.score import score_blocks, scores_csv
 from rules.benchmarks.loader import load_benchmark
 from rules.logs import keys
 

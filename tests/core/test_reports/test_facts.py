@@ -12,6 +12,7 @@ from report_builder import write_run_set
 from reports.comparison.sources import results_to_compare
 from reports.page.figures.times import time_chart
 from reports.page.sections.verdict import key_numbers
+from reports.parts.score import describe_score
 from reports.render.terminal import render_terminal
 from reports.results.logs import benchmark_status, gather
 from reports.results.measured import read_measured
@@ -27,7 +28,7 @@ from reports.tables.frames import (
 )
 from reports.tables.rows import document_of, run_members, set_row
 from reports.text.formatting import percent
-from reports.views.score import describe_score, finished_blocks, score_blocks
+from reports.views.score import finished_blocks, score_blocks
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
@@ -81,6 +82,20 @@ def test_page_score_and_run_print_one_share_of_evaluation_and_overhead(tmp_path:
     assert chart is not None and chart.lead.startswith(f"{percent(1 - share)} training, ")
     parts = [float(part) for part in re.findall(r"([\d.]+) %", chart.lead)]
     assert sum(parts) == pytest.approx(100, abs=0.11)
+
+
+@pytest.mark.parametrize("num_runs", [1, 5])
+def test_page_score_and_run_tell_a_factor_in_the_same_words(num_runs: int, tmp_path: Path) -> None:
+    (result,) = gather([write_run_set(tmp_path / "set", runs=make_runs(TINY, num_runs))])
+    shown = {fact.name: fact.line for fact in key_numbers(result)}
+    (finished,) = finished_blocks(result, "system", tmp_path, tmp_path)
+    scored = " ".join(render_terminal(score_blocks([describe_score(result)])).split())
+    assert ("of one run" in shown["Throughput"]) == (num_runs == 1)
+    assert shown["Throughput"] in scored and shown["Epochs to converge"] not in scored
+    if result.score.score_s is not None:  # without one the factors of its time are not told
+        assert shown["Throughput"] in " ".join(render_terminal((finished,)).split())
+        assert "(measured; Olympic mean)" in render_terminal((finished,))
+        assert "(measured; Olympic mean, " in shown["Time to train"]
 
 
 def test_each_folder_is_shown_once_and_each_name_is_its_own(tmp_path: Path) -> None:

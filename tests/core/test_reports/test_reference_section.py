@@ -9,8 +9,8 @@ from log_builder import make_runs, write_set
 from reports.document.blocks import Chart
 from reports.page.sections.reference import reference_section
 from reports.page.sections.verdict import verdict_table
+from reports.parts.score import describe_score
 from reports.results.logs import gather
-from reports.views.score import describe_score
 from rules.benchmarks.loader import load_benchmark
 from rules.scoring.good_sets import failing_words
 from rules.scoring.results import olympic_mean

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import Record, make_records, parse_lines, to_text
 
-from reports.views.score import score_sets
+from reports.parts.score import score_sets
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.checks.rule import MAX_FINDINGS_PER_RULE, judge
 from rules.checks.subject import JudgedSet, SetFiles, make_log_subject

@@ -1,0 +1,265 @@
+"""A score and what it is made of: as values, and as facts that the page and the terminal print."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from reports.comparison.factor import overhead_share
+from reports.comparison.noise import describe_sets
+from reports.document.blocks import Fact
+from reports.facts.noise import Smallest
+from reports.parts.cost import cost_text, cost_to_train
+from reports.parts.noise import disturbed_words, smallest_words, variation_text
+from reports.results.logs import make_result, unique_labels
+from reports.results.records import read_set_records
+from reports.results.resolution import mean_step, samples_step, smoothed_samples
+from reports.results.result import Result, Standing, overhead_ratio
+from reports.statistics.intervals import MIN_RUNS, log_summary
+from reports.tables.columns import shared_members
+from reports.tables.records import RunRow, SetMember, SetRow
+from reports.tables.scores import ScoreRecord
+from reports.text.formatting import (
+    TimeUnit,
+    count,
+    duration,
+    epochs,
+    percent,
+    plural,
+    quality,
+    si,
+    time_unit,
+)
+from reports.text.formatting import printable as short
+from rules.checks.subject import JudgedSet
+from rules.logs import keys
+from rules.logs.text import printable
+from rules.scoring.results import RunResult
+
+EPOCHS = "epochs to converge"
+"""The fact that says in epochs what another says in samples."""
+OWN = "not an MLPerf result: a benchmark of its own"
+_VERIFICATION: dict[Standing, str | None] = {
+    "own": OWN,
+    "unknown": OWN,
+    "unverified": "unverified: result not verified by MLCommons Association",
+    "published": "verification by MLCommons is not known here",
+}
+
+
+def describe_score(result: Result) -> ScoreRecord:
+    """Describe one set as `describe_scores` does several."""
+    (record,) = describe_scores([result])
+    return record
+
+
+def describe_scores(sets: Sequence[Result]) -> tuple[ScoreRecord, ...]:
+    """Describe sets by their rows in the tables and what only a score says; the cost where a price is known."""
+    rows = describe_sets(sets).configurations
+    return tuple(_describe(result, row) for result, row in zip(sets, rows, strict=True))
+
+
+def score_sets(judged: Sequence[JudgedSet], price_per_hour: float | None = None) -> tuple[ScoreRecord, ...]:
+    """Describe judged sets as `describe_scores` does; what a system costs adds the cost to train."""
+    labels = unique_labels([found.result_set for found in judged])
+    sets = [
+        make_result(index, label, found, read_set_records(found.result_set, found.files))
+        for index, (label, found) in enumerate(zip(labels, judged, strict=True))
+    ]
+    return describe_scores([replace(result, price_per_hour=price_per_hour) for result in sets])
+
+
+def _describe(result: Result, row: SetMember) -> ScoreRecord:
+    score, converged = result.score, [run.log for run in result.converged]
+    until = result.asked.until if result.asked else None
+    return ScoreRecord(
+        **shared_members(row, SetRow),
+        path=printable(result.verdict.subject),
+        verification=None if score.benchmark is None else _VERIFICATION[result.standing],
+        grown_to=until.width if until is not None else None,
+        grown_after=result.growth.after if result.growth is not None else None,
+        no_interval_reason=_why_no_interval(result),
+        **_mean("samples_to_converge", "samples", [run.samples_to_converge for run in converged]),
+        samples_step=mean_step(samples_step, converged) or None,
+        **_mean("samples_to_converge_smoothed", "smoothed", _smoothed(converged)),
+        speed_cv=result.speed_cv,
+        **_mean("overhead_s", "overhead", [run.overhead_s for run in converged]),
+        **_mean("overhead_ratio", "overhead_ratio", [overhead_ratio(run) for run in converged]),
+        open_final_quality=score.final_quality if row.division == keys.OPEN else None,
+        rcp_reason=score.rcp_reason,
+        price_per_hour=result.price_per_hour,
+        cost_to_train=cost_to_train(score.olympic_mean_s, result.price_per_hour),
+        runs=tuple(RunRow(**shared_members(run, RunRow)) for run in row.runs),
+    )
+
+
+def _why_no_interval(result: Result) -> str | None:
+    """Why an Olympic mean has no interval; None where it has one, or where there is no mean either."""
+    if result.interval is not None or result.score.olympic_mean_s is None:
+        return None
+    if len(result.converged) < len(result.runs):
+        return "a run did not converge, and an infinite time leaves no mean"
+    return f"{plural(len(result.runs), 'run')}, and an interval takes {MIN_RUNS}"
+
+
+def _smoothed(converged: Sequence[RunResult]) -> list[float | None]:
+    """None where a run has no smoothed crossing: a mean of the others would be one of chosen runs."""
+    values = [smoothed_samples(run) for run in converged]
+    return [] if None in values else values
+
+
+def _mean(name: str, spread: str, values: Sequence[float | None]) -> dict[str, Any]:
+    """The members of a factor: its geometric mean by `name`, and how much it varies."""
+    found = log_summary(values)
+    return {} if found is None else {name: found.geometric_mean, f"{spread}_cv": found.coefficient_of_variation}
+
+
+def score_facts(record: ScoreRecord) -> Mapping[str, Fact]:
+    """Return what is known of a score, its factors and what it rests on, by name and in the order that they are read.
+
+    The page shows value, unit and note of some; the terminal the line of each, `score` a column of each.
+    """
+    found = {name: show(record) for name, show in _SHOWN}
+    return {
+        name: Fact(name=name, value=told) if isinstance(told, str) else replace(told, name=name)
+        for name, told in found.items()
+        if told
+    }
+
+
+def time_fact(result: Result, unit: TimeUnit | None = None) -> Fact:
+    """Return the score as the time to train, in `unit` or its own, and what it is a mean of; or why there is none."""
+    score_s = result.score.score_s
+    if score_s is None or not math.isfinite(score_s):
+        reason = short(result.score.no_score_reason or "the runs do not make one")
+        return Fact(name="time to train", value="none", note=f"no score: {reason}")
+    unit, first = unit or time_unit([score_s]), result.score.num_runs_scored
+    of = f" of the first {first} runs" if first < len(result.runs) else ""
+    return Fact(name="time to train", value=unit.number(score_s), unit=unit.name, note=f"measured; Olympic mean{of}")
+
+
+def _score(record: ScoreRecord) -> str:
+    if record.score_s is None:
+        return f"none: {record.no_score_reason}"
+    shown = duration(record.score_s)
+    if record.status != "official":
+        return shown
+    minutes = f"{record.score_s / 60:.6f} min"  # as MLCommons publishes it
+    return minutes if shown.endswith(" min") else f"{shown} = {minutes}"
+
+
+def _verdict(record: ScoreRecord) -> str:
+    disturbed = disturbed_words(record.speed_cv) if record.score_s is not None else ""
+    if record.outcome == "invalid":
+        return f"INVALID: {plural(record.num_errors or 0, 'error')}; see 'dlrmbench check'{disturbed}"
+    return f"{(record.outcome or '').upper()}{disturbed}" if disturbed else ""
+
+
+def _olympic_mean(record: ScoreRecord) -> str:
+    if record.olympic_mean_s is None:
+        return ""
+    paths = [run.path.replace("\\", "/") for run in record.runs if run.counted == "dropped"]
+    dropped = ", ".join(printable(path.rsplit("/", 1)[-1]) for path in paths)
+    return f"{duration(record.olympic_mean_s)}; dropped: {dropped}"
+
+
+def _bounds(record: ScoreRecord) -> str:
+    if record.low_s is None:
+        return f"none: {record.no_interval_reason}" if record.no_interval_reason else ""
+    low, high = duration(record.low_s), duration(record.high_s)
+    of = f" of {record.num_runs} runs" if (record.num_runs or 0) > (record.num_runs_required or 0) else ""
+    if record.grown_to is not None:
+        width, after = percent(record.grown_to), record.grown_after
+        short = f", not known to {width}" if after is None else f", known to {width} after {after}"
+        of += f" grown to {width}" if after == record.num_runs else short
+    return f"{low} to {high} (geometric mean{of}, at least {percent(record.confidence, 0)})"
+
+
+def _shown_mean(
+    name: str, spread: str, unit: str, show: Callable[[float | None], str], step: str = ""
+) -> Callable[[ScoreRecord], Fact | None]:
+    """Make what shows a factor: its geometric mean over the runs and how much it varies, on a grid of `step`."""
+
+    def fact(record: ScoreRecord) -> Fact | None:
+        value, variation = getattr(record, name), getattr(record, spread)
+        if value is None:
+            return None
+        number, grid = record.num_converged or 0, getattr(record, step) if step else None
+        known = variation is not None and number > 1
+        varies = f", CV {variation_text(variation, number, grid)}" if known else " of one run" if number == 1 else ""
+        return Fact(name="", value=show(value), unit=unit, note=f"geometric mean{varies}")
+
+    return fact
+
+
+def _overhead(record: ScoreRecord) -> Fact | None:
+    ratio = record.overhead_ratio
+    share = "" if ratio is None else overhead_share(ratio).removesuffix(" %")
+    return None if ratio is None else Fact(name="", value=share, unit="% of the time to train")
+
+
+def _smallest(record: ScoreRecord) -> str:
+    """What a comparison with such a set can show, in one short line."""
+    if (number := record.num_converged or 0) < MIN_RUNS:
+        return f"not known: takes {MIN_RUNS} runs that reach the target, has {number}"
+    apart, in_turns = record.smallest_time_apart, record.smallest_time_in_turns
+    if apart is None and in_turns is None:
+        return ""
+    return smallest_words(
+        Smallest(
+            apart=math.inf if apart is None else apart,
+            in_turns=in_turns,
+            in_turns_low=record.smallest_time_in_turns_low,
+            in_turns_high=record.smallest_time_in_turns_high or (math.inf if in_turns is not None else None),
+        )
+    )
+
+
+def _cost(record: ScoreRecord) -> str:
+    if record.cost_to_train is None:
+        return ""
+    price = f"{record.price_per_hour:g}"
+    return f"{cost_text(record.cost_to_train)} (derived: Olympic mean at {price} per hour)"
+
+
+def _runs(record: ScoreRecord) -> str:
+    how = "reached the target"
+    if record.division == keys.OPEN and record.quality_target is None:
+        how = "ended by a criterion of their own, as Open allows"
+    return f"{record.num_converged} of {record.num_runs} {how}"
+
+
+def _open_quality(record: ScoreRecord) -> str:
+    """What the rules demand of an Open result beside its time."""
+    found = record.open_final_quality
+    return "" if found is None else f"{quality(found)} (geometric mean of all scored runs, as Open demands)"
+
+
+def _rcp(record: ScoreRecord) -> str:
+    if not record.rcp_outcome:
+        return ""
+    word = {"passed": "allowed", "failed": "not allowed"}.get(record.rcp_outcome, "not tested")
+    factor = record.rcp_factor
+    scaled = "" if factor is None else "; score not scaled" if factor == 1 else f"; score scaled by {factor:.10g}"
+    return f"{word} ({record.rcp_reason}){scaled}"
+
+
+_SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str | Fact | None]], ...] = (
+    ("score", _score),
+    ("verdict", _verdict),
+    ("verification", lambda record: record.verification or ""),
+    ("runs", _runs),
+    ("Olympic mean", _olympic_mean),
+    ("interval", _bounds),
+    ("samples to converge", _shown_mean("samples_to_converge", "samples_cv", "", count, "samples_step")),
+    (EPOCHS, _shown_mean("epochs_to_converge", "epochs_cv", "epochs", epochs, "samples_step")),
+    ("smoothed, not scored", _shown_mean("samples_to_converge_smoothed", "smoothed_cv", "", count)),
+    ("final quality", _open_quality),
+    ("throughput", _shown_mean("throughput_samples_per_s", "throughput_cv", "samples/s", si)),
+    ("evaluation, overhead", _overhead),
+    ("smallest difference", _smallest),
+    ("cost to train", _cost),
+    ("convergence vs reference", _rcp),
+)
+FACTS = tuple(name for name, _ in _SHOWN)
+"""The names of all facts, in their order."""
