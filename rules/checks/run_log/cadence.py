@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping
 from itertools import cycle
-from typing import Any
 
 from rules.benchmarks.loader import Quality
 from rules.benchmarks.rounds import is_before
@@ -30,7 +29,6 @@ _OF_PROGRESS = (
 )  # fmt: skip
 _SIZES = (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE)
 _TOLERANCE = 1e-9
-_MAX_NUMBER = 1e300
 
 
 def _closed_of_others(subject: LogSubject) -> str | None:
@@ -116,8 +114,7 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
     for key in _OF_PROGRESS:
         wanted = allowed.get(key, (keys.EPOCH_NUM, keys.SAMPLES_COUNT))
         for line in subject.log.all(key):
-            if not _is_named(line.metadata, wanted):
-                yield from _named(line, wanted)
+            yield from _named(line, wanted)
     of_block = allowed.get(keys.BLOCK_START, (keys.SAMPLES_COUNT,))
     for line in subject.log.all(keys.BLOCK_START):
         count = as_number(line.metadata.get(keys.EPOCH_COUNT))
@@ -142,20 +139,6 @@ def _progress_of(subject: LogSubject) -> Mapping[str, tuple[str, ...]]:
     if subject.benchmark is not None:
         allowed[keys.EVAL_ACCURACY] = (subject.benchmark.quality.convergence_unit,)
     return allowed
-
-
-def _is_named(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> bool:
-    """Whether `_named`, which says what is wrong, has nothing to say."""
-    is_given = False
-    for key in wanted:
-        number = metadata.get(key)
-        if type(number) is int or type(number) is float:
-            if not 0 <= number < _MAX_NUMBER:
-                return False
-            is_given = True
-        elif key in metadata:
-            return False
-    return is_given
 
 
 def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
