@@ -17,18 +17,21 @@ import json
 import logging
 import math
 import os
+import pickle
 import re
 import resource
 import signal
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 MAX_MESSAGES = 50
 MESSAGE_CHARS = 2000
+KEPT_BYTES = 8 << 20
+"""Most bytes of parsed logs that are kept, pickled, and of a log that is."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = (
     "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
@@ -244,13 +247,47 @@ CHECKERS: dict[str, Callable[[Job, Listener], Said]] = {
 }
 
 
+def parse_once(parse: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep what `parse`, their function (filename, ruleset), gives for the logs parsed last: they parse each log up
+    to six times, which takes most of their time. Every caller gets a copy of its own, as if it had been parsed."""
+    kept: dict[tuple[str, str], bytes] = {}
+
+    def parse_or_copy(filename: str, ruleset: str = "0.6.0") -> Any:
+        key = (filename, ruleset)
+        if key in kept:
+            return pickle.loads(kept[key])
+        parsed = parse(filename, ruleset=ruleset)
+        if Path(filename).stat().st_size <= KEPT_BYTES:
+            with contextlib.suppress(RecursionError):  # values nested too deep are parsed again
+                kept[key] = pickle.dumps(parsed)
+            while sum(map(len, kept.values())) > KEPT_BYTES:
+                del kept[next(iter(kept))]
+        return parsed
+
+    return parse_or_copy
+
+
+def read_once(yaml: Any) -> Callable[..., Any]:
+    """Give a yaml.load that reads each rule file once: they read theirs again for every log. libyaml reads the same
+    as their BaseLoader, and faster."""
+    read, base = yaml.load, getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+    @lru_cache(maxsize=256)
+    def read_text(text: str, loader: Any) -> bytes:
+        return pickle.dumps(read(text, Loader=base if loader is yaml.BaseLoader else loader))
+
+    def read_or_copy(stream: Any, Loader: Any) -> Any:  # noqa: N803  (their name)
+        return pickle.loads(read_text(stream if isinstance(stream, str) else stream.read(), Loader))
+
+    return read_or_copy
+
+
 def load(names: set[str]) -> None:
     """Import what the questions need while everything may still be read."""
-    from mlperf_logging.compliance_checker import mlp_compliance
+    from mlperf_logging.compliance_checker import mlp_compliance, mlp_parser
 
-    # It reads its rule files again for every log, which takes most of its time; libyaml reads the same, and faster.
-    yaml = mlp_compliance.yaml
-    yaml.BaseLoader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    mlp_parser.parse_file = parse_once(mlp_parser.parse_file)
+    mlp_compliance.yaml.load = read_once(mlp_compliance.yaml)
     if names & {"seed", "rcp", "package"}:
         from mlperf_logging.package_checker import package_checker  # noqa: F401  (brings seed and rcp with it)
         from mlperf_logging.rcp_checker import rcp_checker

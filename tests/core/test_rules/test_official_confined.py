@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import runpy
 import selectors
 import subprocess
 import sys
@@ -318,3 +319,67 @@ def test_copies_are_gone_afterwards_also_when_interrupted(tmp_path: Path, monkey
     with pytest.raises(KeyboardInterrupt):
         ask_official_checker([log], "6.0")
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def loaded_worker() -> Any:
+    return runpy.run_path(str(official.WORKER))
+
+
+def test_a_log_is_parsed_once_and_every_checker_gets_a_copy_of_its_own(tmp_path: Path) -> None:
+    log, parsed = tmp_path / "result_0.txt", []
+    log.write_text("one\n")
+
+    def parse(filename: str, ruleset: str) -> list[dict[str, str]]:
+        parsed.append(ruleset)
+        return [{"value": Path(filename).read_text(), "ruleset": ruleset}]
+
+    parse_or_copy = loaded_worker()["parse_once"](parse)
+    first = parse_or_copy(str(log), ruleset="5.1.0")
+    first[0]["value"] = "changed by a checker"
+    first.append({})
+    assert parse_or_copy(str(log), "5.1.0") == [{"value": "one\n", "ruleset": "5.1.0"}]
+    assert parse_or_copy(str(log), ruleset="5.0.0") == [{"value": "one\n", "ruleset": "5.0.0"}]
+    assert parsed == ["5.1.0", "5.0.0"]
+
+
+def test_of_parsed_logs_no_more_is_kept_than_the_bound(tmp_path: Path) -> None:
+    worker, parsed = loaded_worker(), []
+    worker["parse_once"].__globals__["KEPT_BYTES"] = 3_000
+    logs = [tmp_path / f"result_{number}.txt" for number in range(4)]
+    for log, size in zip(logs, (1_000, 1_000, 1_500, 4_000), strict=True):
+        log.write_text("x" * size)
+
+    def parse(filename: str, ruleset: str) -> str:
+        parsed.append(Path(filename).name)
+        return Path(filename).read_text()
+
+    parse_or_copy = worker["parse_once"](parse)
+    for number in (0, 1, 1, 2, 2, 1, 0, 3, 3):
+        assert parse_or_copy(str(logs[number])) == logs[number].read_text()
+    assert parsed == [f"result_{number}.txt" for number in (0, 1, 2, 0, 3, 3)]
+
+
+def test_a_rule_file_is_read_once_as_their_loader_reads_it(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    text, reads = "- KEY:\n    NAME: seed\n    VALUE: 1.50\n    SHARED: no\n", []
+
+    class Module:
+        """As yaml, of which it counts the loads."""
+
+        BaseLoader, SafeLoader = yaml.BaseLoader, yaml.SafeLoader
+
+        @staticmethod
+        def load(stream: str, Loader: Any) -> Any:  # noqa: N803
+            reads.append(Loader)
+            return yaml.load(stream, Loader=Loader)
+
+    read_or_copy = loaded_worker()["read_once"](Module)
+    path = tmp_path / "closed_x.yaml"
+    path.write_text(text)
+    for _ in range(2):
+        with path.open() as file:
+            read = read_or_copy(file, Loader=yaml.BaseLoader)
+        assert read == [{"KEY": {"NAME": "seed", "VALUE": "1.50", "SHARED": "no"}}]
+        read.clear()
+    assert read_or_copy(text, yaml.SafeLoader) == [{"KEY": {"NAME": "seed", "VALUE": 1.5, "SHARED": False}}]
+    assert reads == [yaml.BaseLoader, yaml.SafeLoader]
