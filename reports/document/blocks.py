@@ -263,7 +263,7 @@ class FindingRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindingGroup:
-    """All findings of one rule; `more` counts those that are not among the rows."""
+    """All findings of one rule; `title` says what is not met, `more` counts those that are not among the rows."""
 
     id: str
     code: str

@@ -10,6 +10,8 @@ from rules.logs.text import printable
 
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 MAX_OPEN = 8
+NOT_MET = "not met: "
+"""How a heading begins that names a rule by what it demands, which alone would read as if that held."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +54,7 @@ def group_findings(
             FindingGroup(
                 id=f"{id_}-{severity}-{code}",
                 code=printable(code),
-                title=printable(first.title),
+                title=f"{NOT_MET}{printable(first.title)}",
                 severity=severity,
                 icon=_ICONS[severity],
                 citation=printable(first.citation),

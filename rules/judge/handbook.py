@@ -16,14 +16,14 @@ What `dlrmbench check` judges by: {num_rules} rules in {num_families} families. 
 
 ## How to read a finding
 
-    error  HP101  hyperparameters are those of the definition
+    error  HP101  not met: hyperparameters are those that the division allows
         result_1.txt:9: opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected 1e-08
         fix: Run with the definition's values.
         rule: training_rules.adoc, "Hyperparameters"
 
-The first line gives the severity, the rule's code and what it requires. Then come the place (the line of the file, as
-an editor counts it), what was found and what was expected; then what to do, and where the requirement comes from. A
-finding without a line concerns the whole file or directory.
+The first line gives the severity, the rule's code and what it requires, which is not met. Then come the place (the
+line of the file, as an editor counts it), what was found and what was expected; then what to do, and where the
+requirement comes from. A finding without a line concerns the whole file or directory.
 
 | severity | means |
 |---|---|
