@@ -187,6 +187,17 @@ def test_the_log_says_the_benchmark_and_else_the_directory(command: Command, tmp
     assert check(command, late) == (8, f"NOT JUDGED {late} {WORDS}")
 
 
+@pytest.mark.parametrize("name", ["mask", "ncf"], ids=["0.6's Mask R-CNN", "0.5's NCF"])
+def test_benchmarks_of_the_first_rounds_are_known_by_their_names_then(
+    name: str, command: Command, tmp_path: Path
+) -> None:
+    bare = write_other_set(tmp_path / "somewhere", name)
+    said = f"{name} is an MLPerf benchmark that dlrmbench does not judge"
+    assert check(command, bare) == (8, f"NOT JUDGED {bare} {said}")
+    silent = write(tmp_path / "results" / SYSTEM / name / "result_0.txt", ":::MLPv0.5.0 an older kind of record\n")
+    assert check(command, silent.parent) == (8, f"NOT JUDGED {silent.parent} {said}")
+
+
 def test_a_benchmark_that_mlperf_does_not_know_is_judged_as_before(command: Command, tmp_path: Path) -> None:
     code, out = check(command, write_other_set(tmp_path / "set", "mine"))
     assert code == 3 and "ST110" in out and "no definition of this benchmark" in out

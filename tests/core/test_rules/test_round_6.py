@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from log_builder import make_records, make_runs, to_log, with_record, write_log, write_set
+from log_builder import Record, make_records, make_runs, to_log, with_record, write_log, write_set
 from official_opinion import ask_official_checker
 from published_round_cases import DCNV2, with_constant_blocks
 
 from rules.benchmarks.loader import load_benchmark
-from rules.judge.sets import judge_set
+from rules.judge.sets import check_log, judge_set
 from rules.logs import keys
 from rules.scoring.results import read_run_result
 from rules.tree.inventory import find_result_sets
@@ -70,3 +70,29 @@ def test_samples_of_dlrmv4_are_those_of_its_evaluations_whatever_its_blocks_say(
     other = read_run_result(to_log(records), V4)
     assert run.samples_to_converge == other.samples_to_converge == run.evaluations[-1].samples_count
     assert run.train_s == other.train_s and run.throughput_samples_per_s == other.throughput_samples_per_s
+
+
+def findings_of(records: list[Record], tmp_path: Path) -> list[tuple[str, str, int]]:
+    """Severity, message and number of what ST103 finds in an official log of round 6.0."""
+    log = write_log(tmp_path / "training_results_v6.0" / "result_0.txt", records)
+    verdict = check_log(log, ruleset="6.0")
+    assert verdict.outcome == "valid"
+    return [(f.severity, f.message, f.number) for f in verdict.findings if f.code == "ST103"]
+
+
+def test_empty_metadata_as_mllog_writes_it_is_said_and_no_warning_where_no_rule_reads_it(tmp_path: Path) -> None:
+    settings = [record for record in RECORDS if record["key"].startswith(("opt_", "submission_"))]
+    assert len(settings) >= 7
+    changed = [{**record, "metadata": ""} if record in settings else record for record in RECORDS]
+    found = findings_of(changed, tmp_path)
+    assert {severity for severity, _, _ in found} == {"info"}
+    assert sum(number for _, _, number in found) == len(settings)
+    assert all("metadata" in message for _, message, _ in found)
+
+
+@pytest.mark.parametrize("key", [keys.SEED, keys.EVAL_ACCURACY, keys.RUN_STOP])
+def test_empty_metadata_is_more_than_said_where_rules_read_it(key: str, tmp_path: Path) -> None:
+    changed = [{**record, "metadata": ""} if record["key"] == key else record for record in RECORDS]
+    log = write_log(tmp_path / "training_results_v6.0" / "result_0.txt", changed)
+    found = [finding for finding in check_log(log, ruleset="6.0").findings if finding.code == "ST103"]
+    assert {finding.severity for finding in found} == {"warning"} and found[0].message.startswith(key)
