@@ -20,12 +20,25 @@ from rules.logs.log import RunLog, as_whole
 OFFICIAL_ROUNDS = ("0.6", "0.7", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1", "4.0", "4.1", "5.0", "5.1", "6.0", "6.1")
 
 _PUBLISHED = {
-    "0.6": date(2019, 7, 10), "0.7": date(2020, 7, 29), "1.0": date(2021, 6, 30), "1.1": date(2021, 12, 1),
-    "2.0": date(2022, 6, 29), "2.1": date(2022, 11, 9), "3.0": date(2023, 6, 27), "3.1": date(2023, 11, 8),
-    "4.0": date(2024, 6, 12), "4.1": date(2024, 11, 13), "5.0": date(2025, 6, 4), "5.1": date(2025, 11, 12),
-    "6.0": date(2026, 6, 16),
-}  # fmt: skip
-"""When each round's results were published (MLCommons' announcements): a run made later is none of its."""
+    "0.6": date(2019, 7, 10),  # mlperf.org/training-results-0-6
+    "0.7": date(2020, 7, 29),  # mlperf.org/training-results-0-7
+    "1.0": date(2021, 6, 30),  # in June (a copy of the press release), reported on 1 July
+    "1.1": date(2021, 12, 1),  # reported that day (EE Times)
+    "2.0": date(2022, 6, 29),  # 22 June was planned (mlcommons/policies, submission_rules.adoc); reported by 30 June
+    "2.1": date(2022, 11, 9),  # mlcommons/policies, submission_rules.adoc; reported that day (Forbes)
+    "3.0": date(2023, 6, 27),  # reported on 26 June, Pacific time (EE Times)
+    "3.1": date(2023, 11, 8),  # reported that day
+    "4.0": date(2024, 6, 12),  # reported that day (Forbes)
+    "4.1": date(2024, 11, 13),  # mlcommons.org/2024/11; reported by 15 November
+    "5.0": date(2025, 6, 4),  # MLCommons' press release
+    "5.1": date(2025, 11, 12),  # mlcommons/policies, submission_rules.adoc; MLCommons' press release
+    "6.0": date(2026, 6, 16),  # mlcommons/policies, submission_rules.adoc; mlcommons.org/2026/06
+}
+"""When each round's results were published, and where that is said: a run made later is none of its.
+
+For 1.0, 2.0, 3.0 and 4.1 no source was found that names the day: it is known within what is said beside it. A round
+takes no logs in the month before (2.1: until 14 October; 6.0: until 15 May), so that a few days decide nothing.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
