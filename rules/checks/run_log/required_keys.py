@@ -47,6 +47,8 @@ SOME_WHOLE = ValueKind("a whole number", lambda value: as_whole(value) is not No
 SOME_COUNT = ValueKind("a count of at least 1", lambda value: (as_whole(value) or 0) >= 1)
 DIGEST = ValueKind("64 hexadecimal digits", lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))
 QUALITY = ValueKind("a number from 0 to 1", lambda value: 0 <= (-1 if (n := as_number(value)) is None else n) <= 1)
+BELOW_1 = ValueKind("a number from 0 to below 1", lambda value: QUALITY.holds(value) and as_number(value) != 1)
+"""What DLRM's qualities are in rounds 0.7 to 2.1 (training_2.1.0/closed_dlrm.yaml); later benchmarks may have 1."""
 THROUGHPUT = ValueKind('{"throughput": a number above 0}', _is_throughput)
 
 _MAX_DIGITS = 400
@@ -180,7 +182,8 @@ def _require_keys(subject: LogSubject, not_held: Collection[str], *, has_evaluat
     required[keys.INIT_START] = RequiredKey(event, is_once=is_ours)
     required[keys.CACHE_CLEAR] = RequiredKey(FLAG if is_ours else _ANY_VALUE, is_once=is_ours)
     if has_evaluated:
-        required[keys.EVAL_ACCURACY] = RequiredKey(QUALITY, is_once=False)
+        is_below_1 = subject.is_official and not subject.is_at_least("3.0")
+        required[keys.EVAL_ACCURACY] = RequiredKey(BELOW_1 if is_below_1 else QUALITY, is_once=False)
     if is_ours or (subject.is_closed and subject.is_at_least("4.1")):  # seed_checker; training_policies#546
         required[keys.SEED] = RequiredKey(WHOLE if is_ours else ANY_WHOLE, is_once=is_ours)
     return {key: kind for key, kind in required.items() if key not in not_held}

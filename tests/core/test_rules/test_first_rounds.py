@@ -5,7 +5,8 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from log_builder import Record, make_records, make_runs, to_log, with_record, without, write_set
+from log_builder import Record, make_records, make_runs, to_log, with_record, without, write_log, write_set
+from official_opinion import ask_official_checker
 from published_round_cases import BATCH, DLRM
 
 from rules.checks.run_log.quality import stops_when_met, success_means_met
@@ -13,6 +14,7 @@ from rules.checks.run_log.structure import records_are_complete
 from rules.checks.subject import make_log_subject
 from rules.checks.verdict import Verdict
 from rules.judge.checker import check_paths
+from rules.judge.sets import check_log
 from rules.logs import keys
 from rules.scoring.results import evaluations_inside_run, read_run_result
 
@@ -123,3 +125,14 @@ def test_a_record_may_lack_what_nobody_reads() -> None:
 
         (problem,) = records_are_complete.check(verdict)
         assert problem.severity == severity
+
+
+@pytest.mark.parametrize("round_name", ["0.7", "2.1"])
+def test_a_quality_of_1_meets_no_target_of_dlrm(round_name: str, tmp_path: Path) -> None:
+    """An AUC of exactly 1 is what its checkers reject; those of dlrm_dcnv2 do not."""
+    log = write_log(tmp_path / "result_0.txt", with_record(RECORDS, keys.EVAL_ACCURACY, -1, value=1.0))
+    verdict = check_log(log, ruleset=round_name)
+    (found,) = [finding for finding in verdict.findings if finding.code == "ST105"]
+    assert (found.severity, found.expected) == ("error", "a number from 0 to below 1")
+    (opinion,) = ask_official_checker([log], round_name)
+    assert (verdict.outcome, opinion.outcome) == ("invalid", "invalid")
