@@ -184,8 +184,8 @@ class Benchmark(Head):
 
 def meant_name(name: object) -> str | None:
     """Return the shipped benchmark that a name nearly is, or is in the rules' text; None where it is like none."""
-    text = str(name)[:_NAME_CHARS]
-    if (alias := _ALIASES.get(text.strip().lower())) is not None:
+    text = "_".join(str(name)[:_NAME_CHARS].lower().replace("-", " ").split())
+    if (alias := _ALIASES.get(text)) is not None:
         return alias
     return next(iter(get_close_matches(text, shipped_names(), n=1, cutoff=_NEAR)), None)
 

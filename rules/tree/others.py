@@ -1,9 +1,10 @@
-"""MLPerf's benchmarks that recommend nothing: their logs are recognised, named, and not judged.
+"""MLPerf's other benchmarks: their logs are recognised, named, and not judged.
 
 A log says its benchmark (`submission_benchmark`); where none in a directory does, the directory's name does. The
 inventory asks here, so that no verb judges, scores or draws them.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,13 +25,15 @@ OTHER_BENCHMARKS = frozenset(
 )  # fmt: skip
 """Benchmarks of MLPerf Training and HPC that are not ours (mlperf_logging.benchmark_meta)."""
 WHY_NOT_JUDGED = "an MLPerf benchmark that dlrmbench does not judge"
-LOADGEN, DOCKER = "a LoadGen log", "a Docker JSON log"
+LOADGEN, JSON_LINES = "a LoadGen log", "a log of JSON lines"
 _FORMS = {
     LOADGEN: "one of MLPerf Inference, which dlrmbench does not judge",
-    DOCKER: "no MLPerf log: each line of one is in a JSON object. Judge what 'docker logs CONTAINER' prints",
+    JSON_LINES: "no MLPerf log: each record is text inside of a JSON object, as Docker and journald keep logs. Judge "
+    "what 'docker logs CONTAINER' or 'journalctl -o cat' prints",
 }
 """What holds records of another kind of log, or a log inside of another format; named like a benchmark."""
-_MARKS = ((b'"namespace": "mlperf::logging"', LOADGEN), (b'{"log":"', DOCKER))
+_OF_LOADGEN = re.compile(rb'"namespace": *"mlperf::logging"')
+_ESCAPED = re.compile(re.escape(TOKEN) + rb' *\{ *\\"')
 _KEY = keys.SUBMISSION_BENCHMARK.encode()
 _PREFIX_BYTES = 64
 _MAX_BYTES = 64 << 20
@@ -89,8 +92,8 @@ def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None
 
 
 def logged_benchmark(path: Path) -> str | None:
-    """Return the benchmark that a log names first, reading no further; LOADGEN or DOCKER where it is no training log;
-    None where it names none or is unreadable."""
+    """Return the benchmark that a log names first, reading no further; LOADGEN or JSON_LINES where it is no training
+    log; None where it names none or is unreadable."""
     num_bytes = 0
     try:
         with path.open("rb") as file:
@@ -107,6 +110,6 @@ def logged_benchmark(path: Path) -> str | None:
 
 def _form_of(line: bytes) -> str | None:
     """What a line with a record shows its log to be, where that is no training log."""
-    if line.startswith(_MARKS[1][0]):
-        return DOCKER
-    return LOADGEN if _MARKS[0][0] in line and TOKEN in line[:_PREFIX_BYTES] else None
+    if line.lstrip().startswith(b"{") and _ESCAPED.search(line):
+        return JSON_LINES
+    return LOADGEN if TOKEN in line[:_PREFIX_BYTES] and _OF_LOADGEN.search(line) else None

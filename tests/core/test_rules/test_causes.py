@@ -102,10 +102,16 @@ def test_progress_bars_still_end_no_line() -> None:
             "a LoadGen log is one of MLPerf Inference",
         ),
         (
-            json.dumps({"log": to_text(RUNS[0][:1]), "stream": "stdout", "time": "x"}, separators=(",", ":")),
-            "a Docker JSON log is no MLPerf log",
+            ':::MLLOG {"namespace":"mlperf::logging","key":"loadgen_version","value":"5.0","time_ms":0.002}',
+            "a LoadGen log is one of MLPerf Inference",
         ),
+        (
+            json.dumps({"log": to_text(RUNS[0][:1]), "stream": "stdout", "time": "x"}, separators=(",", ":")),
+            "a log of JSON lines is no MLPerf log: each record is text inside of a JSON object, as Docker",
+        ),
+        (json.dumps({"_PID": "1", "MESSAGE": to_text(RUNS[0][:1])}), "a log of JSON lines is no MLPerf log"),
     ],
+    ids=["LoadGen", "LoadGen without blanks", "Docker", "journald"],
 )
 def test_logs_of_other_kinds_are_not_judged_and_named(line: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "result_0.txt"
@@ -133,7 +139,9 @@ def test_a_tree_of_inference_is_named(tmp_path: Path) -> None:
     assert done.returncode == 8 and "NOT JUDGED: holds results of MLPerf Inference" in done.stderr
 
 
-@pytest.mark.parametrize(("name", "meant"), [("dlrm_v4_hstu", "dlrmv4"), ("dlrm_dcnv2 ", "dlrm_dcnv2")])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("dlrm_v4_hstu", "dlrmv4"), ("dlrm_dcnv2 ", "dlrm_dcnv2"), ("DLRM-DCNv2", "dlrm_dcnv2")]
+)
 def test_a_name_that_nearly_is_a_benchmarks_names_it(name: str, meant: str, tmp_path: Path) -> None:
     verdict = _set(tmp_path, lambda records: with_record(records, keys.SUBMISSION_BENCHMARK, value=name))
     assert any(f"did you mean {meant}?" in finding.message for finding in verdict.findings if finding.code == "ST110")
