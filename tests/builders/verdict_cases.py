@@ -74,7 +74,10 @@ def assert_verdict(case: VerdictCase, folder: Path) -> None:
     places = {(Path(finding.path).name, finding.line_num) for finding in mine}
     wanted = (case.file, case.line)
     assert wanted in places or (case.file is None and case.line in {line for _, line in places}), places
-    assert {finding.code for finding in findings} == {case.code} | case.also
+    # Most sets of own runs are built without a chain, which is said.
+    assert {finding.code for finding in findings if (finding.code, finding.severity) != ("RS131", "info")} == {
+        case.code
+    } | case.also
     assert any(verdict.outcome == "invalid" for verdict in verdicts) == case.is_error
     for finding in mine:
         assert finding.remedy and finding.citation and finding.message

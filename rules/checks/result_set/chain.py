@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from rules.checks.result_set.clocks import is_launched
-from rules.checks.result_set.records import has_records, run_number
+from rules.checks.result_set.records import has_records, root_of, run_number
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
@@ -22,12 +22,9 @@ _REMEDY = "A run may not be discarded: put back what was taken away or changed, 
 def _has_chain(subject: SetSubject) -> str | None:
     if (reason := has_records(subject)) is not None:
         return reason
-    record = subject.files.run_set
-    if not isinstance(record, RunSetRecord):
-        return "no extra/run_set.json that can be read"
-    if record.is_chained or any(run.previous_sha256 is not None for _, run in _finished(subject)):
+    if isinstance(subject.files.run_set, RunSetRecord) or _traces(subject):
         return None
-    return "no chain: an earlier version began the set"
+    return "no extra/run_set.json that can be read"
 
 
 @rule(
@@ -41,18 +38,13 @@ def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
     """previous_sha256 in each run's record is the digest of the record of another run in the set, of each run once;
     one, the first, has what the set gives instead; and extra/last_run holds the digest of the last. A run that was
     removed leaves a gap, also where it was made again. Runs of other code than began the set may be of a version
-    that keeps no chain: a warning."""
-    run_set, root = subject.files.run_set, subject.result_set.root
-    assert isinstance(run_set, RunSetRecord) and root is not None
-    finished = list(_finished(subject))
-    if not run_set.is_chained:
-        yield Problem(
-            "run_set.json says that the set has no chain",
-            root / "extra" / "run_set.json",
-            found="previous_sha256 in the records of its runs",
-            expected="is_chained true",
-        )
+    that keeps no chain: a warning. That a set has none, since an earlier version began it, is said (info); it is an
+    error where extra/last_run or a run of the code that began the set shows that this version did."""
+    run_set, root = subject.files.run_set, root_of(subject)
+    if not isinstance(run_set, RunSetRecord) or not run_set.is_chained:
+        yield _no_chain(subject)
         return
+    finished = list(_finished(subject))
     known = {first_link(run_set), *(_digest(place) for place, _ in finished)}
     uses = Counter(run.previous_sha256 for _, run in finished)
     for place, run in finished:
@@ -87,6 +79,36 @@ def runs_are_chained(subject: SetSubject) -> Iterator[Problem]:
             found="nothing" if last is None else f"the digest {show(last[:12])}… of no last record",
             expected="the digest of the record of the run that was made last",
         )
+
+
+def _no_chain(subject: SetSubject) -> Problem:
+    """What is said of a set whose record says that it has no chain, or is not there."""
+    place, traces = root_of(subject) / "extra" / "run_set.json", _traces(subject)
+    if traces:
+        is_there = isinstance(subject.files.run_set, RunSetRecord)
+        what = "run_set.json says that the set has no chain" if is_there else "the chain's first link is not there"
+        return Problem(what, place, found=traces, expected="is_chained true")
+    is_timed = any(run.observed_s is not None for _, run in _finished(subject))
+    return Problem(
+        "the set's runs are in no chain, so that one which was removed would not be missed",
+        place,
+        found="no is_chained" + ("" if is_timed else ", and no second clock in the records of its runs"),
+        expected="is_chained true, as this version writes it: an earlier one began the set",
+        remedy="Make a new set where that must be known.",
+        severity="info",
+    )
+
+
+def _traces(subject: SetSubject) -> str:
+    """Say what shows that a set has a chain, whatever its own record says; empty where nothing does."""
+    run_set, last = subject.files.run_set, root_of(subject) / "extra" / LAST_FILE
+    began = run_set.code_sha256 if isinstance(run_set, RunSetRecord) else None
+    for _, run in _finished(subject):
+        if run.previous_sha256 is not None:
+            return "previous_sha256 in the records of its runs"
+        if run.observed_by == "timekeeper" and run.code is not None and run.code.sha256 == began:
+            return "runs with a timekeeper, of the code that began the set"
+    return f"extra/{LAST_FILE}" if last.exists() or last.is_symlink() else ""
 
 
 def _finished(subject: SetSubject) -> Iterator[tuple[Path, RunRecord]]:

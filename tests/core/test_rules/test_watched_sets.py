@@ -15,6 +15,7 @@ from harness.config.run_config import WORLD_SOURCE
 from rules.checks.result_set.clocks import LAUNCHED
 from rules.checks.rule import Outcome
 from rules.judge.checker import check_paths
+from rules.records.chain import LAST_FILE
 
 RANKS = {"runtime.ranks": {"value": 2, "source": LAUNCHED}}
 UNSEEN = {"observed_by": "itself", "observed": None}
@@ -50,8 +51,41 @@ def test_of_ranks_that_others_started_a_run_by_no_clock_is_a_warning(tmp_path: P
 def test_a_set_without_a_chain_says_so(tmp_path: Path) -> None:
     """One that an earlier version began, whose second clock its parent kept: its old tolerance stays."""
     found = judge(write_kept_set(tmp_path, late_s=lambda said_s: 0.9))
-    assert found["RS131"].reason == "no chain: an earlier version began the set"
+    assert severities(found["RS131"]) == ["info"]
+    assert "an earlier one began the set" in str(found["RS131"].findings[0].expected)
+    assert "no second clock" not in str(found["RS131"].findings[0].found)
     assert found["RS121"].status == found["RS132"].status == "pass"
+
+
+def _forget(root: Path, *names: str) -> None:
+    """Take members out of every run's record, and the chain out of the set's."""
+    for path in (root / "extra" / "run_set.json", *root.glob("extra/run_*/*/run.json")):
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps({key: value for key, value in content.items() if key not in names}))
+
+
+def test_a_set_that_denies_its_chain_is_found_by_any_trace_of_it(tmp_path: Path) -> None:
+    """Only one from which all traces are taken is as one of an earlier version; that it has no clock is said, too."""
+    code = {"sha256": "c" * 64, "commit": None, "commit_is_dirty": None}
+    root = write_watched_set(tmp_path, lambda index, record: {"code": code}, code_sha256=code["sha256"])
+    for names, removed, trace in (
+        (("is_chained",), (), "previous_sha256 in the records of its runs"),
+        (("previous_sha256",), (), "runs with a timekeeper, of the code that began the set"),
+        (("observed_s", "observed_by", "observed"), (), "extra/last_run"),
+        ((), (LAST_FILE,), "no is_chained, and no second clock in the records of its runs"),
+    ):
+        _forget(root, *names)
+        for name in removed:
+            (root / "extra" / name).unlink()
+        found = judge(root)["RS131"]
+        assert (severities(found), found.findings[0].found) == (["info" if removed else "error"], trace)
+
+
+def test_a_chain_without_the_record_of_its_set_has_no_beginning(tmp_path: Path) -> None:
+    root = write_watched_set(tmp_path)
+    (root / "extra" / "run_set.json").unlink()
+    found = judge(root)["RS131"]
+    assert severities(found) == ["error"] and "first link" in found.findings[0].message
 
 
 def test_runs_of_a_newer_version_in_an_old_set_are_held_to_their_own_clock(tmp_path: Path) -> None:
