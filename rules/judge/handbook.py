@@ -66,7 +66,8 @@ with its `extra/` shows besides
 - that each log has the bytes that its run closed (RS116), and that no run that finished is missing (RS117) or was
   made again: runs are in the order of their numbers (RS132), and each run's record holds the digest of that of the
   run before, across `resume` (RS131). Sets that an earlier version began have no such chain, which is said; then
-  only the order speaks, and gaps with room for a run (RS114). An attempt that was interrupted is no run, and not in the chain;
+  only the order speaks, and gaps with room for a run (RS114). An attempt that was interrupted is no run, and not in
+  the chain;
 - that the files of the dataset, as the run had them open, held the bytes that the definition pins, and were not
   changed meanwhile (RS118): they are hashed after `run_stop`, by the process that read them and through the same
   descriptors, of every run and on every machine, 16 MB in some 0.04 s. The run's clock sees a look at each file's

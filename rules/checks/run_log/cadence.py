@@ -1,7 +1,7 @@
 """Cadence: how often quality is looked at, and that blocks, evaluations and sample counts fit together."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 
 from rules.benchmarks.loader import Quality
@@ -29,6 +29,8 @@ _OF_PROGRESS = (
 )  # fmt: skip
 _SIZES = (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE)
 _TOLERANCE = 1e-9
+_APART_MS, _APART = 1e3, 0.1
+"""How much later an evaluation comes that is no other rank's of the same: milliseconds, and a share of all."""
 
 
 def _closed_of_others(subject: LogSubject) -> str | None:
@@ -52,7 +54,8 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
     """The frequency of evaluation is fixed in Closed: rarer looks save time and hide at which point the target was
     met, more frequent ones find it earlier. Intervals may differ by 2 steps, which is how implementations count;
     up to 2 % is a warning. The last interval of the epoch may be shorter. Before round 3.0 it is a warning where
-    every epoch_num is whole: those logs count evaluations."""
+    every epoch_num is whole: those logs count evaluations. From then on, evaluations that name one place and are
+    further apart than ranks are that log the same one, more than a tenth of the run, are not where they say."""
     benchmark = subject.benchmark
     assert benchmark is not None
     samples, batch = (
@@ -63,9 +66,15 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
         return
     expected = benchmark.steps_between_evals(samples, batch)
     points: dict[float, LogLine] = {}
-    for line in sorted(subject.log.all(keys.EVAL_ACCURACY), key=lambda record: record.time_ms):
+    lines = sorted(subject.log.all(keys.EVAL_ACCURACY), key=lambda record: record.time_ms)
+    again: list[LogLine] = []
+    for line in lines:
         if (epoch := _epoch(line, samples, benchmark.quality)) is not None:
-            points.setdefault(epoch, line)
+            apart_ms = line.time_ms - points.setdefault(epoch, line).time_ms
+            if apart_ms > max(_APART_MS, _APART * (lines[-1].time_ms - lines[0].time_ms)):
+                again.append(line)
+    if len(again) > 1 and subject.is_at_least("3.0"):
+        yield _not_apart(again, keys.EPOCH_NUM if keys.EPOCH_NUM in again[0].metadata else keys.SAMPLES_COUNT)
     steps_per_epoch = samples / batch
     begin = benchmark.first_eval_samples(samples, batch) / samples - expected / steps_per_epoch
     wrong: list[tuple[LogLine, float]] = []
@@ -85,6 +94,15 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
         found=f"{steps:.0f} iterations ({steps / steps_per_epoch:.4f} epoch) since the evaluation before",
         expected=f"{expected} iterations ({expected / steps_per_epoch:.4f} epoch)",
         severity="error" if is_material else "warning",
+    )
+
+
+def _not_apart(again: Sequence[LogLine], unit: str) -> Problem:
+    return Problem(
+        f"{len(again)} evaluations name a place that an earlier one has",
+        again[0],
+        found=f"{unit} {show(again[0].metadata[unit])} again",
+        expected="a place of its own for each evaluation",
     )
 
 

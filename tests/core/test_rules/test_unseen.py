@@ -97,6 +97,16 @@ def _wrong_event_types(records: Records) -> Records:
     return [{**record, "event_type": other[record["event_type"]]} for record in records]
 
 
+def _at_one_place(records: Records) -> Records:
+    first = next(record for record in records if record["key"] == keys.EVAL_ACCURACY)["metadata"][keys.EPOCH_NUM]
+    return [
+        {**record, "metadata": {**record["metadata"], keys.EPOCH_NUM: first}}
+        if record["key"] == keys.EVAL_ACCURACY
+        else record
+        for record in records
+    ]
+
+
 def _late_init(records: Records) -> Records:
     stop = next(i for i, record in enumerate(records) if record["key"] == keys.INIT_STOP)
     return [*records[:stop], *({**record, "time_ms": record["time_ms"] + 31 * 60_000} for record in records[stop:])]
@@ -136,6 +146,7 @@ def _append(key: str, more: str) -> Callable[[str], str]:
 
 EVAL, STOP = keys.EVAL_ACCURACY, keys.RUN_STOP
 NOT_CAUGHT = {
+    "all evaluations at one place": Unseen(code="CA101", key=EVAL, index=2, change=_at_one_place),
     "aborted with the target met": Unseen(code="QU104", key=EVAL, index=-1, change=_status("aborted")),
     "negative time": Unseen(
         code="TI103", key=STOP, change=lambda r: _stamp(r, STOP, _time(r, keys.RUN_START) - 1000)
@@ -257,6 +268,18 @@ def test_what_is_rightly_tolerated_changes_nothing(base: str, tmp_path: Path) ->
             name,
             verdict.findings,
         )
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_ranks_that_log_the_same_evaluation_are_at_one_place(base: str, tmp_path: Path) -> None:
+    path = tmp_path / "result_0.txt"
+    ranks = [
+        {**record, "time_ms": record["time_ms"] + delay_ms}
+        for record in BASES[base]
+        for delay_ms in ((0, 40, 90) if record["key"] == keys.EVAL_ACCURACY else (0,))
+    ]
+    path.write_text(to_text(sorted(ranks, key=lambda record: record["time_ms"])))
+    assert "CA101" not in {finding.code for finding in check_log(path, ruleset="6.0").findings}
 
 
 def test_retired_benchmark_is_refused_by_name(tmp_path: Path) -> None:
