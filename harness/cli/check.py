@@ -60,7 +60,7 @@ def check(
     some of these, or - for a log from standard input. Exit code 3 when a rule is broken, by an empty log too;
     warnings (without --fail-on warning) and a set that is not yet complete leave it 0. In a submission an incomplete
     set is an error. Logs of other names and run sets without a finished run are mentioned and not judged; so are
-    MLPerf's benchmarks that recommend nothing, with exit code 8 where there is nothing else.
+    MLPerf's other benchmarks, with exit code 8 where there is nothing else.
     """
     from harness.system.resources import usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, rules_table, verdict_blocks, verdicts_csv

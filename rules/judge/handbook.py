@@ -46,7 +46,7 @@ or crashed is forgiven as the dropped slowest. Too few runs make it INCOMPLETE, 
 | submission | an organisation's `systems/`, `results/`, `benchmarks/` | its own rules and its sets |
 | round | a directory of submissions | its own rules and its submissions |
 
-MLPerf's benchmarks that recommend nothing, known by their logs or else by the directory's name, are NOT JUDGED. The
+MLPerf's other benchmarks, known by their logs or else by the directory's name, are NOT JUDGED. The
 official checkers are not asked about these, nor about logs with lines above 64 KB. A round of 20,000 files takes
 1.6 s of CPU time, and 15 s with the official checkers: `python tests/performance/round.py` on two cores of an Intel
 Xeon.

@@ -1,4 +1,4 @@
-"""Logs of MLPerf benchmarks that recommend nothing, in miniature: a language model whose quality is its loss."""
+"""Logs of MLPerf's other benchmarks, in miniature: a language model whose quality is its loss."""
 
 from pathlib import Path
 

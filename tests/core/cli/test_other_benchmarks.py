@@ -1,4 +1,4 @@
-"""MLPerf's benchmarks that recommend nothing: named in one line by every verb, never judged, scored or drawn."""
+"""MLPerf's other benchmarks: named in one line by every verb, never judged, scored or drawn."""
 
 import csv
 import io
