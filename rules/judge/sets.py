@@ -179,10 +179,15 @@ def _choose_ruleset(
 
 
 def _last_day(logs: Sequence[RunLog]) -> date | None:
-    """The day on which the last run of a set began, by the clock of UTC; None where no stamp is one of such times."""
+    """The day on which the last run of a set began, by the clock of UTC; None where no stamp is one of such times.
+
+    Stamps in seconds say it too: logs of round 0.7 have them, and TI108 says what is wrong with others."""
     starts = [line.time_ms for log in logs if (line := log.first(keys.RUN_START)) is not None]
-    known = [start_ms for start_ms in starts if BEGIN_MS <= start_ms <= END_MS]
-    return datetime.fromtimestamp(max(known) / 1e3, UTC).date() if known else None
+    for unit_s in (1e-3, 1.0):
+        known = [start * unit_s for start in starts if BEGIN_MS / 1e3 <= start * unit_s <= END_MS / 1e3]
+        if known:
+            return datetime.fromtimestamp(max(known), UTC).date()
+    return None
 
 
 def _judge_log(log: RunLog, chosen: _Ruleset) -> Verdict:

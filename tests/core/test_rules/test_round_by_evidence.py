@@ -64,6 +64,18 @@ def test_a_set_of_april_2024_without_seeds_is_valid_wherever_it_lies(tmp_path: P
     assert (asked.outcome, asked.round, asked.ruleset_source) == ("invalid", "4.1", "asked for")
 
 
+def test_stamps_in_seconds_are_of_their_round_too(tmp_path: Path) -> None:
+    """As HugeCTR's of 0.7."""
+    start_ms = round(datetime(2020, 6, 25, tzinfo=UTC).timestamp() * 1e3)
+    (records,) = make_runs(DLRM, 1, ours=False, start_ms=start_ms)
+    path = tmp_path / "result_0.txt"
+    in_seconds = ({**one, "time_ms": one["time_ms"] // 1000} for one in records)
+    path.write_text("".join(f":::MLLOG {json.dumps(one)}\n" for one in in_seconds))
+    verdict = check_log(path)
+    assert verdict.round == "0.7"
+    assert verdict.ruleset_source == "open when the runs were made, 2020-06-25; --ruleset ROUND judges by another"
+
+
 @pytest.mark.parametrize("time_ms", [0, 1_790_000_000, 1e14])
 def test_stamps_of_no_time_say_nothing_of_the_round(time_ms: float, tmp_path: Path) -> None:
     (records,) = _at("2024-04-25", num_runs=1)
