@@ -23,6 +23,8 @@ MAX_FILES = 20_000
 MAX_FILE_BYTES = 256 << 20
 _NAME = re.compile(r"(node|sw)_(\d{1,6})\.txt\Z")
 _MAX_BAD_LINES = 20
+_VARIED = 10
+"""Different values from which on a sequence of readings is one measurement's alone; an idle switch has fewer."""
 Kind = Literal["node", "sw"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -54,7 +56,8 @@ class PowerFile:
     """The first reading stamped before the one above it."""
     num_unparsed: int
     digest: int
-    """Hash of its readings, stamps and values: two files of one digest hold the same measurement."""
+    """Hash of its readings: two files of one digest hold the same measurement. Of readings that vary the values alone
+    are hashed, whatever their stamps; of others the stamps, too."""
 
     @property
     def power_w(self) -> float | None:
@@ -191,8 +194,13 @@ def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
         bad=tuple(bad),
         disorder=next((later for reading, later in pairwise(readings) if later.time_ms < reading.time_ms), None),
         num_unparsed=log.num_unparsed,
-        digest=hash(tuple(counted)),
+        digest=_digest(counted),
     )
+
+
+def _digest(readings: Sequence[tuple[float, float]]) -> int:
+    powers = tuple(power_w for _, power_w in readings)
+    return hash(powers if len(set(powers)) >= _VARIED else tuple(readings))
 
 
 def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = None) -> float | None:

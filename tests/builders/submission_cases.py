@@ -195,6 +195,19 @@ def _copied_node(folder: Path) -> Path:
     return top
 
 
+def _copied_later(folder: Path) -> Path:
+    """The readings of one run's node, which vary, are also those of another run: stamps say otherwise."""
+    top = _two_nodes(folder)
+    first, other = _node(top), _node(top).parents[1] / "result_3" / "node_1.txt"
+    for path in (first, other):
+        records = [json.loads(line.removeprefix(":::MLLOG ")) for line in path.read_text().splitlines()]
+        powers = iter(range(500, 500 + len(records)))
+        write_log(path, [{**one, "value": next(powers)} if one["key"] == "power_reading" else one for one in records])
+    texts = [[line for line in path.read_text().splitlines() if "power_reading" in line] for path in (first, other)]
+    assert len(texts[0]) == len(texts[1]) and texts[0] != texts[1]
+    return top
+
+
 def _scaled(records: list[Any], factor: float) -> list[Any]:
     return [{**one, "value": one["value"] * factor} if one["key"] == "power_reading" else one for one in records]
 
@@ -350,6 +363,7 @@ CASES = [
     _case("PW108", _power(_sparse), "node_0.txt", good_power),
     _case("PW109", _power(_few), "node_0.txt", good_power, also=["PW108"]),
     _mild("PW111", _copied_node, "node_1.txt", _two_nodes, also=["PW110", "SY111"]),
+    _mild("PW111", _copied_later, "node_1.txt", _two_nodes, also=["PW110", "SY111"], name="of another run"),
     _mild("PW112", _power(lambda one: _scaled(one, 0.01)), "node_0.txt", good_power, name="5 W"),
     _mild("PW112", _power(lambda one: _scaled(one, 1000)), "node_0.txt", good_power, name="milliwatts"),
     _mild("PW112", _power(_half_efficient), "node_0.txt", good_power, name="efficiency"),

@@ -282,18 +282,19 @@ def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def measurements_differ(subject: SetSubject) -> Iterator[Problem]:
-    """No two files of a run hold the same readings, stamps and watts alike."""
-    assert subject.power is not None
-    for run in subject.power.runs:
-        seen: dict[int, PowerFile] = {}
-        for file in run.files:
-            if file.num_readings > 1 and (twin := seen.setdefault(file.digest, file)) is not file:
-                yield Problem(
-                    f"the same readings as {Path(twin.path).name}",
-                    file.path,
-                    found=f"{file.num_readings} readings",
-                    expected="a measurement of its own",
-                )
+    """No two files of the set hold the same readings: in the same order, of at least ten different values, whatever
+    their stamps; or of fewer, with the same stamps."""
+    seen: dict[int, PowerFile] = {}
+    for _, file in _files(subject):
+        if file.num_readings > 1 and (twin := seen.setdefault(file.digest, file)) is not file:
+            place = Path(twin.path)
+            is_of_run = place.parent == Path(file.path).parent
+            yield Problem(
+                f"the same readings as {place.name if is_of_run else f'{place.parent.name}/{place.name}'}",
+                file.path,
+                found=f"{file.num_readings} readings",
+                expected="a measurement of its own",
+            )
 
 
 @_rule(
