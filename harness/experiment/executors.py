@@ -63,6 +63,7 @@ class WorkerExecutor:
             num_ranks=kind.num_ranks(job),
             interpreter=None if self.installation is None else self.installation.interpreter,
             variables=None if record.choice is None else spin_variables(record.choice.spin_count),
+            timeout_s=record.timeout_s if "timeout_s" in kind.takes else None,
         )
 
     def refuse_other_system(self, run_set: RunSet, record: RunSetRecord) -> None:

@@ -177,7 +177,7 @@ OPTIONS: Mapping[str, RequestOption] = {
         unit="FILE",
     ),
     "timeout_s": RequestOption(
-        help="Seconds a run may take.",
+        help="Seconds a run may take; one that cannot end by itself any more is then killed.",
         type="seconds",
         flags=("--timeout",),
     ),

@@ -17,6 +17,7 @@ from typing import IO, Any, Self
 
 from harness.foundation.errors import ExitCode, is_starved
 from harness.launch import timekeeper
+from harness.launch.deadline import Deadline, kill_tree
 from harness.measure.kinds import EVENT_MARK, OnEvent
 from harness.system.code import other_path_variables, safe_path_variables
 from harness.system.software import WORKER_VARIABLES
@@ -61,12 +62,15 @@ def launch_worker(
     num_ranks: int = 1,
     interpreter: Interpreter | None = None,
     variables: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
 ) -> WorkerEnd:
     """Run the job in `spec_path` to its end, in one process or several ranks.
 
     It is started by a timekeeper of its own, which leaves what it saw of a run in CLOCK_FILE beside the job's file.
     `interpreter` is another one than this process's, `variables` is what was chosen for the job, whatever the
-    environment says now. If this call is left by an exception, the worker is stopped first.
+    environment says now. The worker ends a run at its deadline, `timeout_s` seconds after it began; where it cannot
+    any more, all of its processes are killed (see `Deadline`), and that is exit code 124. If this call is left by an
+    exception, the worker is stopped first.
     """
     several = ["harness.launch.torchrun", str(num_ranks), str(spec_path)]
     what = ["harness.measure.job", str(spec_path)] if num_ranks == 1 else several
@@ -84,18 +88,20 @@ def launch_worker(
     }
     with stderr_path.open("wb") as stderr, _PrintedFile(spec_path.parent / STDOUT_FILE) as printed:
         process = _start([python, "-P", "-m", *what], environ, stderr, spec_path, is_marked=interpreter is None)
+        deadline = Deadline(process.pid, timeout_s)
         try:
             assert process.stdout is not None
-            for line in process.stdout:
-                said, event = _split_event(line, is_marked=interpreter is None)
-                if said:
-                    printed.write(said)
-                if event is None or event["event"] in (timekeeper.RUN_START, timekeeper.RUN_STOP):
-                    continue
-                if event["event"] == "rank_failed":
-                    failed = event
-                else:
-                    on_event(event)
+            with deadline:
+                for line in process.stdout:
+                    said, event = _split_event(line, is_marked=interpreter is None)
+                    if said:
+                        printed.write(said)
+                    if event is None or deadline.take(event["event"]):
+                        continue
+                    if event["event"] == "rank_failed":
+                        failed = event
+                    else:
+                        on_event(event)
             exit_code = process.wait()
         except BaseException:
             _stop(process)
@@ -105,6 +111,8 @@ def launch_worker(
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
+    if deadline.reason is not None:
+        return WorkerEnd(exit_code=ExitCode.TIMEOUT, last_words=deadline.reason)
     if failed is not None:
         rank = int(failed["rank"])
         frames, words = read_last_words(spec_path.parent / f"stderr_rank_{rank}.txt")
@@ -197,7 +205,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
     try:
         process.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill_tree(process.pid)
         process.wait()
 
 

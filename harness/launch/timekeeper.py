@@ -115,16 +115,24 @@ def _event_of(line: bytes, *, is_marked: bool) -> str | None:
     return name if name in (STARTED, RUN_START, RUN_STOP) else None
 
 
+def list_processes(pid: int) -> list[int]:
+    """Return a process and all that come from it, in any session; those that end meanwhile may be missing."""
+    found = [pid]
+    for one in found:
+        with suppress(OSError, ValueError):
+            for children in Path(f"/proc/{one}/task").glob("*/children"):
+                found += map(int, children.read_text(encoding="utf-8").split())
+    return found
+
+
 def read_processor_s(pid: int) -> float | None:
     """Return the processor time of a process and all that come from it, those that ended included; None where /proc
     does not say."""
-    ticks, waiting = 0, [pid]
+    ticks = 0
     try:
-        for one in waiting:
+        for one in list_processes(pid):
             about = Path(f"/proc/{one}/stat").read_bytes().rpartition(b")")[2]
             ticks += sum(map(int, about.split()[11:15]))
-            for children in Path(f"/proc/{one}/task").glob("*/children"):
-                waiting += map(int, children.read_text(encoding="utf-8").split())
     except (OSError, ValueError, IndexError):
         return None
     return ticks / os.sysconf("SC_CLK_TCK")

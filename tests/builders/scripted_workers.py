@@ -96,6 +96,7 @@ class ScriptedWorkers:
         num_ranks: int = 1,
         interpreter: Interpreter | None = None,
         variables: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
     ) -> WorkerEnd:
         spec = json.loads(spec_path.read_text(encoding="utf-8"))
         ending = self.endings.get(len(self.launches))

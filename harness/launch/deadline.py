@@ -1,0 +1,120 @@
+"""End a run that is past its deadline and cannot end by itself, with every process that it started."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from harness.launch.timekeeper import RUN_START, RUN_STOP, list_processes
+
+_TICK_S = 1.0
+STOPPED_FOR_S = 10.0
+"""How long past its deadline a run may have a process that is stopped: a debugger may hold one for a moment."""
+SILENT_FOR_S = 300.0
+"""How long past its deadline a run that has begun may be silent: an evaluation, which says nothing, may take it."""
+_LOOK_EVERY_S, _MOST_LOOKS = 0.05, 200
+
+
+class Deadline:
+    """While entered, watches the processes below `pid` and kills all of them once the run is lost.
+
+    A worker looks at its deadline itself, some times a second, and ends with a whole log. This is for one that does
+    not: it is lost when, `timeout_s` seconds after it began (or was launched, where it has not begun), one of its
+    processes has been stopped by a signal for STOPPED_FOR_S, or when nothing was heard of it for SILENT_FOR_S between
+    its begin and its end. Time in which this process did not run itself does not count. Nothing is looked at before.
+    """
+
+    def __init__(self, pid: int, timeout_s: float | None) -> None:
+        self.reason: str | None = None
+        """Why the run was ended; None where it was not."""
+        self._pid, self._timeout_s = pid, timeout_s
+        self._passed_s = self._silent_s = self._stopped_s = 0.0
+        self._has_begun = self._is_over = False
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="deadline", daemon=True)
+
+    def __enter__(self) -> "Deadline":
+        if self._timeout_s is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._left.set()
+        if self._timeout_s is not None:
+            self._thread.join()
+
+    def take(self, event: str) -> bool:
+        """Take note of an event of the run's process, a sign of life; return whether it says no more than that.
+
+        The run's time counts from its first run_start. What follows run_stop is off its clock.
+        """
+        self._silent_s = 0.0
+        if event == RUN_START and not self._has_begun:
+            self._passed_s, self._has_begun = 0.0, True
+        self._is_over = self._is_over or event == RUN_STOP
+        return event in (RUN_START, RUN_STOP)
+
+    def look(self, passed_s: float) -> str | None:
+        """Take so many seconds for passed; return why the run is lost, None where it is not."""
+        assert self._timeout_s is not None
+        self._passed_s += passed_s
+        self._silent_s += passed_s
+        if self._passed_s <= self._timeout_s:
+            return None
+        stopped = find_stopped(list_processes(self._pid))
+        self._stopped_s = 0.0 if stopped is None else self._stopped_s + passed_s
+        silent_s = min(self._silent_s, self._passed_s - self._timeout_s)
+        if self._stopped_s >= STOPPED_FOR_S:
+            why = f"its process {stopped} is stopped, as by SIGSTOP."
+        elif silent_s >= SILENT_FOR_S and self._has_begun and not self._is_over:
+            why = f"nothing was heard of it for {SILENT_FOR_S:g} s."
+        else:
+            return None
+        return f"the run did not end by itself at its --timeout of {self._timeout_s:g} s: {why}"
+
+    def _watch(self) -> None:
+        before_s = time.monotonic()
+        while not self._left.wait(_TICK_S):
+            now_s = time.monotonic()
+            self.reason = self.look(min(now_s - before_s, 2 * _TICK_S))
+            before_s = now_s
+            if self.reason is not None:
+                kill_tree(self._pid)
+                return
+
+
+def find_stopped(processes: Iterable[int]) -> int | None:
+    """Return the first of these processes that a signal has stopped; None where none is, or /proc does not say."""
+    return next((pid for pid in processes if _state_of(pid) == b"T"), None)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and all that come from it, in whatever session, stopped ones too, and wait until they are gone.
+
+    The first one comes last, so that those which are just being started are found.
+    """
+    killed = set[int]()
+    for _ in range(_MOST_LOOKS):
+        for each in {*list_processes(pid)} - {pid} - killed:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGKILL)
+            killed.add(each)
+        if not any(map(_is_alive, killed)):
+            break
+        time.sleep(_LOOK_EVERY_S)
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _state_of(pid: int) -> bytes:
+    """Return the letter of a process's state; nothing where it is gone, or /proc does not say."""
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    return b""
+
+
+def _is_alive(pid: int) -> bool:
+    return _state_of(pid) not in (b"", b"Z", b"X")
