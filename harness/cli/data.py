@@ -94,7 +94,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
 )  # fmt: skip
 @click.option(
     "--memory", "memory_bytes", type=SizeParam(takes_bytes=True), default="1GiB", show_default=True, metavar="SIZE",
-    help="Upper bound of the memory used.",
+    help="Upper bound of the memory used, beside 0.15 GB of libraries.",
 )  # fmt: skip
 @QUIET
 def prepare(

@@ -13,6 +13,7 @@ from pyarrow import csv, parquet
 
 from reference_models.data.columns.parameters import ColumnsParameters
 from reference_models.data.prepared.lines import BLOCK_BYTES, SourceFile, TextSource
+from reference_models.data.prepared.pipeline import num_rows_within
 from reference_models.data.store.manifest import file_sha256
 from reference_models.process.errors import ConfigError, DatasetError, did_you_mean
 
@@ -111,7 +112,8 @@ class ColumnFile:
                         f"{self.path}: column {name!r} is nested ({kind}), expected one value a cell. Write several "
                         "ids as text with a separator between them."
                     )
-            yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=needed, use_threads=False)
+            num_rows = num_rows_within(8 * len(needed), _BATCH_ROWS)
+            yield from file.iter_batches(batch_size=num_rows, columns=needed, use_threads=False)
         num_bytes = self.path.stat().st_size
         self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=file_sha256(self.path, on_bytes))
 

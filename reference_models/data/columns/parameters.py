@@ -10,6 +10,8 @@ from reference_models.config.records import Amount, PositiveCount, read_section,
 from reference_models.config.sections import DataConfig
 from reference_models.process.errors import ConfigError
 
+MAX_IDS = 1 << 16
+"""Ids of a sample, of all columns together: no cell of text has more, and each takes memory in every row."""
 T = TypeVar("T")
 
 
@@ -141,6 +143,11 @@ def _read(table: Mapping[str, Any]) -> ColumnsParameters:
             if used.get(name) == "label" or names.count(name) > 1:
                 other = "the label" if used.get(name) == "label" else f"twice in data.parameters.{key}"
                 raise ConfigError(f"data.parameters.{key}: column {name!r} is {other}. Leave one out.")
+    if (num_ids := sum(column.max_ids for column in parameters.sparse)) > MAX_IDS:
+        raise ConfigError(
+            f"data.parameters.sparse: a sample has {num_ids:,} ids (max_ids of all columns), expected at most "
+            f"{MAX_IDS:,}. Give smaller ones."
+        )
     for column in parameters.sparse:
         if (column.separator is None) != (column.max_ids == 1):
             raise ConfigError(

@@ -14,8 +14,16 @@ from reference_models.data.columns.convert import MISSING, Batch, convert
 from reference_models.data.columns.files import ColumnFile
 from reference_models.data.columns.parameters import ColumnsParameters, read_parameters
 from reference_models.data.prepared.lines import SourceFile
-from reference_models.data.prepared.pipeline import Feature, PreparedDataset, Rows, prepare_files
+from reference_models.data.prepared.pipeline import (
+    Feature,
+    PreparedDataset,
+    Rows,
+    num_rows_within,
+    prepare_files,
+)
 from reference_models.process.errors import ConfigError, DatasetError
+
+_MOST_ROWS = 1 << 20
 
 
 def prepare_columns(
@@ -58,7 +66,7 @@ class _Reader:
 
     def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
         file = self._file = ColumnFile(path, self._parameters)
-        for columns in file.batches(on_bytes):
+        for columns in self._pieces(file.batches(on_bytes)):
             batch = Batch(path, columns, file.number_rows(columns.num_rows))
             labels, dense, categories = convert(batch, self._parameters)
             keep = ~batch.is_wrong
@@ -86,6 +94,12 @@ class _Reader:
                 num_malformed=len(wrong),
                 malformed=wrong,
             )
+
+    def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Cut batches where their rows are wide: a short cell takes as many ids as its column may have."""
+        num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
+        for batch in batches:
+            yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
 
     def source(self) -> SourceFile:
         assert self._file is not None, "a file was read before"

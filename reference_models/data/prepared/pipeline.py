@@ -1,8 +1,8 @@
 """From files to a finished store, in three passes: parse into the spool, number the categories, write.
 
 One pass reads the files into columns on disk; then each category column in turn is counted in the training rows and
-replaced by ids; a last pass writes the store. Rows keep the order of the files. Memory stays below `memory_bytes`
-whatever the files' size; the disk holds the columns beside the store until the end.
+replaced by ids; a last pass writes the store. Rows keep the order of the files. Beside what libraries take, memory
+stays below `memory_bytes` whatever the files' size and however wide their rows are; the disk holds the columns beside the store until the end.
 """
 
 import time
@@ -38,6 +38,8 @@ WORKING_BYTES = 256 << 20
 NUM_NAMED = 10
 _COLUMN_ROWS = 1 << 20
 _STORE_ROWS = 1 << 16
+_PIECE_BYTES = 1 << 25
+"""Bytes of rows that are worked on at a time, however wide a row is; more only where one row has more."""
 
 Progress = Callable[[str, float], None]
 """Called with the stage and its share done, 0 to 1."""
@@ -245,6 +247,11 @@ def _pieces(rows: range, num_rows: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + num_rows, rows.stop)) for start in rows[::num_rows])
 
 
+def num_rows_within(row_bytes: int, most: int) -> int:
+    """Return how many rows of so many bytes are worked on at a time: at least one, and at most `most`."""
+    return max(1, min(most, _PIECE_BYTES // max(1, row_bytes)))
+
+
 def _check_options(train_files: Sequence[Path], memory_bytes: int) -> None:
     if not train_files:
         raise ConfigError("no training files. Give them after --train.")
@@ -361,13 +368,15 @@ def _write(
     spool: Spool, folder: Path, data: DataConfig, splits: Mapping[str, range], reader: Reader, report: Progress
 ) -> None:
     names = [category_name(number) for number in range(len(reader.features))]
+    dense_bytes = 8 * data.num_dense
     finish = reader.finish_dense(
         spool.read("dense", start, stop).reshape(stop - start, data.num_dense)
-        for start, stop in _pieces(splits["train"], _STORE_ROWS)
+        for start, stop in _pieces(splits["train"], num_rows_within(dense_bytes, _STORE_ROWS))
     )
+    num_rows = num_rows_within(dense_bytes + 4 * sum(feature.width for feature in reader.features), _STORE_ROWS)
     for split, rows in splits.items():
         writer = SplitWriter(folder, split, len(rows), data)
-        for start, stop in _pieces(rows, _STORE_ROWS):
+        for start, stop in _pieces(rows, num_rows):
             ids = [spool.read(name, start, stop).reshape(stop - start, -1) for name in names]
             chunk = Chunk(
                 spool.read("labels", start, stop),
