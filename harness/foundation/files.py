@@ -1,4 +1,7 @@
-"""Write files so that a reader never meets half of one, and read them back; nothing is written through links."""
+"""Write files so that a reader never meets half of one, and read them back.
+
+Only `write_text` follows links, which is for files that a user named.
+"""
 
 import errno
 import json
@@ -9,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.foundation.errors import ExitCode, HarnessError
-from reference_models.process.atomic_write import create, sync_folder, write_atomically
+from reference_models.process.atomic_write import write_atomically
 from reference_models.process.errors import naming
-from reports.text.atomic_write import draft_file
+from reports.text.atomic_write import draft_file, write_new
 from rules.records.codec import Damage, Record, decode, encode, read_object
 
 R = TypeVar("R", bound=Record)
@@ -19,17 +22,14 @@ T = TypeVar("T")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON as `write_text` does."""
-    write_text(path, json.dumps(content, indent=1, default=str) + "\n")
+    """Write JSON to a file of ours, as `write_atomically` does."""
+    write_atomically(path, json.dumps(content, indent=1, default=str) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text where a user named a file, by one rename, synced before it; no failure leaves a draft."""
-    with draft_file(path) as draft, naming(path), create(draft) as file:
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)
+    with draft_file(path) as draft, naming(path):
+        write_new(draft, text)
 
 
 def write_record(path: Path, record: Record) -> None:

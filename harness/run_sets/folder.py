@@ -24,14 +24,13 @@ from harness.foundation.files import (
     refuse_links,
     write_json,
     write_record,
-    write_text,
 )
 from harness.launch.process import CLOCK_FILE
 from harness.run_sets.names import refuse_missing
 from harness.system.code import code_sha256
 from harness.system.description import SystemDescription, write_system_json
 from harness.system.submission import SubmissionValue
-from reference_models.process.atomic_write import remove_drafts, sync_folder
+from reference_models.process.atomic_write import remove_drafts, sync_folder, write_atomically
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.records.chain import LAST_FILE, digest_record, first_link, follow, read_link
@@ -140,7 +139,7 @@ class RunSet:
         if content.get("previous_sha256") is None:
             write_json(path, {**content, "previous_sha256": link})
             link = digest_record(path.read_bytes())
-        write_text(last, f"{link}\n")
+        write_atomically(last, f"{link}\n")
 
     def _complete_record(self, index: int, attempt: Path) -> None:
         if (attempt / RECORD_FILE).exists():
@@ -248,9 +247,9 @@ def create_run_set(folder: Path, record: RunSetRecord, definition: str) -> RunSe
     (folder / "systems").mkdir()
     system = SystemDescription(fields=record.system.fields, provenance=record.system.provenance)
     write_system_json(folder / "systems", system, name=record.system.name)
-    write_text(run_set.definition, definition)
+    write_atomically(run_set.definition, definition)
     if record.is_chained:
-        write_text(run_set.extra / LAST_FILE, f"{first_link(record)}\n")
+        write_atomically(run_set.extra / LAST_FILE, f"{first_link(record)}\n")
     write_record(run_set.extra / RUN_SET_FILE, record)
     return run_set
 

@@ -1,6 +1,8 @@
 """Write a file so that no reader meets half of it, in a folder that may be a stranger's.
 
 Nothing is written through a link or into a pipe that lies there: a draft is new, of a name that nobody foresees.
+The one writer of what trains, and of what `harness` writes under a lock of its own. What compares and shows has
+reports/text/atomic_write.py; neither package imports the other. One test holds both to the same behaviour.
 """
 
 import os

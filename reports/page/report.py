@@ -2,7 +2,6 @@
 
 import errno
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +21,7 @@ from reports.results.logs import Order, in_order
 from reports.results.result import Result
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
-from reports.text.atomic_write import draft_file, replace_file
+from reports.text.atomic_write import draft_file, replace_file, write_new
 from rules.records.study import StudyRecord
 
 PAGE_NAME = "report.html"
@@ -124,7 +123,7 @@ def write_whole(output: Path, text: str) -> Path:
             errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
         )
     with draft_file(output) as draft:
-        _write_synced(draft, text)
+        write_new(draft, text, errors="backslashreplace")
     return output
 
 
@@ -132,12 +131,5 @@ def write_unnamed(output: Path, text: str) -> Path:
     """Write text as a whole where no user named the file: a link or a pipe in its place may be a stranger's, and
     gives way. Raises OSError where it cannot be written, such as for a folder."""
     with replace_file(output) as draft:
-        _write_synced(draft, text)
+        write_new(draft, text, errors="backslashreplace")
     return output
-
-
-def _write_synced(draft: Path, text: str) -> None:
-    with draft.open("x", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())

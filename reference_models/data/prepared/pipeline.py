@@ -2,7 +2,8 @@
 
 One pass reads the files into columns on disk; then each category column in turn is counted in the training rows and
 replaced by ids; a last pass writes the store. Rows keep the order of the files. Beside what libraries take, memory
-stays below `memory_bytes` whatever the files' size and however wide their rows are; the disk holds the columns beside the store until the end.
+stays below `memory_bytes` whatever the files' size and however wide their rows are; the disk holds the columns beside
+the store until the end.
 """
 
 import time
