@@ -154,7 +154,17 @@ def look(folder: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
-def walk_names(walk: Walk, names: Sequence[Path], kind: str, data_root: Path, folder: Path) -> None:
+def walk_halves(walk: Walk, names: Sequence[Path], kind: str, data_root: Path, folder: Path) -> None:
+    """Try each of these names alone, or beside others where the command does its work all the same: what goes
+    through with all of them has met each, and what is refused may be so for the first."""
+    ended = walk_names(walk, names, kind, data_root, folder)
+    if ended.code not in (0, 3) and len(names) > 1:
+        middle = len(names) // 2
+        for half in (names[:middle], names[middle:]):
+            walk_halves(walk, half, kind, data_root, folder)
+
+
+def walk_names(walk: Walk, names: Sequence[Path], kind: str, data_root: Path, folder: Path) -> Ended:
     """Run the command where these names are taken: nothing outside changes, and it ends by itself, explained."""
     here = take_names(walk, names, kind, folder)
     before = look(folder / "outside"), look(data_root)
@@ -166,3 +176,4 @@ def walk_names(walk: Walk, names: Sequence[Path], kind: str, data_root: Path, fo
     assert (look(folder / "outside"), look(data_root)) == before, f"{what}: wrote outside; {ended.code}: {ended.err}"
     shutil.rmtree(folder / "here")
     shutil.rmtree(folder / "outside")
+    return ended

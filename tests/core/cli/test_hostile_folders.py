@@ -8,13 +8,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from hostile_folders import KINDS, all_words, begin_walk, walk_names
+from hostile_folders import KINDS, all_words, begin_walk, walk_halves, walk_names
 from seams import find_seams
 
 from harness.cli import COMMANDS
 
-MOST = 120
-"""Names that are taken one by one in a walk; of more, as many at even distances."""
 DEAR = find_seams("DEAR")
 """Command lines that compute for seconds, and why."""
 IN_TEST_ALL = ("link", "pipe")
@@ -47,11 +45,10 @@ def test_nothing_is_written_through_links_of_a_working_folder(what: str, data_ro
 def test_names_that_are_taken_end_no_command_unexplained(
     what: str, kind: str, data_root: Path, tmp_path: Path
 ) -> None:
-    """All names of one depth at once; of links, also each name alone."""
+    """All names of one depth at once; of links, those that are refused also in halves, down to each alone."""
     skip_where_not_root(kind)
     walk, levels = begin_walk(what, data_root, tmp_path), defaultdict[int, list[Path]](list)
     for name in walk.names:
         levels[len(name.parts)].append(name)
-    alone = walk.names[:: 1 + len(walk.names) // MOST] if kind == "link" else ()
-    for names in (*levels.values(), *([name] for name in alone)):
-        walk_names(walk, names, kind, data_root, tmp_path)
+    for names in levels.values():
+        (walk_halves if kind == "link" else walk_names)(walk, names, kind, data_root, tmp_path)
