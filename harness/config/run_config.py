@@ -5,7 +5,6 @@ definition fixes may change only under another name, which makes it another benc
 """
 
 import shlex
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from rules.benchmarks.loader import (
     shipped_versions,
     workload_names,
 )
+from rules.benchmarks.toml_file import parse_toml
 from rules.errors import DefinitionError
 from rules.logs import keys
 
@@ -345,9 +345,10 @@ def read_set_option(text: str, option: str = "--set") -> Override:
 
 
 def parse_value(text: str) -> Any:
+    """Read a value as TOML has it; the text itself where it is none that a file may hold."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:  # also for more digits than Python reads
+        return parse_toml(f"value = {text}".encode(), Path("value"))["value"]
+    except ValueError:
         return text
 
 

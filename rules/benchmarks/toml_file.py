@@ -10,6 +10,8 @@ from rules.open_file import NotRegularError, TooLargeError, read_regular
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 100
+MAX_BITS = 1000
+"""Of a whole number, which TOML needs 64 of: Python neither prints nor converts to a float what has many more."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -47,10 +49,13 @@ def parse_toml(content: bytes, path: Path) -> dict[str, Any]:
 
 
 def _refuse_odd(path: Path, tables: dict[str, Any]) -> None:
-    """Depth that a reader's stack does not have."""
+    """Refuse depth that a reader's stack does not have, and whole numbers that nobody can print: hexadecimal ones
+    have as many digits as the file has bytes."""
     waiting: list[tuple[int, Any]] = [(0, tables)]
     while waiting:
         depth, value = waiting.pop()
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            raise DefinitionError(f"{path}: not valid TOML: a whole number of more than {MAX_BITS} bits")
         if isinstance(value, dict | list):
             if depth == MAX_DEPTH:
                 raise DefinitionError(f"{path}: not valid TOML: nested deeper than {MAX_DEPTH} levels")

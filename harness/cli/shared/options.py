@@ -121,14 +121,19 @@ BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=com
 
 
 def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """Refuse a default folder that is a link (exit 8): in a stranger's folder it may lead to what is the user's."""
+    """Refuse a default folder that is a link (exit 8): in a stranger's folder it may lead to what is the user's.
+
+    Whose link it is says nothing: one that came in an archive belongs to who unpacked it.
+    """
     from harness.foundation.errors import ExitCode, HarnessError
 
     folder = Path("data") if value is None else value
     is_default = ctx.get_parameter_source(str(param.name)) == ParameterSource.DEFAULT
     if is_default and folder.is_symlink() and not ctx.resilient_parsing:
+        always = f", or set {param.envvar}={folder} for all commands" if isinstance(param.envvar, str) else ""
         raise HarnessError(
-            f"{folder} is a link, which nobody named. To use what it leads to, say {param.opts[-1]} {folder}.",
+            f"{folder} is a link, which nobody named. To use what it leads to, say "
+            f"{param.opts[-1]} {folder}{always}.",
             ExitCode.INPUT,
         )
     return value

@@ -80,11 +80,24 @@ def test_every_reader_of_definitions_refuses_depth_devices_pipes_and_size(
         read_toml(levels)
 
 
-def test_a_number_of_more_digits_than_python_reads_is_no_definition(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 4000, "0x" + "f" * 200_000, "-1" + "0" * 400])
+def test_a_number_of_more_digits_than_python_reads_is_no_value(
+    command: CommandLine, tmp_path: Path, number: str
+) -> None:
     path = tmp_path / "digits.toml"
-    path.write_text("a = " + "9" * 5000)
+    path.write_text(f"schema_version = {number}")
     with pytest.raises(DefinitionError, match="not valid TOML"):
         read_toml(path)
+    code, _, err = command("plan", path)
+    assert code == 2 and "not valid TOML" in err
+    if len(number) < 100_000:
+        code, _, err = command("plan", "dlrm_tiny", "--no-measure", "--set", f"train.global_batch_size={number}")
+        assert code == 2 and "internal error" not in err, err
+
+
+def test_a_value_that_is_nested_deep_is_text(command: CommandLine) -> None:
+    code, _, err = command("plan", "dlrm_tiny", "--no-measure", "--set", f"train.global_batch_size={'[' * 50_000}")
+    assert code == 2 and "internal error" not in err, err[:300]
 
 
 @pytest.mark.parametrize("verb", READERS)

@@ -74,12 +74,22 @@ def test_complete_data_may_be_a_link(data: Path, tmp_path: Path) -> None:
     assert refused.value.exit_code == ExitCode.INPUT
 
 
-@pytest.mark.parametrize(("name", "option"), [("data", "--data"), ("results", "--output")])
-def test_default_folders_are_no_links(name: str, option: str, inside: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "option", "variable"),
+    [("data", "--data", "DLRMBENCH_DATA"), ("results", "--output", "DLRMBENCH_OUTPUT")],
+)
+def test_default_folders_are_no_links(
+    name: str, option: str, variable: str, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "users").mkdir()
     (tmp_path / name).symlink_to("users")
     done = inside("run", "dlrm_tiny")
     assert done.returncode == 8 and f"{name} is a link, which nobody named" in done.stderr, done.stderr
-    assert f"say {option} {name}." in done.stderr and [*(tmp_path / "users").iterdir()] == []
+    assert f"say {option} {name}, or set {variable}={name} for all commands." in done.stderr
+    assert [*(tmp_path / "users").iterdir()] == []
+    monkeypatch.setenv(variable, name)
+    assert inside("plan", "dlrm_tiny", "--no-measure").returncode == 0
+    done = inside("run", "none_such")  # it gets as far as the benchmark's name
+    assert done.returncode == 2 and "which nobody named" not in done.stderr
     done = inside("data", "verify", "dlrm_tiny")
     assert "which nobody named" not in done.stderr
