@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, RULESET, ResultPath, distinct
+from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, RULESET, FiniteRange, ResultPath, distinct
 from harness.cli.shared.output import echo_others, form_option, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
@@ -123,7 +123,7 @@ def check(
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
 @click.option("--require-valid", is_flag=True, help="Exit code 3 when a set breaks a rule; 7 when it is incomplete.")
 @click.option(
-    "--price-per-hour", type=click.FloatRange(min=0, min_open=True), metavar="PRICE",
+    "--price-per-hour", type=FiniteRange(min=0, min_open=True), metavar="PRICE",
     help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean.",
 )  # fmt: skip
 def score(

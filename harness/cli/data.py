@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.shared.options import DATA, QUIET, READ_DATA, SizeParam, completing, trainable
+from harness.cli.shared.options import DATA, QUIET, READ_DATA, FiniteRange, SizeParam, completing, trainable
 from harness.foundation.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
 )  # fmt: skip
 @DATA
 @click.option(
-    "--max-malformed", type=click.FloatRange(0, 1), default=0.001, show_default=True, metavar="FRACTION",
+    "--max-malformed", type=FiniteRange(0, 1), default=0.001, show_default=True, metavar="FRACTION",
     help="Share of lines that may be malformed; they are left out.",
 )  # fmt: skip
 @click.option(

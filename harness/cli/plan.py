@@ -4,14 +4,14 @@ from typing import Any
 
 import click
 
-from harness.cli.shared.options import BENCHMARK, collect_overrides, configuration
+from harness.cli.shared.options import BENCHMARK, RUNS, collect_overrides, configuration
 from harness.cli.shared.output import form_option, show_as
 
 
 @click.command()
 @BENCHMARK
 @configuration
-@click.option("-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs.  [default: the benchmark's number]")
+@click.option("-n", "--runs", "num_runs", type=RUNS, help="Runs.  [default: the benchmark's number]")
 @form_option("table", "json")
 @click.option(
     "--measure/--no-measure", default=True, help="Time a few steps and an evaluation to estimate a run's time."

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from harness.cli.shared.experiments import complete_and_show, start_and_show, usage_errors
-from harness.cli.shared.options import BENCHMARK, QUIET, ResultPath, configuration, warn_of_system
+from harness.cli.shared.options import BENCHMARK, QUIET, RUNS, ResultPath, configuration, warn_of_system
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
 
@@ -46,9 +46,7 @@ def run(benchmark: str, form: str, **given: Any) -> None:
     multiple=True,
     help="An implementation of the set, likewise or FILE.py:OBJECT.",
 )
-@click.option(
-    "-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs that it then holds in all, no fewer."
-)
+@click.option("-n", "--runs", "num_runs", type=RUNS, help="Runs that it then holds in all, no fewer.")
 @request_options("run", "python", "prepare", "cleanup", "power_command", "log_to")
 @form_option("table", "json", text="What stdout says at the end, as of 'run' and 'sweep'.")
 @QUIET

@@ -4,6 +4,7 @@ A record is a frozen dataclass whose types say what is allowed. Every check name
 values allowed.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -35,9 +36,17 @@ def read_section(name: str, table: Mapping[str, Any], kind: type[T]) -> T:
                 values[entry.name] = msgspec.convert(table[entry.name], hints[entry.name])
             except msgspec.ValidationError:
                 raise refuse(name, table, entry.name, hints[entry.name]) from None
+            if not _is_finite(values[entry.name]):  # TOML has nan and inf; records and arithmetic have not
+                raise refuse(name, table, entry.name, "finite numbers")
         elif entry.default is MISSING and entry.default_factory is MISSING:
             raise refuse(name, table, entry.name, hints[entry.name])
     return kind(**values)
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def refuse(name: str, table: Mapping[str, Any], key: str, expected: Any) -> ConfigError:

@@ -1,5 +1,6 @@
 """Options that several verbs share, and how a shell completes their values. Imports little: light verbs use it."""
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+MAX_RUNS = 100_000
+"""Of a set: each has a seed on record, so that more would fill memory before the first begins."""
+RUNS = click.IntRange(min=1, max=MAX_RUNS)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min|h)")
 _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
 
@@ -64,6 +68,8 @@ def duration(text: str) -> float:
     milliseconds = float(match[1]) * _MILLISECONDS[match[2]]
     if milliseconds <= 0:
         raise click.BadParameter(f"{text!r} must be more than nothing.")
+    if not math.isfinite(milliseconds):
+        raise click.BadParameter(f"{text[:40]!r} is longer than any number says.")
     return milliseconds
 
 
@@ -216,6 +222,16 @@ _CONFIGURATION = (
     ),
     click.option("--submitter", help="Organisation named in log and system description."),
 )
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range: neither nan, which no bound refuses, nor infinity, which no record holds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 class SizeParam(click.ParamType):  # type: ignore[type-arg,unused-ignore]

@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from harness.cli.shared.options import ResultPath, collect_overrides, fraction, output_option
+from harness.cli.shared.options import (
+    MAX_RUNS,
+    RUNS,
+    FiniteRange,
+    ResultPath,
+    collect_overrides,
+    fraction,
+    output_option,
+)
 from harness.experiment.request import OPTIONS, Request, flags_of
 from harness.foundation.files import program_path
 from harness.measure.kinds import Kind, kinds_asked_by
@@ -27,9 +35,9 @@ class ProgramPath(click.Path):
 KINDS = "kinds"
 """Stands for the options of all kinds of measurement that a verb has."""
 _TYPES: Mapping[str, Mapping[str, Any]] = {
-    "count": {"type": click.IntRange(min=1)},
-    "index": {"type": click.IntRange(min=0)},
-    "seconds": {"type": click.FloatRange(min=0, min_open=True)},
+    "count": {"type": RUNS},
+    "index": {"type": click.IntRange(min=0, max=MAX_RUNS - 1)},
+    "seconds": {"type": FiniteRange(min=0, min_open=True)},
     "fraction": {"type": fraction},
     "path": {"type": click.Path(path_type=Path)},
     "program": {"type": ProgramPath()},

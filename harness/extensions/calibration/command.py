@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from harness.cli.shared.options import DATA, MODEL, completing, trainable
+from harness.cli.shared.options import DATA, MAX_RUNS, MODEL, FiniteRange, completing, trainable
 from harness.cli.shared.output import show
 from harness.foundation.errors import ExitCode, HarnessError
 
@@ -33,7 +33,7 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     help="Folder of the results.  [default: results/<benchmark>-calibration]",
 )
 @click.option(
-    "-n", "--runs", "num_runs", default=20, show_default=True, type=click.IntRange(min=2),
+    "-n", "--runs", "num_runs", default=20, show_default=True, type=click.IntRange(min=2, max=MAX_RUNS),
     help="Seeds per batch size.",
 )  # fmt: skip
 @click.option(
@@ -50,7 +50,7 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     "--learning-rate",
     "learning_rates",
     multiple=True,
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     help="To choose from; repeatable.",
 )
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from harness.cli.shared.options import configuration, duration
+from harness.cli.shared.options import FiniteRange, configuration, duration
 from harness.cli.shared.requests import request_options
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def items_or_auto(text: str) -> int | str:
 _ASKING = (
     click.option("--target-latency", "target_latency_ms", type=duration, help="The limit, such as 25ms."),
     click.option(
-        "--percentile", type=click.FloatRange(50, 99.9), help="Of the queries that stay within the limit, in percent."
+        "--percentile", type=FiniteRange(50, 99.9), help="Of the queries that stay within the limit, in percent."
     ),
     click.option(
         "--queries",

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import click
 import pytest
+from command import Command
 from hostile_files import (
     KINDS,
     all_asked,
@@ -56,3 +58,18 @@ def test_whatever_an_option_is_given_ends_no_command_unexplained(name: str, data
             if (wrong := run_hostile(words_with(name, COMMANDS[name], parameter, value), here)) is not None:
                 found.append(f"{parameter.name}, {kind}: {wrong}")
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_number_that_is_not_finite_is_no_value_of_any_option(name: str) -> None:
+    """Every option of every verb that takes a number with a point, in a range."""
+    for parameter in COMMANDS[name].params:
+        for number in ("nan", "inf", "-inf") if isinstance(parameter.type, click.types.FloatRange) else ():
+            with pytest.raises(click.BadParameter):
+                parameter.type.convert(number, parameter, None)
+
+
+@pytest.mark.parametrize("words", ["run dlrm_tiny -n", "sweep dlrm_tiny -n", "serve dlrm_tiny -n", "resume none -n"])
+def test_more_runs_than_have_room_for_their_seeds_are_refused(words: str, inside: Command) -> None:
+    done = inside(*words.split(), 1 << 63)
+    assert done.returncode == 2 and "is not in the range" in done.stderr, done.stderr

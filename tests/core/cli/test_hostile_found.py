@@ -80,7 +80,7 @@ def test_every_reader_of_definitions_refuses_depth_devices_pipes_and_size(
         read_toml(levels)
 
 
-@pytest.mark.parametrize("number", ["9" * 5000, "9" * 4000, "0x" + "f" * 200_000, "-1" + "0" * 400])
+@pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 4000, "0b1" + "0" * 20_000, "0o" + "7" * 200_000])
 def test_a_number_of_more_digits_than_python_reads_is_no_value(
     command: CommandLine, tmp_path: Path, number: str
 ) -> None:
@@ -93,6 +93,18 @@ def test_a_number_of_more_digits_than_python_reads_is_no_value(
     if len(number) < 100_000:
         code, _, err = command("plan", "dlrm_tiny", "--no-measure", "--set", f"train.global_batch_size={number}")
         assert code == 2 and "internal error" not in err, err
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e400"])
+@pytest.mark.parametrize("key", ["train.opt_base_learning_rate", "serve.target_latency_ms", "serve.duration_s"])
+def test_what_is_no_finite_number_is_no_value_of_a_key(command: CommandLine, key: str, value: str) -> None:
+    code, _, err = command("plan", "dlrm_tiny", "--no-measure", "--set", f"{key}={value}")
+    assert code == 2 and f"{key} is" in err, err
+
+
+def test_a_duration_that_no_number_holds_is_none(command: CommandLine) -> None:
+    code, _, err = command("simulate", "dlrm_tiny", "--target-latency", "9" * 400 + "s")
+    assert code == 2 and "longer than any number" in err and len(err) < 500, err
 
 
 def test_a_value_that_is_nested_deep_is_text(command: CommandLine) -> None:
