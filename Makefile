@@ -56,11 +56,13 @@ $(BIN)/python:
 # A newer stamp of either kind means that the product inside .venv is the one in this checkout.
 $(VENV)/demo.stamp: $(BIN)/python $(PRODUCT)
 	@echo "installing dlrmbench and what it needs into $(VENV) (torch is the large part)"
+	@rm -rf build # which keeps files that a later commit has no more, and installs them again
 	$(PIP) install --upgrade .
 	@touch $@
 
 $(VENV)/test.stamp: $(BIN)/python $(PRODUCT) reference_models/dlrm/requirements/torchrec-cpu.txt
 	@echo "installing dlrmbench with what its tests need into $(VENV) (torch is the large part)"
+	@rm -rf build
 	$(PIP) install --upgrade ".[test,dev]"
 	$(PIP) install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt || echo "no torchrec here: its tests skip"
 	@touch $@ $(VENV)/demo.stamp

@@ -11,7 +11,7 @@ from rules.open_file import NotRegularError, TooLargeError, read_regular
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 100
 MAX_BITS = 14_000
-"""Of a whole number, of which TOML promises 64: Python prints no more than 4,300 digits."""
+"""The most that a whole number may have; TOML promises 64. Python prints no more than 4,300 digits."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ LEAST = 3
 SHORTEST = 8
 """Sets of a line that can show a change."""
 CORRELATIONS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 0.99)
-"""Of neighbours in a line that does not change."""
+"""How neighbours of a line that does not change may resemble each other, as an AR(1)."""
 MOST = 10
 """Changes of one line."""
 TREND_WORTH = 3.5
