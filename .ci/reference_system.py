@@ -21,9 +21,13 @@ from pathlib import Path
 SYSTEMS = Path(__file__).resolve().parents[1] / "reports" / "reference_systems"
 SUMS = "SHA256SUMS"
 SHIPPED = (
-    "extra/definition.toml", "extra/run_set.json", "extra/throughput.json", "extra/run_*/attempt_*/run.json",
-    "results/*/*/result_*.txt", "systems/*.json",
-)  # fmt: skip
+    "extra/definition.toml",
+    "extra/run_set.json",
+    "extra/throughput.json",
+    "extra/run_*/attempt_*/run.json",
+    "results/*/*/result_*.txt",
+    "systems/*.json",
+)
 IMPLEMENTATIONS = ("reference", "optimized")
 _OTHER_PATH = re.compile(r'"/(?!sys/|proc/)[^"]*"')
 

@@ -199,9 +199,13 @@ def fft_flop(window: int) -> int:
 
 
 def mlp(
-    part: str, widths: Sequence[int], num_rows: int, *, phases: tuple[str, str] | None = None,
+    part: str,
+    widths: Sequence[int],
+    num_rows: int,
+    *,
+    phases: tuple[str, str] | None = None,
     needs_input_gradient: bool = True,
-) -> list[Linear]:  # fmt: skip
+) -> list[Linear]:
     """Make the layers of an MLP with these widths, its input's first, by default in phases of its own."""
     own_phases = phases or (f"{part}_forward", f"{part}_backward")
     return [
@@ -320,9 +324,14 @@ def count_model(
 
 
 def count_phases(
-    step: Step, data: DataConfig, *, batch_size: int, opt_name: str, unique_rows: int,
+    step: Step,
+    data: DataConfig,
+    *,
+    batch_size: int,
+    opt_name: str,
+    unique_rows: int,
     entered: Collection[str] = (Phase.EMBEDDING_BACKWARD,),
-) -> dict[str, PhaseCosts]:  # fmt: skip
+) -> dict[str, PhaseCosts]:
     """Count those of every phase of a step that has something to do. `unique_rows`: rows that the step's ids name.
 
     An implementation that has not `entered` EMBEDDING_BACKWARD sums the gradients of equal rows and applies them in
@@ -356,9 +365,13 @@ def _loop_phases(step: Step, data: DataConfig, batch_size: int, opt_name: str) -
 
 
 def estimate_click_memory(
-    step: Step, data: DataConfig, train: TrainConfig, *, eval_samples: int,
+    step: Step,
+    data: DataConfig,
+    train: TrainConfig,
+    *,
+    eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
-) -> MemoryEstimate:  # fmt: skip
+) -> MemoryEstimate:
     """Estimate the peak memory of a reference of clicks, a sample of which takes `step`: fp32, sparse gradients."""
     costs = count_model(step, data, num_embeddings)
     states = {

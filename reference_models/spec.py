@@ -99,9 +99,14 @@ class Costs:
         return count_model(self.step(model, data, num_samples), data, num_embeddings, num_samples=num_samples)
 
     def memory(
-        self, model: Any, data: DataConfig, train: TrainConfig, *, eval_samples: int,
+        self,
+        model: Any,
+        data: DataConfig,
+        train: TrainConfig,
+        *,
+        eval_samples: int,
         num_embeddings: Sequence[int] | None = None,
-    ) -> MemoryEstimate:  # fmt: skip
+    ) -> MemoryEstimate:
         """Estimate the peak memory of training. Raises ConfigError where the tables' sizes are not known."""
         sizes: dict[str, Any] = {"eval_samples": eval_samples, "num_embeddings": num_embeddings}
         if self.own_memory is not None:

@@ -23,7 +23,9 @@ CORE_DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
     "preflight": SystemChecks,
 }
 
-DOCUMENTS: Mapping[str, type[msgspec.Struct]] = merge({
-    "the core": CORE_DOCUMENTS,
-    "an extension": {name: load_place(place) for name, place in find_places("documents").items()},
-})  # fmt: skip
+DOCUMENTS: Mapping[str, type[msgspec.Struct]] = merge(
+    {
+        "the core": CORE_DOCUMENTS,
+        "an extension": {name: load_place(place) for name, place in find_places("documents").items()},
+    }
+)

@@ -98,9 +98,12 @@ def make_id_map(job: Job, world: World, on_event: OnEvent) -> IdMapManifest:
             made = maps.map_by_hash(ids, rows) if kind == "hash" else maps.map_by_quotient(ids, rows)
         arrays[f"table_{table}"] = made
     about = {
-        "id_map_kind": kind, "budget": config.data.id_map.budget, "samples": num_samples,
-        "dataset_sha256": opened.dataset_sha256, "made_s": perf_counter() - started_s,
-    }  # fmt: skip
+        "id_map_kind": kind,
+        "budget": config.data.id_map.budget,
+        "samples": num_samples,
+        "dataset_sha256": opened.dataset_sha256,
+        "made_s": perf_counter() - started_s,
+    }
     write_kept(place.folder, arrays, IdMapManifest, about, "tables")
     return read_record(place.folder / MANIFEST_FILE, IdMapManifest)
 

@@ -28,14 +28,20 @@ _MAX_NAMED = 3
 @DEFINITION
 @RULESET
 @form_option(
-    "table", "json", "csv", *FORMS, "sarif", "junit",
+    "table",
+    "json",
+    "csv",
+    *FORMS,
+    "sarif",
+    "junit",
     text="Output form; sarif and junit are what code hosts and build servers read.",
-)  # fmt: skip
+)
 @NO_SECOND_OPINION
 @click.option(
-    "--explain", metavar="CODE",
+    "--explain",
+    metavar="CODE",
     help="Explain one rule instead, such as QU102; or list those of a family, such as QU, or all.",
-)  # fmt: skip
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show every finding and every part instead of the worst.")
 @click.option(
     "--fail-on",
@@ -123,9 +129,11 @@ def check(
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
 @click.option("--require-valid", is_flag=True, help="Exit code 3 when a set breaks a rule; 7 when it is incomplete.")
 @click.option(
-    "--price-per-hour", type=FiniteRange(min=0, min_open=True), metavar="PRICE",
+    "--price-per-hour",
+    type=FiniteRange(min=0, min_open=True),
+    metavar="PRICE",
     help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean.",
-)  # fmt: skip
+)
 def score(
     paths: tuple[Path, ...],
     benchmark_file: Path | None,

@@ -80,22 +80,40 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
 )
 @click.argument("benchmark", shell_complete=completing(trainable))
 @click.option(
-    "--train", "train_files", multiple=True, required=True, metavar="FILE…", type=click.Path(path_type=Path),
+    "--train",
+    "train_files",
+    multiple=True,
+    required=True,
+    metavar="FILE…",
+    type=click.Path(path_type=Path),
     help="Files in order, text also as gzip; several after one --train.",
-)  # fmt: skip
+)
 @click.option(
-    "--eval", "eval_files", multiple=True, metavar="FILE…", type=click.Path(path_type=Path),
+    "--eval",
+    "eval_files",
+    multiple=True,
+    metavar="FILE…",
+    type=click.Path(path_type=Path),
     help="Evaluation files, where the definition says split = 'files'.",
-)  # fmt: skip
+)
 @DATA
 @click.option(
-    "--max-malformed", type=FiniteRange(0, 1), default=0.001, show_default=True, metavar="FRACTION",
+    "--max-malformed",
+    type=FiniteRange(0, 1),
+    default=0.001,
+    show_default=True,
+    metavar="FRACTION",
     help="Share of lines that may be malformed; they are left out.",
-)  # fmt: skip
+)
 @click.option(
-    "--memory", "memory_bytes", type=SizeParam(takes_bytes=True), default="1GiB", show_default=True, metavar="SIZE",
+    "--memory",
+    "memory_bytes",
+    type=SizeParam(takes_bytes=True),
+    default="1GiB",
+    show_default=True,
+    metavar="SIZE",
     help="Upper bound of the memory used, beside 0.15 GB of libraries.",
-)  # fmt: skip
+)
 @QUIET
 def prepare(
     benchmark: str,

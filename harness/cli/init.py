@@ -27,13 +27,19 @@ _MODEL_TARGET = 0.87
     help="Generated, text in Criteo's form, or MLPerf's files.",
 )
 @click.option(
-    "--from-columns", "columns_file", metavar="FILE", type=click.Path(path_type=Path),
+    "--from-columns",
+    "columns_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
     help="CSV, gzipped CSV or Parquet with a header: its columns are guessed, each guess is a comment.",
-)  # fmt: skip
+)
 @click.option(
-    "--model", "model_file", metavar="FILE.py", type=click.Path(path_type=Path),
+    "--model",
+    "model_file",
+    metavar="FILE.py",
+    type=click.Path(path_type=Path),
     help="Begin a model of your own too: a file that trains as it is, and FILE beside it unless it is given.",
-)  # fmt: skip
+)
 @click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")
 @click.option("--target", type=float, help="Quality to reach.")
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable.")

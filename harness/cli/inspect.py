@@ -57,9 +57,11 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path), help="TOML file with [submission].")
 @click.option("--submitter", help="Organisation; other fields by [submission] or DLRMBENCH_SUBMISSION_<FIELD>.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path),
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
     help="Write MLPerf's JSON file of the 33 fields.",
-)  # fmt: skip
+)
 def system(form: str, config_file: Path | None, submitter: str | None, output: Path | None) -> None:
     """Describe this system in MLPerf's 33 fields, each with where its value comes from. Nothing is guessed."""
     from harness.system.description import describe_system, system_slug, write_system_json

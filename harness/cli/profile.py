@@ -40,21 +40,29 @@ def count_list(text: str) -> tuple[int, ...]:
     "--steps", "num_steps", type=click.IntRange(min=1), help="Steps to time.  [default: about 12 s of them]"
 )
 @click.option(
-    "--trace", type=click.Path(path_type=Path), metavar="FILE",
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
     help="Write a trace for Perfetto or chrome://tracing; gzipped where FILE ends in .gz.",
-)  # fmt: skip
+)
 @click.option(
-    "--forward", is_flag=True,
+    "--forward",
+    is_flag=True,
     help="Profile answering batches instead, in what runtime.precision and runtime.table_precision say.",
-)  # fmt: skip
+)
 @click.option(
-    "--batch-sizes", type=count_list, metavar="N,N…",
+    "--batch-sizes",
+    type=count_list,
+    metavar="N,N…",
     help="Samples of the batches of --forward.  [default: 1,16,64,256,1024]",
-)  # fmt: skip
+)
 @click.option(
-    "--also", multiple=True, metavar="BENCHMARK", shell_complete=completing(trainable),
+    "--also",
+    multiple=True,
+    metavar="BENCHMARK",
+    shell_complete=completing(trainable),
     help="A further benchmark on the page of --forward; repeatable.",
-)  # fmt: skip
+)
 @form_option("table", "json", *FORMS)
 @QUIET
 def profile(
@@ -117,8 +125,11 @@ def _profile_forward(
 
     configs = [KIND.resolve(name, request.overrides, request.name) for name in benchmarks]
     for config in configs:
-        other = [key for key in ("device", "precision", "table_precision", "threads")
-                 if getattr(config.workload.runtime, key) != getattr(configs[0].workload.runtime, key)]  # fmt: skip
+        other = [
+            key
+            for key in ("device", "precision", "table_precision", "threads")
+            if getattr(config.workload.runtime, key) != getattr(configs[0].workload.runtime, key)
+        ]
         if other:
             raise HarnessError(
                 f"{config.benchmark.name} and {configs[0].benchmark.name} differ in runtime.{other[0]}, of which a "

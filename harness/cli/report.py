@@ -18,40 +18,58 @@ _DEFAULT_PAGE = Path("report.html")
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=ResultPath(), metavar="PATH...")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path),
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
     help="File to write.  [default: report.html; stdout for the other formats]",
-)  # fmt: skip
+)
 @click.option("--title", help="Headline of the page, instead of the result in one sentence.")
 @click.option(
-    "--baseline", metavar="NAME",
+    "--baseline",
+    metavar="NAME",
     help="Configuration with which the others are compared, by its name or a part of it.  [default: the first]",
-)  # fmt: skip
+)
 @WITH
 @DEFINITION
 @RULESET
 @click.option(
-    "--format", "output_format", type=click.Choice(["html", "json", "csv", *FORMS, "parquet"]), default="html",
+    "--format",
+    "output_format",
+    type=click.Choice(["html", "json", "csv", *FORMS, "parquet"]),
+    default="html",
     show_default=True,
     help="html: the page; json: everything; csv: one row per run, of measurements alone per process; md: the verdict "
     "tables; parquet: configurations, runs, evaluations, measurements, one file each, into the directory --output.",
-)  # fmt: skip
+)
 @click.option(
-    "--price-per-hour", "prices", multiple=True, metavar="[NAME=]PRICE",
+    "--price-per-hour",
+    "prices",
+    multiple=True,
+    metavar="[NAME=]PRICE",
     help="Of the system, such as 98USD: adds the cost to train, derived from the Olympic mean. With NAME, a "
     "configuration's name or a part of it, of that one alone; repeatable.",
-)  # fmt: skip
+)
 @click.option(
-    "--mtbf", "mtbf_s", type=seconds, metavar="TIME",
+    "--mtbf",
+    "mtbf_s",
+    type=seconds,
+    metavar="TIME",
     help="Mean time between failures, such as 12h: adds to checkpoints the interval that loses least time, modelled.",
-)  # fmt: skip
+)
 @click.option(
-    "--sort", "order", type=click.Choice(["files", "score"]), default="files", show_default=True,
+    "--sort",
+    "order",
+    type=click.Choice(["files", "score"]),
+    default="files",
+    show_default=True,
     help="Order of the configurations [html, md]: that of the files, or the fastest first. No ranking.",
-)  # fmt: skip
+)
 @click.option(
-    "--summary", "is_brief", is_flag=True,
+    "--summary",
+    "is_brief",
+    is_flag=True,
     help="A page for a decision: the answer, what differs, every run, systems and commands alone [html].",
-)  # fmt: skip
+)
 @NO_SECOND_OPINION
 def report(
     paths: tuple[Path, ...],

@@ -90,10 +90,12 @@ def schema(name: str | None) -> None:
     json prints, _definition a benchmark's definition by its model, _page Markdown.
     """
     if name is None:
-        show([
-            text_table(("name", title), [(known, line) for known, (line, _) in entries().items()])
-            for title, entries in GROUPS.items()
-        ])  # fmt: skip
+        show(
+            [
+                text_table(("name", title), [(known, line) for known, (line, _) in entries().items()])
+                for title, entries in GROUPS.items()
+            ]
+        )
         return
     for entries in GROUPS.values():
         if name in (found := entries()):

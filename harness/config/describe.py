@@ -12,9 +12,14 @@ from reference_models.registry import pin_code
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_versions
 
 _SIZES = (
-    "num_parameters", "num_embedding_rows", "num_lookups_per_sample", "embedding_bytes_per_sample",
-    "forward_flop_per_sample", "training_flop_per_sample", "embedding_bytes",
-)  # fmt: skip
+    "num_parameters",
+    "num_embedding_rows",
+    "num_lookups_per_sample",
+    "embedding_bytes_per_sample",
+    "forward_flop_per_sample",
+    "training_flop_per_sample",
+    "embedding_bytes",
+)
 
 
 def summarize_benchmark(name: str) -> dict[str, Any]:

@@ -58,9 +58,14 @@ def begin_definition(
     original = load_benchmark(like)
     tables = read_definition(original.path)
     tables["benchmark"] = {
-        "name": name, "version": 1, "title": title or f"Like {original.name}: {original.title}", "description": "",
-        "status": "own", "model": original.model, "notes": [],
-    }  # fmt: skip
+        "name": name,
+        "version": 1,
+        "title": title or f"Like {original.name}: {original.title}",
+        "description": "",
+        "status": "own",
+        "model": original.model,
+        "notes": [],
+    }
     spec = None
     if model is not None:
         spec = find_model(model)

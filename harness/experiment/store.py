@@ -52,8 +52,9 @@ class Store:
         is_added = find_relation(self.record.relation).num_planned(self.record) is not None
         return [
             (step.configuration + 1 if is_added else number, step)
-            for number, step in planned if not keepers[step.configuration].is_done(step.repetition)
-        ]  # fmt: skip
+            for number, step in planned
+            if not keepers[step.configuration].is_done(step.repetition)
+        ]
 
     def is_left_out(self, step: Step) -> bool:
         """Return whether the configuration of a step has failed."""

@@ -15,8 +15,11 @@ from rules import errors as rules_errors
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation")
 """As CUDA's runtime, its driver and NCCL say it; the CPU's allocator; cuBLAS, cuDNN and their kin."""
 _STARVED = (
-    "can't start new thread", "failed to map segment", "Thread creation failed", "Resource temporarily unavailable",
-)  # fmt: skip
+    "can't start new thread",
+    "failed to map segment",
+    "Thread creation failed",
+    "Resource temporarily unavailable",
+)
 _RESOURCE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 
 

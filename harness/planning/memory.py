@@ -36,9 +36,13 @@ class MemoryNeed:
 
 
 def model_memory(
-    workload: WorkloadConfig, resources: Resources, eval_samples: int, num_embeddings: Sequence[int], *,
+    workload: WorkloadConfig,
+    resources: Resources,
+    eval_samples: int,
+    num_embeddings: Sequence[int],
+    *,
     has_kernels: bool = True,
-) -> tuple[MemoryNeed, ...]:  # fmt: skip
+) -> tuple[MemoryNeed, ...]:
     """Model what runs need of each memory that they use, that of the model itself first.
 
     `has_kernels`: Triton's can be used where they are not switched off.
@@ -61,9 +65,12 @@ def model_memory(
     step_bytes = estimate.gradients_bytes + estimate.activations_bytes
     if implementation.gpu_step_bytes is not None:
         step_bytes = implementation.gpu_step_bytes(
-            workload.model, workload.data.mapped, workload.train, precision=workload.runtime.precision,
+            workload.model,
+            workload.data.mapped,
+            workload.train,
+            precision=workload.runtime.precision,
             has_kernels=has_kernels and workload.runtime.kernels == "auto",
-        )  # fmt: skip
+        )
     held = _read_gpus(workload.runtime.device, ranks)
     needed = estimate.weights_bytes + estimate.optimizer_bytes + ranks * CONTEXT_BYTES
     if "graph" in implementation.switches:

@@ -18,10 +18,15 @@ _SMI_FIELDS = ("name", "memory.total", "clocks.max.sm", "pcie.link.gen.max", "pc
 
 
 _FIELDS = (
-    "accelerator_model_name", "accelerator_host_interconnect", "accelerator_frequency",
-    "accelerator_on-chip_memories", "accelerator_memory_configuration", "accelerator_memory_capacity",
-    "accelerator_interconnect", "accelerator_interconnect_topology",
-)  # fmt: skip
+    "accelerator_model_name",
+    "accelerator_host_interconnect",
+    "accelerator_frequency",
+    "accelerator_on-chip_memories",
+    "accelerator_memory_configuration",
+    "accelerator_memory_capacity",
+    "accelerator_interconnect",
+    "accelerator_interconnect_topology",
+)
 
 
 NOT_APPLICABLE = "N/A"

@@ -164,9 +164,13 @@ class EnergyMeter:
     """Energy between `start` and `stop`. Counters are found when it is made, which may take a while."""
 
     def __init__(
-        self, device: str = "cpu", root: Path = ROOT, *, interval_s: float = SAMPLING_INTERVAL_S,
+        self,
+        device: str = "cpu",
+        root: Path = ROOT,
+        *,
+        interval_s: float = SAMPLING_INTERVAL_S,
         power_command: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         counters, missing = find_rapl(root)
         self._counters: list[Counter] = [*counters]
         self._not_measured = [*missing]

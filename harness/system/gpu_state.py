@@ -25,8 +25,10 @@ class GpuState:
         """Return what `rules.records.run.GpuRecord` holds."""
         nvml = self._nvml
         limit_mw = self._ask("nvmlDeviceGetPowerManagementLimit")
-        sm, memory, temperature = ([each for each in column if each is not None] for column in
-                                   (zip(*self._samples, strict=True) if self._samples else ((), (), ())))  # fmt: skip
+        sm, memory, temperature = (
+            [each for each in column if each is not None]
+            for column in (zip(*self._samples, strict=True) if self._samples else ((), (), ()))
+        )
         return {
             "device": self._device,
             "num_samples": len(self._samples),

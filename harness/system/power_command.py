@@ -68,9 +68,13 @@ class PowerCommand(threading.Thread):
     def _ask(self) -> float | None:
         """Run the command once; None at the end, and where it fails."""
         self._process = process = subprocess.Popen(
-            self._command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            self._command,
+            shell=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
-        )  # fmt: skip
+        )
         assert process.stdout is not None
         patience = threading.Timer(0.0 if self._is_ended.is_set() else PATIENCE_S, self._kill)
         patience.start()

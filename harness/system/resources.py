@@ -159,9 +159,14 @@ def output_of(*command: str, timeout_s: float = 10.0, **environ: str) -> str | N
     """Run a command and return its stripped output; None where it is missing, fails or takes too long."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=True,
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=True,
             env={**os.environ, **environ},
-        )  # fmt: skip
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -104,8 +104,11 @@ class AdamSection(TrainSection):
 
 
 TRAIN_SECTIONS: Mapping[str, type[TrainSection]] = {
-    "adagrad": AdagradSection, "rowwise_adagrad": AdagradSection, "sgd": SGDSection, "Adam": AdamSection,
-}  # fmt: skip
+    "adagrad": AdagradSection,
+    "rowwise_adagrad": AdagradSection,
+    "sgd": SGDSection,
+    "Adam": AdamSection,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -45,9 +45,14 @@ def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
         for phase, number in zip(phases, num_transforms(model, shape.num_tasks), strict=True)
     }
     detectors = Linear(
-        (D2NNPhase.DETECTION_FORWARD, D2NNPhase.DETECTION_BACKWARD), "detectors", batch_size * shape.num_tasks, cells,
-        shape.num_classes, has_bias=False, is_trained=False,
-    )  # fmt: skip
+        (D2NNPhase.DETECTION_FORWARD, D2NNPhase.DETECTION_BACKWARD),
+        "detectors",
+        batch_size * shape.num_tasks,
+        cells,
+        shape.num_classes,
+        has_bias=False,
+        is_trained=False,
+    )
     return Step(
         layers=(detectors,),
         num_other_parameters=num_propagations(model, shape.num_tasks)[1] * cells,
@@ -56,9 +61,13 @@ def declare_step(model: D2NNConfig, data: DataConfig, batch_size: int) -> Step:
 
 
 def estimate_memory(
-    model: D2NNConfig, data: DataConfig, train: TrainConfig, *, eval_samples: int,
+    model: D2NNConfig,
+    data: DataConfig,
+    train: TrainConfig,
+    *,
+    eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
-) -> MemoryEstimate:  # fmt: skip
+) -> MemoryEstimate:
     """Estimate the peak memory of the reference: fp32, one process."""
     shape, cells, window = refuse_data(model, data), model.grid**2, model.padding * model.grid
     parameters = declare_step(model, data, 1).num_dense_parameters

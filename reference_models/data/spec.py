@@ -38,9 +38,13 @@ class DataSection:
     """[data] of a dataset in files. Sizes may come from the files themselves."""
 
     kind: Literal[
-        "click_log", "click_sequence", "patterns",
-        "criteo", "mlperf_one_hot", "mlperf_multi_hot",
-    ]  # fmt: skip
+        "click_log",
+        "click_sequence",
+        "patterns",
+        "criteo",
+        "mlperf_one_hot",
+        "mlperf_multi_hot",
+    ]
     """`click_log`, `click_sequence` and `patterns` are generated, `criteo` prepared from text in Criteo's form, the
     others are MLPerf's own files. `columns`, prepared from files with other columns, has a section of its own."""
     name: str

@@ -63,9 +63,13 @@ def _mlps(model: DLRMConfig, data: DataConfig) -> tuple[tuple[int, ...], tuple[i
 
 
 def served_bytes(
-    model: DLRMConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None, *,
-    precision: str, table_precision: str,
-) -> ServedBytes:  # fmt: skip
+    model: DLRMConfig,
+    data: DataConfig,
+    num_embeddings: Sequence[int] | None = None,
+    *,
+    precision: str,
+    table_precision: str,
+) -> ServedBytes:
     """Count the bytes of the weights that answer queries; `num_embeddings` where only the prepared data knows it."""
     dense = sum(
         linear_bytes(layer.n, layer.m, precision, has_bias=layer.has_bias)
@@ -78,7 +82,7 @@ def served_bytes(
 
 def forward_costs(
     model: DLRMConfig, data: DataConfig, *, batch_size: int, precision: str, table_precision: str
-) -> dict[str, PhaseCosts]:  # fmt: skip
+) -> dict[str, PhaseCosts]:
     """Count those of answering one batch, by the phases of the forward pass, in the precisions that are served.
 
     A product reads weights and inputs in its precision and writes float32, or bf16; a sum of rows reads rows as they

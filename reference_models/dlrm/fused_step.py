@@ -42,9 +42,11 @@ class FusedDLRM(DLRM):
 
     @torch.no_grad()
     def fuse(
-        self, optimizers: list[torch.optim.Optimizer], matmuls: Matmuls | None = None,
+        self,
+        optimizers: list[torch.optim.Optimizer],
+        matmuls: Matmuls | None = None,
         row_type: torch.dtype | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Move what `optimizers`, of embeddings and of dense weights, update; they keep seeing it.
 
         `matmuls` says how products, and what is around them, are computed; by default in the weights' type and by
@@ -55,9 +57,14 @@ class FusedDLRM(DLRM):
         sparse, dense = optimizers
         accumulator = join_accumulators(sparse, self.embedding_parameters())
         self.embedding = MergedEmbedding(
-            self.merged_weight, accumulator, self.num_embeddings, self.multi_hot,
-            has_kernels=self.matmuls.has_kernels, cpu_kernels=self.matmuls.cpu_kernels, row_type=row_type,
-        )  # fmt: skip
+            self.merged_weight,
+            accumulator,
+            self.num_embeddings,
+            self.multi_hot,
+            has_kernels=self.matmuls.has_kernels,
+            cpu_kernels=self.matmuls.cpu_kernels,
+            row_type=row_type,
+        )
         self.bottom = fuse_mlp(self.bottom_mlp, dense, self.matmuls, pads_input=True)
         self.feature_type = self.merged_weight.dtype
         if self.matmuls.dtype is not None and not self.matmuls.keeps_results:

@@ -73,11 +73,13 @@ class EstimatedCost:
     def _estimate(self, tables: Sequence[Table]) -> list[float]:
         configs = [
             EmbeddingBagConfig(
-                name=table_name(number), embedding_dim=table.dim, num_embeddings=table.num_embeddings,
+                name=table_name(number),
+                embedding_dim=table.dim,
+                num_embeddings=table.num_embeddings,
                 feature_names=[feature_name(number)],
             )
             for number, table in enumerate(tables)
-        ]  # fmt: skip
+        ]
         constraints = {
             table_name(number): ParameterConstraints(
                 sharding_types=["table_wise"], compute_kernels=["fused"], pooling_factors=[table.pooling]

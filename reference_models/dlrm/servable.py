@@ -72,9 +72,12 @@ class ServedDLRM:
     def served_bytes(self) -> ServedBytes:
         runtime = self._spec.runtime
         return served_bytes(
-            self._spec.model, self._spec.data.mapped, self._data.eval.num_embeddings,
-            precision=runtime.precision, table_precision=runtime.table_precision,
-        )  # fmt: skip
+            self._spec.model,
+            self._spec.data.mapped,
+            self._data.eval.num_embeddings,
+            precision=runtime.precision,
+            table_precision=runtime.table_precision,
+        )
 
     def answer(self, batch: Batch) -> torch.Tensor:
         """Compute logits float32 [B] on the CPU, in memory of their own."""
@@ -90,9 +93,7 @@ class ServedDLRM:
             enter(DLRMPhase.EMBEDDING_FORWARD)
             pooled = self._tables.read(batch.indices.to(self._device))
             enter(DLRMPhase.INTERACTION_FORWARD)
-            features = torch.empty(
-                (len(x), 1 + len(pooled), x.shape[1]), dtype=self._type, device=self._device
-            )  # fmt: skip
+            features = torch.empty((len(x), 1 + len(pooled), x.shape[1]), dtype=self._type, device=self._device)
             features[:, 0] = x
             features[:, 1:] = pooled.transpose(0, 1)
             x = self._interact(features)

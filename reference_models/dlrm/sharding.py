@@ -364,9 +364,12 @@ def local_shards(state: dict[str, Any]) -> list[Shard]:
 
 @torch.no_grad()
 def draw_tables(
-    shards: Sequence[Shard], num_embeddings: Sequence[int], embedding_dim: int, device: torch.device,
+    shards: Sequence[Shard],
+    num_embeddings: Sequence[int],
+    embedding_dim: int,
+    device: torch.device,
     generator: torch.Generator | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Fill the shards with the weights that `build_embedding_bag` draws, table by table, from torch's generator.
 
     All rows are drawn on the shards' device, a piece at a time, and only this rank's are kept: no rank ever holds a

@@ -52,8 +52,13 @@ class Product(_Value, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """Name it in a few words, such as "forward 2048 x 512 -> 256 + bias, ReLU"."""
-        extras = [("+ bias", self.has_bias), ("ReLU", self.has_relu), ("added", self.adds),
-                  ("weight by columns", self.is_transposed), (self.precision, self.precision != "fp32")]  # fmt: skip
+        extras = [
+            ("+ bias", self.has_bias),
+            ("ReLU", self.has_relu),
+            ("added", self.adds),
+            ("weight by columns", self.is_transposed),
+            (self.precision, self.precision != "fp32"),
+        ]
         sizes = f"{self.kind.replace('_', ' ')} {self.num_samples} x {self.num_in} -> {self.num_out}"
         return ", ".join([sizes, *(text for text, applies in extras if applies)]).replace(", + ", " + ")
 

@@ -89,9 +89,14 @@ class CPUKernels:
         return scratch[:2].view(-1, 2)
 
     def update(
-        self, ordered: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor, state: torch.Tensor | None,
-        lr: float, eps: float,
-    ) -> None:  # fmt: skip
+        self,
+        ordered: torch.Tensor,
+        gradients: torch.Tensor,
+        weight: torch.Tensor,
+        state: torch.Tensor | None,
+        lr: float,
+        eps: float,
+    ) -> None:
         """Update `weight` [R, d], d one of `WIDTHS`, and `state` ([R, d], [R, 1] or None) in place.
 
         `ordered` is what `sort` returned, `gradients` [B * bags, d] those of the bags' sums.

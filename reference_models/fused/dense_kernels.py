@@ -89,9 +89,13 @@ torch.library.register_fake("dlrmbench::cross_gradients", _check_cross, lib=_LIB
 
 
 def read_bags(
-    rows: torch.Tensor, starts: torch.Tensor, weight: torch.Tensor, num_samples: int, dtype: torch.dtype,
+    rows: torch.Tensor,
+    starts: torch.Tensor,
+    weight: torch.Tensor,
+    num_samples: int,
+    dtype: torch.dtype,
     sizes: KernelSizes | None = None,
-) -> torch.Tensor:  # fmt: skip
+) -> torch.Tensor:
     """Compute sums of bags [B, bags, d] of `dtype`, float32 or bfloat16, of the rows [B * H] of `weight` [R, d].
 
     Of each sample's H lookups those from `starts[f]` to `starts[f + 1] - 1`, int32 [bags + 1], are bag f; sums are
@@ -103,9 +107,14 @@ def read_bags(
 
 
 def cross_gradients(
-    dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool,
+    dy: torch.Tensor,
+    x_0: torch.Tensor,
+    z: torch.Tensor,
+    dx_0: torch.Tensor | None,
+    *,
+    adds: bool,
     sizes: KernelSizes | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Differentiate y = x_0 * z + x by x_0 and by z's bias: dy z [B, N], and sums of dy x_0 [N].
 
     The former is written to `dx_0`, or with `adds` added to it; without it, to memory of its own. `z` becomes its

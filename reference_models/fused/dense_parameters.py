@@ -114,9 +114,12 @@ def adopt_linear(
 
 
 def adopt(
-    weight: torch.Tensor, optimizer: torch.optim.Optimizer, *, transposes: bool = False,
+    weight: torch.Tensor,
+    optimizer: torch.optim.Optimizer,
+    *,
+    transposes: bool = False,
     dtype: torch.dtype | None = None,
-) -> DenseParameter:  # fmt: skip
+) -> DenseParameter:
     """Take over a module's parameter where it is, or its [out, in] as [in, out]; products are of `dtype`, if any."""
     if transposes:
         parameter = _allocate(tuple(weight.t().shape), weight, optimizer, dtype)

@@ -171,9 +171,15 @@ class CrossPass:
 
 class _CrossLayer:
     def __init__(
-        self, v: DenseParameter, w: DenseParameter, bias: DenseParameter, matmuls: Matmuls, num_samples: int, *,
+        self,
+        v: DenseParameter,
+        w: DenseParameter,
+        bias: DenseParameter,
+        matmuls: Matmuls,
+        num_samples: int,
+        *,
         trains: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._v, self._w, self._bias, self._trains, self._has_kernels = v, w, bias, trains, matmuls.has_kernels
         self._cpu_kernels = matmuls.kernels_of(v.operand)
         b = num_samples

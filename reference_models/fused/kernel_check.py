@@ -66,9 +66,9 @@ def checked_cpu_kernels(dim: int, state_size: int) -> CPUKernels | str:
     if isinstance(kernels, str):
         return kernels
     with _nothing_left_in_memory():
-        distance = _furthest(*(
-            [*_update_example(dim, state_size, each), *_passes_example(dim, each)] for each in (kernels, None)
-        ))  # fmt: skip
+        distance = _furthest(
+            *([*_update_example(dim, state_size, each), *_passes_example(dim, each)] for each in (kernels, None))
+        )
     if not distance <= 1:
         return f"the compiled passes differ from torch's by {distance:.2g} times what rounding explains"
     return kernels
@@ -240,11 +240,13 @@ def example_distance(device: torch.device, dim: int, state_size: int, dtype: tor
     """
     return _furthest(
         *(
-            [*_read_and_update(device, dim, state_size, dtype, has_kernels=has_kernels),
-             *_differentiate(device, dtype, has_kernels=has_kernels)]
+            [
+                *_read_and_update(device, dim, state_size, dtype, has_kernels=has_kernels),
+                *_differentiate(device, dtype, has_kernels=has_kernels),
+            ]
             for has_kernels in (True, False)
         )
-    )  # fmt: skip
+    )
 
 
 def _read_and_update(

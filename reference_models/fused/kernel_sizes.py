@@ -39,9 +39,12 @@ class KernelSizes:
 
 
 def choose_sizes(
-    *, num_lookups: int = 1, num_samples: int = 1, num_columns: int = 1,
+    *,
+    num_lookups: int = 1,
+    num_samples: int = 1,
+    num_columns: int = 1,
     num_multiprocessors: int = H100_MULTIPROCESSORS,
-) -> KernelSizes:  # fmt: skip
+) -> KernelSizes:
     """Choose sizes for a batch's lookups, or for a cross layer of [samples, columns], that keep the device busy."""
     block = _power_of_two(num_lookups // (UPDATE_PROGRAMS * num_multiprocessors))
     programs_of_columns = -(-num_columns // COLUMNS)

@@ -14,9 +14,14 @@ class Matmuls:
     """The type of a model's operands and the forms of its products; remembers which products were asked for."""
 
     def __init__(
-        self, choice: MatmulChoice | None = None, *, dtype: torch.dtype | None = None, keeps_results: bool = True,
-        has_kernels: bool = False, cpu_kernels: CPUKernels | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        choice: MatmulChoice | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+        keeps_results: bool = True,
+        has_kernels: bool = False,
+        cpu_kernels: CPUKernels | None = None,
+    ) -> None:
         """Take the choice, without which every product is torch.mm's, and the type, if it is not the weights'.
 
         With `keeps_results` each product has memory for its result, which on a CPU saves clearing pages at each step;
@@ -35,9 +40,15 @@ class Matmuls:
         """In the order in which passes were made."""
 
     def affine(
-        self, kind: Kind, num_samples: int, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
-        has_relu: bool = False, adds: bool = False,
-    ) -> "Affine":  # fmt: skip
+        self,
+        kind: Kind,
+        num_samples: int,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        *,
+        has_relu: bool = False,
+        adds: bool = False,
+    ) -> "Affine":
         """Make the product with `weight` [out, in] of any strides; one that `adds` to a tensor has no memory."""
         form = self._form_of(kind, num_samples, weight, has_bias=bias is not None, has_relu=has_relu, adds=adds)
         keeps = self.keeps_results and not adds
@@ -61,9 +72,14 @@ class Matmuls:
             return DEFAULT_FORM
         num_out, num_in = weight.shape
         product = Product(
-            kind=kind, num_samples=num_samples, num_in=num_in, num_out=num_out, precision=_PRECISIONS[weight.dtype],
-            is_transposed=not weight.is_contiguous(), **details,
-        )  # fmt: skip
+            kind=kind,
+            num_samples=num_samples,
+            num_in=num_in,
+            num_out=num_out,
+            precision=_PRECISIONS[weight.dtype],
+            is_transposed=not weight.is_contiguous(),
+            **details,
+        )
         return self.asked.setdefault(product, self._forms.get(product, DEFAULT_FORM))
 
 
@@ -146,9 +162,14 @@ class WeightGradient:
     """
 
     def __init__(
-        self, form: Form, num_samples: int, weight: torch.Tensor, *, keeps: bool = True,
+        self,
+        form: Form,
+        num_samples: int,
+        weight: torch.Tensor,
+        *,
+        keeps: bool = True,
         cpu_kernels: CPUKernels | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._form, self._cpu_kernels = form, cpu_kernels
         num_out, num_in = weight.shape
         self._out = weight.new_empty(0 if form == "onednn" else num_out, num_in) if keeps or form != "mm" else None

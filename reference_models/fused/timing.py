@@ -33,9 +33,12 @@ _MIN_SAMPLES = 512
 
 
 def choose(
-    products: Iterable[Product], precision: Precision, previous: MatmulChoice | None, timer: Timer | None = None,
+    products: Iterable[Product],
+    precision: Precision,
+    previous: MatmulChoice | None,
+    timer: Timer | None = None,
     cpu_kernels: CPUKernels | None = None,
-) -> MatmulChoice:  # fmt: skip
+) -> MatmulChoice:
     """Time every product in every form at hand, with the threads that torch has now; keep `previous` in doubt."""
     before = {} if previous is None else previous.forms()
     time_calls = _time_calls if timer is None else timer

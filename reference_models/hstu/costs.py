@@ -79,9 +79,13 @@ def _num_norm_parameters(model: HSTUConfig) -> int:
 
 
 def estimate_memory(
-    model: HSTUConfig, data: DataConfig, train: TrainConfig, *, eval_samples: int,
+    model: HSTUConfig,
+    data: DataConfig,
+    train: TrainConfig,
+    *,
+    eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
-) -> MemoryEstimate:  # fmt: skip
+) -> MemoryEstimate:
     """Estimate the peak memory of the reference: fp32, padded sequences, both splits' rows in memory."""
     shape = sequence_shape(model, data)
     costs = count_model(declare_step(model, data, 1), data, num_embeddings)

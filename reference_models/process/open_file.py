@@ -10,9 +10,13 @@ from typing import BinaryIO
 from reference_models.process.errors import DatasetError
 
 _KINDS = {
-    stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-}  # fmt: skip
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = False) -> BinaryIO:

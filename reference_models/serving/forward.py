@@ -26,9 +26,12 @@ class ServedForward:
     """One model that answers queries by its training loop's forward pass."""
 
     def __init__(
-        self, name: str, load: Callable[[WorkloadSpec, World], Workload], spec: WorkloadSpec,
+        self,
+        name: str,
+        load: Callable[[WorkloadSpec, World], Workload],
+        spec: WorkloadSpec,
         weights: Weights | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Build what `load` makes, which messages call `name`, and warm up; without `weights`, those of the seed.
 
         Raises ConfigError for what cannot be served, or weights of another model. Torch's generators are as before

@@ -42,8 +42,10 @@ class Graph:
         """Return the node of a name. Raises ConfigError where there is none."""
         node = int(np.searchsorted(self.names, name))
         if node == len(self.names) or self.names[node] != name:
-            raise ConfigError(f"node {name} is outside the graph: it has {len(self.names):,}, {self.names[0]} to "
-                              f"{self.names[-1]}. Give nodes of the graph.")  # fmt: skip
+            raise ConfigError(
+                f"node {name} is outside the graph: it has {len(self.names):,}, {self.names[0]} to "
+                f"{self.names[-1]}. Give nodes of the graph."
+            )
         return node
 
 

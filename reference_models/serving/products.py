@@ -92,9 +92,7 @@ def quantise_rows(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return rounded.to(torch.int8, memory_format=torch.contiguous_format), scale
 
 
-def make_linear(
-    weight: torch.Tensor, bias: torch.Tensor | None, precision: str, *, has_relu: bool = False
-) -> Linear:  # fmt: skip
+def make_linear(weight: torch.Tensor, bias: torch.Tensor | None, precision: str, *, has_relu: bool = False) -> Linear:
     """Make a layer of weight float32 [out, in] and bias [out]. Under tf32 weights stay float32: it is a mode."""
     weight, bias = weight.detach().contiguous(), None if bias is None else bias.detach()
     if is_kept(weight.shape[1], weight.shape[0], precision):

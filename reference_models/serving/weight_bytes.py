@@ -38,5 +38,8 @@ def linear_bytes(num_in: int, num_out: int, precision: str, *, has_bias: bool = 
 def row_bytes(dim: int, table_precision: str) -> int:
     """Count the bytes of a row with `dim` values: codes, and step and least value beside them."""
     return {
-        "fp32": _FLOAT * dim, "fp16": _HALF * dim, "int8": dim + 2 * _FLOAT, "int4": -(-dim // 2) + 2 * _HALF,
-    }[table_precision]  # fmt: skip
+        "fp32": _FLOAT * dim,
+        "fp16": _HALF * dim,
+        "int8": dim + 2 * _FLOAT,
+        "int4": -(-dim // 2) + 2 * _HALF,
+    }[table_precision]

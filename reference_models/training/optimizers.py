@@ -60,13 +60,23 @@ class SparseAdagrad(EagerOptimizer):
     """
 
     def __init__(
-        self, params: Iterable[nn.Parameter], *, lr: float, lr_decay: float, initial_accumulator_value: float,
-        eps: float, rowwise: bool,
-    ) -> None:  # fmt: skip
+        self,
+        params: Iterable[nn.Parameter],
+        *,
+        lr: float,
+        lr_decay: float,
+        initial_accumulator_value: float,
+        eps: float,
+        rowwise: bool,
+    ) -> None:
         defaults = {
-            "lr": lr, "lr_decay": lr_decay, "weight_decay": 0.0,
-            "initial_accumulator_value": initial_accumulator_value, "eps": eps, "rowwise": rowwise,
-        }  # fmt: skip
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "weight_decay": 0.0,
+            "initial_accumulator_value": initial_accumulator_value,
+            "eps": eps,
+            "rowwise": rowwise,
+        }
         super().__init__(params, defaults)
         for group in self.param_groups:
             tables = group["params"]
@@ -208,9 +218,11 @@ def set_learning_rate(optimizers: list[torch.optim.Optimizer], learning_rate: fl
 
 
 _UPDATES = {
-    "sgd": ("sgd", "sgd"), "adagrad": ("adagrad", "adagrad"),
-    "rowwise_adagrad": ("rowwise_adagrad", "adagrad"), "Adam": ("rowwise_adagrad", "Adam"),
-}  # fmt: skip
+    "sgd": ("sgd", "sgd"),
+    "adagrad": ("adagrad", "adagrad"),
+    "rowwise_adagrad": ("rowwise_adagrad", "adagrad"),
+    "Adam": ("rowwise_adagrad", "Adam"),
+}
 """By `train.opt_name`, the update rules of the tables and of all other weights."""
 _TORCH = {torch.optim.SGD: "sgd", torch.optim.Adagrad: "adagrad", torch.optim.Adam: "Adam"}
 

@@ -47,10 +47,15 @@ def label_phases(phases: Iterable[str]) -> dict[str, str]:
 
 PLAIN = label_phases(
     (
-        Phase.DATA, Phase.FORWARD, Phase.LOSS, Phase.ZERO_GRAD, Phase.SPARSE_OPTIMIZER, Phase.DENSE_OPTIMIZER,
+        Phase.DATA,
+        Phase.FORWARD,
+        Phase.LOSS,
+        Phase.ZERO_GRAD,
+        Phase.SPARSE_OPTIMIZER,
+        Phase.DENSE_OPTIMIZER,
         Phase.OTHER,
     )
-)  # fmt: skip
+)
 """The phases of a model that has none of its own; the backward pass is in that of the loss."""
 Enter = Callable[[str], None]
 

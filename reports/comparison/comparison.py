@@ -95,9 +95,13 @@ def compare_results(
 ) -> tuple[Comparison, ...]:
     """Each of `news` against `base`, as `compare_pairs` does."""
     return compare_pairs(
-        [(base, new) for new in news], min_effect=min_effect, confidence=confidence, context=context,
-        explained=explained, is_described=is_described,
-    )  # fmt: skip
+        [(base, new) for new in news],
+        min_effect=min_effect,
+        confidence=confidence,
+        context=context,
+        explained=explained,
+        is_described=is_described,
+    )
 
 
 def compare_pairs(
@@ -122,8 +126,11 @@ def compare_pairs(
     for number, (base, new) in enumerate(pairs):
         settings = _Settings(
             min_effect=factor_of(base.quantities[0]).min_effect if min_effect is None else min_effect,
-            confidence=confidence, find_band=find_band, is_described=is_described, known=context.known,
-        )  # fmt: skip
+            confidence=confidence,
+            find_band=find_band,
+            is_described=is_described,
+            known=context.known,
+        )
         is_explained = is_described and (explained is None or number in explained)
         drafts.append(dataclasses.replace(_draft(base, new, settings), is_explained=is_explained))
     tested = [
@@ -188,9 +195,14 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
     )
     differences = tuple(difference for _, difference in made)
     return _Draft(
-        base=base, new=new, pairing=pairing, comparison=comparison, band=band, differences=differences,
+        base=base,
+        new=new,
+        pairing=pairing,
+        comparison=comparison,
+        band=band,
+        differences=differences,
         is_described=settings.is_described,
-    )  # fmt: skip
+    )
 
 
 def _factor(

@@ -22,8 +22,9 @@ _COLUMNS: Mapping[str, tuple[str | None, Origin]] = {
     "Restoring": ("s", "measured"), "Mean L2": (None, "measured"), "Published": (None, "published"),
 }  # fmt: skip
 _MODELLED: Mapping[str, tuple[str | None, Origin]] = {
-    "Best interval": ("s", "modelled"), "Time lost at it": ("share", "modelled"),
-}  # fmt: skip
+    "Best interval": ("s", "modelled"),
+    "Time lost at it": ("share", "modelled"),
+}
 
 
 def read_checkpoints(results: Sequence[Result]) -> list[Row]:

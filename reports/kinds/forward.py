@@ -23,9 +23,14 @@ def draw_roofline(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
         return None
     lead = f"The ceilings meet at {best / memory:.3g} FLOP per byte: a part to the left of that is bound by memory."
     figure = roofline_figure(
-        dots, peak=best, memory=memory, cache=cache,
-        id_=id_, title="Parts of a batch under the roof", description=f"One dot per part and batch size. {lead}",
-    )  # fmt: skip
+        dots,
+        peak=best,
+        memory=memory,
+        cache=cache,
+        id_=id_,
+        title="Parts of a batch under the roof",
+        description=f"One dot per part and batch size. {lead}",
+    )
     return Chart(figure=figure, lead=lead, table_note="The table below has the numbers.")
 
 

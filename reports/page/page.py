@@ -181,8 +181,10 @@ def comparable_groups(results: Sequence[Result]) -> tuple[tuple[Result, ...], ..
     firsts: list[dict[object, Result]] = []  # of each group the first set of each problem: many sets have one
     for result in results:
         problem = (
-            result.status, result.quantities, None if result.first_run is None else problem_of(result.first_run)
-        )  # fmt: skip
+            result.status,
+            result.quantities,
+            None if result.first_run is None else problem_of(result.first_run),
+        )
         for group, others in zip(groups, firsts, strict=True):
             if all(_may_share(result, other) for other in others.values()):
                 group.append(result)

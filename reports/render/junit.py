@@ -41,9 +41,7 @@ def _suite(subject: str, outcomes: Sequence[Outcome], verdict: Verdict) -> ET.El
 
 def _skipped(verdict: Verdict) -> ET.Element:
     """What is not judged: a suite of one case that is skipped."""
-    suite = ET.Element(
-        "testsuite", name=_legal(verdict.subject), tests="1", errors="0", failures="0", skipped="1"
-    )  # fmt: skip
+    suite = ET.Element("testsuite", name=_legal(verdict.subject), tests="1", errors="0", failures="0", skipped="1")
     properties = ET.SubElement(suite, "properties")
     ET.SubElement(properties, "property", name="verdict", value=verdict.outcome)
     case = ET.SubElement(suite, "testcase", classname="not judged", name=_legal(verdict.benchmark or "unknown"))

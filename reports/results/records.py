@@ -40,9 +40,12 @@ SURROUNDINGS = frozenset(
 THREADS, THREADS_TIMED = "runtime.threads", "runtime.threads, timed"
 """The setting, and what was measured when it was chosen by timing."""
 _WITHOUT_TEXT = (
-    msgspec.inspect.IntType, msgspec.inspect.FloatType, msgspec.inspect.BoolType, msgspec.inspect.NoneType,
+    msgspec.inspect.IntType,
+    msgspec.inspect.FloatType,
+    msgspec.inspect.BoolType,
+    msgspec.inspect.NoneType,
     msgspec.inspect.LiteralType,
-)  # fmt: skip
+)
 T = TypeVar("T", bound=Record)
 
 

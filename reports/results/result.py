@@ -32,9 +32,13 @@ Standing = Literal["own", "unknown", "unverified", "published"]
 MLCommons has verified that one is not known here."""
 Source = Literal["logs", "records", "export"]
 HARDWARE = (
-    "number_of_nodes", "host_processors_per_node", "host_processor_model_name", "host_processor_core_count",
-    "accelerators_per_node", "accelerator_model_name",
-)  # fmt: skip
+    "number_of_nodes",
+    "host_processors_per_node",
+    "host_processor_model_name",
+    "host_processor_core_count",
+    "accelerators_per_node",
+    "accelerator_model_name",
+)
 """The fields of a system description that say what the system is."""
 TRAINING = ("time_to_train", "samples_to_converge", "throughput", "overhead")
 """What is compared of runs to a target: the whole, then the factors that explain it."""
@@ -340,9 +344,11 @@ def stated_by(runs: Sequence[RunResult]) -> tuple[tuple[str, str], ...]:
         return ()
     first = runs[0]
     named = (
-        ("submission_org", first.organization), ("submission_platform", first.platform),
-        ("global_batch_size", first.global_batch_size), ("opt_base_learning_rate", first.learning_rate),
-    )  # fmt: skip
+        ("submission_org", first.organization),
+        ("submission_platform", first.platform),
+        ("global_batch_size", first.global_batch_size),
+        ("opt_base_learning_rate", first.learning_rate),
+    )
     return tuple((key, printable(value)) for key, value in named if value is not None)
 
 

@@ -15,9 +15,15 @@ from reports.statistics.distributions import student_quantile, student_tail
 
 Floats = NDArray[np.float64]
 Verdict = Literal[
-    "faster", "slower", "better", "worse", "below the smallest effect", "no difference shown", "inconclusive",
+    "faster",
+    "slower",
+    "better",
+    "worse",
+    "below the smallest effect",
+    "no difference shown",
+    "inconclusive",
     "identical",
-]  # fmt: skip
+]
 """Words for a difference: faster or slower of times and speeds, better or worse of quality; below the smallest effect
 where a difference is shown that is certainly smaller; identical in every pair, where that is all."""
 

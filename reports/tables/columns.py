@@ -9,9 +9,13 @@ import msgspec
 from msgspec import inspect
 
 _DTYPES: Mapping[Any, str] = {
-    inspect.IntType: "Int64", inspect.FloatType: "float64", inspect.StrType: "string", inspect.BoolType: "boolean",
-    inspect.LiteralType: "category", inspect.DateTimeType: "datetime64[ms, UTC]",
-}  # fmt: skip
+    inspect.IntType: "Int64",
+    inspect.FloatType: "float64",
+    inspect.StrType: "string",
+    inspect.BoolType: "boolean",
+    inspect.LiteralType: "category",
+    inspect.DateTimeType: "datetime64[ms, UTC]",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

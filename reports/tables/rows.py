@@ -14,9 +14,14 @@ from reports.tables.records import EvaluationLists, ReportDocument, RunMember, R
 from rules.records.run import RunRecord
 
 _OF_THE_FIRST_RUN = (
-    "benchmark_version", "division", "quality_target", "global_batch_size", "learning_rate", "definition_sha256",
+    "benchmark_version",
+    "division",
+    "quality_target",
+    "global_batch_size",
+    "learning_rate",
+    "definition_sha256",
     "dataset_sha256",
-)  # fmt: skip
+)
 
 
 def document_of(sets: Sequence[Result]) -> ReportDocument:

@@ -10,9 +10,13 @@ from reports.text.formatting import MISSING
 def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
     """One row per benchmark or workload, as `harness.config.describe` summarizes them; a line on older versions."""
     columns = {
-        "name": "name", "status": "status", "target": "quality_target", "runs": "num_runs", "data": "data_kind",
+        "name": "name",
+        "status": "status",
+        "target": "quality_target",
+        "runs": "num_runs",
+        "data": "data_kind",
         "title": "title",
-    }  # fmt: skip
+    }
     rows = [[record[member] for member in columns.values()] for record in records]
     older = [f"{record['name']}@{version}" for record in records for version in record["older_versions"]]
     table = text_table(tuple(columns), rows, numbers=("target", "runs"))

@@ -75,9 +75,14 @@ def _run_once(
     limits = {"parent": os.getpid(), "memory_bytes": MEMORY_BYTES, "file_bytes": FILE_BYTES, "cpu_s": cpu_s}
     request.write_text(json.dumps({"jobs": list(jobs), **limits}), encoding="utf-8")
     environment = {
-        "PATH": os.defpath, "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder,
-        "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-    }  # fmt: skip
+        "PATH": os.defpath,
+        "LANG": "C.UTF-8",
+        "HOME": folder,
+        "TMPDIR": folder,
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
     errors = Path(folder, ".errors")
     with request.open("rb") as asking, errors.open("wb") as complaining:
         process = subprocess.Popen(

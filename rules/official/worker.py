@@ -44,10 +44,13 @@ _NEVER = (
     "ftplib.", "smtplib.", "ctypes.", "syslog.", "webbrowser.", "sqlite3.",
 )  # fmt: skip
 _UNSEEN = {
-    "os": ("mkfifo", "mknod", "pidfd_open"), "posix": ("mkfifo", "mknod", "pidfd_open"),
-    "signal": ("pidfd_send_signal",), "_signal": ("pidfd_send_signal",),
-    "subprocess": ("_fork_exec",), "_posixsubprocess": ("fork_exec",),
-}  # fmt: skip
+    "os": ("mkfifo", "mknod", "pidfd_open"),
+    "posix": ("mkfifo", "mknod", "pidfd_open"),
+    "signal": ("pidfd_send_signal",),
+    "_signal": ("pidfd_send_signal",),
+    "subprocess": ("_fork_exec",),
+    "_posixsubprocess": ("fork_exec",),
+}
 """Functions that no audit hook is asked about in every version of Python: they are taken away."""
 _PR_SET_PDEATHSIG = 1
 DIVISION, BENCHMARK = "submission_division", "submission_benchmark"

@@ -38,13 +38,21 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
 _TYPE = re.compile(r"\b(int|float|str|bool|array|object)\b")
 _WORDS = {
-    "int": "a whole number", "float": "a number", "str": "a string", "bool": "true or false", "array": "a list",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
     "object": "an object",
-}  # fmt: skip
+}
 _SIGNS = {
-    " | ": " or ", " of length >= ": " of length at least ", " of length <= ": " of length at most ",
-    " >= ": " of at least ", " <= ": " of at most ", " > ": " above ",
-}  # fmt: skip
+    " | ": " or ",
+    " of length >= ": " of length at least ",
+    " of length <= ": " of length at most ",
+    " >= ": " of at least ",
+    " <= ": " of at most ",
+    " > ": " above ",
+}
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,6 +41,10 @@ def column_measure(kind: str, name: str) -> Measure:
     anything else."""
     column, is_more_better = columns_of(kind)[name], name.endswith("_per_s") or metric_of_member(name) is not None
     return Measure(
-        title=column.title, value=name, unit=column.unit or "", scale="ratio", columns=(column,),
+        title=column.title,
+        value=name,
+        unit=column.unit or "",
+        scale="ratio",
+        columns=(column,),
         direction="higher" if is_more_better else "lower",
-    )  # fmt: skip
+    )

@@ -29,7 +29,9 @@ CORE_RECORDS: Mapping[str, type[Record]] = {
     "event": load_place("rules.records.kept.event:EventRecord"),
 }
 
-RECORDS: Mapping[str, type[Record]] = merge({
-    "the core": CORE_RECORDS,
-    "an extension": {name: load_place(place) for name, place in find_places("records").items()},
-})  # fmt: skip
+RECORDS: Mapping[str, type[Record]] = merge(
+    {
+        "the core": CORE_RECORDS,
+        "an extension": {name: load_place(place) for name, place in find_places("records").items()},
+    }
+)

@@ -329,9 +329,12 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     attempt: Index
     seed: Int64 | None
     status: Literal["success", "not_converged", "interrupted"]
-    reason: Annotated[
-        str, Meta(description="max_epochs, timeout, not_learning, not_finite, or the interruption in words.")
-    ] | None  # fmt: skip
+    reason: (
+        Annotated[
+            str, Meta(description="max_epochs, timeout, not_learning, not_finite, or the interruption in words.")
+        ]
+        | None
+    )
     exit_code: Int64 | None
     started_utc: str | None
     ended_utc: str | None

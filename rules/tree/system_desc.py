@@ -15,9 +15,12 @@ STATUSES: tuple[str, ...] = get_args(Availability)
 """What `status` may be from round 4.1 on."""
 MAX_BYTES = 1 << 20
 COUNTS = (
-    "number_of_nodes", "host_processors_per_node", "host_processor_core_count", "host_processor_vcpu_count",
+    "number_of_nodes",
+    "host_processors_per_node",
+    "host_processor_core_count",
+    "host_processor_vcpu_count",
     "accelerators_per_node",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -49,9 +49,13 @@ def compile_all(capability: int) -> Iterator[dict[str, Any]]:
         options = {"num_warps": num_warps, "enable_fp_fusion": False}
         compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
         yield {
-            "kernel": kernel.__name__, "types": signature, "constants": constants, "capability": capability,
-            "num_bytes": len(compiled.asm["cubin"]), "has_atomics": "atom" in compiled.asm["ptx"],
-        }  # fmt: skip
+            "kernel": kernel.__name__,
+            "types": signature,
+            "constants": constants,
+            "capability": capability,
+            "num_bytes": len(compiled.asm["cubin"]),
+            "has_atomics": "atom" in compiled.asm["ptx"],
+        }
 
 
 if __name__ == "__main__":

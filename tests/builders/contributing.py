@@ -44,9 +44,10 @@ def _read(title: str, body: str) -> Recipe:
     prose = _BLOCK.sub("", body)
     changes = {
         path: change
-        for kind, text in blocks if kind == "diff"
+        for kind, text in blocks
+        if kind == "diff"
         for path, _, change in (part.partition("\n") for part in re.split(r"^--- ", text, flags=re.MULTILINE)[1:])
-    }  # fmt: skip
+    }
     shown = {}
     for kind, text in blocks:
         if kind == "python":
@@ -118,8 +119,13 @@ class Tree:
         }[words[0]]
         done = subprocess.run(
             [*prefix, *words[1:], *map(str, more)],
-            cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=HANG_S, check=False,
-        )  # fmt: skip
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            check=False,
+        )
         if target:
             (self.folder / target).write_text(done.stdout, encoding="utf-8")
         return done

@@ -30,9 +30,14 @@ def parse_model(table: Mapping[str, Any]) -> LogisticConfig:
 
 def declare_step(model: LogisticConfig, data: DataConfig, batch_size: int) -> Step:
     logits = Linear(
-        (FORWARD, Phase.LOSS), "logits", batch_size, data.num_dense, 1,
-        has_bias=model.has_bias, needs_input_gradient=False,
-    )  # fmt: skip
+        (FORWARD, Phase.LOSS),
+        "logits",
+        batch_size,
+        data.num_dense,
+        1,
+        has_bias=model.has_bias,
+        needs_input_gradient=False,
+    )
     return Step(layers=[logits])
 
 
@@ -72,10 +77,14 @@ SPEC = ModelSpec(
     implementations={"plain": PLAIN},
     costs=Costs(step=declare_step),
     phases={
-        Phase.DATA: "data", FORWARD: "logits fwd", Phase.LOSS: "loss", Phase.ZERO_GRAD: "zero gradients",
-        Phase.DENSE_OPTIMIZER: "dense optimizer", Phase.OTHER: "other",
+        Phase.DATA: "data",
+        FORWARD: "logits fwd",
+        Phase.LOSS: "loss",
+        Phase.ZERO_GRAD: "zero gradients",
+        Phase.DENSE_OPTIMIZER: "dense optimizer",
+        Phase.OTHER: "other",
     },
-)  # fmt: skip
+)
 
 
 def install(site: Path, *lines: str) -> Path:

@@ -75,9 +75,14 @@ class Trace:
 
 
 def trace(
-    sections: Mapping[str, Any], opt_name: str, batch_size: int, *, has_kernels: bool = False,
-    dtype: torch.dtype | None = None, runs: Runs | None = None,
-) -> Trace:  # fmt: skip
+    sections: Mapping[str, Any],
+    opt_name: str,
+    batch_size: int,
+    *,
+    has_kernels: bool = False,
+    dtype: torch.dtype | None = None,
+    runs: Runs | None = None,
+) -> Trace:
     """Trace building and one step, as CUDA captures it, of a model and data as definitions give them.
 
     `has_kernels`: as Triton's kernels compute; `dtype` is that of products. Weights and activations are fake tensors

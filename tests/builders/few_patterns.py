@@ -11,8 +11,12 @@ def small_tables() -> dict[str, Any]:
     tables["benchmark"]["name"] = "few_patterns"
     tables["model"]["grid"] = 16
     tables["data"] |= {
-        "name": "few_patterns", "train_samples": 2560, "eval_samples": 64, "num_dense": 64, "num_embeddings": [4, 4],
-    }  # fmt: skip
+        "name": "few_patterns",
+        "train_samples": 2560,
+        "eval_samples": 64,
+        "num_dense": 64,
+        "num_embeddings": [4, 4],
+    }
     tables["data"]["sha256"] = "ea15eb2d21ff3ca1c4eae9cdbe20006c983e25e60d2cf3d252346205ad1c0818"
     tables["closed"] |= {"train_samples": 2560, "eval_samples": 64, "global_batch_size": 32}
     tables["train"] |= {"global_batch_size": 32, "eval_batch_size": 32}

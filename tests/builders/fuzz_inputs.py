@@ -140,8 +140,10 @@ def mutate_system(random: Random) -> bytes:
 
 
 LOGS: dict[str, Callable[[Random], bytes]] = {
-    "values": mutate_values, "lines": mutate_lines, "bytes": mutate_bytes,
-}  # fmt: skip
+    "values": mutate_values,
+    "lines": mutate_lines,
+    "bytes": mutate_bytes,
+}
 
 
 @cache

@@ -312,14 +312,18 @@ COMMANDS: dict[str, tuple[Refusal, ...]] = {
             call("sweep('dlrm_tiny', {})", api.sweep, "dlrm_tiny", {}),
             call(
                 "sweep('dlrm_tiny', {'train.opt_base_learning_rate': [1]}, quality=1, keep_weights=True)",
-                api.sweep, "dlrm_tiny", {"train.opt_base_learning_rate": [1]}, quality=1, keep_weights=True,
+                api.sweep,
+                "dlrm_tiny",
+                {"train.opt_base_learning_rate": [1]},
+                quality=1,
+                keep_weights=True,
             ),
             call("resume('nothing')", api.resume, "nothing"),
             call("resume('results/latest/base')", api.resume, "results/latest/base"),
             call("resume('results/latest', python='x')", api.resume, "results/latest", python="x"),
         )
     ),
-}  # fmt: skip
+}
 
 
 def listing(folder: Path) -> dict[str, int]:

@@ -287,9 +287,14 @@ def forbid(random: Random, path: Path) -> None:
 
 
 CONTENTS: dict[str, Mutation] = {
-    "bytes": harm_bytes, "lines": harm_lines, "values": harm_values, "append": append, "truncate": truncate,
-    "replace": replace_text, "nest": nest,
-}  # fmt: skip
+    "bytes": harm_bytes,
+    "lines": harm_lines,
+    "values": harm_values,
+    "append": append,
+    "truncate": truncate,
+    "replace": replace_text,
+    "nest": nest,
+}
 PLACES: dict[str, Mutation] = {
     "link": link, "fifo": fifo, "device": device, "remove": remove, "rename": rename, "copy": copy_under_odd_name,
     "folder": as_folder, "deepen": deepen, "forbid": forbid,

@@ -143,9 +143,13 @@ def hold_to_formula() -> Iterator[dict[str, Any]]:
         with counting() as traffic, of_sizes(block=block, pieces=pieces):
             kernels.update_static(rows, kernels.plan(24), gradients, torch.tensor(0.1), 1e-8)
         stated = update_bytes(
-            find_runs(rows.sort()[0], block), 6, key_bytes=rows.element_size(),
-            gradient_bytes=gradients.element_size(), state_size=STATES[optimizer](6), pieces=pieces,
-        )  # fmt: skip
+            find_runs(rows.sort()[0], block),
+            6,
+            key_bytes=rows.element_size(),
+            gradient_bytes=gradients.element_size(),
+            state_size=STATES[optimizer](6),
+            pieces=pieces,
+        )
         name = f"{optimizer}, block {block}, {pieces} pieces, {gradients.dtype}"
         yield {"case": name, "counted": traffic.num_bytes, "stated": stated}
 

@@ -29,11 +29,15 @@ def make_other_run(benchmark: str = "llama31_8b", *, seed: int = 1, start_ms: in
     ]
     return [
         {
-            "namespace": "", "time_ms": start_ms + after_ms, "event_type": kind, "key": key, "value": value,
+            "namespace": "",
+            "time_ms": start_ms + after_ms,
+            "event_type": kind,
+            "key": key,
+            "value": value,
             "metadata": {"file": "train.py", "lineno": 1, "samples_count": 12288, "status": "success"},
         }
         for kind, key, value, after_ms in values
-    ]  # fmt: skip
+    ]
 
 
 def write_other_set(folder: Path, benchmark: str = "llama31_8b", num_runs: int = 3) -> Path:

@@ -228,9 +228,14 @@ def serve_process(**changes: Any) -> dict[str, Any]:
         "duration_s": 2.0, "mean_s": 0.01, "latency_s": 0.02, "is_valid": True, "reason": None,
     }  # fmt: skip
     late = {
-        **run, "folder": "run_2", "asked_per_s": rate * 1.1, "completed_per_s": rate * 1.1, "latency_s": 0.03,
-        "is_valid": False, "reason": "too many queries were late",
-    }  # fmt: skip
+        **run,
+        "folder": "run_2",
+        "asked_per_s": rate * 1.1,
+        "completed_per_s": rate * 1.1,
+        "latency_s": 0.03,
+        "is_valid": False,
+        "reason": "too many queries were late",
+    }
     return {
         "queries_per_s": rate,
         "items_per_s": rate * 165,
@@ -278,9 +283,13 @@ def serve_content(processes: list[dict[str, Any]], **changes: Any) -> dict[str, 
 def quality_content(processes: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     """quality.json."""
     computed = {
-        "num_parameters": 100, "embedding_bytes": 400, "num_lookups_per_sample": 2, "embedding_bytes_per_sample": 64,
-        "forward_flop_per_sample": 1000, "training_flop_per_sample": 3000,
-    }  # fmt: skip
+        "num_parameters": 100,
+        "embedding_bytes": 400,
+        "num_lookups_per_sample": 2,
+        "embedding_bytes_per_sample": 64,
+        "forward_flop_per_sample": 1000,
+        "training_flop_per_sample": 3000,
+    }
     return {
         "schema_version": VERSION,
         "data_kind": "click_log",

@@ -85,9 +85,7 @@ def sway(
     return expected, 2 * num_steps * moved + crossing
 
 
-def crossing_of(
-    begun: Iterable[torch.Tensor], ended: Iterable[torch.Tensor], num_steps: int, batch: int
-) -> float:  # fmt: skip
+def crossing_of(begun: Iterable[torch.Tensor], ended: Iterable[torch.Tensor], num_steps: int, batch: int) -> float:
     """How much a ReLU whose argument rounding takes across zero may change: less than one sample of one step.
 
     Of some hundred thousand arguments of a short training one is often nearer to zero than rounding moves it. What
@@ -110,9 +108,13 @@ def weights_of(workload: Any) -> list[torch.Tensor]:
 
 
 def sway_of(
-    reference: Any, build: Callable[[], Any], num_steps: int, *, has_relu: bool = True,
+    reference: Any,
+    build: Callable[[], Any],
+    num_steps: int,
+    *,
+    has_relu: bool = True,
     read: Callable[[Any], list[torch.Tensor]] = weights_of,
-) -> tuple[list[torch.Tensor], float]:  # fmt: skip
+) -> tuple[list[torch.Tensor], float]:
     """Return `sway` of a workload that was trained for so many steps; `build` makes it anew, not yet trained."""
     other = build()
     crossing = 0.0

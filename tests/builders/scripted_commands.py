@@ -71,9 +71,14 @@ def checks(*_: object, **__: object) -> tuple[PreflightCheck, ...]:
 
 def resources(*_: object) -> Resources:
     return Resources(
-        num_cores=2, num_logical_cpus=2, num_affinity_cpus=2, quota_cores=None, physical_memory_bytes=MANY,
-        memory_limit_bytes=None, available_memory_bytes=MANY,
-    )  # fmt: skip
+        num_cores=2,
+        num_logical_cpus=2,
+        num_affinity_cpus=2,
+        quota_cores=None,
+        physical_memory_bytes=MANY,
+        memory_limit_bytes=None,
+        available_memory_bytes=MANY,
+    )
 
 
 def answering_installation(

@@ -174,10 +174,15 @@ def tuning_answer(spec: Mapping[str, Any]) -> dict[str, Any]:
 def service_answer(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What a process that times ways to answer finds: workers add up, and threads gain a tenth."""
     ways = [
-        {"num_workers": workers, "num_threads": threads, "batch_items": None, "split_items": None,
-         "queries_per_s": 100 * workers * (1.1 if threads > workers else 1)}
+        {
+            "num_workers": workers,
+            "num_threads": threads,
+            "batch_items": None,
+            "split_items": None,
+            "queries_per_s": 100 * workers * (1.1 if threads > workers else 1),
+        }
         for workers, threads in spec["ways"]
-    ]  # fmt: skip
+    ]
     return {"schema_version": run_content()["schema_version"], "tried": ways}
 
 

@@ -97,10 +97,13 @@ def update_sorted_bytes(named: dict[str, Any], out: Any, runs: Runs | None) -> i
     assert runs.block == named["block"], "and by the blocks that cut their runs"
     state = named["state"]
     return update_bytes(
-        runs, named["weight"].shape[1], key_bytes=named["ordered"].element_size(),
-        gradient_bytes=named["gradients"].element_size(), state_size=0 if state is None else state.shape[1],
+        runs,
+        named["weight"].shape[1],
+        key_bytes=named["ordered"].element_size(),
+        gradient_bytes=named["gradients"].element_size(),
+        state_size=0 if state is None else state.shape[1],
         pieces=named["pieces"],
-    )  # fmt: skip
+    )
 
 
 def read_bags_bytes(named: dict[str, Any], out: Any, runs: Runs | None) -> int:

@@ -69,15 +69,21 @@ def power_records(start_ms: float, stop_ms: float, watts: float = 500.0, period_
     readings = [_record("power_reading", watts, first + period_ms * (index + 1)) for index in range(num)]
     last_ms = readings[-1]["time_ms"]
     return [
-        _record("power_measurement_start", None, first), *readings, _record("power_measurement_stop", None, last_ms),
-    ]  # fmt: skip
+        _record("power_measurement_start", None, first),
+        *readings,
+        _record("power_measurement_stop", None, last_ms),
+    ]
 
 
 def _record(key: str, value: object, time_ms: float) -> Record:
     return {
-        "namespace": "", "time_ms": int(time_ms), "event_type": "POINT_IN_TIME", "key": key, "value": value,
+        "namespace": "",
+        "time_ms": int(time_ms),
+        "event_type": "POINT_IN_TIME",
+        "key": key,
+        "value": value,
         "metadata": {},
-    }  # fmt: skip
+    }
 
 
 def write_power(

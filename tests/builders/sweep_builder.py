@@ -30,9 +30,13 @@ from rules.benchmarks.loader import load_benchmark, parse_benchmark
 from rules.logs import keys
 
 COMPUTED = {
-    "num_parameters": 100, "embedding_bytes": 400, "num_lookups_per_sample": 2, "embedding_bytes_per_sample": 64,
-    "forward_flop_per_sample": 1000, "training_flop_per_sample": 3000,
-}  # fmt: skip
+    "num_parameters": 100,
+    "embedding_bytes": 400,
+    "num_lookups_per_sample": 2,
+    "embedding_bytes_per_sample": 64,
+    "forward_flop_per_sample": 1000,
+    "training_flop_per_sample": 3000,
+}
 
 
 def profile_answer() -> dict[str, Any]:
@@ -69,9 +73,13 @@ class FastWorkers:
         quality = None
         if "weights" in serve:
             quality = {
-                "auc": 0.9, "log_loss": 0.5, "normalised_entropy": 0.8, "auc_ratio": 1.0, "entropy_ratio": 1.0,
+                "auc": 0.9,
+                "log_loss": 0.5,
+                "normalised_entropy": 0.8,
+                "auc_ratio": 1.0,
+                "entropy_ratio": 1.0,
                 "mlperf_class": "99.9 %",
-            }  # fmt: skip
+            }
         process = serve_process(
             queries_per_s=rate * copies, alone_per_s=rate if copies > 1 else None, quality=quality, **stamps(number)
         )

@@ -18,9 +18,15 @@ from reference_models.training.workload import WorkloadSpec
 NUM_EMBEDDINGS, MULTI_HOT, NUM_DENSE, BATCH = (40, 3, 200), (1, 1, 2), 4, 128
 TRAIN_SAMPLES, EVAL_SAMPLES = 50 * BATCH + 17, 3000
 TABLE = {
-    "kind": "click_log", "name": "toy", "train_samples": TRAIN_SAMPLES, "eval_samples": EVAL_SAMPLES,
-    "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT), "seed": 0,
-}  # fmt: skip
+    "kind": "click_log",
+    "name": "toy",
+    "train_samples": TRAIN_SAMPLES,
+    "eval_samples": EVAL_SAMPLES,
+    "num_dense": NUM_DENSE,
+    "num_embeddings": list(NUM_EMBEDDINGS),
+    "multi_hot": list(MULTI_HOT),
+    "seed": 0,
+}
 MakeSpec = Callable[..., WorkloadSpec]
 SMOOTH: dict[str, dict[str, Any]] = {
     "sgd": {"opt_name": "sgd"},
@@ -47,9 +53,13 @@ def write_dataset(folder: Path, *, damage: Callable[[np.ndarray, np.ndarray], No
         writer.write(0, Chunk(labels, dense, indices))
         writer.close()
     content = {
-        "kind": "click_log", "name": "toy", "splits": {"train": TRAIN_SAMPLES, "eval": EVAL_SAMPLES},
-        "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT),
-    }  # fmt: skip
+        "kind": "click_log",
+        "name": "toy",
+        "splits": {"train": TRAIN_SAMPLES, "eval": EVAL_SAMPLES},
+        "num_dense": NUM_DENSE,
+        "num_embeddings": list(NUM_EMBEDDINGS),
+        "multi_hot": list(MULTI_HOT),
+    }
     write_manifest(folder, CLICKS, content)
 
 
@@ -57,9 +67,13 @@ def spec_maker(data_dir: Path) -> MakeSpec:
     """Makes specifications of a small DLRM on the dataset in `data_dir`."""
 
     def make(
-        *, seed: int = 1, train: dict[str, Any] | None = None, model: dict[str, Any] | None = None,
-        runtime: dict[str, Any] | None = None, folder: Path = data_dir,
-    ) -> WorkloadSpec:  # fmt: skip
+        *,
+        seed: int = 1,
+        train: dict[str, Any] | None = None,
+        model: dict[str, Any] | None = None,
+        runtime: dict[str, Any] | None = None,
+        folder: Path = data_dir,
+    ) -> WorkloadSpec:
         layers = {"interaction": "dot", "embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [16, 1]}
         base = {"global_batch_size": BATCH, "eval_batch_size": 1000, "opt_name": "adagrad"}
         return WorkloadSpec(

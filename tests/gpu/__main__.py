@@ -106,8 +106,11 @@ def describe_system(environ: dict[str, str], *, limit_s: float) -> dict[str, str
 
 
 def report(result: StepResult, *, has_figures: bool = False) -> None:
-    print(f"{result.step}: {result.ended}, {result.duration_s:.0f} s{': ' + result.why if result.why else ''}",
-          file=sys.stderr, flush=True)  # fmt: skip
+    print(
+        f"{result.step}: {result.ended}, {result.duration_s:.0f} s{': ' + result.why if result.why else ''}",
+        file=sys.stderr,
+        flush=True,
+    )
     for name, value in result.figures.items() if has_figures else ():
         text = f"{value:.6g}" if isinstance(value, float) else "not known" if value is None else value
         print(f"  {name}: {text}", file=sys.stderr, flush=True)
@@ -117,8 +120,11 @@ def report(result: StepResult, *, has_figures: bool = False) -> None:
 
 def constants_found(step: Mapping[str, Any], path: Path) -> str:
     """Write the constants that `tune` found beside the result; returns them as lines of the product's file."""
-    found = {name.removeprefix("constant "): value for name, value in step["figures"].items()
-             if name.startswith("constant ") and name[9:].isidentifier() and isinstance(value, int)}  # fmt: skip
+    found = {
+        name.removeprefix("constant "): value
+        for name, value in step["figures"].items()
+        if name.startswith("constant ") and name[9:].isidentifier() and isinstance(value, int)
+    }
     is_real = bool(step["system"].get("gpu"))
     write_json(path, {"constants": found, "system": step["system"], "is_rehearsal": not is_real})
     about = "found by tune" if is_real else "of a rehearsal, whose times mean nothing; nothing to paste"

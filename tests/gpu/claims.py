@@ -32,5 +32,5 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("fits", "full-size DLRM-DCNv2, row-wise Adagrad, batch 65,536: reserves <= 115 GB (H200)", "full_size"),
     Claim("collectives", "collective calls are timed until the GPU is done, not until they are queued", "nccl"),
     Claim("torchrec", "`torchrec` trains `dlrm_tiny` to its target on one GPU", "nccl"),
-)  # fmt: skip
+)
 BY_NAME = {claim.name: claim for claim in CLAIMS}

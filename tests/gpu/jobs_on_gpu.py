@@ -62,9 +62,11 @@ def make_spec(shape: Shape, **runtime: Any) -> WorkloadSpec:
     else:
         data["lookups_per_table"], data["num_tables"] = 1, len(data["num_embeddings"])
     train = {
-        "global_batch_size": shape.batch_size, "eval_batch_size": shape.batch_size, "opt_name": shape.opt_name,
+        "global_batch_size": shape.batch_size,
+        "eval_batch_size": shape.batch_size,
+        "opt_name": shape.opt_name,
         "opt_base_learning_rate": 0.004,
-    }  # fmt: skip
+    }
     return WorkloadSpec(
         model=parse_model(sections["model"]),
         data=parse_data(data),

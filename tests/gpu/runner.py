@@ -123,9 +123,14 @@ def last_words(output: bytes, *, num_lines: int = 12) -> str:
 
 
 def run_step(
-    name: str, command: Sequence[str], *, limit_s: float, environ: Mapping[str, str], system: Mapping[str, Any],
+    name: str,
+    command: Sequence[str],
+    *,
+    limit_s: float,
+    environ: Mapping[str, str],
+    system: Mapping[str, Any],
     needs_s: float = 0.0,
-) -> StepResult:  # fmt: skip
+) -> StepResult:
     """Run one step. `command` takes the file for its findings as its last argument.
 
     One that is stopped before it had `needs_s` has not failed: it is not finished.

@@ -24,8 +24,10 @@ def terminal_table(results: Results) -> str:
         judged = verdicts[claim.name]
         lines.append(f"{judged['verdict'].upper():10s} {claim.sentence}")
         lines += [f"           {part}" for part in (judged["figure"], judged["how"]) if part]
-    counts = {verdict: sum(judged["verdict"] == verdict for judged in verdicts.values()) for verdict in
-              ("proved", "disproved", "not run")}  # fmt: skip
+    counts = {
+        verdict: sum(judged["verdict"] == verdict for judged in verdicts.values())
+        for verdict in ("proved", "disproved", "not run")
+    }
     lines += [
         "",
         ", ".join(f"{number} {verdict}" for verdict, number in counts.items()) + f" of {len(CLAIMS)} claims",

@@ -37,9 +37,13 @@ def built(data_root: Path, folder: Path, **checkpoint: Any) -> Iterator[Any]:
     resolved = KIND.resolve("dlrm_small", overrides, None)
     data = ensure_dataset(resolved.workload.data, data_root, num_threads=1)
     job = ThroughputJob(
-        tables=dict(resolved.tables), definition_path=str(resolved.benchmark.path), data_dir=str(data), seed=3,
-        folder=str(folder), num_steps=1,
-    )  # fmt: skip
+        tables=dict(resolved.tables),
+        definition_path=str(resolved.benchmark.path),
+        data_dir=str(data),
+        seed=3,
+        folder=str(folder),
+        num_steps=1,
+    )
     with measuring(job, SingleProcess(), lambda event: None, ProcessRecord) as process:
         process.workload.build()
         process.start()

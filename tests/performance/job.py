@@ -129,8 +129,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         data_dir = ensure_dataset(entry.workload.data, options.data or Path(scratch), num_threads=options.threads)
         kinds: dict[str, type[ReferenceWorkload]] = {
-            "ours": OptimizedWorkload, "reference": ReferenceWorkload, "stock": StockWorkload,
-        }  # fmt: skip
+            "ours": OptimizedWorkload,
+            "reference": ReferenceWorkload,
+            "stock": StockWorkload,
+        }
         if options.workers > 0:
             kinds["workers"] = type("Workers", (StockWorkload,), {"num_loaders": options.workers})
         outcomes: dict[str, list[Outcome]] = {name: [] for name in kinds}

@@ -64,9 +64,13 @@ def make_job(name: str, opt_name: str) -> Job:
         title = "A: DLRM paper, dim 16, 26 lookups"
     else:
         model = {
-            "interaction": "dcn", "embedding_dim": 128, "bottom_mlp": [512, 256, 128],
-            "top_mlp": [1024, 1024, 512, 256, 1], "dcn_num_layers": 3, "dcn_low_rank_dim": 512,
-        }  # fmt: skip
+            "interaction": "dcn",
+            "embedding_dim": 128,
+            "bottom_mlp": [512, 256, 128],
+            "top_mlp": [1024, 1024, 512, 256, 1],
+            "dcn_num_layers": 3,
+            "dcn_low_rank_dim": 512,
+        }
         rows, hot, batch_size = [min(n, 200_000) for n in CRITEO_MULTI_HOT], HOT, 1024
         title = "B: DCNv2, dim 128, 214 lookups"
     data = {"kind": "mlperf_multi_hot", "name": name, "num_embeddings": rows, "multi_hot": hot}

@@ -105,10 +105,11 @@ class Limit:
 
     def describe(self) -> list[str]:
         return [
-            f"  {count} x [{p.m}, {p.k}] @ [{p.k}, {p.n}]" + (f" x {p.batch}" if p.batch > 1 else "")
+            f"  {count} x [{p.m}, {p.k}] @ [{p.k}, {p.n}]"
+            + (f" x {p.batch}" if p.batch > 1 else "")
             + f": {self.best[p][0]}, {p.flop / min(timed_s(self.best[p][1]) for _ in range(3)) / 1e9:.0f} GFLOP/s"
             for p, count in self._counts.items()
-        ]  # fmt: skip
+        ]
 
     @property
     def flop(self) -> int:

@@ -43,9 +43,11 @@ def specification(options: argparse.Namespace) -> WorkloadSpec:
     data = {"kind": "synthetic", "num_embeddings": rows, "num_dense": 13, "train_samples": BATCH * STEPS}
     layers = {"interaction": "dot", "embedding_dim": DIM, "bottom_mlp": [512, 256, DIM], "top_mlp": [512, 256, 1]}
     train = {
-        "global_batch_size": BATCH, "eval_batch_size": BATCH, "opt_name": options.optimizer,
+        "global_batch_size": BATCH,
+        "eval_batch_size": BATCH,
+        "opt_name": options.optimizer,
         "opt_base_learning_rate": 0.01,
-    }  # fmt: skip
+    }
     return WorkloadSpec(
         model=parse_model(layers),
         data=parse_data(data),

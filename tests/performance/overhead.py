@@ -63,9 +63,11 @@ class Timed:
 
 def share_inside(entry: Entry, folder: Path, log_path: Path, seed: int) -> tuple[float, float]:
     """Share of the time from run_start to run_stop that is the harness's, and that time in seconds."""
-    workload = Timed(find_implementation("dlrm", entry.workload.runtime.implementation).load(
-        entry.workload.spec(folder, seed), SingleProcess()
-    ))  # fmt: skip
+    workload = Timed(
+        find_implementation("dlrm", entry.workload.runtime.implementation).load(
+            entry.workload.spec(folder, seed), SingleProcess()
+        )
+    )
     quality = entry.benchmark.quality
 
     def on_event(event: Mapping[str, Any]) -> None:

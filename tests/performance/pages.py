@@ -97,8 +97,11 @@ def make_page(python: str, tree: Path, scratch: Path) -> Made:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [python, "-c", script, str(modules), *arguments],
-            cwd=scratch, env=environment, capture_output=True, text=True,
-        )  # fmt: skip
+            cwd=scratch,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
         if done.returncode:
             sys.exit(f"{' '.join(arguments)} ended with exit code {done.returncode}:\n{done.stderr}")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -175,12 +178,16 @@ def main() -> None:
             print(f"{name}: measured, processor time, least of {options.turns} turns")
             least = {who: min(pages) for who, pages in made.items()}
             for who, page in least.items():
-                print(f"  {who}: {page.cpu_s:.2f} s beyond {page.imports_s:.2f} s of imports, "
-                      f"{page.num_bytes / 1e3:,.0f} KB")  # fmt: skip
+                print(
+                    f"  {who}: {page.cpu_s:.2f} s beyond {page.imports_s:.2f} s of imports, "
+                    f"{page.num_bytes / 1e3:,.0f} KB"
+                )
             if options.base:
                 ours, base = least["ours"], least["base"]
-                print(f"  ours takes {ours.cpu_s / base.cpu_s:.2f} of the base's time, "
-                      f"{ours.num_bytes / base.num_bytes:.2f} of its size")  # fmt: skip
+                print(
+                    f"  ours takes {ours.cpu_s / base.cpu_s:.2f} of the base's time, "
+                    f"{ours.num_bytes / base.num_bytes:.2f} of its size"
+                )
             print_phases(tree, options.turns)
 
 

@@ -201,8 +201,11 @@ def tbe(job: Job, batches: list[Batch]) -> Step:
     }
     tables = SplitTableBatchedEmbeddingBagsCodegen(
         [(rows, job.model.embedding_dim, EmbeddingLocation.HOST, ComputeDevice.CPU) for rows in job.num_embeddings],
-        optimizer=kinds[job.train.opt_name], learning_rate=lr, eps=eps, pooling_mode=PoolingMode.SUM,
-    )  # fmt: skip
+        optimizer=kinds[job.train.opt_name],
+        learning_rate=lr,
+        eps=eps,
+        pooling_mode=PoolingMode.SUM,
+    )
     for weight in tables.split_embedding_weights():
         nn.init.uniform_(weight, -(len(weight) ** -0.5), len(weight) ** -0.5)
     part = _DensePart(job)
@@ -242,10 +245,16 @@ def _dense_adagrad(parameters: list[nn.Parameter], lr: float, eps: float) -> tor
 
 def _sizes(job: Job) -> dict[str, Any]:
     return {
-        "num_dense": job.data.num_dense, "num_embeddings": job.num_embeddings, "multi_hot": job.data.multi_hot,
-    }  # fmt: skip
+        "num_dense": job.data.num_dense,
+        "num_embeddings": job.num_embeddings,
+        "multi_hot": job.data.multi_hot,
+    }
 
 
 PEERS: dict[str, Callable[[Job, list[Batch]], Step]] = {
-    "ours": ours, "bf16": bf16, "eager": eager, "torchrec": torchrec, "tbe": tbe,
-}  # fmt: skip
+    "ours": ours,
+    "bf16": bf16,
+    "eager": eager,
+    "torchrec": torchrec,
+    "tbe": tbe,
+}

@@ -40,9 +40,14 @@ def bound_once(service_s: float, limit_s: float, seed: int) -> dict[str, Any]:
     asked = {"target_latency_ms": limit_s * 1e3, "percentile": PERCENTILE, "queries": "fixed:1"}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(
-            answer=answer, sizes=(1,) * 64, serve=parse_serve(asked), seed=seed, seeds=published_seeds(),
-            folder=Path(folder), on_event=lambda event: None,
-        )  # fmt: skip
+            answer=answer,
+            sizes=(1,) * 64,
+            serve=parse_serve(asked),
+            seed=seed,
+            seeds=published_seeds(),
+            folder=Path(folder),
+            on_event=lambda event: None,
+        )
         overhead_s = bench.measure_overhead()
         found = bench.measure(SingleProcess(), "run", overhead_s)
     assert found is not None

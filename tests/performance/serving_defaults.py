@@ -39,9 +39,12 @@ def closed_loop(benchmark: str, data_dir: str, workers: int, threads: int) -> fl
     config = resolve_served(benchmark, asked, None)
     with TemporaryDirectory() as folder:
         job = ServeJob(
-            tables=dict(config.tables), definition_path=str(config.benchmark.path), data_dir=data_dir, seed=1,
+            tables=dict(config.tables),
+            definition_path=str(config.benchmark.path),
+            data_dir=data_dir,
+            seed=1,
             folder=folder,
-        )  # fmt: skip
+        )
         parsed, workload = job.parse()
         serve = parse_serve(parsed.sections["serve"])
         served, _ = build_served(job, parsed, workload, serve, with_quality=False)

@@ -193,8 +193,10 @@ def main() -> None:
         f"torch {torch.__version__}"
     )
     clock = "measured by processor time" if options.cpu_time else "measured"
-    print(f"{clock}; medians of {options.rounds} rounds of {num_steps} steps, in turns; first losses: "
-          + ", ".join(f"{name} {values[0]:.5f}" for name, values in losses.items()))  # fmt: skip
+    print(
+        f"{clock}; medians of {options.rounds} rounds of {num_steps} steps, in turns; first losses: "
+        + ", ".join(f"{name} {values[0]:.5f}" for name, values in losses.items())
+    )
     limit_s = statistics.median(times["limit"])
     for name, values in times.items():
         took_s = statistics.median(values)

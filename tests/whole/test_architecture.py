@@ -153,9 +153,12 @@ def test_the_arrows_of_the_contributing_page_are_those_of_the_imports(package: s
         f"{module} imports {target}"
         for module, targets in graph.items()
         for target in targets
-        if (here := folder_of(module)) != (there := folder_of(target)) and here[0] == there[0] == package
-        and here[1] in floors and there[1] in floors and floors[there[1]] >= floors[here[1]]
-    ]  # fmt: skip
+        if (here := folder_of(module)) != (there := folder_of(target))
+        and here[0] == there[0] == package
+        and here[1] in floors
+        and there[1] in floors
+        and floors[there[1]] >= floors[here[1]]
+    ]
     assert wrong == []
 
 

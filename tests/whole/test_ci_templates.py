@@ -84,9 +84,14 @@ def job(tmp_path: Path, data_root: Path) -> Job:
             "DLRMBENCH_DATA": str(data_root), "AXIS": "train.global_batch_size=512", **variables,
         }  # fmt: skip
         return subprocess.run(
-            ["bash", "-e", "-c", line], cwd=checkout, env=environment, capture_output=True, text=True,
-            timeout=HANG_S, check=False,
-        )  # fmt: skip
+            ["bash", "-e", "-c", line],
+            cwd=checkout,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            check=False,
+        )
 
     return run
 

@@ -43,8 +43,13 @@ def build(what: str, source: Path, output: Path) -> Path:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-c", _BUILD, what, str(output)],
-        cwd=source, env=environment, capture_output=True, text=True, check=False, timeout=HANG_S,
-    )  # fmt: skip
+        cwd=source,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG_S,
+    )
     assert done.returncode == 0, done.stderr
     return output / done.stdout.splitlines()[-1]
 

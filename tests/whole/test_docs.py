@@ -16,10 +16,16 @@ from rules.extensions import EXTENSIONS, load_extensions
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = (
-    "README.md", "harness/README.md", "reference_models/README.md", "reports/README.md", "harness/launch/README.md",
-    "reference_models/dlrm/README.md", "tests/gpu/README.md", "harness/experiment/README.md",
+    "README.md",
+    "harness/README.md",
+    "reference_models/README.md",
+    "reports/README.md",
+    "harness/launch/README.md",
+    "reference_models/dlrm/README.md",
+    "tests/gpu/README.md",
+    "harness/experiment/README.md",
     *(f"harness/extensions/{name}/README.md" for name in EXTENSIONS),
-)  # fmt: skip
+)
 """The pages that are written by hand."""
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 

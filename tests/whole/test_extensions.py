@@ -171,8 +171,13 @@ def run_python(tree: Path, code: str, *arguments: str) -> "subprocess.CompletedP
     environment["PYTHONPATH"] = os.pathsep.join((str(tree), str(ROOT / "tests" / "builders")))
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        cwd=tree, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False,
-    )  # fmt: skip
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done
 
@@ -244,9 +249,10 @@ def use_without(
     absent = [words for path in kinds.values() for words in (["check", str(path)], ["report", str(path), "-o", page])]
     verbs = [[verb] for extension in made for verb in extension.verbs]
     asked = {
-        "commands": [*core, *absent, *resumed, *verbs], "folder": str(lay_data(data_root, place)),
+        "commands": [*core, *absent, *resumed, *verbs],
+        "folder": str(lay_data(data_root, place)),
         "run": ["run", "dlrm_tiny", "-n", "1", "--threads", "1", "--seed", "5"],
-    }  # fmt: skip
+    }
     found: dict[str, Any] = json.loads(run_python(tree, _COMMANDS, json.dumps(asked)).stdout.splitlines()[-1])
     assert Path(found["place"]).is_relative_to(tree) and not found["heavy"]
     assert found["run"][0] in (0, 7), found["run"]

@@ -325,8 +325,11 @@ def test_children_share_compiled_kernels_below_the_build_folder(tmp_path: Path) 
 def test_children_import_the_checkout_before_all_else(tmp_path: Path) -> None:
     environ = python_environment(ROOT, tmp_path / "site", {"PYTHONPATH": "/elsewhere"})
     assert environ["PYTHONPATH"].split(os.pathsep) == [
-        str(ROOT), str(tmp_path / "site"), str(ROOT / "tests" / "builders"), "/elsewhere",
-    ]  # fmt: skip
+        str(ROOT),
+        str(tmp_path / "site"),
+        str(ROOT / "tests" / "builders"),
+        "/elsewhere",
+    ]
 
 
 @pytest.mark.slow

@@ -94,8 +94,10 @@ def test_kernels_are_timed_one_by_one_and_one_that_fails_stops_none(
 
     monkeypatch.setattr(MergedEmbedding, "read", fail)
     monkeypatch.setattr("steps.kernels.profile_step", lambda *args: None)
-    monkeypatch.setattr("steps.kernels.build", lambda *args, **options: SimpleNamespace(
-        device=torch.device("cuda", 0), train=lambda num_steps: None))  # fmt: skip
+    monkeypatch.setattr(
+        "steps.kernels.build",
+        lambda *args, **options: SimpleNamespace(device=torch.device("cuda", 0), train=lambda num_steps: None),
+    )
     found = on_gpu("kernels")
     figures = found.figures
     assert found.judgements["kernels"].verdict == "disproved", "an emulated GPU compiles none"
@@ -116,9 +118,12 @@ def test_full_size_is_held_against_what_is_reserved(
 
 
 RUN = {
-    "status": "success", "energy": {"energy_j": 12.5, "not_measured": []}, "peak_device_bytes": 2_000_000,
-    "evaluations": [{"quality": 0.81}], "blocks": [{"duration_s": 2.0, "num_samples": 1000}],
-}  # fmt: skip
+    "status": "success",
+    "energy": {"energy_j": 12.5, "not_measured": []},
+    "peak_device_bytes": 2_000_000,
+    "evaluations": [{"quality": 0.81}],
+    "blocks": [{"duration_s": 2.0, "num_samples": 1000}],
+}
 VALID = {"stdout": '{"verdicts": [{"outcome": "valid"}]}'}
 
 
@@ -156,13 +161,17 @@ def profile_of(phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
     return {"profile": {"files": {"set/extra/profile.json": record}}}
 
 
-@pytest.mark.parametrize(("phases", "verdict"), [
-    ({"loss": (0.5, 0.9), "data": (0.42, 0.1), "other": (0.08, 0.0)}, "proved"),
-    ({"loss": (0.5, 0.9), "data": (0.3, 0.1), "other": (0.2, 0.0)}, "disproved"),
-    ({"data": (0.05, 0.1), "graph_replay": (0.95, 0.9)}, "disproved"),
-    ({"loss": (0.6, 0.9), "data": (0.5, 0.1)}, "disproved"),
-    ({"loss": (0.5, 1.2), "data": (0.5, 0.1)}, "disproved"),
-], ids=["named", "the rest", "a replay as a whole", "more than the step", "faster than its limit"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("phases", "verdict"),
+    [
+        ({"loss": (0.5, 0.9), "data": (0.42, 0.1), "other": (0.08, 0.0)}, "proved"),
+        ({"loss": (0.5, 0.9), "data": (0.3, 0.1), "other": (0.2, 0.0)}, "disproved"),
+        ({"data": (0.05, 0.1), "graph_replay": (0.95, 0.9)}, "disproved"),
+        ({"loss": (0.6, 0.9), "data": (0.5, 0.1)}, "disproved"),
+        ({"loss": (0.5, 1.2), "data": (0.5, 0.1)}, "disproved"),
+    ],
+    ids=["named", "the rest", "a replay as a whole", "more than the step", "faster than its limit"],
+)
 def test_phases_must_name_the_step_below_their_limits(
     on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch, phases: dict[str, tuple[float, float]], verdict: str
 ) -> None:
@@ -170,12 +179,15 @@ def test_phases_must_name_the_step_below_their_limits(
     assert on_gpu("profile").judgements["phases"].verdict == verdict
 
 
-@pytest.mark.parametrize(("stderr", "exit_code", "verdict"), [
-    ("dlrmbench: error: device 'cuda:99': there are 1 GPUs", 2, "proved"),
-    ("Traceback (most recent call last):\nerror: x", 2, "disproved"),
-    ("dlrmbench: error: no", 1, "disproved"),
-    ("", 2, "disproved"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stderr", "exit_code", "verdict"),
+    [
+        ("dlrmbench: error: device 'cuda:99': there are 1 GPUs", 2, "proved"),
+        ("Traceback (most recent call last):\nerror: x", 2, "disproved"),
+        ("dlrmbench: error: no", 1, "disproved"),
+        ("", 2, "disproved"),
+    ],
+)
 def test_an_error_is_one_line_with_its_exit_code(
     on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch, stderr: str, exit_code: int, verdict: str
 ) -> None:
@@ -225,8 +237,9 @@ def test_what_a_python_lacks_is_read_from_our_metadata_and_the_wheels(
 
     monkeypatch.setattr("wheels.download", download)
     wanted = [Requirement(line) for line in ("a>=2", "numpy>=2", "old>=3", "torch>=2.11", "d>1")]
-    monkeypatch.setattr("wheels.requires", lambda wheel: [
-        Requirement(line) for line in index[wheel.name.partition("-")[0]][1]])  # fmt: skip
+    monkeypatch.setattr(
+        "wheels.requires", lambda wheel: [Requirement(line) for line in index[wheel.name.partition("-")[0]][1]]
+    )
     installed = read_installed(["numpy==2.5.2", "old 2.0", "Foo_Bar, baz # both"])
     assert installed == {"numpy": Version("2.5.2"), "old": Version("2.0"), "foo-bar": None, "baz": None}
     options: Any = SimpleNamespace(python="3.12", machine="x86_64", glibc="2.28")
@@ -273,11 +286,10 @@ def planted_times(best_by: dict[str, int], *, slower: float) -> "tune.Times":
             with mock.patch.multiple(kernel_sizes, **best_by):
                 best = kernel_sizes.choose_sizes(**dict(zip(names, counts, strict=True)), num_multiprocessors=132)
             times[kernel][counts] = {
-                sizes: slower ** sum(
-                    abs(math.log2(size / getattr(best, name))) for name, size in zip(axes, sizes, strict=True)
-                )
+                sizes: slower
+                ** sum(abs(math.log2(size / getattr(best, name))) for name, size in zip(axes, sizes, strict=True))
                 for sizes in product(*axes.values())
-            }  # fmt: skip
+            }
     return times
 
 
@@ -289,8 +301,11 @@ def test_tune_finds_the_constants_whose_sizes_are_fastest_at_every_batch() -> No
         cost = tune.cost_of(times[kernel], kernel, {name: found[name] for name in axes}, 132)
         assert cost == pytest.approx(0), f"{kernel}: each batch has its fastest sizes"
     assert {name: found[name] for name in ("PIECES", "TILE", "COLUMNS", "WARPS")} == {
-        "PIECES": 32, "TILE": 16, "COLUMNS": 512, "WARPS": 4,
-    }  # fmt: skip
+        "PIECES": 32,
+        "TILE": 16,
+        "COLUMNS": 512,
+        "WARPS": 4,
+    }
 
 
 def test_tune_leaves_the_products_constants_where_little_is_gained_or_nothing_was_timed() -> None:

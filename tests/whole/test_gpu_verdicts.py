@@ -57,10 +57,12 @@ def plant_tests(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     def run_tests(paths: object, marker: str, setting: object, on_outcomes: Callable[[list[Outcome]], None]) -> int:
         fails = re.compile(CLAIMED[wrong]) if wrong else None
         names = [name for name in names_of_tests() if any(re.match(pattern, name) for pattern in CLAIMED.values())]
-        on_outcomes([
-            Outcome(name, "failed" if fails is not None and fails.match(name) else "passed", "planted")
-            for name in names
-        ])  # fmt: skip
+        on_outcomes(
+            [
+                Outcome(name, "failed" if fails is not None and fails.match(name) else "passed", "planted")
+                for name in names
+            ]
+        )
         return 1 if wrong else 0
 
     monkeypatch.setattr("steps.tests.run_tests", run_tests)
@@ -86,8 +88,10 @@ def plant_throughput(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
 
 
 def plant_kernels(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
-    monkeypatch.setattr("steps.kernels.build", lambda *args, **options: SimpleNamespace(
-        device=torch.device("cpu"), train=lambda num_steps: None))  # fmt: skip
+    monkeypatch.setattr(
+        "steps.kernels.build",
+        lambda *args, **options: SimpleNamespace(device=torch.device("cpu"), train=lambda num_steps: None),
+    )
     for name in ("profile_step", "note"):
         monkeypatch.setattr(f"steps.kernels.{name}", lambda *args: None)
     monkeypatch.setattr("steps.kernels.kernel_problem", lambda *args: None)
@@ -115,9 +119,11 @@ def plant_nccl(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
 
 def plant_full_size(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     workload = SimpleNamespace(
-        device=None, synchronize=lambda: None, train=lambda num_steps: SimpleNamespace(num_samples=64),
+        device=None,
+        synchronize=lambda: None,
+        train=lambda num_steps: SimpleNamespace(num_samples=64),
         peak_device_bytes=lambda: 109 * 10**9,
-    )  # fmt: skip
+    )
     monkeypatch.setattr("steps.full_size.build", lambda *args, **options: workload)
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device: (116 if wrong else 114) * 10**9)
 
@@ -136,9 +142,12 @@ def plant_profile(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
 
 def plant_run(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     record = {
-        "status": "success", "energy": {"energy_j": 12.5}, "peak_device_bytes": 0 if wrong else 2_000_000,
-        "evaluations": [{"quality": 0.81}], "blocks": [{"duration_s": 2.0, "num_samples": 1000}],
-    }  # fmt: skip
+        "status": "success",
+        "energy": {"energy_j": 12.5},
+        "peak_device_bytes": 0 if wrong else 2_000_000,
+        "evaluations": [{"quality": 0.81}],
+        "blocks": [{"duration_s": 2.0, "num_samples": 1000}],
+    }
     files = {"set/results/system/dlrm/result_0.txt": 0, "set/extra/run_0/attempt_0/run.json": record}
     valid = {"stdout": '{"verdicts": [{"outcome": "valid"}]}'}
     plant_answers(monkeypatch, {"run": {"files": files}, "check": valid})
@@ -150,9 +159,15 @@ def plant_errors(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
 
 
 PLANTS: dict[str, Plant] = {
-    "tests": plant_tests, "throughput": plant_throughput, "kernels": plant_kernels, "full_size": plant_full_size,
-    "profile": plant_profile, "run": plant_run, "errors": plant_errors, "nccl": plant_nccl,
-}  # fmt: skip
+    "tests": plant_tests,
+    "throughput": plant_throughput,
+    "kernels": plant_kernels,
+    "full_size": plant_full_size,
+    "profile": plant_profile,
+    "run": plant_run,
+    "errors": plant_errors,
+    "nccl": plant_nccl,
+}
 
 
 def found_by(step: str, tmp_path: Path) -> Found:
@@ -176,17 +191,26 @@ def test_a_claim_is_disproved_by_what_contradicts_it_and_by_nothing_else(
     assert {claim.step for claim in BY_NAME.values()} <= {each.name for each in STEPS if each.runs == "always"}
 
 
-@pytest.mark.parametrize(("eager", "small", "verdict"), [
-    (0.5e6, 0.2e6, "proved"), (2e6, 0.2e6, "proved"), (0.5e6, 0.4e6, "disproved"),
-], ids=["slower", "faster at full shape, where launching hides", "faster at a small batch"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("eager", "small", "verdict"),
+    [
+        (0.5e6, 0.2e6, "proved"),
+        (2e6, 0.2e6, "proved"),
+        (0.5e6, 0.4e6, "disproved"),
+    ],
+    ids=["slower", "faster at full shape, where launching hides", "faster at a small batch"],
+)
 def test_a_captured_step_must_beat_an_eager_one_where_launching_counts(
     tmp_path: Path, eager: float, small: float, verdict: str
 ) -> None:
     rates = {
-        (CAPPED.name, "optimized", "bf16"): 1e6, (CAPPED.name, EAGER, "bf16"): eager,
-        (CAPPED.name, "reference", "bf16"): 0.1e6, (SMALL.name, "optimized", "bf16"): 0.3e6,
-        (SMALL.name, EAGER, "bf16"): small, (SMALL.name, "reference", "bf16"): 0.1e6,
-    }  # fmt: skip
+        (CAPPED.name, "optimized", "bf16"): 1e6,
+        (CAPPED.name, EAGER, "bf16"): eager,
+        (CAPPED.name, "reference", "bf16"): 0.1e6,
+        (SMALL.name, "optimized", "bf16"): 0.3e6,
+        (SMALL.name, EAGER, "bf16"): small,
+        (SMALL.name, "reference", "bf16"): 0.1e6,
+    }
     path = tmp_path / "findings"
     judge_faster(Findings(path, is_rehearsal=False), rates)
     judged = read_found(path, "throughput").judgements["faster"]

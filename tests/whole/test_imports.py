@@ -154,8 +154,10 @@ def test_results_are_shown_without_what_makes_them_or_statistics_that_they_lack(
 ) -> None:
     folder = tmp_path / "results" / "system"
     for name, logs, num in (
-        ("five", two_results, 5), ("two", two_results, 2), ("again", two_results.parent / "again", 2),
-    ):  # fmt: skip
+        ("five", two_results, 5),
+        ("two", two_results, 2),
+        ("again", two_results.parent / "again", 2),
+    ):
         (folder / name).mkdir(parents=True)
         for i in range(num):
             shutil.copyfile(logs / f"result_{i}.txt", folder / name / f"result_{i}.txt")

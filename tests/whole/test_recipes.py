@@ -21,9 +21,12 @@ from rules.logs import keys
 
 RECIPES = read_recipes()
 WRITTEN = {
-    "rules/README.md", "tests/whole/cli_surface.txt", "harness/cli/README.md", "mine.toml",
+    "rules/README.md",
+    "tests/whole/cli_surface.txt",
+    "harness/cli/README.md",
+    "mine.toml",
     "reference_models/dense_logistic/model.py",
-}  # fmt: skip
+}
 """By commands of the document, or by the example's tests."""
 
 
@@ -319,8 +322,12 @@ finally:
 @pytest.mark.slow
 def test_an_extension(extended: Tree) -> None:
     recipe = RECIPES["An extension"]
-    assert extended.touched() == {*recipe.shown, "rules/extensions.py", "harness/extensions/sorting/__init__.py",
-                                  "harness/extensions/sorting/README.md"}  # fmt: skip
+    assert extended.touched() == {
+        *recipe.shown,
+        "rules/extensions.py",
+        "harness/extensions/sorting/__init__.py",
+        "harness/extensions/sorting/README.md",
+    }
     assert len(added_lines(recipe.changes["rules/extensions.py"])) == 1
     limit, _, tests = recipe.commands
     done = extended.run(limit)
@@ -332,10 +339,14 @@ def test_an_extension(extended: Tree) -> None:
     write_set(extended.folder / "trained", benchmark, make_runs(benchmark))
     write_sorted(extended.folder / "sorted")
     for words, imported in (
-        ("--help", "extension"), ("list", "extension"), ("check trained --no-second-opinion", "extension"),
-        ("report trained --no-second-opinion -o page.html", "extension"), ("history trained", "extension"),
-        ("report sorted -o sorted.html", "extension records shown"), ("history sorted", "extension records"),
-    ):  # fmt: skip
+        ("--help", "extension"),
+        ("list", "extension"),
+        ("check trained --no-second-opinion", "extension"),
+        ("report trained --no-second-opinion -o page.html", "extension"),
+        ("history trained", "extension"),
+        ("report sorted -o sorted.html", "extension records shown"),
+        ("history sorted", "extension records"),
+    ):
         done = extended.run(f"python imported.py {words}")
         assert done.stdout.splitlines()[-1] == f"IMPORTED {imported}", (words, done.stdout[-500:], done.stderr)
     page = (extended.folder / "sorted.html").read_text()
@@ -513,9 +524,11 @@ def test_a_study_and_its_verb(tree: Tree) -> None:
     assert tree.touched() == {"harness/planning/batches.py"}
     tree.follow(verb)
     assert tree.touched() == {
-        "harness/planning/batches.py", "harness/cli/batches.py", "harness/cli/__init__.py",
+        "harness/planning/batches.py",
+        "harness/cli/batches.py",
+        "harness/cli/__init__.py",
         "tests/builders/hostile_folders.py",
-    }  # fmt: skip
+    }
     helped = tree.run("dlrmbench --help")
     assert "batches" in helped.stdout.split("Data")[1], helped.stderr
     page, surface = verb.commands

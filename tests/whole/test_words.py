@@ -53,11 +53,14 @@ def test_docstrings_say_what_and_classes_are_nouns(path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "number"),
     [
-        ('x = 1\n"""Of the light."""\n', 1), ('def f():\n    """Of the light, in mm."""\n', 1),
+        ('x = 1\n"""Of the light."""\n', 1),
+        ('def f():\n    """Of the light, in mm."""\n', 1),
         ("class Untold: ...\n", 1),
-        ("class Gathered: ...\n", 1), ("class _Saying: ...\n", 1), ("class NotJudged: ...\n", 1),
+        ("class Gathered: ...\n", 1),
+        ("class _Saying: ...\n", 1),
+        ("class NotJudged: ...\n", 1),
         ('x = 1\n"""Wavelength of the light, in mm."""\nclass Seed: ...\nclass MergedEmbedding: ...\n', 0),
     ],
-)  # fmt: skip
+)
 def test_riddles_are_found(source: str, number: int) -> None:
     assert len(riddles(source)) == number

@@ -30,9 +30,10 @@ def _describe(command: click.Command, context: click.Context, summary: str) -> l
         inner = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
         return [
             part
-            for name, each in inner if each is not None
+            for name, each in inner
+            if each is not None
             for part in _describe(each, click.Context(each, info_name=name, parent=context), "")
-        ]  # fmt: skip
+        ]
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     text = cleandoc(command.help or summary).replace("\b\n", "")
     rows = [

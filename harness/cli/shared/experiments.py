@@ -165,9 +165,10 @@ def complete_and_show(
     watcher = Watcher(quiet=True)
     if not quiet:
         watcher = Watcher(
-            on_step=_say_step, on_done=_say_measured,
+            on_step=_say_step,
+            on_done=_say_measured,
             on_growth=lambda number: click.echo(f"not precise enough yet: run {number} is added", err=True),
-        )  # fmt: skip
+        )
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
     context = replace(context, watcher=watcher)

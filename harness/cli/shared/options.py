@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 MAX_RUNS = 100_000
-"""Of a set: each has a seed on record, so that more would fill memory before the first begins."""
+"""How many runs a set may have: each has a seed on record, so that more would fill memory before the first begins."""
 RUNS = click.IntRange(min=1, max=MAX_RUNS)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(us|ms|s|min|h)")
 _MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6}
@@ -147,25 +147,36 @@ def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path
 
 def _data_option(callback: Callable[..., Path | None] | None) -> Callable[[F], F]:
     return click.option(
-        "--data", "data_root", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA", callback=callback,
+        "--data",
+        "data_root",
+        type=click.Path(path_type=Path),
+        envvar="DLRMBENCH_DATA",
+        callback=callback,
         help="Folder of datasets, or one dataset.  [default: ./data]",
-    )  # fmt: skip
+    )
 
 
 DATA, READ_DATA = _data_option(_refuse_unnamed_link), _data_option(None)
 """--data of verbs that may make what is not there yet, and of those that only read."""
 MODEL = click.option(
-    "--model", metavar="FILE.py:OBJECT",
+    "--model",
+    metavar="FILE.py:OBJECT",
     help="Your own model, for a definition whose benchmark.model is no name of ours or of an installed package.",
-)  # fmt: skip
+)
 DEFINITION = click.option(
-    "--benchmark", "benchmark_file", type=click.Path(path_type=Path), metavar="FILE",
+    "--benchmark",
+    "benchmark_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
     help="TOML definition of a benchmark of your own; needed only where no extra/definition.toml is beside the logs.",
-)  # fmt: skip
+)
 WITH = click.option(
-    "--with", "reference", metavar="NAME", shell_complete=completing(_system_names),
+    "--with",
+    "reference",
+    metavar="NAME",
+    shell_complete=completing(_system_names),
     help="After them what a shipped reference system measured alike; 'dlrmbench list --systems' has the names.",
-)  # fmt: skip
+)
 NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress.")
 
@@ -275,9 +286,15 @@ def fraction(text: str) -> float:
 def output_option(text: str) -> Callable[[F], F]:
     """Make -o, a folder in which results are made: ./results by default."""
     return click.option(
-        "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
-        envvar="DLRMBENCH_OUTPUT", help=text, callback=_refuse_unnamed_link,
-    )  # fmt: skip
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        default=Path("results"),
+        show_default=True,
+        envvar="DLRMBENCH_OUTPUT",
+        help=text,
+        callback=_refuse_unnamed_link,
+    )
 
 
 def configuration(command: F, options: Iterable[Callable[[F], F]] = _CONFIGURATION) -> F:

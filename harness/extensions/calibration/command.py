@@ -33,13 +33,22 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     help="Folder of the results.  [default: results/<benchmark>-calibration]",
 )
 @click.option(
-    "-n", "--runs", "num_runs", default=20, show_default=True, type=click.IntRange(min=2, max=MAX_RUNS),
+    "-n",
+    "--runs",
+    "num_runs",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=2, max=MAX_RUNS),
     help="Seeds per batch size.",
-)  # fmt: skip
+)
 @click.option(
-    "--confirm-runs", "num_confirming_runs", default=60, show_default=True, type=click.IntRange(min=2),
+    "--confirm-runs",
+    "num_confirming_runs",
+    default=60,
+    show_default=True,
+    type=click.IntRange(min=2),
     help="Seeds at the own batch size.",
-)  # fmt: skip
+)
 @click.option(
     "--seed", "base_seed", type=click.IntRange(min=0), help="Base seed of all but tuning.  [default: 20000]"
 )
@@ -54,25 +63,36 @@ _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", 
     help="To choose from; repeatable.",
 )
 @click.option(
-    "--tuning-runs", "num_tuning_runs", default=2, show_default=True, type=click.IntRange(min=1),
+    "--tuning-runs",
+    "num_tuning_runs",
+    default=2,
+    show_default=True,
+    type=click.IntRange(min=1),
     help="Seeds per grid point.",
-)  # fmt: skip
+)
 @click.option(
-    "--precision", type=click.Choice(["fp32", "bf16"]),
+    "--precision",
+    type=click.Choice(["fp32", "bf16"]),
     help="Of matrix products; files in another than the definition's are called NAME.bf16.",
-)  # fmt: skip
+)
 @click.option(
-    "--workers", "num_workers", type=click.IntRange(min=1),
+    "--workers",
+    "num_workers",
+    type=click.IntRange(min=1),
     help="Runs at a time, one thread each.  [default: the cores]",
-)  # fmt: skip
+)
 @click.option(
-    "--quick", "is_quick", is_flag=True,
+    "--quick",
+    "is_quick",
+    is_flag=True,
     help="3 runs at the own batch size, written as uncalibrated: a first look, no reference.",
-)  # fmt: skip
+)
 @click.option(
-    "--plan", "is_planned", is_flag=True,
+    "--plan",
+    "is_planned",
+    is_flag=True,
     help="Say what would be run and how long it would take, from a few steps; keep nothing.",
-)  # fmt: skip
+)
 def calibrate(
     benchmark: str, data_root: Path | None, model: str | None, output: Path | None, is_planned: bool, **asked: Any
 ) -> None:

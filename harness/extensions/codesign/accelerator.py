@@ -33,9 +33,15 @@ class ArrayNumber(SystemNumber, frozen=True, kw_only=True, forbid_unknown_fields
     """One number of a PE array and where it comes from; `size` is that of the scratchpad in bytes."""
 
     of: Literal[  # type: ignore[assignment]
-        "clock_hz", "dram_bytes_per_s", "mac_j", "dram_j_per_byte", "scratchpad_j_per_byte", "pe_mm2",
-        "scratchpad_mm2_per_byte", "area_mm2",
-    ]  # fmt: skip
+        "clock_hz",
+        "dram_bytes_per_s",
+        "mac_j",
+        "dram_j_per_byte",
+        "scratchpad_j_per_byte",
+        "pe_mm2",
+        "scratchpad_mm2_per_byte",
+        "area_mm2",
+    ]
 
 
 class Space(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,12 +17,26 @@ if TYPE_CHECKING:
 @click.command()
 @BENCHMARK
 @defining
-@click.option("--space", metavar="NAME|FILE.toml", default="pe_array", show_default=True,
-              help="The accelerator, its choices and their numbers: pe_array, or a file in its form.")  # fmt: skip
-@click.option("--mode", "modes", type=several(click.Choice(["separate", "joint"])), metavar="MODE,…",
-              help="Hardware before tiles, or both at once.  [default: separate,joint]")  # fmt: skip
-@click.option("--pareto", type=several(click.Choice(["latency", "energy"])), metavar="OBJECTIVE,…",
-              help="What to make small; tilings by the first.  [default: latency,energy]")  # fmt: skip
+@click.option(
+    "--space",
+    metavar="NAME|FILE.toml",
+    default="pe_array",
+    show_default=True,
+    help="The accelerator, its choices and their numbers: pe_array, or a file in its form.",
+)
+@click.option(
+    "--mode",
+    "modes",
+    type=several(click.Choice(["separate", "joint"])),
+    metavar="MODE,…",
+    help="Hardware before tiles, or both at once.  [default: separate,joint]",
+)
+@click.option(
+    "--pareto",
+    type=several(click.Choice(["latency", "energy"])),
+    metavar="OBJECTIVE,…",
+    help="What to make small; tilings by the first.  [default: latency,energy]",
+)
 @click.option(
     "--trials", type=click.IntRange(2, 10_000), default=20, show_default=True, help="Trials of each search."
 )

@@ -35,15 +35,24 @@ _REMARK = (
     f"{MAX_LISTED:,} points are all tried, of more a part by NSGA-II."
 )
 _DESIGNS: Columns = (
-    ("Mode", None, "given"), ("PEs", None, "computed"), ("Scratchpad", "B", "computed"),
-    ("Largest tile", None, "computed"), ("Latency", "s", "modelled"), ("Energy", "J", "modelled"),
+    ("Mode", None, "given"),
+    ("PEs", None, "computed"),
+    ("Scratchpad", "B", "computed"),
+    ("Largest tile", None, "computed"),
+    ("Latency", "s", "modelled"),
+    ("Energy", "J", "modelled"),
     ("Energy-delay", "J s", "modelled"),
-)  # fmt: skip
+)
 _TILINGS: Columns = (
-    ("Product", None, "given"), ("m x k x n", None, "given"), ("Tile", None, "computed"), ("Loops", None, "computed"),
-    ("Cycles", None, "modelled"), ("DRAM traffic", "B", "modelled"), ("Latency", "s", "modelled"),
+    ("Product", None, "given"),
+    ("m x k x n", None, "given"),
+    ("Tile", None, "computed"),
+    ("Loops", None, "computed"),
+    ("Cycles", None, "modelled"),
+    ("DRAM traffic", "B", "modelled"),
+    ("Latency", "s", "modelled"),
     ("Error in blocks", None, "measured"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +88,13 @@ def evaluate(nests: Sequence[Nest], point: Point, array: PEArray, objectives: Se
 
 
 def search(
-    choices: Mapping[str, Sequence[int]], try_point: Callable[[Point], Trial], start: Sequence[Point],
-    objectives: Sequence[Objective], num_trials: int, seed: int,
-) -> list[Trial]:  # fmt: skip
+    choices: Mapping[str, Sequence[int]],
+    try_point: Callable[[Point], Trial],
+    start: Sequence[Point],
+    objectives: Sequence[Objective],
+    num_trials: int,
+    seed: int,
+) -> list[Trial]:
     """Try all points where they are few, else up to `num_trials` of NSGA-II, those of `start` first, none twice."""
     if prod(map(len, choices.values())) <= MAX_LISTED:
         return [try_point(dict(zip(choices, each, strict=True))) for each in product(*choices.values())]
@@ -130,9 +143,13 @@ def execute_tiling(extents: Sequence[int], tile: Sequence[int], order: str) -> f
 
 
 def space_study(
-    config: RunConfig, array: PEArray, modes: Sequence[Mode], objectives: Sequence[Objective], num_trials: int,
+    config: RunConfig,
+    array: PEArray,
+    modes: Sequence[Mode],
+    objectives: Sequence[Objective],
+    num_trials: int,
     seed: int,
-) -> StudyRecord:  # fmt: skip
+) -> StudyRecord:
     """Search hardware and then the largest tile (`separate`), and both at once from there (`joint`).
 
     Raises ConfigError for a benchmark without products and lookups, HarnessError where optuna is missing.
@@ -174,9 +191,12 @@ def space_study(
 
 
 def _say_gain(
-    mode: Mode, of: Mapping[str, Sequence[Trial]], best: Mapping[str, Sequence[Trial]], by_hand: Trial,
+    mode: Mode,
+    of: Mapping[str, Sequence[Trial]],
+    best: Mapping[str, Sequence[Trial]],
+    by_hand: Trial,
     objectives: Sequence[Objective],
-) -> str:  # fmt: skip
+) -> str:
     trials, parts = of[mode], list[str]()
     if "latency_s" in objectives:
         separate_s, found_s = (min(trial.latency_s for trial in best[each]) for each in ("separate", mode))

@@ -39,7 +39,8 @@ def timeline_figure(
         ]
     panel = Panel(
         x=ChartAxis(
-            name="sets in the order of time, UTC", places=days,
+            name="sets in the order of time, UTC",
+            places=days,
             scale=lambda start, stop: svg.Scale(-0.5, len(dots) - 0.5, start, stop - 20),
         ),
         y=ChartAxis(name=axis[0], scale=partial(svg.Scale, *svg.padded(values, 0.08)), words=axis[1]),
@@ -48,7 +49,7 @@ def timeline_figure(
         over=lambda x, y: [
             svg.line(x(part[0] - 0.5), y.stop, x(part[0] - 0.5), y.start, "limit") for _, part in pairwise(parts)
         ],
-    )  # fmt: skip
+    )
     named = [name for name, _ in codes] if len(codes) <= _MOST_NAMED else ["a set, its colour by code"]
     keys = [LegendKey(mark="dot-counted", words=words, hue=hue(at)) for at, words in enumerate(named)]
     keys += [

@@ -41,7 +41,12 @@ def render_history(lines: Sequence[Timeline], num_left_out: int, *, now: datetim
         PageView(
             title=headline(lines),
             dek=" to ".join(utc(at)[:10] for at in _ends([p.time_ms for line in lines for p in line.points])),
-            badges=(), tags=(), groups=(), glossary=(), rules=(), footnotes=(),
+            badges=(),
+            tags=(),
+            groups=(),
+            glossary=(),
+            rules=(),
+            footnotes=(),
             colophon=colophon(now or datetime.now(UTC)),
             data=embed_json({"changes": to_builtins(change_rows(lines))}),
             is_trained=any(line.points[0].result.is_logged for line in lines),
@@ -50,7 +55,7 @@ def render_history(lines: Sequence[Timeline], num_left_out: int, *, now: datetim
                 *(_section(line, f"line{number}") for number, line in enumerate(drawn, start=1)),
             ),
         )
-    )  # fmt: skip
+    )
 
 
 def _ends(values: Sequence[float]) -> Sequence[float]:
@@ -76,11 +81,14 @@ def _section(line: Timeline, id_: str) -> PageSection:
         parts.append((start, stop, mean, low, high))
     days = [utc(point.time_ms)[:10] for point in line.points]
     figure = timeline_figure(
-        list(codes.items()), parts,
+        list(codes.items()),
+        parts,
         [(float(at), day) for at, day in enumerate(days) if day not in days[:at]],
         (f"{line.measure.name}, {line.measure.unit}", ticks),
-        id_=f"{id_}-chart", title=heading, description=f"A dot per set, in the order of time. {lead}",
-    )  # fmt: skip
+        id_=f"{id_}-chart",
+        title=heading,
+        description=f"A dot per set, in the order of time. {lead}",
+    )
     chart = Chart(figure=figure, lead=lead, table=_table(line, words, f"{id_}-table"))
     return PageSection(id=id_, heading=heading, name=heading, blocks=(chart,))
 

@@ -27,10 +27,14 @@ from rules.tree.result_set import ResultSet
 _TRAINED = (
     Measure(title="Time to train", value="time_to_train_s", unit="s", scale="ratio", direction="lower", columns=()),
     Measure(
-        title="Throughput", value="throughput_samples_per_s", unit="samples/s", scale="ratio", direction="higher",
+        title="Throughput",
+        value="throughput_samples_per_s",
+        unit="samples/s",
+        scale="ratio",
+        direction="higher",
         columns=(),
     ),
-)  # fmt: skip
+)
 """What is drawn of runs to a target; `value` is a member of RunResult."""
 
 
@@ -141,9 +145,14 @@ def _read_runs(result_set: ResultSet) -> Result | None:
     system = System(name=asked.system.name, fields=tuple(asked.system.fields.items()))
     benchmark = asked.benchmark.name
     return Result(
-        label=name_of(folder), source="logs", place=folder, benchmark=benchmark, repetitions=runs, system=system,
+        label=name_of(folder),
+        source="logs",
+        place=folder,
+        benchmark=benchmark,
+        repetitions=runs,
+        system=system,
         asked=asked,
-    )  # fmt: skip
+    )
 
 
 def _lines_of(result: Result) -> Iterator[tuple[str, Timeline]]:

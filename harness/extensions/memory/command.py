@@ -34,19 +34,33 @@ _HOSTS = click.IntRange(1, 10**9)
     "--split", type=click.Choice(["train", "eval"]), default="train", show_default=True, help="What to trace."
 )
 @click.option(
-    "--lookups", "num_lookups", type=click.IntRange(min=1), default=1_000_000, show_default=True,
+    "--lookups",
+    "num_lookups",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
     help="Trace samples from the start of the split until they have so many.",
-)  # fmt: skip
+)
 @click.option(
-    "--sample-rate", type=share, metavar="SHARE", default="100%", show_default=True,
+    "--sample-rate",
+    type=share,
+    metavar="SHARE",
+    default="100%",
+    show_default=True,
     help="Estimate miss ratios from so many of the rows, chosen by hash: for long traces.",
-)  # fmt: skip
+)
 @_SEED
 @form_option("table", "json", *FORMS)
 def trace(
-    benchmark: str, output: Path, split: Literal["train", "eval"], num_lookups: int, sample_rate: float, seed: int,
-    form: str, **given: Any,
-) -> None:  # fmt: skip
+    benchmark: str,
+    output: Path,
+    split: Literal["train", "eval"],
+    num_lookups: int,
+    sample_rate: float,
+    seed: int,
+    form: str,
+    **given: Any,
+) -> None:
     """Keep which embedding rows BENCHMARK's samples look up, and say what LRU caches of every size miss of them.
 
     The lookups are those that models see. In place of BENCHMARK may be a file: lookups in the form of
@@ -81,9 +95,14 @@ def trace(
 @click.argument("benchmark", required=False, shell_complete=completing(trainable))
 @click.option("--trace", "folder", type=click.Path(path_type=Path), required=True, help="What 'trace' made.")
 @click.option(
-    "--tier", "names", type=several(str), default="nand", show_default=True, metavar="NAME,…",
+    "--tier",
+    "names",
+    type=several(str),
+    default="nand",
+    show_default=True,
+    metavar="NAME,…",
     help="Memories below DRAM: nand, 3dxp, cxl, or a FILE.toml in their form.",
-)  # fmt: skip
+)
 @click.option(
     "--cache", "caches", type=several(share), metavar="SHARE,…", help="LRU caches in DRAM, as shares of all rows."
 )
@@ -92,18 +111,28 @@ def trace(
 @click.option("--hit-rate", type=share, metavar="SHARE", help="Find the smallest cache that hits so often.")
 @click.option("--devices", "num_devices", type=click.IntRange(1, 64), default=1, help="Its devices.  [default: 1]")
 @click.option(
-    "--pool", "pools", type=several(click.Choice(["host", "device", "switch"])), default="host", show_default=True,
-    metavar="WHO,…", help="Who adds rows up: host, device or switch.",
-)  # fmt: skip
+    "--pool",
+    "pools",
+    type=several(click.Choice(["host", "device", "switch"])),
+    default="host",
+    show_default=True,
+    metavar="WHO,…",
+    help="Who adds rows up: host, device or switch.",
+)
 @click.option(
-    "--placement", type=click.Choice(["interleave", "hot-local"]), default="interleave", show_default=True,
+    "--placement",
+    type=click.Choice(["interleave", "hot-local"]),
+    default="interleave",
+    show_default=True,
     help="Which rows are in --local: spread over all, or those that the trace looks up most.",
-)  # fmt: skip
+)
 @click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay.  [default: none]")
 @click.option(
-    "--fleet", type=(_HOSTS, amount, _HOSTS, amount), metavar="HOSTS WATTS HOSTS WATTS",
+    "--fleet",
+    type=(_HOSTS, amount, _HOSTS, amount),
+    metavar="HOSTS WATTS HOSTS WATTS",
     help="Hosts, and watts of each: of a fleet with all rows in DRAM, and of one with the tier.",
-)  # fmt: skip
+)
 @click.option(
     "--row-size", "row_bytes", type=SizeParam(takes_bytes=True), help="Bytes of a row.  [default: as traced]"
 )

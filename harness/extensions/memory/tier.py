@@ -88,8 +88,14 @@ def find_tier(name: str) -> Tier:
     return tier
 
 
-_UNITS = {"read_latency_s": "µs", "switch_latency_s": "µs", "reads_per_s": "reads/s", "granule_bytes": "B",
-          "link_bytes_per_s": "B/s", "add_bytes_per_s": "B/s"}  # fmt: skip
+_UNITS = {
+    "read_latency_s": "µs",
+    "switch_latency_s": "µs",
+    "reads_per_s": "reads/s",
+    "granule_bytes": "B",
+    "link_bytes_per_s": "B/s",
+    "add_bytes_per_s": "B/s",
+}
 
 
 def list_parameters(name: str, tier: Tier) -> list[Parameter]:

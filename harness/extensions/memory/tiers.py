@@ -21,7 +21,7 @@ from harness.extensions.memory.pooling import (
     place_rows,
     service_s,
     simulate_waits,
-)  # fmt: skip
+)
 from harness.extensions.memory.tier import Tier, list_parameters
 from harness.extensions.memory.trace import merged_curve, read_trace, table_curve
 from harness.foundation.errors import HarnessError
@@ -160,19 +160,28 @@ def _apply_caches(trace: AccessTrace, question: TierQuestion) -> Iterator[dict[s
         size = 0 if share is None else max(1, round(share * num_rows))
         missed = distances >= size
         reads = count_reads(
-            samples[missed], tables[missed], devices[missed],
-            num_samples=trace.num_bags, num_tables=len(trace.num_rows), num_devices=num_devices,
-        )  # fmt: skip
+            samples[missed],
+            tables[missed],
+            devices[missed],
+            num_samples=trace.num_bags,
+            num_tables=len(trace.num_rows),
+            num_devices=num_devices,
+        )
         ratio = float(missed.sum()) / num_lookups
         yield {"share": share, "cache_rows": size, "reads": reads, "miss_ratio": ratio, "cold_ratio": cold_ratio}
 
 
 _NEEDS: Columns = (
-    ("Tier", None, "given"), ("Cache", "share", "given"), ("Cache rows", None, "computed"),
-    ("Miss ratio", "share", "computed"), ("Cold misses", "share", "computed"),
-    ("Reads needed", "reads/s", "computed"), ("Reads available", "reads/s", "given"), ("Load", "share", "computed"),
+    ("Tier", None, "given"),
+    ("Cache", "share", "given"),
+    ("Cache rows", None, "computed"),
+    ("Miss ratio", "share", "computed"),
+    ("Cold misses", "share", "computed"),
+    ("Reads needed", "reads/s", "computed"),
+    ("Reads available", "reads/s", "given"),
+    ("Load", "share", "computed"),
     ("Read amplification", None, "computed"),
-)  # fmt: skip
+)
 _WAITS: Columns = (
     ("Tier", None, "given"), ("Cache", "share", "given"), ("Pool", None, "given"),
     ("Device links", "B", "computed"), ("Host link", "B", "computed"),
@@ -208,8 +217,10 @@ def _say_wait(setup: _Setup, pool: Pool) -> tuple[Row, str]:
     p99, gain = percentile_of(waits.total, 0.99), ""
     if pool != "host" and (speed_up := setup.speed_up(pool)) is not None:
         latency, hop = tier.read_latency_s, tier.switch_latency_s
-        ends = [setup.changed(read_latency_s=read, switch_latency_s=switch).speed_up(pool)
-                for read, switch in ((latency.low, hop.low), (latency.high, hop.high))]  # fmt: skip
+        ends = [
+            setup.changed(read_latency_s=read, switch_latency_s=switch).speed_up(pool)
+            for read, switch in ((latency.low, hop.low), (latency.high, hop.high))
+        ]
         known = [speed_up, *(each for each in ends if each is not None)]
         speed_ups = [speed_up, min(known), max(known)]
         gain = f", {speed_up:.2f} times as fast as by the host ({min(known):.2f} to {max(known):.2f} over the ranges)"
@@ -231,9 +242,12 @@ def _solve(setups: Sequence[_Setup]) -> StudyTable:
         found = value * 2.0 ** float(brentq(miss, -6.0, 6.0, xtol=1e-3)) if is_crossed else None
         rows.append((setup.name, member, value, found, PUBLISHED_SPEEDUP))
     columns: Columns = (
-        ("Tier", None, "given"), ("Parameter", None, "given"), ("Here", None, "given"),
-        (f"For {_SPEEDUP}x", None, "simulated"), ("PIFS-Rec over Pond", None, "published"),
-    )  # fmt: skip
+        ("Tier", None, "given"),
+        ("Parameter", None, "given"),
+        ("Here", None, "given"),
+        (f"For {_SPEEDUP}x", None, "simulated"),
+        ("PIFS-Rec over Pond", None, "published"),
+    )
     title = "Where pooling in the switch would gain what was published: one value changed, none waits"
     return make_table(title, columns, rows)
 
@@ -243,9 +257,12 @@ def _find_size(trace: AccessTrace, question: TierQuestion, hit_rate: float) -> S
     size = find_size(curve, hit_rate)
     sizes = (None,) * 3 if size is None else (size, size / sum(trace.num_rows), size * question.row_bytes)
     columns: Columns = (
-        ("Hit rate", "share", "given"), ("Cache rows", None, "computed"), ("Cache", "share", "computed"),
-        ("Memory", "B", "computed"), ("Highest hit rate", "share", "computed"),
-    )  # fmt: skip
+        ("Hit rate", "share", "given"),
+        ("Cache rows", None, "computed"),
+        ("Cache", "share", "computed"),
+        ("Memory", "B", "computed"),
+        ("Highest hit rate", "share", "computed"),
+    )
     row = (hit_rate, *sizes, 1 - curve.num_cold / curve.num_lookups)
     return make_table("The smallest LRU cache of all tables that hits so often", columns, [row])
 
@@ -254,10 +271,13 @@ def _share_memory(trace: AccessTrace, max_rows: int) -> StudyTable:
     curves = [table_curve(trace, table) for table in range(len(trace.num_rows))]
     fitted, uniform = fit_caches(curves, trace.num_rows, max_rows)
     columns: Columns = (
-        ("Table", None, "given"), ("Rows", None, "given"), ("Cache rows", None, "computed"),
-        ("Miss ratio", "share", "computed"), ("Rows at one factor", None, "computed"),
+        ("Table", None, "given"),
+        ("Rows", None, "given"),
+        ("Cache rows", None, "computed"),
+        ("Miss ratio", "share", "computed"),
+        ("Rows at one factor", None, "computed"),
         ("Miss ratio at it", "share", "computed"),
-    )  # fmt: skip
+    )
     ratios = [count_misses(curves, sizes) / len(trace.indices) for sizes in (fitted, uniform)]
     rows: list[Row] = [("all", sum(trace.num_rows), sum(fitted), ratios[0], sum(uniform), ratios[1])]
     for table, (curve, one, other) in enumerate(zip(curves, fitted, uniform, strict=True)):
@@ -269,14 +289,19 @@ def _share_memory(trace: AccessTrace, max_rows: int) -> StudyTable:
 def _compare_fleets(hosts: int, watts: float, others: int, other_watts: float) -> StudyTable:
     """Hosts x watts of both alternatives, as they were given."""
     columns: Columns = (
-        ("Fleet", None, "given"), ("Hosts", None, "given"), ("Watts a host", "W", "given"),
-        ("Fleet watts", "W", "computed"), ("Saved", "share", "computed"), ("Published savings", None, "published"),
-    )  # fmt: skip
+        ("Fleet", None, "given"),
+        ("Hosts", None, "given"),
+        ("Watts a host", "W", "given"),
+        ("Fleet watts", "W", "computed"),
+        ("Saved", "share", "computed"),
+        ("Published savings", None, "published"),
+    )
     before, after = hosts * watts, others * other_watts
     saved = (1 - after / before, PUBLISHED_POWER)
     rows: list[Row] = [
-        ("all in DRAM", hosts, watts, before, None, None), ("with the tier", others, other_watts, after, *saved),
-    ]  # fmt: skip
+        ("all in DRAM", hosts, watts, before, None, None),
+        ("with the tier", others, other_watts, after, *saved),
+    ]
     return make_table("Fleet power", columns, rows)
 
 
@@ -284,10 +309,11 @@ def _list_parameters(trace: AccessTrace, question: TierQuestion, place: str) -> 
     of_trace = [("rows of all tables", sum(trace.num_rows)), ("queries of the trace", trace.num_bags)]
     given: list[tuple[str, int | float | str, str | None]] = [
         ("query rate", question.rate or "none: no query waits for another", "queries/s" if question.rate else None),
-        ("devices", question.num_devices, None), ("placement", question.placement, None),
+        ("devices", question.num_devices, None),
+        ("placement", question.placement, None),
         ("local memory", question.local_bytes, "B"),
         ("fleet power", "in its table" if question.fleet else "not given", None),
-    ]  # fmt: skip
+    ]
     return [
         *(Parameter(name=name, value=value, unit=None, source="measured", note=place) for name, value in of_trace),
         Parameter(name="row size", value=question.row_bytes, unit="B", source="given", note=_OF_ROWS),

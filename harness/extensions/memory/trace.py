@@ -84,10 +84,12 @@ def trace_benchmark(
     samples = opened.train if split == "train" else opened.eval
     trace = trace_split(samples, min(num_samples, samples.num_samples), f"{folder}: {split} split, from sample 0")
     about = {
-        "source": f"{split} split of {benchmark.name}", "benchmark": benchmark.name,
-        "definition_sha256": benchmark.definition_sha256, "dataset_sha256": opened.dataset_sha256,
+        "source": f"{split} split of {benchmark.name}",
+        "benchmark": benchmark.name,
+        "definition_sha256": benchmark.definition_sha256,
+        "dataset_sha256": opened.dataset_sha256,
         "row_bytes": workload.costs(trace.num_rows).row_width * _FLOAT_BYTES,
-    }  # fmt: skip
+    }
     exponent = data.parameters["zipf_exponent"] if is_synthetic and not data.id_map.is_active else None
     return KeptTrace(trace=trace, about=about, benchmark=benchmark, zipf_exponent=exponent)
 
@@ -202,9 +204,12 @@ def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
     merged_columns: Columns = (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how))
     of_merged = [(share, size := round(share * rows[0]), merged.miss_ratio(size)) for share in _SHARES]
     columns: Columns = (
-        ("Table", None, "given"), ("Rows", None, "given"), ("Lookups", None, "measured"),
-        ("Touched", None, "measured"), *((f"Cache {percent(share, 0)}", "share", how) for share in _TABLE_SHARES),
-    )  # fmt: skip
+        ("Table", None, "given"),
+        ("Rows", None, "given"),
+        ("Lookups", None, "measured"),
+        ("Touched", None, "measured"),
+        *((f"Cache {percent(share, 0)}", "share", how) for share in _TABLE_SHARES),
+    )
     of_tables: list[tuple[Any, ...]] = [
         (name, num, curve.num_lookups, hot, *(curve.miss_ratio(round(share * num)) for share in _TABLE_SHARES))
         for name, num, curve, hot in zip(names, rows, curves, touched, strict=True)
@@ -213,7 +218,11 @@ def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
     of_bins: list[tuple[Any, ...]] = [(name, *each) for name, each in zip(names, uses, strict=True)]
     title = "Rows that are touched, and what an LRU cache of so many of a table's rows misses"
     return make_study(
-        "trace", f"Accesses to embedding rows: {place}", kept.benchmark, seed=seed, findings=findings,
+        "trace",
+        f"Accesses to embedding rows: {place}",
+        kept.benchmark,
+        seed=seed,
+        findings=findings,
         tables=(
             make_table("Misses of one LRU cache of the rows of all tables, by its size", merged_columns, of_merged),
             make_table(title, columns, of_tables),
@@ -225,7 +234,7 @@ def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
             Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
         ),
         checks=_check_touched(kept, touched[0]),
-    )  # fmt: skip
+    )
 
 
 def _name_bins() -> list[str]:

@@ -233,10 +233,12 @@ def package_blocks(made: Package) -> tuple[Block, ...]:
     num_sets, num_files = plural(len(made.sets), "set"), plural(made.num_files, "file")
     blocks: list[Block] = [
         text_table(
-            ("system", "benchmark", "runs"), sets, numbers=("runs",),
+            ("system", "benchmark", "runs"),
+            sets,
+            numbers=("runs",),
             caption=f"{made.submission}: {num_sets}, {num_files}",
         )
-    ]  # fmt: skip
+    ]
     if made.weights.num_runs:
         of = plural(made.weights.num_runs, "run")
         size = f"Weights of {of} are in it, {num_bytes(made.weights.num_bytes)}"

@@ -266,9 +266,15 @@ def _init_datasets(benchmark: Benchmark) -> str:
 
 def _run_and_time(record: RunSetRecord) -> str:
     arguments = [
-        "--runs", str(record.num_runs), "--seed", str(record.base_seed), "--division", record.division,
-        "--threads", str(record.num_threads),
-    ]  # fmt: skip
+        "--runs",
+        str(record.num_runs),
+        "--seed",
+        str(record.base_seed),
+        "--division",
+        record.division,
+        "--threads",
+        str(record.num_threads),
+    ]
     given = {"implementation": shlex.quote(_given_implementation(record))}
     for option, (inner, place) in own_files(record).items():
         where = f"/../implementations/{implementation_of(record)}/{inner}:{place.name}"

@@ -14,15 +14,20 @@ from harness.foundation.errors import ExitCode
 @click.argument("results", metavar="RESULTS...", nargs=-1, required=True, type=ResultPath())
 @click.option("--submitter", required=True, metavar="ORG", help="Organisation that submits, as the logs name it.")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR",
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
     help="Folder to make; it holds ORG/ and SHA256SUMS.",
-)  # fmt: skip
+)
 @click.option("--division", type=click.Choice(["closed", "open"]), help="Refuse results of the other division.")
 @click.option("--ruleset", metavar="ROUND", help="Official round to judge by, such as 6.0.  [default: inferred]")
 @click.option(
-    "--weights", is_flag=True,
+    "--weights",
+    is_flag=True,
     help="Package also the weights that 'run --keep-weights' kept; their size is said.",
-)  # fmt: skip
+)
 @click.option("--allow-non-compliant", is_flag=True, help="Package also what breaks rules or is incomplete.")
 @NO_SECOND_OPINION
 def package(results: tuple[Path, ...], no_second_opinion: bool, **given: Any) -> int:

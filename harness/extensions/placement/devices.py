@@ -19,11 +19,14 @@ _REPORTED_FROM = 128
 
 
 _PARAMETERS = (
-    ("num_devices", "devices", None), ("device_type", "device type", None),
-    ("memory_bytes", "memory of one device", "B"), ("memory_bandwidth", "bandwidth of that memory", "B/s"),
-    ("devices_per_host", "devices per host", None), ("intra_host_bandwidth", "bandwidth within a host", "B/s"),
+    ("num_devices", "devices", None),
+    ("device_type", "device type", None),
+    ("memory_bytes", "memory of one device", "B"),
+    ("memory_bandwidth", "bandwidth of that memory", "B/s"),
+    ("devices_per_host", "devices per host", None),
+    ("intra_host_bandwidth", "bandwidth within a host", "B/s"),
     ("inter_host_bandwidth", "bandwidth between hosts", "B/s"),
-)  # fmt: skip
+)
 """Members of Devices, and the names and units of the parameters that they are in a study."""
 
 
@@ -130,8 +133,11 @@ def list_device_parameters(devices: Devices, given: Collection[str]) -> list[Par
     """List the numbers of devices that a study rests on; `given` names those that the user gave."""
     return [
         Parameter(
-            name=name, value=getattr(devices, member), unit=unit, source="given" if member in given else "default",
+            name=name,
+            value=getattr(devices, member),
+            unit=unit,
+            source="given" if member in given else "default",
             note=None,
         )
         for member, name, unit in _PARAMETERS
-    ]  # fmt: skip
+    ]

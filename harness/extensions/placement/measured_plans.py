@@ -70,11 +70,13 @@ def add_measured(placement: Placement, plans: Plans, sweep: SweepFacts) -> Place
     table = make_table(
         f"Steps of {placement.tasks[0].num_devices} ranks, one thread each, in one process a plan",
         (
-            ("Plan", None, "given"), ("Predicted cost", "s", placement.costs.origin), ("Step", "s", "measured"),
+            ("Plan", None, "given"),
+            ("Predicted cost", "s", placement.costs.origin),
+            ("Step", "s", "measured"),
             ("Failed", None, "measured"),
         ),
         rows,
-    )  # fmt: skip
+    )
     said = f"{len(pairs)} of {len(plans)} plans were measured. {_correlate(pairs)}"
     tables, findings = (*placement.study.tables, table), (said, *placement.study.findings)
     return replace(placement, study=change(placement.study, tables=tables, findings=findings))

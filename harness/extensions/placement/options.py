@@ -35,9 +35,13 @@ def device_options(memory: str = "80GB") -> Callable[[F], F]:
             default = memory if member == "memory_bytes" else default
             command = click.option(option, member, type=kind, default=default, show_default=True, help=text)(command)
         return click.option(
-            "--devices", "num_devices", type=click.IntRange(1, 4096), required=True, metavar="N",
+            "--devices",
+            "num_devices",
+            type=click.IntRange(1, 4096),
+            required=True,
+            metavar="N",
             help="Plan tables for that many devices.",
-        )(command)  # fmt: skip
+        )(command)
 
     return add
 

@@ -13,13 +13,19 @@ from reports.render.forms import FORMS
 
 @click.command("place-tasks")
 @click.option(
-    "-n", "--number", type=COUNT, metavar="TASKS",
+    "-n",
+    "--number",
+    type=COUNT,
+    metavar="TASKS",
     help="So many tasks: generated, or the first of --read.  [default: 10, or all of the file]",
-)  # fmt: skip
+)
 @click.option(
-    "--read", "files", type=(click.Path(path_type=Path), click.Path(path_type=Path)), metavar="TASKS TABLES",
+    "--read",
+    "files",
+    type=(click.Path(path_type=Path), click.Path(path_type=Path)),
+    metavar="TASKS TABLES",
     help="Read NeuroShard's tasks, a line 'ids dims' each, and the tables of them, as NeuroShard writes both.",
-)  # fmt: skip
+)
 @DATA
 @device_options(memory="4GiB")
 @search_options

@@ -105,9 +105,12 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
     refuse_without_bags(workload, "place")
     rows = require_sizes(config, question.keeper.data_root)[2]
     empty = Task(
-        name=config.benchmark.name, tables=(), num_devices=devices.num_devices, memory_bytes=devices.memory_bytes,
+        name=config.benchmark.name,
+        tables=(),
+        num_devices=devices.num_devices,
+        memory_bytes=devices.memory_bytes,
         batch_size=workload.train.global_batch_size,
-    )  # fmt: skip
+    )
     return task_of(empty, workload.data.mapped, rows, workload.costs(rows).row_width, workload.train.opt_name, trace)
 
 
@@ -338,14 +341,20 @@ def _compare(
         interval = None if name == base else mean_interval(gain)
         rows.append(
             (
-                name, int(placed.sum()), whole.get(name), _mean([each.balance for each in of]),
-                _mean(cost[name] / least - 1), _mean([each.took_s for each in of]),
-                any(each.plan is not None and each.plan.is_cut for each in of), _mean(gain),
+                name,
+                int(placed.sum()),
+                whole.get(name),
+                _mean([each.balance for each in of]),
+                _mean(cost[name] / least - 1),
+                _mean([each.took_s for each in of]),
+                any(each.plan is not None and each.plan.is_cut for each in of),
+                _mean(gain),
                 *((interval.low, interval.high) if interval else (None, None)),
-                PUBLISHED if name == "neuroshard" else None, _mean([each.predicted_s for each in of]),
+                PUBLISHED if name == "neuroshard" else None,
+                _mean([each.predicted_s for each in of]),
                 next((str(each.fault) for each in of if each.fault is not None), None),
             )
-        )  # fmt: skip
+        )
     columns: Columns = (
         ("Search", None, "given"), ("Tasks", None, "computed"), ("Cost", "s", origin), ("Balance", None, origin),
         ("Over the optimum" if is_small else "Over the bound of whole tables", "share", origin),

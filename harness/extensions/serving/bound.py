@@ -57,8 +57,12 @@ def model_bound(
         return percentile_of(simulate(traffic, rate, service, workers), limit.share) <= limit.seconds
 
     most = most_per_s(traffic, service, workers)
-    rates = np.concatenate((np.geomspace(most / 20, most * 0.6, num_rates // 2, endpoint=False),
-                            np.linspace(most * 0.6, most, num_rates - num_rates // 2)))  # fmt: skip
+    rates = np.concatenate(
+        (
+            np.geomspace(most / 20, most * 0.6, num_rates // 2, endpoint=False),
+            np.linspace(most * 0.6, most, num_rates - num_rates // 2),
+        )
+    )
     curve, within = [], []
     for position, rate in enumerate(rates.tolist()):
         latencies_s = simulate(traffic, rate, service, workers)

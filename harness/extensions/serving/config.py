@@ -26,11 +26,14 @@ _NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
 """Quantiles that stand for a distribution with a tail; most queries that stand for those of a file."""
 MLPERF_FORM: Mapping[str, Mapping[str, Any]] = {
     "server": {
-        "percentile": 99.0, "target_latency_ms": 60.0, "queries": "mlperf", "min_duration_s": 600.0,
+        "percentile": 99.0,
+        "target_latency_ms": 60.0,
+        "queries": "mlperf",
+        "min_duration_s": 600.0,
         "library": 204_800,
     },
     "offline": {"queries": "mlperf", "min_duration_s": 600.0, "min_queries": 24_576, "library": 204_800},
-}  # fmt: skip
+}
 """What MLPerf Inference v5.1 asks of dlrm-v2, by scenario (mlcommons/inference, loadgen/mlperf.conf and
 dist_quantile.txt): a latency of at most so much, counts and a duration of at least."""
 LIBRARY_BYTES = 1 << 30

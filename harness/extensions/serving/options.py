@@ -51,15 +51,20 @@ _ASKING = (
         help="Queries arrive at random, are all there at once, or come one after the other.",
     ),
     click.option(
-        "--batch", type=items_or_auto, metavar="ITEMS|auto",
+        "--batch",
+        type=items_or_auto,
+        metavar="ITEMS|auto",
         help="Items of a call at most: queries are merged up to it, larger ones split; auto: searched, and the size "
         "from which queries are split over the workers.  [default: a call for each query; offline, auto]",
     ),
     click.option(
-        "--workers", "num_workers", type=click.IntRange(min=1), metavar="N",
+        "--workers",
+        "num_workers",
+        type=click.IntRange(min=1),
+        metavar="N",
         help="Threads that take queries; --threads are shared out among them.  [default: both chosen by timing]",
     ),
-)  # fmt: skip
+)
 _ANSWERING = (
     request_options(
         "sweep",

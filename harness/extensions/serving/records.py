@@ -238,8 +238,13 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
         ),
     )
     ASKED: ClassVar[tuple[str, ...]] = (
-        "scenario", "target_latency_s", "percentile", "queries", "library", "judged_as",
-    )  # fmt: skip
+        "scenario",
+        "target_latency_s",
+        "percentile",
+        "queries",
+        "library",
+        "judged_as",
+    )
     MUST_AGREE: ClassVar[Mapping[str, str]] = {
         "scenario": "different scenarios: {} and {}",
         "target_latency_s": "different latency limits: {} s and {} s",

@@ -26,10 +26,13 @@ from rules.temporary_folder import temporary_folder
 @configuration
 @asking
 @click.option(
-    "--duration", "duration_s", type=seconds, metavar="TIME",
+    "--duration",
+    "duration_s",
+    type=seconds,
+    metavar="TIME",
     help="That LoadGen's runs of a process should take, such as 2min; longer ones are nearer to the long run.  "
     "[default: 20s]",
-)  # fmt: skip
+)
 @click.option(
     "--colocate",
     type=click.IntRange(min=1),
@@ -38,22 +41,30 @@ from rules.temporary_folder import temporary_folder
 )
 @answering
 @click.option(
-    "--mode", type=click.Choice(["performance", "accuracy"]), default="performance",
+    "--mode",
+    type=click.Choice(["performance", "accuracy"]),
+    default="performance",
     help="accuracy: answer every sample of the evaluation split once, and judge the AUC of LoadGen's accuracy log.",
-)  # fmt: skip
+)
 @request_options(
-    "run", "runs", "output", "seed", "strict_env",
+    "run",
+    "runs",
+    "output",
+    "seed",
+    "strict_env",
     help={
         "runs": "Fresh processes that measure one after the other.  [default: 5]",
         "output": "Folder in which the measurement's own folder is made.",
         "seed": SEED_HELP,
     },
     flags=FLAGS,
-)  # fmt: skip
+)
 @form_option(
-    "table", "json", *FORMS,
+    "table",
+    "json",
+    *FORMS,
     text="What stdout says at the end: a summary, or the same as JSON and nothing else; the others are of a study.",
-)  # fmt: skip
+)
 @QUIET
 def serve(benchmark: str, mode: str, form: str, **given: Any) -> None:
     """Find how many queries a second BENCHMARK's model answers with most of them within a latency limit.

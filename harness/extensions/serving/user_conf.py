@@ -25,9 +25,13 @@ _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{0,18})?([eE][+-]?[0-9]{1,2})?")
 _SEED = "LoadGen takes its seeds from its own mlperf.conf alone, and so does dlrmbench"
 _CUT = "no run is cut short here"
 _REFUSED = {
-    "qsl_rng_seed": _SEED, "sample_index_rng_seed": _SEED, "schedule_rng_seed": _SEED,
-    "max_duration": _CUT, "max_query_count": _CUT, "mode": "give --mode instead",
-}  # fmt: skip
+    "qsl_rng_seed": _SEED,
+    "sample_index_rng_seed": _SEED,
+    "schedule_rng_seed": _SEED,
+    "max_duration": _CUT,
+    "max_query_count": _CUT,
+    "mode": "give --mode instead",
+}
 
 
 def _whole(text: str) -> int:

@@ -108,9 +108,14 @@ def read_suite_facts(folder: Path, *, known: Sequence[Result] = ()) -> SuiteFact
     sides = read_rows(folder, record, problems, known=known)
     rows = compare_suite([(base, new) for (base, new) in list(pairwise(sides))[::2]])
     return SuiteFacts(
-        name=printable(record.name or folder.name, 120), kind=record.kind, base_seed=record.base_seed,
-        num_runs=record.num_runs, rows=rows, mean=find_mean(rows), problems=tuple(problems),
-    )  # fmt: skip
+        name=printable(record.name or folder.name, 120),
+        kind=record.kind,
+        base_seed=record.base_seed,
+        num_runs=record.num_runs,
+        rows=rows,
+        mean=find_mean(rows),
+        problems=tuple(problems),
+    )
 
 
 def compare_suite(pairs: Sequence[tuple[SweepRow, SweepRow]]) -> tuple[SuiteRow, ...]:

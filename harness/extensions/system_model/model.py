@@ -39,16 +39,28 @@ _REMARKS = (
 )
 _UNITS = {"memory": "B", "operator": "s", "copy": "B/s", "rows": "B/s", "cores": None}
 _WHOLE: Columns = (
-    ("System", None, "given"), ("Step", "s", "modelled"), ("Throughput", "samples/s", "modelled"),
-    ("Time to train", "s", "modelled"), ("Memory needed", "B", "modelled"), ("Memory", "B", "given"),
-    ("Price per hour", None, "given"), ("Cost to train", None, "modelled"), ("Measured step", "s", "measured"),
+    ("System", None, "given"),
+    ("Step", "s", "modelled"),
+    ("Throughput", "samples/s", "modelled"),
+    ("Time to train", "s", "modelled"),
+    ("Memory needed", "B", "modelled"),
+    ("Memory", "B", "given"),
+    ("Price per hour", None, "given"),
+    ("Cost to train", None, "modelled"),
+    ("Measured step", "s", "measured"),
     ("Modelled over measured", None, "computed"),
-)  # fmt: skip
+)
 _PARTS: Columns = (
-    ("System", None, "given"), ("Phase", None, "given"), ("Products", "s", "modelled"), ("Bytes", "s", "modelled"),
-    ("Rows", "s", "modelled"), ("Other FLOP", "s", "modelled"), ("Operators", None, "measured"),
-    ("Overhead", "s", "modelled"), ("Time", "s", "modelled"),
-)  # fmt: skip
+    ("System", None, "given"),
+    ("Phase", None, "given"),
+    ("Products", "s", "modelled"),
+    ("Bytes", "s", "modelled"),
+    ("Rows", "s", "modelled"),
+    ("Other FLOP", "s", "modelled"),
+    ("Operators", None, "measured"),
+    ("Overhead", "s", "modelled"),
+    ("Time", "s", "modelled"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,19 +216,27 @@ def system_study(
         ("unique rows per step", unique_rows, None, "definition", "expected of ids that follow their power law"),
         ("operators per step", sum(costs.operators.values()), None, "measured", "counted in a step on the CPU here"),
         *(
-            (f"{name}: {each.of} at {each.size:g}", each.value, _UNITS.get(each.of, "FLOP/s"),
-             "measured" if name == THIS else "file", each.source)
-            for name, system in systems.items() for each in system.numbers
+            (
+                f"{name}: {each.of} at {each.size:g}",
+                each.value,
+                _UNITS.get(each.of, "FLOP/s"),
+                "measured" if name == THIS else "file",
+                each.source,
+            )
+            for name, system in systems.items()
+            for each in system.numbers
         ),
-    )  # fmt: skip
+    )
     title = f"{benchmark.name} ({label_of(workload.runtime.implementation)}) on systems by their rates"
     shown = [[row[place] for place in kept] for row in whole]
     return make_study(
-        "system", title, benchmark,
+        "system",
+        title,
+        benchmark,
         findings=(*findings, *_REMARKS),
         tables=(
             make_table("What training would take", [_WHOLE[place] for place in kept], shown),
             make_table("Where a step's time would go", _PARTS, parts),
         ),
         parameters=[Parameter(**dict(zip(Parameter.__struct_fields__, each, strict=True))) for each in how],
-    )  # fmt: skip
+    )

@@ -14,13 +14,21 @@ from harness.cli.shared.values import amount
 @BENCHMARK
 @configuration
 @click.option(
-    "--system", "systems", multiple=True, required=True, metavar="FILE.toml|this",
+    "--system",
+    "systems",
+    multiple=True,
+    required=True,
+    metavar="FILE.toml|this",
     help="Model the step on a system by its rates, of 'measure-system' or given; this measures here. Repeatable.",
-)  # fmt: skip
+)
 @click.option(
-    "--price-per-hour", "prices", multiple=True, type=amount, metavar="PRICE",
+    "--price-per-hour",
+    "prices",
+    multiple=True,
+    type=amount,
+    metavar="PRICE",
     help="Of the system, for the cost to train; one for each --system.",
-)  # fmt: skip
+)
 @click.option("--measure/--no-measure", default=True, help="Time a few steps beside the model of `this`.")
 @form_option("table", "json")
 def plan_system(

@@ -60,9 +60,8 @@ def measure_again(folder: Path, context: Context) -> None:
         source = read_source(default)
         used, reserved = set(source.record.seeds), reserved_seeds(source.config.benchmark.name)
         seed = next(
-            seed for seed in count(record.base_seed + 1)
-            if used.isdisjoint(derive_seeds(seed, MIN_RUNS, reserved))
-        )  # fmt: skip
+            seed for seed in count(record.base_seed + 1) if used.isdisjoint(derive_seeds(seed, MIN_RUNS, reserved))
+        )
         point = make_point(best.values, source.config.workload.model_spec)
         model = source.config.tables["runtime"].get(MODEL_KEY) or source.config.benchmark.model
         code = outside_names(str(model), source.config.workload.runtime.implementation)

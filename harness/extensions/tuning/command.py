@@ -55,8 +55,14 @@ def read_constraint(text: str) -> "ConstraintRecord":
 @request_options("sweep", "axes", help=_HELP)
 @click.option("--minimize", metavar="COLUMN", help="What to make small, such as time_to_train_s or latency_s.")
 @click.option("--maximize", metavar="COLUMN", help="What to make large, such as samples_per_s, auc, queries_per_s.")
-@click.option("--constraint", "constraints", type=read_constraint, multiple=True, metavar="'COLUMN<=VALUE'",
-              help="What a trial must keep, or be infeasible; repeatable, also with >=.")  # fmt: skip
+@click.option(
+    "--constraint",
+    "constraints",
+    type=read_constraint,
+    multiple=True,
+    metavar="'COLUMN<=VALUE'",
+    help="What a trial must keep, or be infeasible; repeatable, also with >=.",
+)
 @click.option(
     "--trials",
     type=click.IntRange(2, 10_000),
@@ -64,8 +70,13 @@ def read_constraint(text: str) -> "ConstraintRecord":
     show_default=True,
     help="Trials, with the default.",
 )
-@click.option("--sampler", type=click.Choice(["auto", "random"]), default="auto", show_default=True,
-              help="auto learns from trials: a Gaussian process where one takes over 3 s, else TPE.")  # fmt: skip
+@click.option(
+    "--sampler",
+    type=click.Choice(["auto", "random"]),
+    default="auto",
+    show_default=True,
+    help="auto learns from trials: a Gaussian process where one takes over 3 s, else TPE.",
+)
 @request_options(
     "sweep", "output", "seed", KINDS, "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to",
     help=_HELP,
@@ -73,9 +84,15 @@ def read_constraint(text: str) -> "ConstraintRecord":
 @form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
 @QUIET
 def tune(
-    benchmark: str, minimize: str | None, maximize: str | None, constraints: "tuple[ConstraintRecord, ...]",
-    trials: int, sampler: Any, form: str, **given: Any,
-) -> None:  # fmt: skip
+    benchmark: str,
+    minimize: str | None,
+    maximize: str | None,
+    constraints: "tuple[ConstraintRecord, ...]",
+    trials: int,
+    sampler: Any,
+    form: str,
+    **given: Any,
+) -> None:
     """Search settings of BENCHMARK under constraints; then measure the best trial beside the default, in turns.
 
     The first trial is the default. Each other one is proposed by optuna after all before it were measured, one

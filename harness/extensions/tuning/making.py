@@ -54,9 +54,14 @@ def _expand_trial(default: Source, record: ExperimentRecord, values: Mapping[str
     dataset = find_recorded(default.config.workload.data, default.record.dataset, default.folder)
     hooks: dict[str, Any] = {name.replace("-", "_"): command for name, command in default.record.hooks.items()}
     request = Request(
-        verb="tune", beside=default.folder, overrides=overrides_of(point), output=default.folder.parent, quiet=True,
-        typed=split_command(record.command), **hooks,
-    )  # fmt: skip
+        verb="tune",
+        beside=default.folder,
+        overrides=overrides_of(point),
+        output=default.folder.parent,
+        quiet=True,
+        typed=split_command(record.command),
+        **hooks,
+    )
     config = resolve_beside(request, default)
     default.kind.check(config.workload)
     refuse_id_map(config.workload.data, default.kind.takes_id_maps)

@@ -37,6 +37,9 @@ class SearchRule:
         except ConfigError as error:
             raise HarnessError(f"{state.folder / EXPERIMENT_FILE}: axes: {error}", ExitCode.INPUT) from None
         return propose(
-            axes, trials, sampler=choose_sampler(search.sampler, trials),
-            is_maximized=search.direction == "maximize", seed=record.base_seed,
-        )  # fmt: skip
+            axes,
+            trials,
+            sampler=choose_sampler(search.sampler, trials),
+            is_maximized=search.direction == "maximize",
+            seed=record.base_seed,
+        )

@@ -91,9 +91,10 @@ def tell(axes: Sequence[Axis], trials: Sequence[Trial], is_maximized: bool) -> l
         with suppress(ValueError, KeyError):
             params = {
                 axis.key: (int if axis.is_whole else float)(trial.values[axis.key])
-                if isinstance(axis, Range) else trial.values[axis.key]
+                if isinstance(axis, Range)
+                else trial.values[axis.key]
                 for axis in axes
-            }  # fmt: skip
+            }
             value = worst if trial.objective is None else trial.objective
             constraints = {**failures, **bounds, **trial.excess}
             told.append(

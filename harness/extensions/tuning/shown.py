@@ -10,12 +10,15 @@ from rules.records.study import StudyRecord, StudyTable
 
 def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     """Draw how far the best so far is from the best of all trials; None of the other table."""
-    points = [(number_of(row.get("Trial")), 0.0 if row.get("Regret") == 0 else number_of(row.get("Regret")))
-              for row in rows_of(table)]  # fmt: skip
+    points = [
+        (number_of(row.get("Trial")), 0.0 if row.get("Regret") == 0 else number_of(row.get("Regret")))
+        for row in rows_of(table)
+    ]
     dots = tuple(
         Dot(x=trial, y=regret, hint=f"trial {trial:g}: {percent(regret)}")
-        for trial, regret in points if trial is not None and regret is not None
-    )  # fmt: skip
+        for trial, regret in points
+        if trial is not None and regret is not None
+    )
     if not dots:
         return None
     x = ChartAxis(name="trial", scale=up_to(max(dot.x for dot in dots)), words="{:g}".format)

@@ -15,17 +15,25 @@ from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 
 def make_search_study(
-    record: ExperimentRecord, trials: Sequence[Trial], benchmark: Benchmark, sampler: str,
-    comparison: Comparison | None, problem: str,
-) -> StudyRecord:  # fmt: skip
+    record: ExperimentRecord,
+    trials: Sequence[Trial],
+    benchmark: Benchmark,
+    sampler: str,
+    comparison: Comparison | None,
+    problem: str,
+) -> StudyRecord:
     """Make the study; `problem` is why there is no comparison, or it does not count."""
     assert record.stop is not None
     search, num_asked = search_of(record), int(record.stop.values["trials"])
     early = f"{num_asked} trials were asked for: no further point of the space was found."
     given: list[tuple[str, Cell]] = [
-        (search.direction, search.objective), *(("constraint", constraint_text(each)) for each in search.constraints),
-        ("trials", len(trials)), ("sampler", sampler), ("kind", record.kind), ("processes of a trial", 1),
-    ]  # fmt: skip
+        (search.direction, search.objective),
+        *(("constraint", constraint_text(each)) for each in search.constraints),
+        ("trials", len(trials)),
+        ("sampler", sampler),
+        ("kind", record.kind),
+        ("processes of a trial", 1),
+    ]
     return make_study(
         "tune",
         f"{benchmark.name}: {search.direction} {search.objective}, {len(trials)} trials",
@@ -76,11 +84,13 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
         measured = [trial.columns.get(name) for name in names]
         rows.append((number, *values, *measured, None if best is None else best.objective, regret, trial.reason))
     columns: list[tuple[str, str | None, Origin]] = [
-        ("Trial", None, "given"), *((axis.key, None, "given") for axis in record.axes),  
-        *((name, units[name].unit, "measured") for name in names),  
-        ("Best so far", units[search.objective].unit, "computed"), ("Regret", "share", "computed"),
+        ("Trial", None, "given"),
+        *((axis.key, None, "given") for axis in record.axes),
+        *((name, units[name].unit, "measured") for name in names),
+        ("Best so far", units[search.objective].unit, "computed"),
+        ("Regret", "share", "computed"),
         ("Infeasible because", None, "measured"),
-    ]  # fmt: skip
+    ]
     return make_table("Trials in their order, one process each, equal seeds; the first is the default", columns, rows)
 
 
@@ -88,10 +98,14 @@ def _list_sides(comparison: Comparison) -> StudyTable:
     whole = comparison.whole
     columns: list[tuple[str, str | None, Origin]] = [
         ("Default", None if whole is None else whole.unit, "measured"),
-        ("Best other trial", None if whole is None else whole.unit, "measured"), ("Best / default", None, "computed"),
-        ("Difference", None, "computed"), ("From", None, "computed"), ("To", None, "computed"),
-        ("Pairs", None, "measured"), ("Verdict", None, "computed"),
-    ]  # fmt: skip
+        ("Best other trial", None if whole is None else whole.unit, "measured"),
+        ("Best / default", None, "computed"),
+        ("Difference", None, "computed"),
+        ("From", None, "computed"),
+        ("To", None, "computed"),
+        ("Pairs", None, "measured"),
+        ("Verdict", None, "computed"),
+    ]
     row: list[Cell] = [None] * 6
     if whole is not None:
         ends = whole.shown_interval

@@ -104,10 +104,13 @@ def _read_trial(folder: Path, record: ExperimentRecord, place: int) -> Trial:
     excess, reason = judge(search, columns)
     is_timed = found is not None and found.started_ms is not None and found.stopped_ms is not None
     return Trial(
-        values=member.values, objective=columns.get(search.objective), excess=excess, columns=columns,
+        values=member.values,
+        objective=columns.get(search.objective),
+        excess=excess,
+        columns=columns,
         reason=reason if member.failure is None else member.failure.reason,
         took_s=(found.stopped_ms - found.started_ms) / 1000 if is_timed else None,  # type: ignore[union-attr,operator]
-    )  # fmt: skip
+    )
 
 
 def _read_repetition(path: Path, kind: str) -> Repetition | None:

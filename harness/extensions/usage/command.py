@@ -15,18 +15,27 @@ from reports.render.forms import FORMS
 @click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="One value; repeatable.")
 @click.option("--axis", metavar="MODEL.KEY=V1,V2", help="A study of several values of one key.")
 @click.option(
-    "--virtual-clock", "is_simulated", is_flag=True,
+    "--virtual-clock",
+    "is_simulated",
+    is_flag=True,
     help="Schedule on the virtual clock, with service times measured now.",
-)  # fmt: skip
+)
 @click.option(
-    "--workers", "num_workers", type=click.IntRange(min=1), metavar="N",
+    "--workers",
+    "num_workers",
+    type=click.IntRange(min=1),
+    metavar="N",
     help="Processes that take frames.  [default: the usage's]",
-)  # fmt: skip
+)
 @click.option("--threads", "num_threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores]")
 @click.option(
-    "--score", "counting", type=click.Choice(["released", "once"]), default="released", show_default=True,
+    "--score",
+    "counting",
+    type=click.Choice(["released", "once"]),
+    default="released",
+    show_default=True,
     help="XRBench's score as its released code has it, which counts dropped frames twice; or once.",
-)  # fmt: skip
+)
 @DATA
 @output_option("Make the study's folder in it.")
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed of arrivals and weights.  [default: drawn]")

@@ -46,12 +46,15 @@ def study_usage(
         open_retrieval(model, seed)
     served = [
         {
-            name: {"tables": config.tables, "definition_path": str(config.benchmark.path),
-                   "data_dir": str(prepare_data(KIND, config, data, quiet=quiet).data_dir)}
+            name: {
+                "tables": config.tables,
+                "definition_path": str(config.benchmark.path),
+                "data_dir": str(prepare_data(KIND, config, data, quiet=quiet).data_dir),
+            }
             for name, config in of_point.items()
         }
         for of_point in configs
-    ]  # fmt: skip
+    ]
     found, line = [], StatusLine(quiet=quiet)
     with Crew(most, threads) as crew:
         for (text, _), usage, its in zip(points, usages, served, strict=True):
@@ -80,8 +83,12 @@ def _resolve(path: str, usage: Usage, num_threads: int) -> dict[str, RunConfig]:
     for name, model in usage.models.items():
         if model.source in (RETRIEVAL, STAND_IN):
             continue
-        asked = {"serve.scenario": "single_stream", "serve.queries": f"fixed:{model.items}",
-                 "serve.threads": 1, "runtime.threads": num_threads}  # fmt: skip
+        asked = {
+            "serve.scenario": "single_stream",
+            "serve.queries": f"fixed:{model.items}",
+            "serve.threads": 1,
+            "runtime.threads": num_threads,
+        }
         overrides = [Override(key=key, value=value, source=f"{path}: {name}") for key, value in asked.items()]
         try:
             found[name] = resolve_served(model.source, overrides, None)

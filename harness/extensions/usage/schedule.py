@@ -66,8 +66,11 @@ def draw_frames(usage: Usage, seed: int) -> list[Frame]:
         rng, rate = np.random.default_rng((seed, index)), model.rate or 0.0
         count, releases = usage.duration_s * rate, list[tuple[int, float, int | None]]()
         if model.after is not None:
-            releases = [(frame.number, frame.release_s, place) for place, frame in enumerate(frames)
-                        if frame.model == model.after]  # fmt: skip
+            releases = [
+                (frame.number, frame.release_s, place)
+                for place, frame in enumerate(frames)
+                if frame.model == model.after
+            ]
         else:
             random = model.arrivals == "poisson"
             times_s = rng.exponential(1 / rate, round(2 * count) + 20).cumsum() if random else np.arange(count) / rate

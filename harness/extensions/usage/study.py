@@ -195,11 +195,16 @@ def _say_point(point: MeasuredUsage, scores: Mapping[str, ModelScore], origin: O
 
 
 _RETRIEVAL: Columns = (
-    ("Retrieval", None, "given"), ("Subgraphs", None, "given"), ("Precision", "share", "measured"),
-    ("Mean", "s", "measured"), ("p99", "s", "measured"), ("Peak of a subgraph", "B", "computed"),
-    ("Peak of one stage", "B", "computed"), ("Less memory", None, "computed"),
+    ("Retrieval", None, "given"),
+    ("Subgraphs", None, "given"),
+    ("Precision", "share", "measured"),
+    ("Mean", "s", "measured"),
+    ("p99", "s", "measured"),
+    ("Peak of a subgraph", "B", "computed"),
+    ("Peak of one stage", "B", "computed"),
+    ("Less memory", None, "computed"),
     ("Speed-up over one stage", None, "measured"),
-)  # fmt: skip
+)
 
 
 def _list_retrieval(point: MeasuredUsage, name: str) -> tuple[Cell, ...]:
@@ -222,9 +227,14 @@ def _say_retrieval(rows: Sequence[tuple[Any, ...]]) -> Iterator[str]:
 
 def _timeline_columns(origin: Origin) -> Columns:
     return (
-        ("Model", None, "given"), ("Frame", None, "given"), ("Released", "s", "given"), ("Deadline", "s", "given"),
-        ("Worker", None, origin), ("Begun", "s", origin), ("Done", "s", origin),
-    )  # fmt: skip
+        ("Model", None, "given"),
+        ("Frame", None, "given"),
+        ("Released", "s", "given"),
+        ("Deadline", "s", "given"),
+        ("Worker", None, origin),
+        ("Begun", "s", origin),
+        ("Done", "s", origin),
+    )
 
 
 def _list_timeline(point: MeasuredUsage) -> Iterator[tuple[Cell, ...]]:
@@ -245,9 +255,14 @@ def _list_parameters(
         ("factor on all rates", usage.factor, None, "file", None),
         ("order", "earliest deadline first", None, "default", "not preempted; dropped if not begun by it"),
         ("score", counting, None, "given", "XRBench's, without accuracy; released: drops count twice"),
-        ("energy of a frame", "measured" if has_energy else "not given", None, "measured",
-         "whole packages; score: (1.5 J - E) / 1.5 J" if has_energy else f"EN is 1. {point.energy_gap}"),
-    )  # fmt: skip
+        (
+            "energy of a frame",
+            "measured" if has_energy else "not given",
+            None,
+            "measured",
+            "whole packages; score: (1.5 J - E) / 1.5 J" if has_energy else f"EN is 1. {point.energy_gap}",
+        ),
+    )
     return tuple(
         Parameter(name=name, value=value, unit=unit, source=source, note=note)
         for name, value, unit, source, note in rows

@@ -61,24 +61,37 @@ def _is_infinite(values: "NDArray[Any]", sizes: Sizes) -> "NDArray[np.bool_]":
 
 
 LABELS = Array(
-    file="labels", member="labels", dtype="uint8", shape=lambda sizes: (),
-    is_wrong=lambda values, sizes: values > 1, expected="0 or 1",
-)  # fmt: skip
+    file="labels",
+    member="labels",
+    dtype="uint8",
+    shape=lambda sizes: (),
+    is_wrong=lambda values, sizes: values > 1,
+    expected="0 or 1",
+)
 DENSE = Array(
-    file="dense", member="dense", dtype="float32", shape=lambda sizes: (sizes.num_dense,),
-    is_wrong=_is_infinite, expected="finite numbers",
-)  # fmt: skip
+    file="dense",
+    member="dense",
+    dtype="float32",
+    shape=lambda sizes: (sizes.num_dense,),
+    is_wrong=_is_infinite,
+    expected="finite numbers",
+)
 INDICES = Array(
-    file="indices", member="indices", dtype="int32", shape=lambda sizes: (sum(sizes.multi_hot),),
-    is_wrong=_is_outside, expected="ids inside their tables",
-)  # fmt: skip
+    file="indices",
+    member="indices",
+    dtype="int32",
+    shape=lambda sizes: (sum(sizes.multi_hot),),
+    is_wrong=_is_outside,
+    expected="ids inside their tables",
+)
 CLICKS = Layout(batch=Batch, arrays=(LABELS, DENSE, INDICES))
 """Numbers, ids and whether it was a click."""
 IMAGES = Layout(
     batch=ImageBatch,
     arrays=(
-        replace(LABELS, member=None), replace(DENSE, member="images"),
+        replace(LABELS, member=None),
+        replace(DENSE, member="images"),
         replace(INDICES, member="classes", expected="classes that their tasks have"),
     ),
-)  # fmt: skip
+)
 """Images and the class of each task. The file of labels holds zeros, and is kept since digests count it."""

@@ -105,9 +105,14 @@ def _take_tensors(found: Any, num_bytes: int, path: Path) -> list[Ids]:
 
     is_right = isinstance(found, tuple | list) and len(found) == 3
     if not is_right or not all(
-        isinstance(each, torch.Tensor) and each.dtype in (torch.int64, torch.int32) and each.device.type == "cpu"
-        and each.layout == torch.strided and not each.is_nested and each.is_contiguous() for each in found
-    ):  # fmt: skip
+        isinstance(each, torch.Tensor)
+        and each.dtype in (torch.int64, torch.int32)
+        and each.device.type == "cpu"
+        and each.layout == torch.strided
+        and not each.is_nested
+        and each.is_contiguous()
+        for each in found
+    ):
         raise DatasetError(
             f"{path}: expected a tuple of three tensors of whole numbers, contiguous: indices, offsets, lengths."
         )

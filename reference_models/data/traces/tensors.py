@@ -14,9 +14,13 @@ from typing import Any, BinaryIO
 _MAX_LISTED_BYTES = _MAX_PICKLE_BYTES = 1 << 16
 """The list of an archive's files and its pickle: of three tensors, 600 and 250 bytes."""
 _NAMES = {
-    "torch._utils _rebuild_tensor_v2", "collections OrderedDict", "torch LongStorage", "torch IntStorage",
-    "torch FloatStorage", "torch DoubleStorage",
-}  # fmt: skip
+    "torch._utils _rebuild_tensor_v2",
+    "collections OrderedDict",
+    "torch LongStorage",
+    "torch IntStorage",
+    "torch FloatStorage",
+    "torch DoubleStorage",
+}
 """All that a pickle of plain tensors names."""
 _CODES = {
     "PROTO", "STOP", "MARK", "GLOBAL", "REDUCE", "BINPERSID", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE",

@@ -75,10 +75,12 @@ class AccessTrace:
         for start in range(0, self.num_bags, step):
             part, firsts = lengths[:, start : start + step], self.offsets[start :: self.num_bags]
             of_tables = part.sum(axis=1)
-            keys = np.concatenate([
-                self.indices[first : first + number] + key
-                for first, number, key in zip(firsts, of_tables, self.first_keys, strict=False)
-            ])  # fmt: skip
+            keys = np.concatenate(
+                [
+                    self.indices[first : first + number] + key
+                    for first, number, key in zip(firsts, of_tables, self.first_keys, strict=False)
+                ]
+            )
             samples = np.concatenate([np.repeat(np.arange(start, start + part.shape[1]), each) for each in part])
             order = np.argsort(samples, kind="stable")
             tables = np.repeat(np.arange(len(of_tables)), of_tables)

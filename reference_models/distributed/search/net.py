@@ -120,9 +120,14 @@ def net_of(arrays: Mapping[str, NDArray[Any]]) -> Net:
 
 
 def train_net(
-    cost: SetCost, tables: Sequence[Table], batch_size: int, *, seed: int, num_sets: int = NUM_SETS,
+    cost: SetCost,
+    tables: Sequence[Table],
+    batch_size: int,
+    *,
+    seed: int,
+    num_sets: int = NUM_SETS,
     start: Net | None = None,
-) -> Net:  # fmt: skip
+) -> Net:
     """Train a net on sets of 1 to 15 of the tables, and of their halves, quarters and so on, as `cost` has them.
 
     A fifth of the sets are held out. `start` is a net to begin with: of `Bandwidth`, where these sets are few that

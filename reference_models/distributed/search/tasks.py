@@ -51,12 +51,16 @@ def task_of(
     optimizer: Optimizer = "sgd" if opt_name == "sgd" else "adagrad" if opt_name == "adagrad" else "rowwise_adagrad"
     tables = [
         Table(
-            num_embeddings=rows, dim=dim, pooling=float(hot), optimizer=optimizer,
-            reuse=zipf_reuse(rows, exponent, empty.batch_size * hot) if trace is None
+            num_embeddings=rows,
+            dim=dim,
+            pooling=float(hot),
+            optimizer=optimizer,
+            reuse=zipf_reuse(rows, exponent, empty.batch_size * hot)
+            if trace is None
             else traced_reuse(trace, number, empty.batch_size),
         )
         for number, (rows, hot) in enumerate(zip(num_embeddings, data.multi_hot, strict=True))
-    ]  # fmt: skip
+    ]
     return check_task(replace(empty, tables=tuple(tables)))
 
 
@@ -156,10 +160,15 @@ def _read_tables(path: Path) -> list[Table]:
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: expected a JSON list of tables, as NeuroShard writes it: {error}.") from None
     return [
-        Table(num_embeddings=max(1, int(rows)), dim=1, pooling=pooling, reuse=_share(np.array(bins) * BIN_LOOKUPS),
-              optimizer="sgd")
+        Table(
+            num_embeddings=max(1, int(rows)),
+            dim=1,
+            pooling=pooling,
+            reuse=_share(np.array(bins) * BIN_LOOKUPS),
+            optimizer="sgd",
+        )
         for rows, pooling, *bins in found
-    ]  # fmt: skip
+    ]
 
 
 def generate_tasks(

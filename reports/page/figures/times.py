@@ -163,8 +163,11 @@ def time_chart(sets: Sequence[Result], id_: str) -> Chart | None:
     unit = column_unit(sets)
     bars: list[Bar] = []
     for result in sets:
-        known = [run for run in result.runs if run.log.time_to_train_s and run.log.train_s is not None
-                 and run.log.eval_s is not None]  # fmt: skip
+        known = [
+            run
+            for run in result.runs
+            if run.log.time_to_train_s and run.log.train_s is not None and run.log.eval_s is not None
+        ]
         if len(sets) == 1:
             bars += [_time_bar(f"run {run.label}", [run]) for run in known[:MAX_LINES]]
         elif known and not result.is_repeat:

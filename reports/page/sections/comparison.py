@@ -115,9 +115,12 @@ def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: 
     panels = [FactorPanel(label=_NAMES[wholes[0][1].name], bars=tuple(bars))]
     title = "Each configuration against the baseline"
     figure = factors_figure(
-        panels, id_=id_, title=title, description=lead or f"Against {baseline}.",
+        panels,
+        id_=id_,
+        title=title,
+        description=lead or f"Against {baseline}.",
         interval_name=interval_name(comparisons),
-    )  # fmt: skip
+    )
     return Chart(figure=figure, lead=lead, table_note="The comparison table has the numbers.")
 
 

@@ -189,11 +189,15 @@ def _multiples(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
     names = dict(zip(labels, svg.fit_bold_names(labels, SMALL_PX), strict=True))
     drawings = [
         small_convergence(
-            lines[result.index], target, every, title=names[result.label], id_=f"{id_}-quality-{result.index}",
+            lines[result.index],
+            target,
+            every,
+            title=names[result.label],
+            id_=f"{id_}-quality-{result.index}",
             description=f"{metric} over the epoch. {_lead(curves[result.index], target)}",
         )
         for result in shown
-    ]  # fmt: skip
+    ]
     lead = f"{metric} over the fraction of the epoch, one line per run, all on the same scales. {lead}"
     lead = f"{lead} {detail_words(group)}".rstrip()
     blocks: list[Block] = [Prose(text=lead), Multiples(drawings=tuple(drawings[:MAX_MULTIPLES]))]

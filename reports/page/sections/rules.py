@@ -126,9 +126,14 @@ def _choices(group: Sequence[Result]) -> tuple[tuple[str, str], ...]:
 
 def _grouped(placed: Sequence[PlacedFinding], id_: str, num_labels: int, noun: str) -> tuple[FindingGroup, ...]:
     return group_findings(
-        placed, id_=id_, num_labels=num_labels, label_noun=noun, max_rows=MAX_SHOWN, name_places=_places,
+        placed,
+        id_=id_,
+        num_labels=num_labels,
+        label_noun=noun,
+        max_rows=MAX_SHOWN,
+        name_places=_places,
         name_labels=names,
-    )  # fmt: skip
+    )
 
 
 def _places(places: Sequence[str]) -> str:

@@ -130,9 +130,13 @@ def _scaling_blocks(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> l
         if drawn := [entry for entry in series if entry.dots]:
             about = f"{name} over the number of ranks, one line per configuration."
             panel = scaling_panel(
-                drawn, ("ranks", count), (name, words), places=places, height=SMALL_HEIGHT,
+                drawn,
+                ("ranks", count),
+                (name, words),
+                places=places,
+                height=SMALL_HEIGHT,
                 target=1.0 if name == "Efficiency" else None,
-            )  # fmt: skip
+            )
             drawings.append(small_drawing(panel, id_=f"{id_}{number}", title=name, description=about))
     if len(lines) > 1:
         names = [Series(name=line.name, hue=hue, dots=()) for hue, line in enumerate(lines)]

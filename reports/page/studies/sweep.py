@@ -109,9 +109,14 @@ def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
     title = f"{quantity.title} over {_short(key)}"
     lead = _lead(sweep, quantity)
     figure = sweep_figure(
-        panels, (printable(key), positions), (f"{quantity.title}, {quantity.unit}", quantity.words),
-        is_ratio=quantity.is_ratio, id_=id_, title=title, description=f"{title}. {lead}",
-    )  # fmt: skip
+        panels,
+        (printable(key), positions),
+        (f"{quantity.title}, {quantity.unit}", quantity.words),
+        is_ratio=quantity.is_ratio,
+        id_=id_,
+        title=title,
+        description=f"{title}. {lead}",
+    )
     return Chart(figure=figure, heading=title, lead=lead, table_note="The table of this sweep has the numbers.")
 
 

@@ -14,9 +14,14 @@ from rules.records.system import SYSTEM_FIELDS
 from rules.tree.system_desc import COUNTS, STATUSES, as_count
 
 _JOINED = (
-    "submitter", "system_name", "host_processor_model_name", "host_processor_core_count", "accelerator_model_name",
-    "accelerators_per_node", "framework",
-)  # fmt: skip
+    "submitter",
+    "system_name",
+    "host_processor_model_name",
+    "host_processor_core_count",
+    "accelerator_model_name",
+    "accelerators_per_node",
+    "framework",
+)
 """What the official checker joins into a line of text: anything but a string crashes it."""
 _NEEDED_COUNTS = ("number_of_nodes", "host_processors_per_node", "accelerators_per_node")
 _MEANINGFUL = (

@@ -25,8 +25,13 @@ _CYCLE = (keys.BLOCK_START, keys.BLOCK_STOP, keys.TRACKED_STATS, keys.EVAL_START
 _IN_CYCLE = frozenset(_CYCLE)
 _SCHEDULED = _IN_CYCLE | {keys.RUN_STOP}
 _OF_PROGRESS = (
-    keys.EPOCH_START, keys.EPOCH_STOP, keys.EVAL_START, keys.EVAL_STOP, keys.EVAL_ACCURACY, keys.BLOCK_STOP,
-)  # fmt: skip
+    keys.EPOCH_START,
+    keys.EPOCH_STOP,
+    keys.EVAL_START,
+    keys.EVAL_STOP,
+    keys.EVAL_ACCURACY,
+    keys.BLOCK_STOP,
+)
 _SIZES = (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE)
 _TOLERANCE = 1e-9
 _APART_MS, _APART = 1e3, 0.1

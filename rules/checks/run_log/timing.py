@@ -139,9 +139,11 @@ def training_starts_with_clock(subject: LogSubject) -> Iterator[Problem]:
     allowed_ms = 0 if subject.is_ours else _CLOCK_STEP_MS
     of_training = (keys.BLOCK_START, keys.EPOCH_START, keys.EVAL_START)
     firsts = [
-        line for key in of_training for line in subject.log.all(key)[:1]
+        line
+        for key in of_training
+        for line in subject.log.all(key)[:1]
         if line.rank == start.rank and line.time_ms < start.time_ms - allowed_ms
-    ]  # fmt: skip
+    ]
     if firsts:
         first = min(firsts, key=lambda line: line.time_ms)
         yield Problem(

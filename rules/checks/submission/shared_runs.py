@@ -72,9 +72,11 @@ def _alike(place: _Place, by_quality: dict[float, _Place], by_first: dict[int, l
     shared = Counter(id(other) for other, of in holders if of is not judged)
     bin_ = round(run.qualities[0] / _NEAR)
     near = [
-        other for number in (bin_ - 1, bin_, bin_ + 1) for other in by_first.get(number, ())
+        other
+        for number in (bin_ - 1, bin_, bin_ + 1)
+        for other in by_first.get(number, ())
         if other[1] is not judged and are_near(other[0].qualities, run.qualities, _NEAR)
-    ]  # fmt: skip
+    ]
     if len(by_first[bin_]) < _MOST_NEAR:
         by_first[bin_].append(place)
     if shared and shared.most_common(1)[0][1] >= _FEWEST_SHARED:

@@ -41,11 +41,17 @@ def test_guesses_are_comments_beside_what_they_made(command: Call, here: Path) -
     )
     text = Path("mine.toml").read_text()
     assert tomllib.loads(text)["data"]["parameters"] == {
-        "label": "rating", "positive_from": 4.0, "split": "time", "time": "timestamp", "dense": [],
+        "label": "rating",
+        "positive_from": 4.0,
+        "split": "time",
+        "time": "timestamp",
+        "dense": [],
         "sparse": [
-            {"column": "userId"}, {"column": "movieId"}, {"column": "genres", "separator": "|", "max_ids": 3},
+            {"column": "userId"},
+            {"column": "movieId"},
+            {"column": "genres", "separator": "|", "max_ids": 3},
         ],
-    }  # fmt: skip
+    }
     for guess in (
         "# Guessed: 0.5 to 5.",
         "# Guessed: so that ",

@@ -100,9 +100,12 @@ def test_a_set_is_judged_and_shown_by_its_accuracy(definition: Path, workers: Fa
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "AUC" not in page
     for words in (
-        "few_patterns trained to accuracy 0.", "Accuracy on the held-out split", "mean of final accuracies",
-        "Final accuracy", "the share of samples whose most likely class is the right one",
-    ):  # fmt: skip
+        "few_patterns trained to accuracy 0.",
+        "Accuracy on the held-out split",
+        "mean of final accuracies",
+        "Final accuracy",
+        "the share of samples whose most likely class is the right one",
+    ):
         assert words in page, words
     for verb in ("check", "score", "report"):
         code, out, err = command(verb, folder)
@@ -160,9 +163,13 @@ def test_quality_is_measured_as_accuracy(definition: Path, tmp_path: Path) -> No
     entry = load_entry(definition)
     data_dir = ensure_dataset(entry.workload.data, tmp_path / "data", num_threads=1)
     job = QualityJob(
-        tables=read_toml(definition), definition_path=str(definition), data_dir=str(data_dir), seed=3,
-        folder=str(tmp_path), num_samples=640,
-    )  # fmt: skip
+        tables=read_toml(definition),
+        definition_path=str(definition),
+        data_dir=str(data_dir),
+        seed=3,
+        folder=str(tmp_path),
+        num_samples=640,
+    )
     events: list[Mapping[str, Any]] = []
     record = train_and_evaluate(job, SingleProcess(), events.append)
     assert record is not None and record.measure.unit == "accuracy"

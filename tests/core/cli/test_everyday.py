@@ -52,11 +52,13 @@ def run(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run
 @pytest.mark.parametrize(
     "words",
     [
-        ["run", "-n", 1], ["run", "--throughput", 4], ["profile"],
+        ["run", "-n", 1],
+        ["run", "--throughput", 4],
+        ["profile"],
         ["sweep", "-n", 1, "--axis", "train.opt_base_learning_rate=0.04,0.05"],
     ],
     ids=lambda words: " ".join(map(str, words[:2])),
-)  # fmt: skip
+)
 def test_what_disturbs_is_said_before_the_first_run(run: Run, words: list[object]) -> None:
     done = run(*words)
     assert done.exit_code == 0, done.output
@@ -229,9 +231,14 @@ def test_too_little_address_space_is_out_of_memory_and_no_interrupt(
     (tmp_path / "runs").symlink_to(TESTS / "data" / "sets" / "runs")
     script = f'ulimit -v 150000; "{sys.executable}" -m harness {words}'
     done = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, env={**os.environ, "OPENBLAS_NUM_THREADS": "64"}, check=False,
-        capture_output=True, text=True, timeout=HANG_S,
-    )  # fmt: skip
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "64"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+    )
     assert done.returncode == exit_code, done.stderr
     assert not exit_code or "this process may have 146 MiB of address space (ulimit -v)" in done.stderr
 

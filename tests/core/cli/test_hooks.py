@@ -49,8 +49,9 @@ def test_both_run_around_every_run_and_are_on_record(call: Command, workers: Fas
         assert (each.prepare.command, each.prepare.exit_code, each.prepare.output) == (prepare, 0, "said\n")
         assert (each.cleanup.command, each.cleanup.exit_code, each.cleanup.output) == (cleanup, 0, "wrong\n")
     assert json.loads((folder / "extra/run_set.json").read_text())["hooks"] == {
-        "prepare": prepare, "cleanup": cleanup,
-    }  # fmt: skip
+        "prepare": prepare,
+        "cleanup": cleanup,
+    }
     assert len(workers.launches) == 3
 
 

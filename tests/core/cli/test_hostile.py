@@ -32,13 +32,17 @@ def words_of(verb: str, random: Random, hostile: Path, sound: Path, folder: Path
         "check": ["check", str(hostile), "--no-second-opinion", "--format", form, *random.choice(([], ["-v"]))],
         "score": ["score", str(hostile), "--format", form],
         "report": [
-            "report", str(hostile), "--no-second-opinion", "--format", form,
+            "report",
+            str(hostile),
+            "--no-second-opinion",
+            "--format",
+            form,
             *(["-o", str(folder / f"page.{form}")] if form in ("html", "parquet") or random.random() < 0.5 else []),
         ],
         "compare": ["compare", *two, "--format", form],
         "diff": ["diff", *two, "--format", form],
         **{each: reading(each, hostile, folder / "out", random.choice(WAYS.get(each, ("",)))) for each in READING},
-    }[verb]  # fmt: skip
+    }[verb]
 
 
 def judge_hostile(seeds: range, bases: dict[str, Path], folder: Path) -> None:

@@ -32,9 +32,11 @@ def tree(tmp_path: Path) -> Path:
 
 def arguments_of(verb: str, path: Path, tmp_path: Path) -> list[object]:
     more: dict[str, list[object]] = {
-        "report": ["-o", tmp_path / "page.html", "--no-second-opinion"], "check": ["--no-second-opinion"],
-        "diff": [path], "compare": [path],
-    }  # fmt: skip
+        "report": ["-o", tmp_path / "page.html", "--no-second-opinion"],
+        "check": ["--no-second-opinion"],
+        "diff": [path],
+        "compare": [path],
+    }
     return reading(verb, path, tmp_path / "out") if verb in READING else [verb, path, *more.get(verb, [])]
 
 
@@ -318,10 +320,11 @@ def test_a_folder_below_a_link_to_itself_is_no_place(
     (tmp_path / "loop").symlink_to("loop")
     place = tmp_path / "loop" / "x"
     arguments: dict[str, list[object]] = {
-        "run": ["dlrm_tiny", "--data", place], "report": [tree, "-o", place],
+        "run": ["dlrm_tiny", "--data", place],
+        "report": [tree, "-o", place],
         "plan": ["dlrm_tiny", "--no-measure", "-c", place],
         **{each: reading(each, tree if "{out}" in words else place, place)[1:] for each, words in READING.items()},
-    }  # fmt: skip
+    }
     code, _, err = command(verb, *arguments[verb])
     assert code in (2, 3, 8) and "internal error" not in err, err
 

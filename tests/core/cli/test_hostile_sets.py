@@ -22,7 +22,7 @@ VERBS = {
     "quality": (["resume", "-q"], *([verb] for verb in READING)),
     "definition.toml": (["plan", "--no-measure"], ["show"], ["show", "--format", "json"], ["data", "verify"]),
     "config.toml": (["plan", "dlrm_tiny", "--no-measure", "-c"], ["run", "dlrm_tiny", "-q", "-n", "1", "-c"]),
-}  # fmt: skip
+}
 CONFIG = """[submission]
 submitter = "Example"
 [runtime]

@@ -41,9 +41,11 @@ def test_what_closed_allows_is_kept_whatever_its_form(command: Call, tmp_path: P
     tables = read_definition(load_benchmark("dlrm_tiny").path)
     tables["benchmark"]["name"] = "like"
     tables["closed"] |= {
-        "precision": {"one_of": ["fp32", 'a "b"']}, "opt_base_learning_rate": {"min": 1e-9, "max": 0.5},
-        "opt_sparse_base_learning_rate": {"same_as": "opt_base_learning_rate"}, "is_so": True,
-    }  # fmt: skip
+        "precision": {"one_of": ["fp32", 'a "b"']},
+        "opt_base_learning_rate": {"min": 1e-9, "max": 0.5},
+        "opt_sparse_base_learning_rate": {"same_as": "opt_base_learning_rate"},
+        "is_so": True,
+    }
     (tmp_path / "like.toml").write_text(tomli_w.dumps(tables))
     code, _, err = command("init", tmp_path / "mine.toml", "--like", tmp_path / "like.toml")
     assert code == 0, err

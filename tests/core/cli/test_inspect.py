@@ -34,8 +34,9 @@ def test_list_names_every_benchmark_with_target_runs_and_status(command: CLI) ->
     assert (code, err) == (0, "")
     table = out.partition("\n\n")[0]  # what follows says which older versions there are
     assert {line.split()[0] for line in table.splitlines()[2:] if not line.startswith(" ")} == {
-        *shipped_names(), *workload_names(),
-    }  # fmt: skip
+        *shipped_names(),
+        *workload_names(),
+    }
     assert "0.80275" in out
 
 
@@ -61,8 +62,10 @@ def test_show_says_size_and_cadence_of_the_official_definition(command: CLI) -> 
     assert content["size"]["num_embedding_rows"] == 204_184_588
     assert content["size"]["num_lookups_per_sample"] == 214
     assert content["cadence"] == {
-        "global_batch_size": 65536, "steps_per_epoch": 64013, "steps_between_evals": 3200,
-    }  # fmt: skip
+        "global_batch_size": 65536,
+        "steps_per_epoch": 64013,
+        "steps_between_evals": 3200,
+    }
 
 
 def test_show_reads_a_users_file_and_escapes_what_it_holds(command: CLI, tmp_path: Path) -> None:
@@ -121,10 +124,12 @@ def test_system_takes_fields_from_file_environment_and_option(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[submission]\ncoling = 'air'", "Did you mean 'cooling'"), ("submission = 3", "expected a table"),
-        ("[submission", "not valid TOML"), ("[submission]\nstatus = 'best'", "Preview"),
+        ("[submission]\ncoling = 'air'", "Did you mean 'cooling'"),
+        ("submission = 3", "expected a table"),
+        ("[submission", "not valid TOML"),
+        ("[submission]\nstatus = 'best'", "Preview"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_submission_table_exits_2_and_names_the_file(
     command: CLI,
     tmp_path: Path,

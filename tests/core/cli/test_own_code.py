@@ -73,15 +73,19 @@ def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
         pytest.param(["run", "--quality", 512], 0, "quality.json", marks=pytest.mark.long),
         pytest.param(["profile", "--steps", 1, *FEW_LAYERS], 0, "profile.json", marks=pytest.mark.long),
         pytest.param(
-            ["run", "--throughput", 1, "--implementation", "torchrec", "--ranks", 2], 0, "throughput.json",
+            ["run", "--throughput", 1, "--implementation", "torchrec", "--ranks", 2],
+            0,
+            "throughput.json",
             marks=[needs_torchrec, pytest.mark.long],
         ),
         pytest.param(
-            ["run", "-n", 1, "--timeout", 0.001, "--implementation", "torchrec", "--ranks", 2], 124,
-            "run_0/attempt_0/run.json", marks=[needs_torchrec, pytest.mark.long],
+            ["run", "-n", 1, "--timeout", 0.001, "--implementation", "torchrec", "--ranks", 2],
+            124,
+            "run_0/attempt_0/run.json",
+            marks=[needs_torchrec, pytest.mark.long],
         ),
     ],
-)  # fmt: skip
+)
 def test_files_of_the_current_folder_change_nothing_and_none_is_left_in_the_one_of_temporary_files(
     arguments: list[object], exit_code: int, pattern: str, own_folder: Path, data_root: Path, tmp_path: Path
 ) -> None:
@@ -115,9 +119,13 @@ def copy_product(folder: Path) -> Path:
 
 def digest_of(tree: Path, code: str = "from harness.system.code import code_sha256; print(code_sha256())") -> str:
     return subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=tree.parent, env={**os.environ, "PYTHONPATH": str(tree)},
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
+        [sys.executable, "-P", "-c", code],
+        cwd=tree.parent,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
 
 
 @pytest.mark.slow

@@ -93,9 +93,14 @@ def test_a_profile_can_be_beside_runs_of_the_same_configuration_only(profiled: t
         words = [*assignments, f"runtime.threads={num_threads}"]
         overrides = [read_set_option(text) for text in words]
         request = Request(
-            verb="profile", benchmark="dlrm_tiny", overrides=overrides, kinds={"profile": None}, data=data_dir,
-            output=folder, quiet=True,
-        )  # fmt: skip
+            verb="profile",
+            benchmark="dlrm_tiny",
+            overrides=overrides,
+            kinds={"profile": None},
+            data=data_dir,
+            output=folder,
+            quiet=True,
+        )
         return open_or_create(request)
 
     assert find() == folder

@@ -21,9 +21,11 @@ from rules.records.study import StudyRecord
 
 MODELS = ("rm1_deeprecsys", "rm2_deeprecsys", "rm3_deeprecsys")
 FORWARD_PHASES = (
-    DLRMPhase.BOTTOM_MLP_FORWARD, DLRMPhase.EMBEDDING_FORWARD, DLRMPhase.INTERACTION_FORWARD,
+    DLRMPhase.BOTTOM_MLP_FORWARD,
+    DLRMPhase.EMBEDDING_FORWARD,
+    DLRMPhase.INTERACTION_FORWARD,
     DLRMPhase.TOP_MLP_FORWARD,
-)  # fmt: skip
+)
 SMALL = ("--set", "data.row_scale=0.0001", "--threads", "1")
 
 

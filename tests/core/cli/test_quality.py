@@ -219,9 +219,13 @@ def test_a_process_trains_and_evaluates_on_the_way(data_root: Path, tmp_path: Pa
     benchmark = load_benchmark("dlrm_tiny")
     data = ensure_dataset(load_entry("dlrm_tiny").workload.data, data_root, num_threads=1)
     job = QualityJob(
-        tables=read_toml(benchmark.path), definition_path=str(benchmark.path), data_dir=str(data), seed=3,
-        folder=str(tmp_path), num_samples=8 * 512,
-    )  # fmt: skip
+        tables=read_toml(benchmark.path),
+        definition_path=str(benchmark.path),
+        data_dir=str(data),
+        seed=3,
+        folder=str(tmp_path),
+        num_samples=8 * 512,
+    )
     events: list[Any] = []
     record = train_and_evaluate(job, SingleProcess(), events.append)
     assert record is not None

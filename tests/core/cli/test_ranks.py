@@ -290,8 +290,12 @@ def test_an_externally_launched_run_is_killed_and_begun_again(tmp_path: Path, da
         }
         done = subprocess.run(
             ["bash", str(SBATCH), "dlrm_tiny", "--threads", "1"],
-            cwd=tmp_path, env={**os.environ, **environ}, capture_output=True, text=True, timeout=HANG_S,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env={**os.environ, **environ},
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Sharding spec" not in done.stderr
     assert [record(run_set, 0, attempt)["status"] for attempt in (0, 1)] == ["interrupted", "success"]

@@ -36,11 +36,14 @@ def write_runs(root: Path, speed: float, *, seed: int = 0, processor: str | None
     """Five runs to dlrm_tiny's target at about so many samples a second."""
     runs = [
         make_records(
-            TINY, num_evals=usual_evals(TINY) + index % 2, seed=1000 + seed * 100 + index,
-            start_ms=1_790_000_000_000 + (seed * 50 + index) * 600_000, throughput=speed * (1 + 0.002 * (index % 3)),
+            TINY,
+            num_evals=usual_evals(TINY) + index % 2,
+            seed=1000 + seed * 100 + index,
+            start_ms=1_790_000_000_000 + (seed * 50 + index) * 600_000,
+            throughput=speed * (1 + 0.002 * (index % 3)),
         )
         for index in range(5)
-    ]  # fmt: skip
+    ]
     return write_run_set(
         root, runs=runs, interrupted=False, changes={"environment": {"processor": processor}} | changes
     )
@@ -192,8 +195,9 @@ def test_list_names_the_systems_and_their_sets(command: Command, shipped: Path) 
     (system,) = json.loads(command("list", "--systems", "--format", "json")[1])["systems"]
     assert system["name"] == "box" and system["fields"]["host_processor_core_count"] == "2"
     assert [(past["kind"], past["created_utc"][:10]) for past in system["sets"]] == [
-        ("throughput", "2026-11-21"), ("training", "2026-09-21"),
-    ]  # fmt: skip
+        ("throughput", "2026-11-21"),
+        ("training", "2026-09-21"),
+    ]
     assert all(past["harness_version"] and past["code"] for past in system["sets"])
     shutil.rmtree(shipped)
     assert "No reference system" in command("list", "--systems")[1]

@@ -46,14 +46,24 @@ def test_check_judges_each_round_by_its_own_rules(command: Command, rounds: Path
     code, out, err = command("check", rounds, "--no-second-opinion", "--format", "json")
     found = {Path(verdict["subject"]).name[-4:]: verdict for verdict in json.loads(out)["verdicts"]}
     assert {name: verdict["outcome"] for name, verdict in found.items()} == {
-        "v2.1": "valid", "v3.0": "valid", "v4.0": "valid", "v5.0": "valid", "v5.1": "valid", "v6.0": "not judged",
+        "v2.1": "valid",
+        "v3.0": "valid",
+        "v4.0": "valid",
+        "v5.0": "valid",
+        "v5.1": "valid",
+        "v6.0": "not judged",
         "v6.1": "valid",
-    }  # fmt: skip
+    }
     assert (code, err) == (0, "")
     assert {name: verdict["benchmark"] for name, verdict in found.items()} == {
-        "v2.1": "dlrm", "v3.0": "dlrm_dcnv2", "v4.0": "dlrm_dcnv2", "v5.0": "dlrm_dcnv2", "v5.1": "dlrm_dcnv2",
-        "v6.0": None, "v6.1": "dlrmv4",
-    }  # fmt: skip
+        "v2.1": "dlrm",
+        "v3.0": "dlrm_dcnv2",
+        "v4.0": "dlrm_dcnv2",
+        "v5.0": "dlrm_dcnv2",
+        "v5.1": "dlrm_dcnv2",
+        "v6.0": None,
+        "v6.1": "dlrmv4",
+    }
     for name, verdict in found.items():
         judged = verdict["outcome"] != "not judged"
         assert verdict["ruleset"] == (f"MLPerf Training {name[1:]}" if judged else "layout only")

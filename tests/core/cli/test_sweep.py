@@ -67,8 +67,9 @@ def test_each_configuration_is_an_ordinary_run_set(sweep: Sweep, tmp_path: Path)
     folder = the_sweep(tmp_path)
     content = content_of(folder)
     assert [record["values"] for record in content["configurations"]] == [
-        {"train.opt_base_learning_rate": "0.03"}, {"train.opt_base_learning_rate": "0.06"},
-    ]  # fmt: skip
+        {"train.opt_base_learning_rate": "0.03"},
+        {"train.opt_base_learning_rate": "0.06"},
+    ]
     for record in content["configurations"]:
         scored = CliRunner().invoke(cli, ["score", str(folder / record["folder"]), "--format", "json"])
         assert json.loads(scored.output)["scores"][0]["num_converged"] == 5

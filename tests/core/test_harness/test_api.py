@@ -84,8 +84,9 @@ def test_a_sweep_has_a_set_per_combination_and_a_page(workers: FastWorkers, tmp_
     folder = api.sweep("dlrm_tiny", axes, runs=1, seed=2, output=tmp_path / "results")
     content = json.loads((folder / "experiment.json").read_text())
     assert [(axis["key"], axis["values"]) for axis in content["axes"]] == [
-        ("train.global_batch_size", ["256", "512"]), ("runtime.threads", ["1", "2"]),
-    ]  # fmt: skip
+        ("train.global_batch_size", ["256", "512"]),
+        ("runtime.threads", ["1", "2"]),
+    ]
     assert len(workers.launches) == len(content["configurations"]) == 4
     assert (folder / "report.html").is_file() and (folder.parent / "latest").resolve() == folder.resolve()
     first = next(path for path in sorted(folder.iterdir()) if path.name.startswith("01-"))

@@ -169,8 +169,10 @@ def test_the_study_of_a_set_adds_up_what_its_run_recorded(run_folder: Path, tmp_
     (table,) = study.tables
     (row,) = (dict(zip((column.name for column in table.columns), each, strict=True)) for each in table.rows)
     assert study.kind == "checkpoint" and (row["Bits"], row["Policy"], row["Checkpoints"]) == (
-        8, "intermittent", len(taken),
-    )  # fmt: skip
+        8,
+        "intermittent",
+        len(taken),
+    )
     written = sum(each.num_bytes for each in taken)
     assert row["All written"] == written
     assert row["All, × fewer"] == pytest.approx(run.checkpoints.full_bytes * len(taken) / written)
@@ -178,8 +180,11 @@ def test_the_study_of_a_set_adds_up_what_its_run_recorded(run_folder: Path, tmp_
     assert row["Restoring"] == run.checkpoints.restore_s and row["Best interval"] > 0
     origins = {column.name: column.origin for column in table.columns}
     assert (origins["Stall"], origins["All, × fewer"], origins["Best interval"], origins["Published"]) == (
-        "measured", "computed", "modelled", "published",
-    )  # fmt: skip
+        "measured",
+        "computed",
+        "modelled",
+        "published",
+    )
     assert "optimizer sums" in study.findings[0] and "Young/Daly" in study.findings[1]
     done = run_inside(tmp_path, "report", run_folder, "-o", "page.html", "--mtbf", "12h", "--no-second-opinion")
     assert done.returncode == 0, done.stderr

@@ -172,7 +172,7 @@ def change(place: str, **members: Any) -> Callable[[Path], None]:
         (change("1", bits=4), ExitCode.INPUT, "0: not what"),
         (change("1", definition_sha256="e" * 64), ExitCode.USAGE, "another definition"),
     ],
-)  # fmt: skip
+)
 def test_what_is_damaged_or_does_not_belong_together_is_refused(
     damage: Callable[[Path], None], code: ExitCode, words: str, chain: Path, tmp_path: Path
 ) -> None:
@@ -199,7 +199,7 @@ def asked(**values: Any) -> list[Override]:
         ("profile", "dlrm_tiny", {"every": "5%"}, "is for what trains"),
         ("quality", "dlrm_tiny", {"every": "5"}, "checkpoint.every is '5', expected a number of samples"),
     ],
-)  # fmt: skip
+)
 def test_what_has_no_checkpoints_refuses_them(kind: str, benchmark: str, values: Any, words: str) -> None:
     found = find_kind(kind)
     with pytest.raises(ConfigError, match=words) as caught:
@@ -221,9 +221,12 @@ def test_they_are_no_part_of_the_problem_and_all_on_record() -> None:
     assert plain.benchmark.definition_sha256 == checkpointed.benchmark.definition_sha256
     values = {key: given["value"] for key, given in checkpointed.values().items() if key.startswith("checkpoint.")}
     assert values == {
-        "checkpoint.every": "5%", "checkpoint.policy": "intermittent", "checkpoint.bits": 4,
-        "checkpoint.rounding": "plain", "checkpoint.restores": 0,
-    }  # fmt: skip
+        "checkpoint.every": "5%",
+        "checkpoint.policy": "intermittent",
+        "checkpoint.bits": 4,
+        "checkpoint.rounding": "plain",
+        "checkpoint.restores": 0,
+    }
     assert not any(key.startswith("checkpoint.") for key in plain.values())
     never = resolve("dlrm_tiny", asked(every="never"))
     assert never.workload.checkpoint is None and never.values()["checkpoint.every"]["value"] == "never"

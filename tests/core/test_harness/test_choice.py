@@ -115,9 +115,12 @@ class FakeTiming:
 def matmul_of(form: str = "onednn", num_samples: int = 512) -> MatmulRecord:
     product = {"kind": "forward", "num_samples": num_samples, "num_in": 16, "num_out": 64}
     content = {
-        "num_threads": 1, "precision": "fp32", "torch_version": "2.13.0", "cpu": "a processor",
+        "num_threads": 1,
+        "precision": "fp32",
+        "torch_version": "2.13.0",
+        "cpu": "a processor",
         "products": [{"product": product, "form": form, "seconds": {"mm": 2e-5, "onednn": 1e-5}}],
-    }  # fmt: skip
+    }
     return msgspec.convert(content, MatmulRecord)
 
 
@@ -182,9 +185,14 @@ def test_a_new_choice_needs_5_percent_over_the_kept_one() -> None:
     def choice(num_threads: int, spin_count: int, **times: float) -> ChoiceRecord:
         tried = tuple(way(*map(int, name[1:].split("_")), step_s) for name, step_s in times.items())
         return ChoiceRecord(
-            key="0" * 64, num_threads=num_threads, spin_count=spin_count, tried=tried, matmul=None,
-            matmul_source=None, chosen_utc="",
-        )  # fmt: skip
+            key="0" * 64,
+            num_threads=num_threads,
+            spin_count=spin_count,
+            tried=tried,
+            matmul=None,
+            matmul_source=None,
+            chosen_utc="",
+        )
 
     kept = choice(2, 300_000)
     near = choice(1, 1000, w1_1000=1.0, w2_1000=1.0, w2_300000=1.04)
@@ -329,7 +337,7 @@ SHORT, LONG = ((1, 2), 1000, 2), ((2,), 300_000, 2)
         ({(1, 1000): 1.0, (2, 1000): 0.97, (2, 300_000): 0.94}, [SHORT, LONG, SHORT, LONG], (2, 1000)),
         ({(1, 1000): 1.0, (2, 1000): 0.96, (2, 300_000): 0.92}, [SHORT, LONG, SHORT, LONG], (2, 1000)),
     ],
-)  # fmt: skip
+)
 def test_a_process_per_spinning_and_products_for_the_best(
     chosen: Callable[..., Preparation],
     monkeypatch: pytest.MonkeyPatch,

@@ -35,12 +35,15 @@ ASK = find_candidates
 def matmul_content(form: str = "onednn", num_samples: int = 512) -> dict[str, Any]:
     product = {"kind": "forward", "num_samples": num_samples, "num_in": 16, "num_out": 64}
     return {
-        "num_threads": 2, "precision": "fp32", "torch_version": "2.13.0", "cpu": "a processor",
+        "num_threads": 2,
+        "precision": "fp32",
+        "torch_version": "2.13.0",
+        "cpu": "a processor",
         "products": [
             {"product": product, "form": form, "seconds": {"mm": 2e-5, "onednn": 1e-5}},
             {"product": {**product, "kind": "data_gradient", "has_relu": True}, "form": "mm"},
         ],
-    }  # fmt: skip
+    }
 
 
 class Timing:
@@ -312,7 +315,7 @@ def test_beside_a_set_of_given_products_they_are_given_again(
         ({**matmul_content(), "precision": "bf16"}, {}, ExitCode.USAGE, "precision is bf16, expected fp32"),
         (matmul_content(), {"runtime__implementation": "reference"}, ExitCode.USAGE, "reference has no choice"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_no_choice_is_refused_before_anything_is_written(
     give: Callable[..., Path], tmp_path: Path, content: object, settings: dict[str, Any], code: int, expected: str
 ) -> None:

@@ -30,8 +30,9 @@ from rules.records.run_set import ChoiceRecord, RunSetRecord
 
 def config_of(precision: str, implementation: str = "reference") -> RunConfig:
     given = {"precision": precision, "implementation": implementation, "threads": 1}
-    return resolve("dlrm_tiny", [Override(key=f"runtime.{key}", value=value, source="test") for key, value in
-                                 given.items()])  # fmt: skip
+    return resolve(
+        "dlrm_tiny", [Override(key=f"runtime.{key}", value=value, source="test") for key, value in given.items()]
+    )
 
 
 def prepared_with(choice: ChoiceRecord | None) -> Preparation:
@@ -149,10 +150,12 @@ def write_calibration_of(entry: Entry, **changes: Any) -> None:
     if changes.pop("has_missed", False):  # the target
         own["epochs_to_converge"] = (*made.default.epochs_to_converge[:-1], None)
     about = {
-        "benchmark": entry.benchmark.name, "definition_sha256": entry.benchmark.definition_sha256,
-        "default_batch_size": train.global_batch_size, "precision": "bf16",
+        "benchmark": entry.benchmark.name,
+        "definition_sha256": entry.benchmark.definition_sha256,
+        "default_batch_size": train.global_batch_size,
+        "precision": "bf16",
         "batch_sizes": (msgspec.structs.replace(made.default, **own),),
-    }  # fmt: skip
+    }
     made = msgspec.structs.replace(made, **about | changes)
     entry.benchmark.path.with_suffix(".bf16.calibration.json").write_text(encode(made))
 

@@ -84,9 +84,12 @@ def test_a_process_times_real_steps_and_products_and_runs_with_one_choice_repeat
     given = {"runtime.implementation": "optimized", "train.global_batch_size": 2048}
     config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
     members: dict[str, Any] = {
-        "tables": dict(config.tables), "definition_path": "here", "seed": 3, "folder": str(tmp_path),
+        "tables": dict(config.tables),
+        "definition_path": "here",
+        "seed": 3,
+        "folder": str(tmp_path),
         "data_dir": str(locate_dataset(config.workload.data, data_root)),
-    }  # fmt: skip
+    }
     num_threads = torch.get_num_threads()
     try:
         job = ChoiceJob(**members, thread_counts=(1,), spin_count=None, previous=None)
@@ -112,7 +115,7 @@ def test_a_process_times_real_steps_and_products_and_runs_with_one_choice_repeat
         ({(1, 1000): 1.00, (2, 1000): 0.90, (2, 300_000): 0.80}, (2, 300_000)),
         ({(1, 1000): 1.00, (2, 1000): 1.40, (2, 300_000): 1.30}, (1, 1000)),
     ],
-)  # fmt: skip
+)
 def test_a_plainer_way_is_replaced_by_one_that_is_5_percent_faster(
     times: dict[tuple[int, int], float], best: tuple[int, int]
 ) -> None:

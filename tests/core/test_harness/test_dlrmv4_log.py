@@ -49,9 +49,13 @@ def test_a_fake_run_at_full_size_passes_the_official_checker_and_ours(tmp_path: 
     config = small_workload(model={"max_sequence_length": 4096})
     tables = {key: value for key, value in V4.sections["train"].items() if key != "max_sequence_length"}
     spec = WorkloadSpec(
-        model=config.model, data=config.data, train=parse_train(tables), runtime=config.runtime, data_dir=tmp_path,
+        model=config.model,
+        data=config.data,
+        train=parse_train(tables),
+        runtime=config.runtime,
+        data_dir=tmp_path,
         seed=1,
-    )  # fmt: skip
+    )
     workload = FullSize(spec, [0.70, 0.74, 0.7501])
     setattr(workload, "benchmark", V4)  # noqa: B010 (what `run_scripted` asks for)
     path = tmp_path / "result_0.txt"

@@ -107,8 +107,10 @@ def test_packages_and_their_memory_are_summed_and_parts_of_a_package_are_not(tmp
     record = meter.stop()
     assert record is not None
     assert [(part["name"], part["energy_j"]) for part in record["parts"]] == [
-        ("package-0", 2.0), ("package-0 dram", 2.0), ("package-1", 2.0),
-    ]  # fmt: skip
+        ("package-0", 2.0),
+        ("package-0 dram", 2.0),
+        ("package-1", 2.0),
+    ]
     assert record["energy_j"] == 6.0
     assert record["not_measured"] == []
     assert {part["source"] for part in record["parts"]} == {"RAPL (powercap)"}
@@ -286,11 +288,12 @@ def reading(*parts: tuple[str, str | None, float], gap: str | None = None) -> di
         "energy_j": sum(energy_j for _, _, energy_j in parts) if parts else None,
         "duration_s": 2.0,
         "sampling_interval_s": 1.0 if parts else None,
-        "parts": [{"name": name, "source": "s", "energy_j": energy_j, "device": device}
-                  for name, device, energy_j in parts],
+        "parts": [
+            {"name": name, "source": "s", "energy_j": energy_j, "device": device} for name, device, energy_j in parts
+        ],
         "not_measured": [] if gap is None else [{"what": gap, "reason": "no driver"}],
         "num_ranks": 1,
-    }  # fmt: skip
+    }
 
 
 def test_every_package_and_accelerator_of_all_ranks_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,8 +310,12 @@ def test_every_package_and_accelerator_of_all_ranks_counts_once(monkeypatch: pyt
     record = convert(json.loads(json.dumps(joined)), EnergyRecord)
     assert record.energy_j == 5 + 10 + 20 + 7 + 30 and record.num_ranks == 4
     assert [(part.device, part.rank) for part in record.parts] == [
-        (None, 0), ("u0", 0), ("u1", 1), (None, 2), ("u2", 2),
-    ]  # fmt: skip
+        (None, 0),
+        ("u0", 0),
+        ("u1", 1),
+        (None, 2),
+        ("u2", 2),
+    ]
     assert [gap.what for gap in record.not_measured] == ["accelerator cuda (1 of 4 ranks)"]
 
 
@@ -325,8 +332,13 @@ def test_one_rank_without_a_meter_leaves_no_energy_and_one_process_its_own() -> 
 
 
 def test_what_an_earlier_version_measured_is_said_to_be_rank_0s() -> None:
-    before = {"energy_j": 5.0, "duration_s": 1.0, "sampling_interval_s": 1.0, "not_measured": [],
-              "parts": [{"name": "package-0", "source": "s", "energy_j": 5.0}]}  # fmt: skip
+    before = {
+        "energy_j": 5.0,
+        "duration_s": 1.0,
+        "sampling_interval_s": 1.0,
+        "not_measured": [],
+        "parts": [{"name": "package-0", "source": "s", "energy_j": 5.0}],
+    }
     rank = {"host": "a", "peak_rss_bytes": 1, "peak_device_bytes": None}
     ranks = [{"rank": number, **rank} for number in range(2)]
     old, new = (

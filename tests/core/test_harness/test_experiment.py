@@ -279,9 +279,12 @@ def test_a_group_that_no_command_makes_is_refused_before_anything_is_run(
     change: Change, said: str, tmp_path: Path
 ) -> None:
     record = run_set_content(
-        kind="throughput", options={"num_steps": 10}, num_runs=5, seeds=[1, 2, 3, 4, 5],
+        kind="throughput",
+        options={"num_steps": 10},
+        num_runs=5,
+        seeds=[1, 2, 3, 4, 5],
         config={"runtime.device": {"value": "cpu", "source": "default"}},
-    )  # fmt: skip
+    )
     stage = {"kind": "throughput", "options": {"num_steps": 10}, "repetitions": 5}
     profile = {"kind": "profile", "options": {}, "repetitions": 1, "order": "after", "on_failure": "note"}
     member = {"values": {"runtime.threads": "1"}, "python": None, "failure": None, "notes": {}}
@@ -330,8 +333,12 @@ def test_a_profile_into_a_set_runs_no_code_that_the_set_alone_names(
     )
     definition.write_text(text)
     asked = Request(
-        verb="profile", benchmark=str(small.definition), kinds={"profile": None}, data=small.data_dir,
-        output=small.folder, quiet=True,
-    )  # fmt: skip
+        verb="profile",
+        benchmark=str(small.definition),
+        kinds={"profile": None},
+        data=small.data_dir,
+        output=small.folder,
+        quiet=True,
+    )
     with pytest.raises(HarnessError, match="That code runs where it is given"):
         open_or_create(asked)

@@ -78,8 +78,10 @@ def test_plan_says_it_and_counts_what_a_step_then_takes(
     gpu: EmulatedCUDA, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = {"implementation": "optimized", "device": "cuda"}
-    config = resolve("dlrm_dcnv2_small", [Override(key=f"runtime.{key}", value=value, source="test")
-                                          for key, value in given.items()])  # fmt: skip
+    config = resolve(
+        "dlrm_dcnv2_small",
+        [Override(key=f"runtime.{key}", value=value, source="test") for key, value in given.items()],
+    )
     needed = []
     for check in (replace_status(WARNING, "ok"), WARNING):
         monkeypatch.setattr("harness.planning.plan.check_kernels", lambda workload, check=check: check)

@@ -178,7 +178,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: change_file(f, "manifest.json", lambda data: data.replace(b"table_4", b"table_5")),
         "another id map",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -315,7 +315,7 @@ REFUSALS: dict[str, tuple[tuple[str, ...], str]] = {
     "fixed": (("run", "./mine.toml", "--set", "id_map.kind=hash"), "id_map.kind is fixed by the definition"),
     "axis": (("sweep", "./mine.toml", "--axis", "id_map.kind=none,hash"), "changes the problem"),
     "unknown": (("run", "./mine.toml", "--quality", "64", "--set", "id_map.size=3"), "unknown key 'id_map.size'"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSALS)

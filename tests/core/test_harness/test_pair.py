@@ -77,9 +77,11 @@ def test_a_run_of_another_installation_is_judged_and_scored_by_this_one(
     """Killed in the first run of the new side, then resumed with its interpreter, given again and unchanged."""
     options = ("--data", tmp_path / "data", "-o", tmp_path / "results", "-q")
     sizes: dict[str, float] = {
-        "data.train_samples": 65536, "data.eval_samples": 2048, "train.global_batch_size": 128,
+        "data.train_samples": 65536,
+        "data.eval_samples": 2048,
+        "train.global_batch_size": 128,
         "quality.target": 0.55,  # met by the first evaluation
-    }  # fmt: skip
+    }
     quick = [word for key, value in sizes.items() for word in ("--set", f"{key}={value}")]
     done = inside("run", "dlrm_tiny", "-n", 1, "--name", "quick", *quick, "--threads", 1, *options)
     assert done.returncode == 0, done.stderr
@@ -157,7 +159,7 @@ _ZEROS = 'def canonical_sha256(*_: object) -> str:\n    return "0" * 64\n\n\ndef
             "the definition of dlrm_tiny has the digest 000000000000",
         ),
     ],
-)  # fmt: skip
+)
 def test_an_installation_of_another_time_is_refused_before_anything_is_made(
     change: Any, message: str, inside: Command, measured_once: Path, data_root: Path, tmp_path: Path
 ) -> None:

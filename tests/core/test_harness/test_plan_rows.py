@@ -11,9 +11,14 @@ from reports.document.blocks import Table
 from rules.records.run_set import ChoiceRecord
 
 CHOICE = ChoiceRecord(
-    key="0" * 64, num_threads=2, spin_count=1000, tried=(), matmul=None, matmul_source=None,
+    key="0" * 64,
+    num_threads=2,
+    spin_count=1000,
+    tried=(),
+    matmul=None,
+    matmul_source=None,
     chosen_utc="2026-11-22T09:00:00+00:00",
-)  # fmt: skip
+)
 
 
 def planned(tmp_path: Path, **values: object) -> Plan:

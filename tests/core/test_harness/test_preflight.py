@@ -20,9 +20,15 @@ from harness.system.preflight import Check, run_checks
 from harness.system.remedies import find_commands, write_script
 
 GPU = Accelerator(
-    model_name="X", memory_bytes=None, max_frequency_mhz=None, pcie_generation=None, pcie_width=None, num_links=None,
-    num_processes=0, throttle_reasons=0,
-)  # fmt: skip
+    model_name="X",
+    memory_bytes=None,
+    max_frequency_mhz=None,
+    pcie_generation=None,
+    pcie_width=None,
+    num_links=None,
+    num_processes=0,
+    throttle_reasons=0,
+)
 
 
 def tree(root: Path, entries: dict[str, str]) -> Path:
@@ -168,10 +174,14 @@ def test_load_is_judged_by_the_number_of_cpus(load: float, num_cpus: int, status
 @pytest.mark.parametrize(
     ("kind", "free_bytes", "status"),
     [
-        ("ext4", 1 << 40, "ok"), ("ext4", 1 << 20, "warning"), ("nfs4", 1 << 40, "warning"),
-        ("fuse.sshfs", 1 << 40, "warning"), ("tmpfs", 1 << 40, "warning"), (None, 1 << 40, "unknown"),
+        ("ext4", 1 << 40, "ok"),
+        ("ext4", 1 << 20, "warning"),
+        ("nfs4", 1 << 40, "warning"),
+        ("fuse.sshfs", 1 << 40, "warning"),
+        ("tmpfs", 1 << 40, "warning"),
+        (None, 1 << 40, "unknown"),
     ],
-)  # fmt: skip
+)
 def test_disks_must_be_local_and_have_room(
     monkeypatch: pytest.MonkeyPatch, kind: str | None, free_bytes: int, status: str
 ) -> None:
@@ -183,11 +193,14 @@ def test_disks_must_be_local_and_have_room(
 @pytest.mark.parametrize(
     ("devices", "status"),
     [
-        ((), "ok"), ((GPU,), "ok"), ((replace(GPU, num_processes=1),), "warning"),
-        ((replace(GPU, throttle_reasons=0x1),), "ok"), ((replace(GPU, throttle_reasons=0x40),), "warning"),
+        ((), "ok"),
+        ((GPU,), "ok"),
+        ((replace(GPU, num_processes=1),), "warning"),
+        ((replace(GPU, throttle_reasons=0x1),), "ok"),
+        ((replace(GPU, throttle_reasons=0x40),), "warning"),
         ((replace(GPU, num_processes=None),), "unknown"),
     ],
-)  # fmt: skip
+)
 def test_busy_and_throttled_accelerators_warn(devices: tuple[Accelerator, ...], status: str) -> None:
     found = Accelerators(devices=devices, driver_version=None, source="NVML")
     assert preflight.check_accelerators(found).status == status

@@ -49,8 +49,12 @@ LOOKUP_ONLY = problem(20, 20, [])
 
 def counts_of(model: DLRMConfig, data: DataConfig) -> dict[DLRMPhase, PhaseCosts]:
     return SPEC.costs.phases(
-        model, data, batch_size=BATCH, opt_name="sgd", unique_rows=BATCH * data.num_lookups,
-    )  # fmt: skip
+        model,
+        data,
+        batch_size=BATCH,
+        opt_name="sgd",
+        unique_rows=BATCH * data.num_lookups,
+    )
 
 
 def steady(value: float) -> Rate:

@@ -44,9 +44,14 @@ def test_square_products_are_as_large_as_the_device_needs_them(
     monkeypatch.setattr(ceilings, "measure_matmul", measure_matmul)
     measured = ceilings.measure_ceilings(
         [Matmul("top_mlp_forward", "top_mlp.0", 8, 9, 10)],
-        batches_ids=[], num_embeddings=[1], multi_hot=[1], embedding_dim=1, device=device, dtype=torch.float32,
+        batches_ids=[],
+        num_embeddings=[1],
+        multi_hot=[1],
+        embedding_dim=1,
+        device=device,
+        dtype=torch.float32,
         available_bytes=1 << 40,
-    )  # fmt: skip
+    )
     assert (len(measured.matmul), max(product.n for product in measured.square)) == (1, largest)
     assert shapes[0] == (1, 8, 9, 10)
 

@@ -187,10 +187,15 @@ def test_operators_come_by_self_time_and_phases_are_not_among_them() -> None:
 def on_gpu(key: str, self_us: float, *, kind: str = "kernel", shapes: Any = ()) -> Any:
     """A row as the profiler makes it of one thing on a GPU: of an operator, a kernel, or a range over kernels."""
     return SimpleNamespace(
-        key=key, self_cpu_time_total=7.0, self_device_time_total=self_us, count=2, flops=0, input_shapes=shapes,
+        key=key,
+        self_cpu_time_total=7.0,
+        self_device_time_total=self_us,
+        count=2,
+        flops=0,
+        input_shapes=shapes,
         device_type=DeviceType.CPU if kind in ("operator", "range") else DeviceType.CUDA,
         is_user_annotation=kind == "annotation",
-    )  # fmt: skip
+    )
 
 
 def test_a_microsecond_of_a_gpu_is_one_however_often_it_is_listed() -> None:

@@ -20,9 +20,12 @@ CODE = (
 
 def find_in_a_process(path: str) -> list[dict[str, str]]:
     done = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", CODE],
+        capture_output=True,
+        text=True,
+        check=True,
         env={**os.environ, "PYTHONPATH": f"{path}{os.pathsep}{ROOT}" if path else str(ROOT)},
-    )  # fmt: skip
+    )
     found: list[dict[str, str]] = json.loads(done.stdout)
     return found
 

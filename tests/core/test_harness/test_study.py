@@ -17,8 +17,13 @@ from rules.records.study import Parameter, StudyRecord
 @pytest.fixture
 def study() -> StudyRecord:
     """One of a benchmark, with two tables and a check."""
-    devices = (("Device", None, "given"), ("Memory", "B", "modelled"), ("Of its memory", "share", "modelled"),
-               ("Host memory", "B", "modelled"), ("Embeddings per step", "s", "modelled"))  # fmt: skip
+    devices = (
+        ("Device", None, "given"),
+        ("Memory", "B", "modelled"),
+        ("Of its memory", "share", "modelled"),
+        ("Host memory", "B", "modelled"),
+        ("Embeddings per step", "s", "modelled"),
+    )
     tables = [
         make_table(
             "Where each is",
@@ -32,9 +37,14 @@ def study() -> StudyRecord:
         Parameter(name="bandwidth", value=2e12, unit="B/s", source="default", note=None),
     ]
     return make_study(
-        "place", "tables over 4 devices", resolve("dlrm_tiny", [], None).benchmark, tables=tables,
-        parameters=parameters, findings=("All are placed.",), checks=[make_check("elements", expected=2, found=2)],
-    )  # fmt: skip
+        "place",
+        "tables over 4 devices",
+        resolve("dlrm_tiny", [], None).benchmark,
+        tables=tables,
+        parameters=parameters,
+        findings=("All are placed.",),
+        checks=[make_check("elements", expected=2, found=2)],
+    )
 
 
 def test_a_study_is_read_as_it_was_written(study: StudyRecord, tmp_path: Path) -> None:

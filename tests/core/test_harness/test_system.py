@@ -88,11 +88,14 @@ def test_virtual_cpus_are_counted_only_in_a_virtual_machine(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("vendor", "product", "expected"),
     [
-        ("QEMU", "Standard PC (Q35 + ICH9, 2009)", "qemu"), ("Amazon EC2", "m7i.4xlarge", "amazon ec2"),
-        ("Amazon EC2", "c5.metal", None), ("Microsoft Corporation", "Virtual Machine", "microsoft"),
-        ("Microsoft Corporation", "Surface", None), ("Dell Inc.", "PowerEdge R760", None),
+        ("QEMU", "Standard PC (Q35 + ICH9, 2009)", "qemu"),
+        ("Amazon EC2", "m7i.4xlarge", "amazon ec2"),
+        ("Amazon EC2", "c5.metal", None),
+        ("Microsoft Corporation", "Virtual Machine", "microsoft"),
+        ("Microsoft Corporation", "Surface", None),
+        ("Dell Inc.", "PowerEdge R760", None),
     ],
-)  # fmt: skip
+)
 def test_hypervisors_are_known_by_their_product_names(
     tmp_path: Path, vendor: str, product: str, expected: str | None
 ) -> None:
@@ -113,9 +116,15 @@ def test_memory_modules_come_from_udev_or_edac(tmp_path: Path) -> None:
 def test_disks_are_distinguished_and_what_is_no_disk_is_left_out(tmp_path: Path) -> None:
     entries = {}
     for name, sectors, rotational in (
-        ("nvme0n1", 7_501_476_528, "0"), ("nvme1n1", 7_501_476_528, "0"), ("sda", 1_953_525_168, "1"),
-        ("sdb", 1_953_525_168, "0"), ("loop0", 4096, "0"), ("zram0", 4096, "0"), ("md0", 4096, "1"), ("vdb", 0, "1"),
-    ):  # fmt: skip
+        ("nvme0n1", 7_501_476_528, "0"),
+        ("nvme1n1", 7_501_476_528, "0"),
+        ("sda", 1_953_525_168, "1"),
+        ("sdb", 1_953_525_168, "0"),
+        ("loop0", 4096, "0"),
+        ("zram0", 4096, "0"),
+        ("md0", 4096, "1"),
+        ("vdb", 0, "1"),
+    ):
         entries |= {f"sys/block/{name}/size": str(sectors), f"sys/block/{name}/queue/rotational": rotational}
     found = describe_storage(tree(tmp_path, entries))
     assert found["host_storage_type"].value == "NVMe SSD, HDD, SSD"
@@ -132,14 +141,20 @@ def test_only_physical_interfaces_count(tmp_path: Path) -> None:
     root = tree(
         tmp_path,
         {
-            f"{net}/eth0/type": "1", f"{net}/eth0/speed": "25000", f"{net}/eth0/device/vendor": "0x1",
-            f"{net}/eth1/type": "1", f"{net}/eth1/speed": "-1", f"{net}/eth1/device/vendor": "0x1",
-            f"{net}/lo/type": "772", f"{net}/docker0/type": "1",
-            f"{net}/ib0/type": "32", f"{net}/ib0/device/vendor": "0x1",
+            f"{net}/eth0/type": "1",
+            f"{net}/eth0/speed": "25000",
+            f"{net}/eth0/device/vendor": "0x1",
+            f"{net}/eth1/type": "1",
+            f"{net}/eth1/speed": "-1",
+            f"{net}/eth1/device/vendor": "0x1",
+            f"{net}/lo/type": "772",
+            f"{net}/docker0/type": "1",
+            f"{net}/ib0/type": "32",
+            f"{net}/ib0/device/vendor": "0x1",
             "sys/class/infiniband/mlx5_0/ports/1/rate": "400 Gb/sec (4X NDR)",
             "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand",
         },
-    )  # fmt: skip
+    )
     assert describe_networking(root)["host_networking"].value == (
         "1 x Ethernet 25 Gb/s, 1 x Ethernet, 1 x InfiniBand 400 Gb/sec (4X NDR)"
     )
@@ -343,9 +358,15 @@ def test_the_status_vocabulary_is_the_official_checkers() -> None:
 
 def test_the_environment_is_plain_json_without_secrets() -> None:
     environ = {
-        "OMP_NUM_THREADS": "2", "DLRMBENCH_DATA": "/d", "HOME": "/root", "CUDA_API_KEY": "k", "NCCL_TOKEN": "t",
-        "TORCH_MIRROR": "https://user:pw@host/", "LD_PRELOAD": "libjemalloc.so", "MKL_X": "y" * 1000,
-    }  # fmt: skip
+        "OMP_NUM_THREADS": "2",
+        "DLRMBENCH_DATA": "/d",
+        "HOME": "/root",
+        "CUDA_API_KEY": "k",
+        "NCCL_TOKEN": "t",
+        "TORCH_MIRROR": "https://user:pw@host/",
+        "LD_PRELOAD": "libjemalloc.so",
+        "MKL_X": "y" * 1000,
+    }
     kept = environment_variables(environ)
     assert list(kept) == ["DLRMBENCH_DATA", "LD_PRELOAD", "MKL_X", "OMP_NUM_THREADS"]
     assert len(kept["MKL_X"]) < 500

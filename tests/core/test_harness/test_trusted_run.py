@@ -217,9 +217,14 @@ def test_honest_runs_beside_busy_processes_raise_no_alarm(
     ],
 )
 def test_the_log_names_the_optimizers_that_train(
-    name: str, base: str, division: str, expected: Mapping[str, str], data_root: Path, tmp_path: Path,
+    name: str,
+    base: str,
+    division: str,
+    expected: Mapping[str, str],
+    data_root: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     use_workers_inside(monkeypatch)
     own = write_own(tmp_path, base)
     done = run_inside(

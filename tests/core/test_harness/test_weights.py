@@ -346,9 +346,13 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
     monkeypatch.setattr("harness.experiment.create.free_disk_bytes", lambda path: 1 << 16)
     with pytest.raises(HarnessError) as caught:
         run(
-            "dlrm_tiny", runs=2, settings={"runtime.threads": 1}, keep_weights=True, data=data_root,
+            "dlrm_tiny",
+            runs=2,
+            settings={"runtime.threads": 1},
+            keep_weights=True,
+            data=data_root,
             output=tmp_path / "out",
-        )  # fmt: skip
+        )
     assert caught.value.exit_code == ExitCode.RESOURCES
     assert "--keep-weights writes" in str(caught.value) and "2 runs" in str(caught.value)
     assert not (tmp_path / "out").exists()

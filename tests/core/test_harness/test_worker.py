@@ -44,9 +44,15 @@ def test_events_come_in_the_order_of_the_rules(tmp_path: Path) -> None:
     assert order.index("init_start") < order.index("submission_benchmark") < order.index("init_stop")
     assert order.index("global_batch_size") < order.index("init_stop") < order.index("run_start")
     assert order[order.index("run_start") :] == [
-        "run_start", "block_start", "block_stop", "tracked_stats", "eval_start", "eval_accuracy", "eval_stop",
+        "run_start",
+        "block_start",
+        "block_stop",
+        "tracked_stats",
+        "eval_start",
+        "eval_accuracy",
+        "eval_stop",
         "run_stop",
-    ]  # fmt: skip
+    ]
     assert workload.events[0] == "build"
     stamps = [line.time_ms for line in log.lines]
     assert stamps == sorted(stamps)

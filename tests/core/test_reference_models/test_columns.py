@@ -120,9 +120,12 @@ def expect(frame: pd.DataFrame, num_train: int) -> tuple[NDArray[Any], NDArray[A
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "plain.parquet", "dictionary.parquet", "delta.parquet"])
 def test_the_store_holds_what_the_columns_say(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, constant, value in (
-        (pipeline, "_COLUMN_ROWS", 700), (pipeline, "_STORE_ROWS", 900), (files, "_BATCH_ROWS", 300),
-        (lines, "BLOCK_BYTES", 20_000), (files, "BLOCK_BYTES", 20_000),
-    ):  # fmt: skip
+        (pipeline, "_COLUMN_ROWS", 700),
+        (pipeline, "_STORE_ROWS", 900),
+        (files, "_BATCH_ROWS", 300),
+        (lines, "BLOCK_BYTES", 20_000),
+        (files, "BLOCK_BYTES", 20_000),
+    ):
         monkeypatch.setattr(module, constant, value)
     frame, data = make_clicks(3000), make_data()
     prepared = prepare(tmp_path / "d", write(tmp_path / name, frame), data=data)

@@ -219,10 +219,14 @@ def test_a_batch_of_one_lookup_and_rows_that_nobody_names(kernels: CPUKernels) -
 @pytest.mark.parametrize(
     ("compiler", "words"),
     (
-        ("false", "exit code 1"), ("no_such_compiler -O1", "no C compiler: no_such_compiler"), ("'", "no command"),
-        ("gcc\udcff", "no C compiler: gcc"), ("false \udcff", "exit code 1"), ("'\udcff", "no command"),
+        ("false", "exit code 1"),
+        ("no_such_compiler -O1", "no C compiler: no_such_compiler"),
+        ("'", "no command"),
+        ("gcc\udcff", "no C compiler: gcc"),
+        ("false \udcff", "exit code 1"),
+        ("'\udcff", "no command"),
     ),
-)  # fmt: skip
+)
 def test_without_a_compiler_there_are_none_and_why(
     compiler: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,9 +31,7 @@ BAD_FIELDS = st.sampled_from(
      b"0x10", b"nan", b"\x00", b"1\x002", b"\xff\xfe", b"caf\xc3\xa9", b"123456789", b"0000000g", b"@", b"`", b":",
      b"/", b"\x13\x13\x13\x13\x13\x13\x13\x13", b"G", b'"1"', b"\r", b"1\r2", b"00", b"-0"]
 )  # fmt: skip
-FIELDS = st.tuples(
-    st.sampled_from([b"0", b"1"]), *[INTEGERS] * 13, *[CATEGORIES] * 26
-).map(list)  # fmt: skip
+FIELDS = st.tuples(st.sampled_from([b"0", b"1"]), *[INTEGERS] * 13, *[CATEGORIES] * 26).map(list)
 
 
 @st.composite

@@ -207,10 +207,13 @@ def test_a_batch_is_copied_beside_the_step_before_it_and_after_that_of_its_buffe
         line
         for i in (0, 1, 0)
         for line in (
-            f"wait for free {i}", f"full {i} after copying", f"computing waits for full {i}", f"graph {i}",
+            f"wait for free {i}",
+            f"full {i} after copying",
+            f"computing waits for full {i}",
+            f"graph {i}",
             f"free {i} after computing",
         )
-    ]  # fmt: skip
+    ]
     assert {slot.batch.indices.dtype for slot in slots} == {torch.int32}
     assert not {slots[0].batch.indices.data_ptr()} & {slots[1].batch.indices.data_ptr()}
 

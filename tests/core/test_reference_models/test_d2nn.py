@@ -30,16 +30,32 @@ from reference_models.training.workload import WorkloadSpec
 
 pytestmark = pytest.mark.numeric
 TABLE: dict[str, Any] = {
-    "grid": 16, "num_shared_masks": 2, "num_task_masks": 1, "wavelength_mm": 0.75, "pitch_mm": 0.6, "distance_mm": 20,
-}  # fmt: skip
+    "grid": 16,
+    "num_shared_masks": 2,
+    "num_task_masks": 1,
+    "wavelength_mm": 0.75,
+    "pitch_mm": 0.6,
+    "distance_mm": 20,
+}
 DATA: dict[str, Any] = {
-    "kind": "patterns", "name": "few", "train_samples": 512, "eval_samples": 96, "num_dense": 64,
-    "num_embeddings": [4, 4], "seed": 3, "parameters": {"flip_share": 0.1},
-}  # fmt: skip
+    "kind": "patterns",
+    "name": "few",
+    "train_samples": 512,
+    "eval_samples": 96,
+    "num_dense": 64,
+    "num_embeddings": [4, 4],
+    "seed": 3,
+    "parameters": {"flip_share": 0.1},
+}
 TRAIN = {
-    "global_batch_size": 32, "eval_batch_size": 64, "opt_name": "Adam", "opt_base_learning_rate": 0.02,
-    "opt_adam_beta_1": 0.9, "opt_adam_beta_2": 0.999, "opt_adam_epsilon": 1e-8,
-}  # fmt: skip
+    "global_batch_size": 32,
+    "eval_batch_size": 64,
+    "opt_name": "Adam",
+    "opt_base_learning_rate": 0.02,
+    "opt_adam_beta_1": 0.9,
+    "opt_adam_beta_2": 0.999,
+    "opt_adam_epsilon": 1e-8,
+}
 N, PITCH, WAVELENGTH = 16, 0.6, 0.75
 
 
@@ -60,13 +76,21 @@ def folder(data: DataConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(
-    data: DataConfig, folder: Path, seed: int = 1, name: str = "reference", train: dict[str, Any] = TRAIN,
+    data: DataConfig,
+    folder: Path,
+    seed: int = 1,
+    name: str = "reference",
+    train: dict[str, Any] = TRAIN,
     **changes: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     spec = WorkloadSpec(
-        model=config_of(**changes), data=data, train=parse_train(train), runtime=RuntimeConfig(threads=1),
-        data_dir=folder, seed=seed,
-    )  # fmt: skip
+        model=config_of(**changes),
+        data=data,
+        train=parse_train(train),
+        runtime=RuntimeConfig(threads=1),
+        data_dir=folder,
+        seed=seed,
+    )
     known = find_model("d2nn")
     load = known.implementations[name].load if name in known.implementations else known.baselines[name]
     workload = load(spec, SingleProcess())
@@ -162,10 +186,16 @@ def test_phases_are_entered_in_their_order(data: DataConfig, folder: Path, name:
     with workload.report_phases(entered.append):
         workload.train(1)
     assert entered == [
-        D2NNPhase.DATA, D2NNPhase.ZERO_GRAD, D2NNPhase.PROPAGATION_FORWARD, D2NNPhase.DETECTION_FORWARD,
+        D2NNPhase.DATA,
+        D2NNPhase.ZERO_GRAD,
+        D2NNPhase.PROPAGATION_FORWARD,
+        D2NNPhase.DETECTION_FORWARD,
         D2NNPhase.LOSS,
-        D2NNPhase.DETECTION_BACKWARD, D2NNPhase.PROPAGATION_BACKWARD, D2NNPhase.DENSE_OPTIMIZER, D2NNPhase.OTHER,
-    ]  # fmt: skip
+        D2NNPhase.DETECTION_BACKWARD,
+        D2NNPhase.PROPAGATION_BACKWARD,
+        D2NNPhase.DENSE_OPTIMIZER,
+        D2NNPhase.OTHER,
+    ]
     assert set(entered) == set(find_model("d2nn").phases)
 
 

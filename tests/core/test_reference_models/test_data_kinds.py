@@ -96,9 +96,13 @@ class Ratings:
 
 
 STARS = replace(
-    LABELS, file="stars", member="stars", dtype="float32", expected="0 to 5 stars",
+    LABELS,
+    file="stars",
+    member="stars",
+    dtype="float32",
+    expected="0 to 5 stars",
     is_wrong=lambda values, sizes: ~((values >= 0) & (values <= 5)),
-)  # fmt: skip
+)
 RATINGS = Layout(batch=Ratings, arrays=(STARS, *CLICKS.arrays[1:]))
 
 

@@ -117,10 +117,16 @@ def test_gradients_of_the_tables_match_finite_differences(interaction: str) -> N
 def test_costs_equal_the_built_model_and_torch_counting_flop(interaction: str) -> None:
     data = parse_data(
         {
-            "kind": "click_log", "name": "x", "train_samples": 1, "eval_samples": 1, "seed": 0,
-            "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT),
+            "kind": "click_log",
+            "name": "x",
+            "train_samples": 1,
+            "eval_samples": 1,
+            "seed": 0,
+            "num_dense": NUM_DENSE,
+            "num_embeddings": list(NUM_EMBEDDINGS),
+            "multi_hot": list(MULTI_HOT),
         }
-    )  # fmt: skip
+    )
     counts, model = SPEC.costs.model(small_config(interaction), data), small_model(interaction)
     assert counts.num_embedding_parameters == sum(p.numel() for p in model.embedding_parameters())
     assert counts.num_dense_parameters == sum(p.numel() for p in model.dense_parameters())

@@ -124,8 +124,11 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     builders = str(Path(write_dataset.__code__.co_filename).parent)
     done = subprocess.run(
         [sys.executable, "-c", TRAINS_ONCE, builders, str(folder), *TRAINED],
-        capture_output=True, text=True, timeout=HANG_S, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout)
     return found

@@ -34,16 +34,32 @@ WUKONG: dict[str, Any] = {
     "fmb_mlp": [8], "top_mlp": [8, 1], "init": "torchrec",
 }  # fmt: skip
 D2NN: dict[str, Any] = {
-    "grid": 16, "num_shared_masks": 2, "num_task_masks": 1, "wavelength_mm": 0.75, "pitch_mm": 0.6, "distance_mm": 20,
-}  # fmt: skip
+    "grid": 16,
+    "num_shared_masks": 2,
+    "num_task_masks": 1,
+    "wavelength_mm": 0.75,
+    "pitch_mm": 0.6,
+    "distance_mm": 20,
+}
 PATTERNS: dict[str, Any] = {
-    "kind": "patterns", "name": "few", "train_samples": 256, "eval_samples": 96, "num_dense": 64,
-    "num_embeddings": [4, 4], "seed": 3, "parameters": {"flip_share": 0.1},
-}  # fmt: skip
+    "kind": "patterns",
+    "name": "few",
+    "train_samples": 256,
+    "eval_samples": 96,
+    "num_dense": 64,
+    "num_embeddings": [4, 4],
+    "seed": 3,
+    "parameters": {"flip_share": 0.1},
+}
 ADAM: dict[str, Any] = {
-    "global_batch_size": 32, "eval_batch_size": 64, "opt_name": "Adam", "opt_base_learning_rate": 0.02,
-    "opt_adam_beta_1": 0.9, "opt_adam_beta_2": 0.999, "opt_adam_epsilon": 1e-3,
-}  # fmt: skip
+    "global_batch_size": 32,
+    "eval_batch_size": 64,
+    "opt_name": "Adam",
+    "opt_base_learning_rate": 0.02,
+    "opt_adam_beta_1": 0.9,
+    "opt_adam_beta_2": 0.999,
+    "opt_adam_epsilon": 1e-3,
+}
 """An epsilon of the gradients' size: with less, Adam's first steps are their signs alone, whatever they round to."""
 
 
@@ -116,9 +132,13 @@ def test_d2nn_trains_as_the_reference_does(gpu: EmulatedCUDA, tmp_path: Path) ->
     data = parse_data(PATTERNS)
     generate_dataset(tmp_path, data, num_threads=1, on_progress=None)
     spec = WorkloadSpec(
-        model=parse_d2nn(D2NN), data=data, train=parse_train(ADAM), runtime=RuntimeConfig(threads=1),
-        data_dir=tmp_path, seed=1,
-    )  # fmt: skip
+        model=parse_d2nn(D2NN),
+        data=data,
+        train=parse_train(ADAM),
+        runtime=RuntimeConfig(threads=1),
+        data_dir=tmp_path,
+        seed=1,
+    )
     reference, workload = both("d2nn", spec)
     for trained in (reference, workload):
         assert trained.train(8).num_samples == 256

@@ -156,12 +156,18 @@ def one_by_one(batch: Sequences) -> list[Sequences]:
     begins = torch.tensor([0, *batch.lengths]).cumsum(0).tolist()
     return [
         Sequences(
-            past_items=batch.past_items[p:q], past_artists=batch.past_artists[p:q],
-            past_actions=batch.past_actions[p:q], past_ages=batch.past_ages[p:q], past_lengths=(q - p,),
-            items=batch.items[a:b], artists=batch.artists[a:b], lengths=(b - a,), labels=batch.labels[a:b],
+            past_items=batch.past_items[p:q],
+            past_artists=batch.past_artists[p:q],
+            past_actions=batch.past_actions[p:q],
+            past_ages=batch.past_ages[p:q],
+            past_lengths=(q - p,),
+            items=batch.items[a:b],
+            artists=batch.artists[a:b],
+            lengths=(b - a,),
+            labels=batch.labels[a:b],
         )
         for p, q, a, b in zip(pasts, pasts[1:], begins, begins[1:], strict=False)
-    ]  # fmt: skip
+    ]
 
 
 @settings(max_examples=examples(20))
@@ -190,11 +196,16 @@ def test_flop_are_those_of_torchs_counter() -> None:
     data = small_workload().data
     for config in (
         HSTUConfig(
-            embedding_dim=6, num_layers=3, num_heads=2, attention_dim=5, item_mlp=7, head_mlp=9,
+            embedding_dim=6,
+            num_layers=3,
+            num_heads=2,
+            attention_dim=5,
+            item_mlp=7,
+            head_mlp=9,
             max_sequence_length=16,
         ),
         small_workload().model,
-    ):  # fmt: skip
+    ):
         model = HSTU(config, num_items=80, num_artists=16)
         batch = synthetic_sequences(20, SequenceShape(num_past=config.max_sequence_length - 4, num_candidates=4))
         with FlopCounterMode(display=False) as counter:
@@ -214,9 +225,14 @@ def test_flop_at_full_size_are_those_of_mlperfs_formula() -> None:
     as causal attention needs them, and one product more in its backward pass, as fused kernels make it."""
     data = small_workload(parameters={"events_per_window": 1}, data={"train_samples": 1536, "eval_samples": 64}).data
     config = HSTUConfig(
-        embedding_dim=512, num_layers=3, num_heads=4, attention_dim=128, item_mlp=512, head_mlp=512,
+        embedding_dim=512,
+        num_layers=3,
+        num_heads=4,
+        attention_dim=128,
+        item_mlp=512,
+        head_mlp=512,
         max_sequence_length=4096,
-    )  # fmt: skip
+    )
     layers = [matmul for matmul in SPEC.costs.matmuls(config, data, 1) if matmul.layer.startswith("layers.")]
     pairs = sum(matmul.flop for matmul in layers if matmul.layer.endswith((".qk", ".av")))
     assert sum(m.flop for m in layers) - pairs + pairs * 3.5 / 3 / 2 == pytest.approx(315.7e9, rel=1e-3)
@@ -256,9 +272,12 @@ def test_the_baseline_sees_of_a_history_no_more_than_its_mean() -> None:
     model, batch = build(MeanHistory), make_batch((5, 3), (2, 3))
     order = torch.tensor([4, 2, 0, 1, 3, 7, 5, 6])
     turned = replace(
-        batch, past_items=batch.past_items[order], past_artists=batch.past_artists[order],
-        past_actions=batch.past_actions[order], past_ages=batch.past_ages[order],
-    )  # fmt: skip
+        batch,
+        past_items=batch.past_items[order],
+        past_artists=batch.past_artists[order],
+        past_actions=batch.past_actions[order],
+        past_ages=batch.past_ages[order],
+    )
     codes = []
     for each in (batch, turned):
         encoded = model.encode(torch.split(model.read_rows(each), [8, 5]), each)

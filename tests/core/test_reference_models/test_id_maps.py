@@ -70,12 +70,13 @@ def test_rows_used_never_exceed_the_budget(size: tuple[int, int], seed: int) -> 
     counts, embeddings = draw(seed, num_ids)
     makers = {
         1: [
-            lambda: map_by_hash(num_ids, num_rows), lambda: map_by_frequency(counts, num_rows),
+            lambda: map_by_hash(num_ids, num_rows),
+            lambda: map_by_frequency(counts, num_rows),
             lambda: map_by_embedding(counts, embeddings, num_rows, seed),
             lambda: map_by_class(np.arange(num_ids) % 32, num_rows),
         ],
         2: [lambda: map_by_quotient(num_ids, num_rows)],
-    }  # fmt: skip
+    }
     for width, made in makers.items():
         for rows in (make() for make in made if num_rows >= width):
             assert (rows.dtype, rows.shape) == (np.int32, (num_ids, width))
@@ -159,9 +160,7 @@ def test_a_split_is_read_as_rows_side_by_side(folder: Path) -> None:
     assert mapped.train.multi_hot == (2, 2, 6) == QUOTIENT.mapped.multi_hot
     for before, after in ((plain.train, mapped.train), (plain.eval, mapped.eval)):
         ids, batch = before.read(100, 200).indices.numpy(), after.read(100, 200)
-        expected = np.concatenate(
-            [maps[0][ids[:, 0]], ids[:, 1:3], maps[2][ids[:, 3:]].reshape(100, 6)], axis=1
-        )  # fmt: skip
+        expected = np.concatenate([maps[0][ids[:, 0]], ids[:, 1:3], maps[2][ids[:, 3:]].reshape(100, 6)], axis=1)
         assert np.array_equal(batch.indices.numpy(), expected)
         assert torch.equal(batch.dense, before.read(100, 200).dense)
         held = Batch.empty(after, 100, has_int32_ids=True)
@@ -254,7 +253,7 @@ def test_implementations_train_alike_through_a_map(folder: Path) -> None:
         ({"samples": 0}, "id_map.samples is 0, expected a whole number of at least 1."),
         ({"rows": 3}, "unknown key id_map.rows."),
     ],
-)  # fmt: skip
+)
 def test_wrong_values_are_named(table: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_section("id_map", table, IdMapConfig)

@@ -95,8 +95,11 @@ def test_batches_come_in_dataset_order_hardly_ahead_of_what_was_asked_and_wrap_a
     workload = build(make_spec())
     counts = [workload.train(20) for _ in range(4)]
     assert [(count.num_steps, count.num_samples) for count in counts] == [
-        (20, 20 * BATCH), (20, 20 * BATCH), (10, 10 * BATCH), (20, 20 * BATCH),
-    ]  # fmt: skip
+        (20, 20 * BATCH),
+        (20, 20 * BATCH),
+        (10, 10 * BATCH),
+        (20, 20 * BATCH),
+    ]
     expected = [(step * BATCH, (step + 1) * BATCH) for step in [*range(50), *range(20)]]
     assert ranges[: len(expected)] == expected, "the last 17 samples are dropped"
     ahead = [(step * BATCH, (step + 1) * BATCH) for step in range(20, 20 + DEPTH)]

@@ -24,9 +24,7 @@ print(module.__name__, "torch" in sys.modules, gc.isenabled(), gc.get_freeze_cou
 def imported(name: str, before: str = "", by: str = "import_with_torch") -> list[str]:
     """Module, whether torch is there, the collector on, torch's objects set aside; and how often it has looked."""
     code = IMPORTS.format(name=name, before=before, by=by)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False
-    )  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

@@ -47,8 +47,12 @@ def answer_of(builder: str, *arguments: str, **variables: str) -> list[dict[str,
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, BUILDERS / builder, *arguments],
-        capture_output=True, text=True, timeout=HANG_S, env=environment, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        env=environment,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     assert found
@@ -145,9 +149,15 @@ def test_fake_tensors_go_through_the_operator_and_stay_what_they_were(width: int
             embedding.update_static(rows, plan, torch.empty(64, 3, 4, dtype=torch.float16), torch.empty(()), 1e-8)
         with pytest.raises(ValueError, match=r"order is torch.int32 \[320\].*; expected torch.int64 \[320\]"):
             update_sorted(
-                rows, rows, torch.empty(5, dtype=torch.int32), torch.empty(64, 3, 4), torch.empty(50, 4), None,
-                torch.empty(()), 1e-8,
-            )  # fmt: skip
+                rows,
+                rows,
+                torch.empty(5, dtype=torch.int32),
+                torch.empty(64, 3, 4),
+                torch.empty(50, 4),
+                None,
+                torch.empty(()),
+                1e-8,
+            )
 
 
 @pytest.fixture
@@ -230,9 +240,15 @@ def _right_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         return torch.stack(bags, dim=1).to(dtype)
 
     def update(
-        ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor,
-        weight: torch.Tensor, state: torch.Tensor | None, rate: torch.Tensor, eps: float,
-    ) -> None:  # fmt: skip
+        ordered: torch.Tensor,
+        order: torch.Tensor,
+        bags: torch.Tensor,
+        gradients: torch.Tensor,
+        weight: torch.Tensor,
+        state: torch.Tensor | None,
+        rate: torch.Tensor,
+        eps: float,
+    ) -> None:
         sums = torch.zeros_like(weight)
         sums.index_add_(0, ordered, gradients[order // len(bags), bags[order % len(bags)].long()].float())
         if state is not None:
@@ -285,9 +301,14 @@ def test_the_example_refuses_each_result_that_is_wrong(
         changed[place].copy_(spoil(changed[place], before[place]))
 
     def spoilt_cross(
-        dy: torch.Tensor, x_0: torch.Tensor, z: torch.Tensor, dx_0: torch.Tensor | None, *, adds: bool,
+        dy: torch.Tensor,
+        x_0: torch.Tensor,
+        z: torch.Tensor,
+        dx_0: torch.Tensor | None,
+        *,
+        adds: bool,
         sizes: KernelSizes,
-    ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         old_z, old = z.clone(), torch.zeros_like(dy) if dx_0 is None else dx_0.clone()
         found, bias = plain_cross_gradients(dy, x_0, z, dx_0, adds=adds)
         if what == "z":

@@ -60,10 +60,12 @@ TEXT = encode(BOTH)
         (TEXT.replace('"precision": "fp32"', '"precision": "int4"', 1), "int4"),
         (TEXT.replace("0.02", "-1", 1), "seconds"),
         (encode(choice(BOTH.products[0], BOTH.products[0])), r"products\[1\].*listed twice"),
-        (encode(choice(ChosenProduct(product=msgspec.structs.replace(FORWARD, precision="bf16"), form="mm"))),
-         r"products\[0\] is of bf16, expected fp32"),
+        (
+            encode(choice(ChosenProduct(product=msgspec.structs.replace(FORWARD, precision="bf16"), form="mm"))),
+            r"products\[0\] is of bf16, expected fp32",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_choice_is_refused_with_its_place(content: str, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"(?s)a/file.*{message}"):
         convert_choice(json.loads(content), "a/file")

@@ -164,8 +164,11 @@ def test_choosing_lists_the_products_of_a_step_and_of_evaluation_and_changes_not
     chosen = choosing.choose_matmul(None)
     kinds = {(entry.product.kind, entry.product.num_samples) for entry in chosen.products}
     assert kinds == {
-        ("forward", BATCH), ("data_gradient", BATCH), ("weight_gradient", BATCH), ("forward", 1000),
-    }  # fmt: skip
+        ("forward", BATCH),
+        ("data_gradient", BATCH),
+        ("weight_gradient", BATCH),
+        ("forward", 1000),
+    }
     for workload in (choosing, silent):
         workload.train(3)
     assert is_same(flatten(choosing.state()), flatten(silent.state()))

@@ -99,9 +99,13 @@ def test_long_runs_of_wide_rows_end_where_the_reference_does(gpu: str, make_spec
         runtime={"device": "cuda"},
     )
     data = {
-        "kind": "synthetic", "num_embeddings": [1, 300], "multi_hot": [LONG_HOT, 2], "num_dense": 4,
-        "train_samples": 5 * 512, "eval_samples": 2000,
-    }  # fmt: skip
+        "kind": "synthetic",
+        "num_embeddings": [1, 300],
+        "multi_hot": [LONG_HOT, 2],
+        "num_dense": 4,
+        "train_samples": 5 * 512,
+        "eval_samples": 2000,
+    }
     spec = replace(given, data=parse_data(data), data_dir=Path())
     reference, optimized = build(spec, "reference"), build(spec, "optimized")
     begun = [table.clone() for table in tables_of(reference)]
@@ -165,9 +169,13 @@ def test_tables_of_more_than_two_to_the_31_numbers(gpu: str, make_spec: MakeSpec
     if gpu == "real" and torch.cuda.get_device_properties(0).total_memory < LARGE_GIB << 30:
         pytest.skip(f"needs a GPU of {LARGE_GIB} GiB")
     data = {
-        "kind": "synthetic", "num_embeddings": [rows, 3], "multi_hot": [2, 1], "num_dense": 4,
-        "train_samples": 20 * 128, "eval_samples": 1000,
-    }  # fmt: skip
+        "kind": "synthetic",
+        "num_embeddings": [rows, 3],
+        "multi_hot": [2, 1],
+        "num_dense": 4,
+        "train_samples": 20 * 128,
+        "eval_samples": 1000,
+    }
     # Rates of SGD turn no rounding into a step.
     given = make_spec(
         model={"embedding_dim": dim, "bottom_mlp": [8, dim]}, train={"opt_name": "sgd"}, runtime={"device": "cuda"}

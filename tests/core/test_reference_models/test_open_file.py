@@ -13,11 +13,15 @@ from reference_models.process.open_file import open_regular, read_regular
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("link", "named: a link"), ("pipe", "named: a pipe"), ("folder", "named: a folder"),
-        ("socket", "named: a socket"), ("hole", "named: 1,099,511,627,776 bytes"), ("device", "/dev/zero: a device"),
+        ("link", "named: a link"),
+        ("pipe", "named: a pipe"),
+        ("folder", "named: a folder"),
+        ("socket", "named: a socket"),
+        ("hole", "named: 1,099,511,627,776 bytes"),
+        ("device", "/dev/zero: a device"),
         ("NUL", r"'a\\x00b': no name of a file"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_regular_file_of_that_size_is_refused(
     kind: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

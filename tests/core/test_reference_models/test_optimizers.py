@@ -141,13 +141,19 @@ def test_decay_before_the_end_of_warm_up_is_refused() -> None:
 
 def test_policy_reads_the_keys_of_each_optimizer() -> None:
     sgd = train_config(
-        "sgd", opt_learning_rate_warmup_steps=3, lr_decay_start_steps=5, sgd_opt_base_learning_rate=0.1,
-        sgd_opt_learning_rate_decay_poly_power=2, sgd_opt_learning_rate_decay_steps=7,
-    )  # fmt: skip
+        "sgd",
+        opt_learning_rate_warmup_steps=3,
+        lr_decay_start_steps=5,
+        sgd_opt_base_learning_rate=0.1,
+        sgd_opt_learning_rate_decay_poly_power=2,
+        sgd_opt_learning_rate_decay_steps=7,
+    )
     adagrad = train_config(
-        "adagrad", opt_learning_rate_warmup_steps=3, opt_learning_rate_decay_start_step=5,
+        "adagrad",
+        opt_learning_rate_warmup_steps=3,
+        opt_learning_rate_decay_start_step=5,
         opt_learning_rate_decay_steps=7,
-    )  # fmt: skip
+    )
     expected = LearningRatePolicy(base=0.1, warmup_steps=3, decay_start_step=5, decay_steps=7)
     assert build_learning_rate_policy(sgd) == build_learning_rate_policy(adagrad) == expected
 

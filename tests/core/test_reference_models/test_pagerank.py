@@ -128,11 +128,14 @@ def test_a_graph_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         pagerank.read_graph(path)
 
 
-@pytest.mark.parametrize("content", [
-        b"1 2\n" + b"#" * 10_000_000, b"\0" * 10_000_000,
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"1 2\n" + b"#" * 10_000_000,
+        b"\0" * 10_000_000,
         pytest.param(b"1 2\n" * 5_000_001, marks=pytest.mark.slow),
     ],
-)  # fmt: skip
+)
 def test_lines_and_edges_are_bounded(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "edges.txt").write_bytes(content)
     with bounded_memory(512 << 20), pytest.raises(DatasetError, match=r"edges\.txt:\d+: more than \d"):

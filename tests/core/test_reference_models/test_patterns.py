@@ -19,9 +19,15 @@ from reference_models.training.metrics import accuracy
 pytestmark = pytest.mark.numeric
 
 TABLE: dict[str, Any] = {
-    "kind": "patterns", "name": "few", "train_samples": 4000, "eval_samples": 1000, "num_dense": 49,
-    "num_embeddings": [5, 5, 5], "seed": 3, "parameters": {"flip_share": 0.2},
-}  # fmt: skip
+    "kind": "patterns",
+    "name": "few",
+    "train_samples": 4000,
+    "eval_samples": 1000,
+    "num_dense": 49,
+    "num_embeddings": [5, 5, 5],
+    "seed": 3,
+    "parameters": {"flip_share": 0.2},
+}
 
 
 @pytest.fixture(scope="module")

@@ -78,9 +78,14 @@ widths = st.lists(st.integers(1, 9), max_size=3)
 
 @settings(max_examples=examples(25))
 @given(
-    st.sampled_from(["dot", "cat", "dcn"]), st.integers(1, 8), widths, widths,
-    st.lists(st.integers(1, 4), min_size=1), st.integers(1, 5), st.integers(1, 50),
-)  # fmt: skip
+    st.sampled_from(["dot", "cat", "dcn"]),
+    st.integers(1, 8),
+    widths,
+    widths,
+    st.lists(st.integers(1, 4), min_size=1),
+    st.integers(1, 5),
+    st.integers(1, 50),
+)
 def test_matmuls_are_those_that_torch_counts(
     interaction: str, dim: int, bottom: list[int], top: list[int], hot: list[int], num_dense: int, batch_size: int
 ) -> None:

@@ -77,9 +77,11 @@ def test_reuse_is_shares(num_rows: int, exponent: float, num_lookups: int) -> No
 def test_a_trace_is_counted_batch_by_batch() -> None:
     """Table 1 looks row 5 up once a batch: in the batch it is used once, in the trace three times."""
     trace = AccessTrace(
-        num_rows=(4, 6), num_bags=7, offsets=np.arange(15),
+        num_rows=(4, 6),
+        num_bags=7,
+        offsets=np.arange(15),
         indices=np.array([0, 0, 1, 1, 2, 2, 3, *([5, 1] * 3), 1]),
-    )  # fmt: skip
+    )
     assert traced_reuse(trace, 0, 2)[:2] == (0.0, 1.0)
     assert traced_reuse(trace, 1, 2)[:2] == (1.0, 0.0)
     whole = traced_reuse(trace, 1, 1000)

@@ -27,10 +27,14 @@ def dcnv2() -> tuple[DLRMConfig, DataConfig]:
     """The official DLRM-DCNv2."""
     model = parse_model(
         {
-            "interaction": "dcn", "embedding_dim": 128, "bottom_mlp": [512, 256, 128],
-            "top_mlp": [1024, 1024, 512, 256, 1], "dcn_num_layers": 3, "dcn_low_rank_dim": 512,
+            "interaction": "dcn",
+            "embedding_dim": 128,
+            "bottom_mlp": [512, 256, 128],
+            "top_mlp": [1024, 1024, 512, 256, 1],
+            "dcn_num_layers": 3,
+            "dcn_low_rank_dim": 512,
         }
-    )  # fmt: skip
+    )
     sizes = {"num_embeddings": list(DCNV2_ROWS), "multi_hot": list(DCNV2_MULTI_HOT)}
     return model, parse_data({"kind": "mlperf_multi_hot", "name": "criteo_1tb_multi_hot", **sizes})
 

@@ -49,9 +49,10 @@ def test_training_learns(make_spec: MakeSpec, model: dict[str, Any], opt_name: s
 
 def test_learning_rate_follows_the_policy(make_spec: MakeSpec) -> None:
     keys = {
-        "opt_learning_rate_warmup_steps": 4, "opt_learning_rate_decay_start_step": 6,
+        "opt_learning_rate_warmup_steps": 4,
+        "opt_learning_rate_decay_start_step": 6,
         "opt_learning_rate_decay_steps": 2,
-    }  # fmt: skip
+    }
     workload, rates = build(make_spec(train=keys)), []
     for _ in range(8):
         workload.train(1)

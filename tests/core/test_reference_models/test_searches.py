@@ -34,9 +34,14 @@ WHOLE = ("random", "dim", "lookup", "size_lookup", "greedy", "autoshard", "optim
 def cost_of(num_devices: int, device_s: float = 0.0) -> Sum:
     """Memory of 2 TB/s and links of 300 GB/s; it adds up over tables where a device has no time of its own."""
     devices = Devices(
-        num_devices=num_devices, device_type="cuda", memory_bytes=NEUROSHARD.memory_bytes, memory_bandwidth=2e12,
-        devices_per_host=8, intra_host_bandwidth=3e11, inter_host_bandwidth=2.5e10,
-    )  # fmt: skip
+        num_devices=num_devices,
+        device_type="cuda",
+        memory_bytes=NEUROSHARD.memory_bytes,
+        memory_bandwidth=2e12,
+        devices_per_host=8,
+        intra_host_bandwidth=3e11,
+        inter_host_bandwidth=2.5e10,
+    )
     bandwidth = Bandwidth(batch_size=BATCH, memory_bandwidth=2e12, device_s=device_s)
     return Sum((bandwidth, Exchange(batch_size=BATCH, devices=devices)))
 

@@ -43,20 +43,42 @@ from reference_models.wukong.config import parse_model as parse_wukong
 
 pytestmark = pytest.mark.numeric
 WUKONG = {
-    "embedding_dim": 4, "num_layers": 2, "rank": 2, "bottom_mlp": [8, 4], "top_mlp": [8, 1],
-    "fmb_mlp": [8], "num_fmb": 3, "num_lcb": 3,
-}  # fmt: skip
+    "embedding_dim": 4,
+    "num_layers": 2,
+    "rank": 2,
+    "bottom_mlp": [8, 4],
+    "top_mlp": [8, 1],
+    "fmb_mlp": [8],
+    "num_fmb": 3,
+    "num_lcb": 3,
+}
 IMAGES: dict[str, Any] = {
-    "kind": "patterns", "name": "few", "train_samples": 512, "eval_samples": 96, "num_dense": 64,
-    "num_embeddings": [4, 4], "seed": 3, "parameters": {"flip_share": 0.1},
-}  # fmt: skip
+    "kind": "patterns",
+    "name": "few",
+    "train_samples": 512,
+    "eval_samples": 96,
+    "num_dense": 64,
+    "num_embeddings": [4, 4],
+    "seed": 3,
+    "parameters": {"flip_share": 0.1},
+}
 OPTICS: dict[str, Any] = {
-    "grid": 16, "num_shared_masks": 2, "num_task_masks": 1, "wavelength_mm": 0.75, "pitch_mm": 0.6, "distance_mm": 20,
-}  # fmt: skip
+    "grid": 16,
+    "num_shared_masks": 2,
+    "num_task_masks": 1,
+    "wavelength_mm": 0.75,
+    "pitch_mm": 0.6,
+    "distance_mm": 20,
+}
 ADAM = {
-    "global_batch_size": 32, "eval_batch_size": 64, "opt_name": "Adam", "opt_base_learning_rate": 0.02,
-    "opt_adam_beta_1": 0.9, "opt_adam_beta_2": 0.999, "opt_adam_epsilon": 1e-8,
-}  # fmt: skip
+    "global_batch_size": 32,
+    "eval_batch_size": 64,
+    "opt_name": "Adam",
+    "opt_base_learning_rate": 0.02,
+    "opt_adam_beta_1": 0.9,
+    "opt_adam_beta_2": 0.999,
+    "opt_adam_epsilon": 1e-8,
+}
 LOGISTIC = pin_code(f"{dense_logistic.__file__}:SPEC")
 CASES = ("wukong", "hstu", "hstu optimized", "d2nn", "own")
 NAMES = dict(zip(CASES, ("wukong", "hstu", "hstu", "d2nn", LOGISTIC), strict=True))
@@ -80,9 +102,13 @@ def specs(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     images = parse_data(IMAGES)
     generate_dataset(folder / "images", images, num_threads=1)
     patterns = WorkloadSpec(
-        model=parse_d2nn(OPTICS), data=images, train=parse_train(ADAM), runtime=RuntimeConfig(threads=1),
-        data_dir=folder / "images", seed=1,
-    )  # fmt: skip
+        model=parse_d2nn(OPTICS),
+        data=images,
+        train=parse_train(ADAM),
+        runtime=RuntimeConfig(threads=1),
+        data_dir=folder / "images",
+        seed=1,
+    )
     plain = replace(clicks.runtime, implementation="plain")
     found = {
         "wukong": replace(clicks, model=parse_wukong(WUKONG)),
@@ -263,7 +289,7 @@ def test_images_and_clicks_are_cut_by_rows() -> None:
         ("hstu", {"ranks": 2}, "served by one process"),
         ("hstu", {"implementation": "optimised"}, "unknown implementation 'optimised'. Did you mean 'optimized'"),
     ],
-)  # fmt: skip
+)
 def test_what_the_forward_pass_of_training_cannot_do_is_refused(
     model: str, runtime: dict[str, Any], words: str, specs: dict[str, WorkloadSpec]
 ) -> None:
@@ -321,9 +347,11 @@ def test_data_that_nobody_can_learn_has_no_quality(tmp_path: Path) -> None:
     workload = load_entry("rm1_deeprecsys").workload
     data = replace(workload.data, num_embeddings=(50,) * len(workload.data.multi_hot))
     spec = replace(
-        workload.spec(tmp_path, seed=0), data=data, model=dense_logistic.LogisticConfig(),
+        workload.spec(tmp_path, seed=0),
+        data=data,
+        model=dense_logistic.LogisticConfig(),
         runtime=replace(workload.runtime, implementation="plain", threads=1),
-    )  # fmt: skip
+    )
     servable = build_servable(LOGISTIC, spec)
     assert servable.quality() is None
     queries = servable.queries([3, 5000])

@@ -16,9 +16,14 @@ TWICE = (0.0, 1.0) + (0.0,) * (NUM_REUSE_BINS - 2)
 TABLE = Table(num_embeddings=10_000, dim=32, pooling=2.0, reuse=ONCE, optimizer="sgd")
 BANDWIDTH = Bandwidth(batch_size=100, memory_bandwidth=1e9, table_s=1e-6, device_s=1e-5)
 HOST = Devices(
-    num_devices=4, device_type="cuda", memory_bytes=1 << 30, memory_bandwidth=1e9, devices_per_host=2,
-    intra_host_bandwidth=4e8, inter_host_bandwidth=1e8,
-)  # fmt: skip
+    num_devices=4,
+    device_type="cuda",
+    memory_bytes=1 << 30,
+    memory_bandwidth=1e9,
+    devices_per_host=2,
+    intra_host_bandwidth=4e8,
+    inter_host_bandwidth=1e8,
+)
 
 
 def shares(weights: list[float]) -> tuple[float, ...]:

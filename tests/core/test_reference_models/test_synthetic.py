@@ -42,9 +42,13 @@ def test_batches_have_the_shape_asked_for_and_are_the_same_every_time(tmp_path: 
 def test_planted_labels_can_be_learnt_and_all_else_stays(tmp_path: Any, shape: tuple[int, int, int]) -> None:
     num_tables, lookups, num_dense = shape
     table = {
-        "kind": "made_up", "num_dense": num_dense, "num_tables": num_tables, "rows_per_table": 5000,
-        "lookups_per_table": lookups, "train_samples": 2000,
-    }  # fmt: skip
+        "kind": "made_up",
+        "num_dense": num_dense,
+        "num_tables": num_tables,
+        "rows_per_table": 5000,
+        "lookups_per_table": lookups,
+        "train_samples": 2000,
+    }
     data, coins = parse_data({**table, "labels": "planted"}), parse_data(table)
     assert has_signal(data) and not has_signal(coins)
     assert coins == parse_data({**table, "labels": "coin_flips"}) and "labels" not in coins.parameters

@@ -228,9 +228,12 @@ def test_a_rank_draws_the_tables_on_its_gpu_by_a_generator_of_their_own(monkeypa
             return SimpleNamespace(state_dict=dict)
 
         loop: Any = SimpleNamespace(
-            spec=workload.spec(Path(), seed=3), device=torch.device(device), _shard=shard,
-            data=SimpleNamespace(train=SimpleNamespace(num_dense=13)), _optimizers_of=lambda *parts: [],
-        )  # fmt: skip
+            spec=workload.spec(Path(), seed=3),
+            device=torch.device(device),
+            _shard=shard,
+            data=SimpleNamespace(train=SimpleNamespace(num_dense=13)),
+            _optimizers_of=lambda *parts: [],
+        )
         torch.manual_seed(7)
         torchrec.TorchRecWorkload.build_model(loop, rows)
     first, second, on_cpu = given

@@ -197,7 +197,7 @@ class Evil:
         (([0] * 100_000, OFFSETS, LENGTHS), "more than 65,536"),
         ((torch.zeros(1 << 20).to_sparse(), OFFSETS, LENGTHS), "which is not loaded"),
     ],
-)  # fmt: skip
+)
 def test_files_that_are_no_lookups_are_refused(
     content: tuple[object, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -213,9 +213,13 @@ def test_damaged_files_of_lookups_are_refused(tmp_path: Path) -> None:
     content = (tmp_path / "whole.pt").read_bytes()
     packed = gzip.compress(content)
     damaged = {
-        "empty.pt": b"", "words.pt": b"no tensors", "half.pt": content[: len(content) // 2], "half.gz": packed[:-20],
-        "words.gz": b"no gzip", "flipped.gz": packed[:30] + b"\0\0\0\0" + packed[34:],
-    }  # fmt: skip
+        "empty.pt": b"",
+        "words.pt": b"no tensors",
+        "half.pt": content[: len(content) // 2],
+        "half.gz": packed[:-20],
+        "words.gz": b"no gzip",
+        "flipped.gz": packed[:30] + b"\0\0\0\0" + packed[34:],
+    }
     for name, damage in damaged.items():
         (tmp_path / name).write_bytes(damage)
         with pytest.raises(DatasetError, match=name):
@@ -310,12 +314,15 @@ def test_a_profile_is_reproduced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("0, 1\n0, 1\n", "three lines"), ("0, x\n0, 1\n.5, 1", "three lines"),
+        ("0, 1\n0, 1\n", "three lines"),
+        ("0, x\n0, 1\n.5, 1", "three lines"),
         ("0, 1\n1, 0\n.5, 1", ":2: expected rising"),
-        ("0, 1\n0, 3\n.5, 1", ":2: distance 3, but line 1 has 2"), ("0, 1\n0, 1\n.5, .7", ":3: expected shares"),
-        ("0, 1\n0, nan\n.5, 1", ":2: expected rising"), ("0, 1\n0, 1\n.5", ":2: expected rising"),
+        ("0, 1\n0, 3\n.5, 1", ":2: distance 3, but line 1 has 2"),
+        ("0, 1\n0, 1\n.5, .7", ":3: expected shares"),
+        ("0, 1\n0, nan\n.5, 1", ":2: expected rising"),
+        ("0, 1\n0, 1\n.5", ":2: expected rising"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_profile_is_refused(content: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "p.log").write_text(content)
     with pytest.raises(DatasetError) as caught:

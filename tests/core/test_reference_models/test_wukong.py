@@ -32,9 +32,15 @@ from reference_models.wukong.stack import FactorizationMachineBlock, WukongLayer
 
 pytestmark = pytest.mark.numeric
 TABLE: dict[str, Any] = {
-    "embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [16, 1],
-    "num_layers": 3, "num_fmb": 3, "num_lcb": 2, "rank": 2, "fmb_mlp": [12, 7],
-}  # fmt: skip
+    "embedding_dim": 4,
+    "bottom_mlp": [8, 4],
+    "top_mlp": [16, 1],
+    "num_layers": 3,
+    "num_fmb": 3,
+    "num_lcb": 2,
+    "rank": 2,
+    "fmb_mlp": [12, 7],
+}
 SAME_WIDTH = TABLE | {"num_fmb": 2, "num_lcb": 2}
 """Of the four vectors of `TABLES`, so that no layer has a residual map."""
 TABLES: dict[str, Any] = {"num_dense": 4, "num_embeddings": (40, 1, 7), "multi_hot": (1, 1, 3)}
@@ -166,9 +172,13 @@ def data_of(multi_hot: tuple[int, ...], num_dense: int = 13) -> DataConfig:
 
 def configurations() -> list[WukongConfig]:
     changes: list[dict[str, Any]] = [
-        {}, {"num_layers": 1}, {"num_layers": 4, "rank": 7}, {"fmb_mlp": [5]}, {"num_fmb": 1, "num_lcb": 4},
+        {},
+        {"num_layers": 1},
+        {"num_layers": 4, "rank": 7},
+        {"fmb_mlp": [5]},
+        {"num_fmb": 1, "num_lcb": 4},
         {"embedding_dim": 9, "bottom_mlp": [9], "top_mlp": [1]},
-    ]  # fmt: skip
+    ]
     return [parse_model(TABLE | change) for change in changes]
 
 

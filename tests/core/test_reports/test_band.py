@@ -37,12 +37,14 @@ def write(root: Path, speed: float, *, hour: int, **changes: Any) -> Path:
     """A set of five runs that began in a certain hour; its runs vary by 0.1 % in speed."""
     runs = [
         make_records(
-            TINY, num_evals=12 + index % 3, seed=100 * (hour + 10) + index,
+            TINY,
+            num_evals=12 + index % 3,
+            seed=100 * (hour + 10) + index,
             start_ms=1_790_000_000_000 + hour * HOUR_MS + index * 60_000,
             throughput=20_000.0 * speed * (1 + 0.001 * (index % 3 - 1)),
         )
         for index in range(5)
-    ]  # fmt: skip
+    ]
     return write_run_set(root, runs=runs, interrupted=False, changes=changes)
 
 

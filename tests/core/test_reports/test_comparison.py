@@ -119,9 +119,11 @@ def test_less_overhead_does_not_excuse_slower_steps_but_faster_convergence_does(
     slower = make_side("b", wild[::-1], [rate / 1.1 for rate in RATES], [1 + 0.5 / 1.1] * 10)
     comparison = compare(base, slower)
     assert verdicts(comparison) == {
-        "time_to_train": "inconclusive", "samples_to_converge": "inconclusive", "throughput": "slower",
+        "time_to_train": "inconclusive",
+        "samples_to_converge": "inconclusive",
+        "throughput": "slower",
         "overhead": "faster",
-    }  # fmt: skip
+    }
     assert comparison.is_regression
     assert sentence(comparison).endswith(
         "Decided: throughput, 1.10x slower; evaluation and overhead weigh 1.031x less beside the training."
@@ -367,10 +369,15 @@ def test_throughput_alone_is_compared_alone_and_never_with_runs() -> None:
 
 def write_tiny(root: Path, *, throughput: float, start: int = 1) -> Path:
     many = [
-        make_records(TINY, num_evals=usual_evals(TINY) - 1 + i % 3, seed=start + i,
-                     start_ms=1_790_000_000_000 + i * 100_000, throughput=throughput * (1 + 0.001 * (i % 4)))
+        make_records(
+            TINY,
+            num_evals=usual_evals(TINY) - 1 + i % 3,
+            seed=start + i,
+            start_ms=1_790_000_000_000 + i * 100_000,
+            throughput=throughput * (1 + 0.001 * (i % 4)),
+        )
         for i in range(5)
-    ]  # fmt: skip
+    ]
     return write_set(root, TINY, many)
 
 

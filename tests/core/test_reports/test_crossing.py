@@ -96,8 +96,11 @@ def test_it_is_shown_with_its_label_and_enters_no_score(tmp_path: Path) -> None:
     write_set(tmp_path, benchmark, runs)
     (result,) = gather([tmp_path], second_opinion=False)
     values = [smoothed_samples(run.log) for run in result.runs]
-    assert values == [pytest.approx(run.log.samples_to_converge * (1 - 0.4 / len(run.log.evaluations)))
-                      for run in result.runs if run.log.samples_to_converge]  # fmt: skip
+    assert values == [
+        pytest.approx(run.log.samples_to_converge * (1 - 0.4 / len(run.log.evaluations)))
+        for run in result.runs
+        if run.log.samples_to_converge
+    ]
     assert [member.samples_to_converge_smoothed for member in run_members(result)] == values
     assert runs_frame(document_of([result]))["samples_to_converge_smoothed"].tolist() == values
     page = runs_table([result], "runs")

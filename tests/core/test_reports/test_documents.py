@@ -117,8 +117,11 @@ def test_published_rounds_come_back_too(tmp_path: Path) -> None:
 
 
 def minimal(**changes: Any) -> dict[str, Any]:
-    run = {"run": "0", "path": "x", "evaluations": {name: [] for name in (
-        "epoch_num", "samples_count", "elapsed_s", "quality")}}  # fmt: skip
+    run = {
+        "run": "0",
+        "path": "x",
+        "evaluations": {name: [] for name in ("epoch_num", "samples_count", "elapsed_s", "quality")},
+    }
     return {"schema_version": 1, "configurations": [{"configuration": "a", "runs": [run | changes]}]}
 
 
@@ -269,8 +272,10 @@ def test_report_turns_an_export_into_the_same_export_and_into_parquet(
     code, out, _ = report(path, folder, "--format", "parquet", "-o", tmp_path / "tables")
     assert code == 0
     assert [Path(line).name for line in out.splitlines()] == [
-        "configurations.parquet", "runs.parquet", "evaluations.parquet"
-    ]  # fmt: skip
+        "configurations.parquet",
+        "runs.parquet",
+        "evaluations.parquet",
+    ]
     assert len(pd.read_parquet(tmp_path / "tables" / "runs.parquet")) == 24
 
 

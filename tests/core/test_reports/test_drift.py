@@ -187,13 +187,17 @@ def test_the_gate_judges_qualities_in_their_own_direction() -> None:
     aucs = [0.7501, 0.7502, 0.7499, 0.75, 0.7498]
     base, less, more = (
         Result(
-            label=label, source="records", kind="quality", quantities=("quality",), benchmark="dlrm_tiny",
+            label=label,
+            source="records",
+            kind="quality",
+            quantities=("quality",),
+            benchmark="dlrm_tiny",
             repetitions=tuple(
                 Repetition(seed=seed, values={"quality": auc + shift}) for seed, auc in enumerate(aucs)
             ),
         )
         for label, shift in (("base", 0.0), ("less", -0.01), ("more", 0.01))
-    )  # fmt: skip
+    )
     worse, better = compare_results(base, [less, more])
     assert worse.is_regression and not worse.is_regression_excluded
     assert better.is_regression_excluded and not better.is_regression

@@ -155,10 +155,15 @@ def test_nothing_to_read_is_an_error_that_says_what_was_looked_for(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "is_defined", "status"),
     [
-        ("dlrm_tiny", True, "own"), ("dlrm_dcnv2", True, "official"), ("dlrm_dcnv2", False, "official"),
-        ("dlrmv4", False, "official"), ("mine", True, "own"), ("bert", False, "unknown"), (None, False, "unknown"),
+        ("dlrm_tiny", True, "own"),
+        ("dlrm_dcnv2", True, "official"),
+        ("dlrm_dcnv2", False, "official"),
+        ("dlrmv4", False, "official"),
+        ("mine", True, "own"),
+        ("bert", False, "unknown"),
+        (None, False, "unknown"),
     ],
-)  # fmt: skip
+)
 def test_names_of_mlperf_are_never_taken_as_own(name: str | None, is_defined: bool, status: str) -> None:
     assert benchmark_status(name, is_defined=is_defined) == status
 

@@ -56,10 +56,15 @@ def test_numbers(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("given_text", "expected"),
     [
-        ("node\u202egnp", "node\\u202egnp"), ("a\x00b\x1b[31m", "a\\x00b\\x1b[31m"), ("a\n\tb", "a b"),
-        ("zero\u200bwidth", "zero\\u200bwidth"), ("\ud800", "\\ud800"), ("Café 東京 é", "Café 東京 é"), (8, "8"),
+        ("node\u202egnp", "node\\u202egnp"),
+        ("a\x00b\x1b[31m", "a\\x00b\\x1b[31m"),
+        ("a\n\tb", "a b"),
+        ("zero\u200bwidth", "zero\\u200bwidth"),
+        ("\ud800", "\\ud800"),
+        ("Café 東京 é", "Café 東京 é"),
+        (8, "8"),
     ],
-)  # fmt: skip
+)
 def test_names_from_logs_show_what_they_hide(given_text: object, expected: str) -> None:
     assert f.printable(given_text) == expected
 

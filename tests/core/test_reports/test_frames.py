@@ -200,9 +200,12 @@ def test_where_there_is_nothing_it_says_what_was_looked_for(tmp_path: Path) -> N
     ("text", "expected"),
     [
         ("2026-11-21T03:00:00.123456+02:00", datetime(2026, 11, 21, 1, 0, 0, 123_000, tzinfo=UTC)),
-        ("2026-11-21T03:00:00", None), ("0001-01-01T00:00:00+01:00", None), ("yesterday", None), ("", None),
+        ("2026-11-21T03:00:00", None),
+        ("0001-01-01T00:00:00+01:00", None),
+        ("yesterday", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_moments_are_in_utc_and_anything_else_is_missing(
     text: str, expected: datetime | None, tmp_path: Path
 ) -> None:
@@ -229,8 +232,12 @@ def test_the_notebook_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
     code += "\nimport sys\nassert 'torch' not in sys.modules\nassert len(data.runs) == 11\n"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path, capture_output=True, text=True, check=False, env=dict(os.environ) | {"COLUMNS": "80"},
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ) | {"COLUMNS": "80"},
+    )
     assert done.returncode == 0, done.stderr
     assert "..." not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -270,18 +277,13 @@ def _values(column: FrameColumn, *, is_quality: bool) -> st.SearchStrategy[Any]:
     return found[column.dtype]
 
 
-_CELLS = {
-    column.name: _values(column, is_quality="quality" in column.name)
-    for column in RUN_COLUMNS[1:]
-}  # fmt: skip
+_CELLS = {column.name: _values(column, is_quality="quality" in column.name) for column in RUN_COLUMNS[1:]}
 _REQUIRED = ("run", "path")
 _RUNS = st.fixed_dictionaries(
     {name: _CELLS[name] for name in _REQUIRED},
     optional={name: values for name, values in _CELLS.items() if name not in _REQUIRED},
 )
-_LISTS = st.lists(
-    st.tuples(st.floats(0, 10), st.integers(0, 2**62), st.floats(0, 1e9), st.floats(0, 1)), max_size=3
-)  # fmt: skip
+_LISTS = st.lists(st.tuples(st.floats(0, 10), st.integers(0, 2**62), st.floats(0, 1e9), st.floats(0, 1)), max_size=3)
 
 
 @st.composite

@@ -32,11 +32,14 @@ def make_page(moment: datetime) -> str:
     for name, throughput in (("base", 10_000.0), ("new", 8_000.0)):
         runs = [
             make_records(
-                benchmark, num_evals=6 + number % 3, seed=number, start_ms=START_MS + number * 100_000,
+                benchmark,
+                num_evals=6 + number % 3,
+                seed=number,
+                start_ms=START_MS + number * 100_000,
                 throughput=throughput,
             )
             for number in range(5)
-        ]  # fmt: skip
+        ]
         root = write_run_set(Path("sets") / name, runs=runs)
         (root / "extra" / "definition.toml").write_text(DEFINITION, encoding="utf-8")
     return render_report(ReportContent(results=gather([Path("sets")], second_opinion=False)), now=moment)

@@ -108,10 +108,14 @@ def test_hostile_names_stay_text(tmp_path: Path, own: Page, nasty: str) -> None:
     runs = make_runs(benchmark, organization=nasty, platform=nasty)
     runs[0] = with_record(runs[0], "run_stop", metadata={"status": "aborted", "reason": nasty})
     changes = {
-        "name": nasty, "command": nasty, "environment": {nasty: nasty}, "dataset": {nasty: nasty},
-        "config": {nasty: {"value": nasty, "source": nasty}}, "system": {"provenance": {nasty: nasty}},
+        "name": nasty,
+        "command": nasty,
+        "environment": {nasty: nasty},
+        "dataset": {nasty: nasty},
+        "config": {nasty: {"value": nasty, "source": nasty}},
+        "system": {"provenance": {nasty: nasty}},
         "preflight": [dict.fromkeys(("name", "value", "status", "why", "remedy"), nasty)],
-    }  # fmt: skip
+    }
     root = write_run_set(tmp_path / "set", runs=runs, changes=changes)
     (root / "systems" / "example.json").write_text(json.dumps({nasty: nasty, "division": nasty}), encoding="utf-8")
     sets = gather([root], second_opinion=False)
@@ -212,8 +216,9 @@ def test_own_and_official_results_never_share_a_table(tmp_path: Path) -> None:
     write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=False)
     sets = gather([tiny, tmp_path / "Org", other], second_opinion=False)
     assert [[one.label for one in group] for group in comparable_groups(sets)] == [
-        ["tiny", "other"], ["Org · example"]
-    ]  # fmt: skip
+        ["tiny", "other"],
+        ["Org · example"],
+    ]
     page = Page(render_report(ReportContent(results=sets), now=NOW))
     assert "2 problems that may not be compared" in page.text
     assert "Verification by MLCommons is not known here: no log says" in page.text
@@ -226,11 +231,13 @@ def test_own_and_official_results_never_share_a_table(tmp_path: Path) -> None:
     [
         (True, "unverified", "Unverified: result not verified by MLCommons Association.", "Result not verified by"),
         (
-            False, "verification not known here", "Verification by MLCommons is not known here.",
+            False,
+            "verification not known here",
+            "Verification by MLCommons is not known here.",
             "no log says whether its result has been through an MLPerf® review",
         ),
     ],
-)  # fmt: skip
+)
 def test_scores_under_official_names_are_marked_wherever_they_are(
     tmp_path: Path, is_ours: bool, mark: str, line: str, footnote: str
 ) -> None:

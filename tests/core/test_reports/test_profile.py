@@ -124,8 +124,12 @@ def test_every_phase_is_a_row_and_a_bar_and_every_phase_with_work_is_a_dot() -> 
     view = profile_section(record, "p")
     bars, roofline = charts_of(view)
     assert [row[0].text for row in phases_table(record).rows] == [
-        "data", "embedding fwd", "top MLP fwd", "sparse optimizer", "other",
-    ]  # fmt: skip
+        "data",
+        "embedding fwd",
+        "top MLP fwd",
+        "sparse optimizer",
+        "other",
+    ]
     for name in ("embedding fwd", "sparse optimizer"):
         assert name in bars.figure.wide
     assert (marks(roofline.figure, "dot-counted"), marks(roofline.figure, "dot-dropped")) == (4, 1)

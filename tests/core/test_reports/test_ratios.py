@@ -156,9 +156,10 @@ def test_a_verdict_needs_the_interval_and_the_smallest_effect(mean: float, error
 
 
 @given(
-    st.lists(st.floats(-3, 3), min_size=2, max_size=12), st.lists(st.floats(-3, 3), min_size=2, max_size=12),
+    st.lists(st.floats(-3, 3), min_size=2, max_size=12),
+    st.lists(st.floats(-3, 3), min_size=2, max_size=12),
     st.floats(0.001, 0.2),
-)  # fmt: skip
+)
 def test_a_verdict_turns_around_with_the_sides(base: list[float], new: list[float], step: float) -> None:
     there = welch_difference(np.array(base), np.array(new), step=step)
     back = welch_difference(np.array(new), np.array(base), step=step)

@@ -76,10 +76,14 @@ def test_every_renderer_says_all_that_a_block_says(
 @pytest.mark.parametrize("render", [render_terminal, render_markdown])
 def test_hostile_text_stays_text(render: Callable[[tuple[Block, ...]], str]) -> None:
     blocks = (
-        Heading(word=EVIL, text=EVIL, note=EVIL), Prose(text=EVIL), Bullets(items=(EVIL,)), Command(text=EVIL),
-        Facts(facts=(Fact(name=EVIL, value=EVIL, note=EVIL),)), text_table((EVIL,), [(EVIL,)], caption=EVIL),
+        Heading(word=EVIL, text=EVIL, note=EVIL),
+        Prose(text=EVIL),
+        Bullets(items=(EVIL,)),
+        Command(text=EVIL),
+        Facts(facts=(Fact(name=EVIL, value=EVIL, note=EVIL),)),
+        text_table((EVIL,), [(EVIL,)], caption=EVIL),
         Fold(summary=EVIL, blocks=(Part(heading=Heading(text=EVIL), blocks=(Prose(text=EVIL),)),)),
-    )  # fmt: skip
+    )
     shown = render(blocks)
     assert all(character.isprintable() or character == "\n" for character in shown)
 
@@ -105,9 +109,11 @@ def test_a_wide_table_is_records_and_a_long_column_is_below_its_row() -> None:
 
 def test_colours_take_no_room_and_only_verdicts_have_them() -> None:
     table = Table(
-        id="", caption="", columns=(TableColumn(name="check"), TableColumn(name="value")),
+        id="",
+        caption="",
+        columns=(TableColumn(name="check"), TableColumn(name="value")),
         rows=((Cell(text="ok", kind="ok"), Cell(text="4 cores")),),
-    )  # fmt: skip
+    )
     shown = render_terminal((table,), style=ansi)
     assert "\x1b[32mok\x1b[0m     4 cores" in shown
     assert shown.replace("\x1b[32m", "").replace("\x1b[0m", "") == render_terminal((table,))

@@ -134,11 +134,14 @@ def test_what_files_and_variables_gave_is_beside_the_command(tmp_path: Path) -> 
     changes = {"command": "dlrmbench run dlrm_tiny -c 'my cfg.toml'", "config": config, "submission": fields}
     content, command = reproduced(write_run_set(tmp_path / "set", changes=changes))
     assert tomllib.loads(content) == {
-        "train": {"global_batch_size": 1024}, "model": {"bottom_mlp": [64, 16]}, "submission": {"cooling": "air"},
+        "train": {"global_batch_size": 1024},
+        "model": {"bottom_mlp": [64, 16]},
+        "submission": {"cooling": "air"},
         "data": {"name": "a\\u202eb c"},
-    }  # fmt: skip
+    }
     *exports, last = command.split("\n")
     assert last.startswith("dlrmbench run dlrm_tiny -c 'my cfg.toml' -n 5 --seed ")
     assert [shlex.split(line) for line in exports] == [
-        ["export", "DLRMBENCH_RUNTIME_THREADS=2"], ["export", "DLRMBENCH_SUBMISSION_SUBMITTER=My 'Org'"],
-    ]  # fmt: skip
+        ["export", "DLRMBENCH_RUNTIME_THREADS=2"],
+        ["export", "DLRMBENCH_SUBMISSION_SUBMITTER=My 'Org'"],
+    ]

@@ -270,10 +270,12 @@ def test_hostile_records_leave_a_page(tmp_path: Path) -> None:
     root = write_world(tmp_path, "two", 2, rate=1000.0)
     bad = "</script><script>alert(1)</script>\u202e"
     write_attempt(
-        root, 0, 0,
+        root,
+        0,
+        0,
         ranks=[{"rank": rank, "host": bad, "peak_rss_bytes": 1, "peak_device_bytes": None} for rank in (0, 2**40)],
         exchange={**TRAFFIC, "formulas": {"dense_reduce": [bad], bad: [bad]}, "step_s": 1e300},
-    )  # fmt: skip
+    )
     page = write_report([tmp_path], tmp_path / "report.html").read_text()
     assert "<script>alert" not in page
     assert json.dumps(bad) not in page

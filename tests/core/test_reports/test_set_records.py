@@ -45,8 +45,10 @@ def test_records_of_our_own_sets_are_read(root: Path) -> None:
         "runtime.threads": ("2", "option --threads"),
     }
     assert [(one.run_index, one.attempt, one.record and one.record.status) for one in records.attempts[:3]] == [
-        (0, 0, "interrupted"), (0, 1, "success"), (1, 0, "success"),
-    ]  # fmt: skip
+        (0, 0, "interrupted"),
+        (0, 1, "success"),
+        (1, 0, "success"),
+    ]
     record = records.attempts[1].record
     assert record is not None and record.blocks[1].first_sample == 1000
     assert ("status", "Available on-premise") in records.system

@@ -38,10 +38,12 @@ def test_ticks_are_few_inside_and_evenly_spaced(low: float, extent: float, most:
 @pytest.mark.parametrize(
     ("low", "high", "most", "expected"),
     [
-        (0.0, 1.0, 6, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)), (0.70, 0.71, 5, (0.7, 0.7025, 0.705, 0.7075, 0.71)),
-        (3.0, 3.0, 5, (3.0,)), (0.0, 95.0, 4, (0.0, 25.0, 50.0, 75.0)),
+        (0.0, 1.0, 6, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
+        (0.70, 0.71, 5, (0.7, 0.7025, 0.705, 0.7075, 0.71)),
+        (3.0, 3.0, 5, (3.0,)),
+        (0.0, 95.0, 4, (0.0, 25.0, 50.0, 75.0)),
     ],
-)  # fmt: skip
+)
 def test_ticks_are_round(low: float, high: float, most: int, expected: tuple[float, ...]) -> None:
     assert svg.nice_ticks(low, high, most) == pytest.approx(expected)
 

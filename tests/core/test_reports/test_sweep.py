@@ -261,8 +261,10 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path)
     assert "Score, s" in names and "Time to train, s" in names and "90 % interval, s" in names
     assert notes_of(view)[0].startswith("The score is the Olympic mean; the other times")
     assert [chart.heading.partition(" over ")[0] for chart in charts_of(view)] == [
-        "Time to train", "Throughput", "Samples to converge",
-    ]  # fmt: skip
+        "Time to train",
+        "Throughput",
+        "Samples to converge",
+    ]
     # The very same logs on both sides are one measurement, not two.
     assert sweep.rows[1].comparison is not None
     assert sweep.rows[1].comparison.refusal is not None
@@ -306,10 +308,15 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "", "[]", "{", "null", '{"axes": 3, "configurations": 4}', '{"axes": [], "configurations": [{}]}',
+        "",
+        "[]",
+        "{",
+        "null",
+        '{"axes": 3, "configurations": 4}',
+        '{"axes": [], "configurations": [{}]}',
         '{"axes": [{}], "configurations": []}',
     ],
-)  # fmt: skip
+)
 def test_what_is_no_sweep_is_one_clear_error(content: str, tmp_path: Path) -> None:
     (tmp_path / "experiment.json").write_text(content)
     with pytest.raises(InputError, match=r"experiment\.json"):

@@ -18,8 +18,13 @@ from reports.statistics.ratios import decide, paired_difference
 
 def test_sizes_have_two_digits_and_hopeless_ones_are_said() -> None:
     assert [size_text(size) for size in (0.3814, 0.0779, 0.0996, 1.5, math.inf, None)] == [
-        "38 %", "7.8 %", "10 %", "over 100 %", "over 100 %", "—",
-    ]  # fmt: skip
+        "38 %",
+        "7.8 %",
+        "10 %",
+        "over 100 %",
+        "over 100 %",
+        "—",
+    ]
 
 
 def test_the_spread_of_a_few_runs_is_known_badly() -> None:

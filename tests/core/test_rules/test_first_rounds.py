@@ -38,9 +38,12 @@ def by_every_rank(records: Sequence[Record], num_ranks: int = 8) -> list[Record]
 def by_an_old_mllog(records: Sequence[Record]) -> list[Record]:
     """As on TPUs: no event_type anywhere, and what names the submission at the end, stamped 0."""
     named = (
-        keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.SUBMISSION_ORG, keys.SUBMISSION_PLATFORM,
+        keys.SUBMISSION_BENCHMARK,
+        keys.SUBMISSION_DIVISION,
+        keys.SUBMISSION_ORG,
+        keys.SUBMISSION_PLATFORM,
         keys.SUBMISSION_STATUS,
-    )  # fmt: skip
+    )
     at_the_end = [{**record, "time_ms": 0} for record in records if record["key"] in named]
     rest = [record for record in records if record["key"] not in named]
     return [{key: value for key, value in record.items() if key != "event_type"} for record in [*rest, *at_the_end]]

@@ -42,5 +42,8 @@ def test_a_verdict_says_how_many_good_sets_fail(benchmark: Benchmark) -> None:
 def test_a_share_is_never_rounded_to_none() -> None:
     shares = (0.0, 1e-6, 0.0118, 0.0870)
     assert [failing_words(share) for share in shares] == [
-        "no good set fails", "<0.1 % of good sets fail", "1.2 % of good sets fail", "8.7 % of good sets fail",
-    ]  # fmt: skip
+        "no good set fails",
+        "<0.1 % of good sets fail",
+        "1.2 % of good sets fail",
+        "8.7 % of good sets fail",
+    ]

@@ -97,8 +97,9 @@ def test_other_benchmarks_are_named_and_not_judged(tmp_path: Path) -> None:
     (verdict,) = check(top)
     assert verdict.outcome == "valid"
     assert [(Path(part.subject).name, part.outcome) for part in verdict.parts] == [
-        ("dlrm_dcnv2", "valid"), ("bert", "not judged"),
-    ]  # fmt: skip
+        ("dlrm_dcnv2", "valid"),
+        ("bert", "not judged"),
+    ]
     assert [finding.found for finding in verdict.findings if finding.code == "SU110"] == ["bert"]
 
 
@@ -115,16 +116,21 @@ def test_published_submissions_and_rounds_get_sensible_verdicts() -> None:
     submissions = {folder: check(folder)[0] for folder in (NVIDIA, CISCO, INTEL, FLORIDA)}
     outcomes = {one.name: verdict.outcome for one, verdict in submissions.items()}
     assert outcomes == {
-        "NVIDIA": "valid", "Cisco": "valid", "Intel": "valid", "University-of-Florida": "invalid",
-    }  # fmt: skip
+        "NVIDIA": "valid",
+        "Cisco": "valid",
+        "Intel": "valid",
+        "University-of-Florida": "invalid",
+    }
     # The trees are excerpts without code; that is all there is to ask about the clean one.
     assert codes(submissions[NVIDIA], "warning") == {"SU101"}
     assert codes(submissions[CISCO], "warning") == {"SU101", "ST113", "QU103"}
     assert codes(submissions[FLORIDA], "error") == {"CA101"}
     rounds = check(FOLDER)
     assert [(verdict.level, verdict.round, verdict.outcome) for verdict in rounds] == [
-        ("round", "3.1", "valid"), ("round", "5.0", "valid"), ("round", "5.1", "invalid"),
-    ]  # fmt: skip
+        ("round", "3.1", "valid"),
+        ("round", "5.0", "valid"),
+        ("round", "5.1", "invalid"),
+    ]
     assert [Path(part.subject).name for part in rounds[2].parts] == ["Cisco", "University-of-Florida"]
     assert [len(verdict.logs) for verdict in rounds] == [10, 10, 20]
 

@@ -108,9 +108,12 @@ def test_same_key_twice_with_the_same_value_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("removed", "problem"),
-    [(', "metadata": {"file": "a.py", "lineno": 1}', "metadata"), ('"value": 7, ', "value"),
-     ('"event_type": "POINT_IN_TIME", ', "event_type")],
-)  # fmt: skip
+    [
+        (', "metadata": {"file": "a.py", "lineno": 1}', "metadata"),
+        ('"value": 7, ', "value"),
+        ('"event_type": "POINT_IN_TIME", ', "event_type"),
+    ],
+)
 def test_incomplete_record_is_kept_and_says_what_is_missing(removed: str, problem: str) -> None:
     (line,) = parse_lines(GOOD.replace(removed, "")).lines
     assert line.problems == (f"no '{problem}'",)

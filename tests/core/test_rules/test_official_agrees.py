@@ -40,7 +40,7 @@ AGREE = {
         {**record, "time_ms": record["time_ms"] + 31 * 60_000} if index >= 26 else record
         for index, record in enumerate(GOOD)
     ],
-}  # fmt: skip
+}
 STRICTER = {
     "aborted with the target met": with_record(GOOD, keys.RUN_STOP, metadata={"status": "aborted"}),
     "negative time": with_record(GOOD, keys.RUN_STOP, time_ms=GOOD[0]["time_ms"]),

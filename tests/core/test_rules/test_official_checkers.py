@@ -135,9 +135,12 @@ def package_questions(folder: Path) -> list[Question]:
     for made in sets:
         (made / "scaling.json").write_text(SCALING)
     return [
-        ("package", good, "6.0"), ("repo", good, "6.0"), ("rcp", sets[0], "6.0"),
-        ("package", bad, "6.0"), ("repo", bad, "6.0"),
-    ]  # fmt: skip
+        ("package", good, "6.0"),
+        ("repo", good, "6.0"),
+        ("rcp", sets[0], "6.0"),
+        ("package", bad, "6.0"),
+        ("repo", bad, "6.0"),
+    ]
 
 
 @pytest.mark.slow

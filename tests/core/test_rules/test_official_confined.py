@@ -103,8 +103,11 @@ def test_confined_code_can_do_nothing_outside_its_folder(tmp_path: Path) -> None
     """)
     done = subprocess.run(
         [sys.executable, "-c", code, str(official.WORKER), str(outside), json.dumps(FORBIDDEN)],
-        cwd=home, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == dict.fromkeys(FORBIDDEN, "refused")
     assert snapshot(outside) == before

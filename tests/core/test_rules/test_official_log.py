@@ -29,8 +29,10 @@ def capped_tables(folder: Path) -> dict[str, Any]:
     assert data.num_embeddings is not None
     builder.write_multi_hot_layout(folder, data, [60] * 23 + [300])
     tables["data"] |= {
-        "num_embeddings": list(data.num_embeddings), "train_samples": 23 * 60, "eval_samples": 150,
-    }  # fmt: skip
+        "num_embeddings": list(data.num_embeddings),
+        "train_samples": 23 * 60,
+        "eval_samples": 150,
+    }
     tables["train"]["global_batch_size"] = 64
     tables["runtime"] = {"device": "cpu", "threads": 1}
     return tables

@@ -151,11 +151,15 @@ def test_what_took_too_long_is_named_by_its_directory(tmp_path: Path, monkeypatc
     def ask(questions: Sequence[CheckerQuery], *_: object) -> tuple[OfficialOpinion, ...]:
         return tuple(
             OfficialOpinion(
-                checker=q.checker, tool="a b 1", ruleset="5.1.0", subject=str(q.path),
-                outcome="timeout" if slow & set(q.path.parts) else "valid", messages=("stopped after 1 s",),
+                checker=q.checker,
+                tool="a b 1",
+                ruleset="5.1.0",
+                subject=str(q.path),
+                outcome="timeout" if slow & set(q.path.parts) else "valid",
+                messages=("stopped after 1 s",),
             )
             for q in questions
-        )  # fmt: skip
+        )
 
     monkeypatch.setattr(second_opinion, "ask_official_checkers", ask)
     folder = write_round(tmp_path, num_ours=3, num_others=0)

@@ -99,9 +99,7 @@ def mutations(index: int) -> Iterator[tuple[str, list[Record]]]:
         for value in values:
             yield f"{name} {str(value)[:9]}", changed(index, **{name: value})
     for name in ("time_ms", "event_type", "metadata", "key", "value"):
-        yield f"without {name}", [
-            *BASE[:index], {k: v for k, v in record.items() if k != name}, *BASE[index + 1 :]
-        ]  # fmt: skip
+        yield f"without {name}", [*BASE[:index], {k: v for k, v in record.items() if k != name}, *BASE[index + 1 :]]
     for name, value in record["metadata"].items():
         if name in ("file", "lineno", "method"):
             continue

@@ -104,9 +104,10 @@ def test_the_official_crash_on_a_measurement_without_length_is_a_finding(tmp_pat
     runs = short_runs()
     top = write_submission(tmp_path, runs=runs)
     write_power(
-        set_folder(top), runs,
+        set_folder(top),
+        runs,
         change=lambda one: with_record(one, "power_measurement_stop", time_ms=one[0]["time_ms"]),
-    )  # fmt: skip
+    )
     path = set_folder(top) / "power" / "result_0" / "node_0.txt"
     lines, _ = parse_file(str(path), "6.0.0")
     with pytest.raises(ZeroDivisionError):

@@ -248,9 +248,12 @@ def test_a_record_that_can_be_built_reads_back_as_itself(record_type: type[Recor
 def test_a_kind_that_is_not_known_is_neither_logged_nor_in_processes() -> None:
     known = {name: (is_logged(name), is_in_processes(name)) for name in (*CORE_PLACES, "levitation")}
     assert known == {
-        "training": (True, False), "throughput": (False, True), "profile": (False, False), "quality": (False, True),
+        "training": (True, False),
+        "throughput": (False, True),
+        "profile": (False, False),
+        "quality": (False, True),
         "levitation": (False, False),
-    }  # fmt: skip
+    }
 
 
 def test_a_record_with_a_number_that_is_none_is_not_written() -> None:

@@ -40,5 +40,8 @@ def test_links_lead_to_headings() -> None:
 def test_exit_codes_are_the_documented_ones() -> None:
     table = render_page().split("| exit code of `check` |")[1].split("\n\n")[0]
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, flags=re.MULTILINE)] == [
-        ExitCode.DONE, ExitCode.USAGE, ExitCode.COMPLIANCE, ExitCode.INPUT,
-    ]  # fmt: skip
+        ExitCode.DONE,
+        ExitCode.USAGE,
+        ExitCode.COMPLIANCE,
+        ExitCode.INPUT,
+    ]

@@ -125,12 +125,18 @@ def test_what_is_no_run_of_ours_is_named_and_stays(content: bytes, folder: Path)
 @pytest.mark.parametrize(
     "changes",
     [
-        {"qualities": [float("nan")]}, {"qualities": [2]}, {"train_s": float("inf")}, {"train_s": -1},
-        {"samples_counts": [0]}, {"samples_counts": [10**400]}, {"samples_counts": [1, 2]}, {"train_samples": 0},
+        {"qualities": [float("nan")]},
+        {"qualities": [2]},
+        {"train_s": float("inf")},
+        {"train_s": -1},
+        {"samples_counts": [0]},
+        {"samples_counts": [10**400]},
+        {"samples_counts": [1, 2]},
+        {"train_samples": 0},
         {"samples_counts": [2, 1], "qualities": [0.5, 0.6]},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_numbers_that_no_run_has_are_no_run_of_ours(changes: dict[str, object], folder: Path) -> None:
     RunStore(folder, "digest").add(result((0.6,)))
     path = folder / RUNS_FILE

@@ -43,8 +43,10 @@ def test_the_time_of_all_epochs_is_modelled_from_steps_and_evaluations(
     outlook = look_ahead(mine, plan, tmp_path)
     epoch_s = {size: 5120 // size * STEP_S + 20 * EVAL_S for size in (32, 64, 128)}
     assert {size: sum(steps_to_evaluations(mine.benchmark, 5120, size)) for size in epoch_s} == {
-        32: 160, 64: 80, 128: 40
-    }  # fmt: skip
+        32: 160,
+        64: 80,
+        128: 40,
+    }
     assert {size: each.run_s for size, each in outlook.epochs.items() if each is not None} == epoch_s
     total_s = (30 * epoch_s[32] + 88 * epoch_s[64] + 30 * epoch_s[128]) / num_workers
     text = render_markdown(outlook_blocks(mine, plan, outlook))

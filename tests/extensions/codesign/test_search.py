@@ -50,8 +50,13 @@ SHAPES = ("rm1_deeprecsys", "rm2_deeprecsys", "rm3_deeprecsys")
 SHIPPED = SPACES["pe_array"]
 LARGE = 1 << 20
 WIDE: Point = {
-    "rows": 4, "columns": 2, "scratchpad_bytes": LARGE, "tile_m": LARGE, "tile_k": LARGE, "tile_n": LARGE,
-}  # fmt: skip
+    "rows": 4,
+    "columns": 2,
+    "scratchpad_bytes": LARGE,
+    "tile_m": LARGE,
+    "tile_k": LARGE,
+    "tile_n": LARGE,
+}
 
 
 def product_nest(m: int, k: int, n: int) -> Nest:
@@ -103,7 +108,7 @@ def simulated_bytes(nest: Nest, tile: tuple[int, ...], order: str) -> int:
         # 32 tiles of one fold of 14 cycles; m innermost: the right moves once, the left 4 times.
         ((1, 6, 1), 32 * 14, 4 * (4 * 48 + 24 + 32), "nmk"),
     ],
-)  # fmt: skip
+)
 def test_cycles_and_traffic_of_three_tilings_are_those_by_hand(
     tile: tuple[int, int, int], cycles: int, dram_bytes: int, order: str
 ) -> None:
@@ -164,9 +169,13 @@ def test_blocks_that_leave_a_part_out_are_seen() -> None:
 def small_array(**values: tuple[int, ...]) -> PEArray:
     """The shipped numbers with a space of 216 points, of which the first is valid."""
     space = Space(
-        rows=(16, 32), columns=(16, 32, 48), scratchpad_bytes=(131072, 524288),
-        tile_m=(64, 128), tile_k=(64, 256, 512), tile_n=(64, 32, 96),
-    )  # fmt: skip
+        rows=(16, 32),
+        columns=(16, 32, 48),
+        scratchpad_bytes=(131072, 524288),
+        tile_m=(64, 128),
+        tile_k=(64, 256, 512),
+        tile_n=(64, 32, 96),
+    )
     return change(find_space("pe_array"), space=change(space, **values))
 
 

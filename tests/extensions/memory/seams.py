@@ -44,5 +44,9 @@ def _distances() -> dict[str, Any]:
 
 
 FAMILIES = {
-    "trace": _trace, "tier": _tier, "lookups": _lookups, "lookups, packed": _packed, "stack distances": _distances,
-}  # fmt: skip
+    "trace": _trace,
+    "tier": _tier,
+    "lookups": _lookups,
+    "lookups, packed": _packed,
+    "stack distances": _distances,
+}

@@ -30,9 +30,13 @@ def kept(tmp_path: Path) -> Path:
     rows = np.random.default_rng(0).zipf(1.5, 8 * 50 * 80) % 40_000
     trace = AccessTrace(num_rows=(40_000,) * 8, num_bags=50, indices=rows, offsets=np.arange(0, 32_001, 80))
     about = {
-        "source": "a test", "benchmark": "rm1_deeprecsys", "dataset_sha256": None, "seed": None, "row_bytes": 128,
+        "source": "a test",
+        "benchmark": "rm1_deeprecsys",
+        "dataset_sha256": None,
+        "seed": None,
+        "row_bytes": 128,
         "definition_sha256": load_benchmark("rm1_deeprecsys").definition_sha256,
-    }  # fmt: skip
+    }
     keep_trace(KeptTrace(trace=trace, about=about), tmp_path / "t")
     return tmp_path / "t"
 

@@ -202,8 +202,10 @@ def test_hot_rows_in_local_memory_lower_what_is_read() -> None:
 
 
 def made_curves() -> list[MissRatioCurve]:
-    return [measure_curve([(zipf_ranks(np.random.default_rng(s).random(n), 400, 1.05), False)])
-            for s, n in ((0, 6_000), (1, 900), (2, 2_500))]  # fmt: skip
+    return [
+        measure_curve([(zipf_ranks(np.random.default_rng(s).random(n), 400, 1.05), False)])
+        for s, n in ((0, 6_000), (1, 900), (2, 2_500))
+    ]
 
 
 @pytest.mark.parametrize("max_rows", [0, 1, 37, 120, 500, 1_200])
@@ -267,12 +269,15 @@ def test_each_number_of_a_shipped_tier_has_a_source(name: str) -> None:
         (', source = "the size of those reads"', "", "granule_bytes.source"),
         ("value = 4096", "value = 0", "granule_bytes.value"),
         ("value = 4096", "value = 1.5", "granule_bytes.value"),
-        ("granule_bytes =", "granules =", "granule"), ("[0.99, 96e-6]", "[0.99, 1e-6]", "tail"),
-        ("[0.99, 96e-6]", "[0.3, 96e-6]", "tail"), ("value = 4096", "value = 4096, watts = 7", "watts"),
-        ("value = 76e-6", "value = nan", "read_latency_s"), ("value = 3.94e9", "value = inf", "link_bytes_per_s"),
+        ("granule_bytes =", "granules =", "granule"),
+        ("[0.99, 96e-6]", "[0.99, 1e-6]", "tail"),
+        ("[0.99, 96e-6]", "[0.3, 96e-6]", "tail"),
+        ("value = 4096", "value = 4096, watts = 7", "watts"),
+        ("value = 76e-6", "value = nan", "read_latency_s"),
+        ("value = 3.94e9", "value = inf", "link_bytes_per_s"),
         ("granule_bytes = {", "granule_bytes = ", "TOML"),
     ],
-)  # fmt: skip
+)
 def test_a_tiers_file_that_says_too_little_or_too_much_is_refused(
     old: str, new: str, said: str, tmp_path: Path
 ) -> None:

@@ -20,9 +20,13 @@ TRACE = AccessTrace(
     num_rows=(4, 3), num_bags=2, indices=np.array([0, 3, 1, 2]), offsets=np.array([0, 2, 2, 3, 4], dtype=np.int64)
 )
 ABOUT: dict[str, Any] = {
-    "source": "a test", "benchmark": None, "definition_sha256": None, "dataset_sha256": None, "seed": None,
+    "source": "a test",
+    "benchmark": None,
+    "definition_sha256": None,
+    "dataset_sha256": None,
+    "seed": None,
     "row_bytes": None,
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -62,7 +66,7 @@ def test_nothing_that_is_there_gives_way_to_a_trace(kept: Path) -> None:
         ("source", 7, "source"),
         ("num_bags", -1, "num_bags"),
     ],
-)  # fmt: skip
+)
 def test_a_manifest_that_does_not_fit_is_refused(member: str, value: object, said: str, kept: Path) -> None:
     manifest = json.loads((kept / "manifest.json").read_text())
     (kept / "manifest.json").write_text(json.dumps({**manifest, member: value}))

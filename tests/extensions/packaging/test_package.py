@@ -84,8 +84,10 @@ def test_several_sets_share_a_submission(tmp_path: Path) -> None:
     third = make_set(tmp_path / "c", system="other")
     made = package([first, second, third], tmp_path / "out")
     assert {(one.system, one.benchmark) for one in made.sets} == {
-        ("example", "dlrm_tiny"), ("example", "dlrm_small"), ("other", "dlrm_tiny"),
-    }  # fmt: skip
+        ("example", "dlrm_tiny"),
+        ("example", "dlrm_small"),
+        ("other", "dlrm_tiny"),
+    }
     assert made.verdict.outcome == "valid"
     assert [part.subject for part in made.verdict.parts] == [
         str(tmp_path / "out" / "Example" / "results" / one / two)
@@ -211,11 +213,15 @@ def test_missing_pieces_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"config": {}}, {"num_runs": "many"}, {"submission": []}, {"environment": None}, {"dataset": 5},
+        {"config": {}},
+        {"num_runs": "many"},
+        {"submission": []},
+        {"environment": None},
+        {"dataset": 5},
         {"config": {"runtime.implementation": {"value": "../../x", "source": "s"}}},
         {"config": {"runtime.implementation": {"value": "/a/$(x).py:load", "source": "s"}}},
     ],
-)  # fmt: skip
+)
 def test_a_damaged_record_is_an_error_with_its_place(change: dict[str, Any], tmp_path: Path) -> None:
     error = refused([make_set(tmp_path / "set", **change)], tmp_path / "out")
     assert error.exit_code == ExitCode.INPUT and "extra/run_set.json" in str(error)

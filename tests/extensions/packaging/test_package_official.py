@@ -18,8 +18,10 @@ def test_runs_under_an_official_name_are_accepted_by_ours_and_theirs(tmp_path: P
     assert made.verdict.outcome == "valid"
     assert {one.checker: one.outcome for one in made.verdict.official} == {"package": "valid", "repo": "valid"}
     assert {one.checker: one.outcome for one in made.verdict.parts[0].official} == {
-        "seed": "valid", "rcp": "valid", "system": "valid",
-    }  # fmt: skip
+        "seed": "valid",
+        "rcp": "valid",
+        "system": "valid",
+    }
     text = (made.submission / "benchmarks" / "dlrm_dcnv2" / "example" / "README.md").read_text()
     assert "not MLPerf results" not in text
 

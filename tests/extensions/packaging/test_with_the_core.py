@@ -71,9 +71,14 @@ def test_a_set_is_packed_once_by_its_name_and_by_the_link_to_it(inside: Command,
 def test_a_package_repeats_what_was_chosen(tmp_path: Path) -> None:
     matmul = {"num_threads": 2, "precision": "fp32", "torch_version": "2.13.0", "cpu": "a test", "products": []}
     chosen = {
-        "key": "a" * 64, "num_threads": 2, "spin_count": 300_000, "tried": [], "matmul": matmul,
-        "matmul_source": "timing", "chosen_utc": "2026-11-21T03:00:00Z",
-    }  # fmt: skip
+        "key": "a" * 64,
+        "num_threads": 2,
+        "spin_count": 300_000,
+        "tried": [],
+        "matmul": matmul,
+        "matmul_source": "timing",
+        "chosen_utc": "2026-11-21T03:00:00Z",
+    }
     root = make_set(tmp_path / "set", choice=chosen)
     run_set, record = open_run_set(root)
     assert isinstance(record.choice, ChoiceRecord)

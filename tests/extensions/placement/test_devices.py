@@ -51,9 +51,14 @@ def study_of(estimate: PlannerEstimate) -> StudyRecord:
     config = resolve("dlrm_tiny", [], None)
     tables, findings, check = torchrec_tables(config, estimate)
     return make_study(
-        "place", "dlrm_tiny: tables over 4 cuda devices", config.benchmark, tables=tables, findings=findings,
-        parameters=list_device_parameters(DEVICES, {"num_devices", "memory_bytes"}), checks=[check],
-    )  # fmt: skip
+        "place",
+        "dlrm_tiny: tables over 4 cuda devices",
+        config.benchmark,
+        tables=tables,
+        findings=findings,
+        parameters=list_device_parameters(DEVICES, {"num_devices", "memory_bytes"}),
+        checks=[check],
+    )
 
 
 def test_the_tables_say_what_the_planner_said() -> None:

@@ -39,9 +39,14 @@ from reference_models.process.errors import ConfigError
 from reports.statistics.intervals import log_summary, mean_interval
 
 DEVICES = Devices(
-    num_devices=2, device_type="cuda", memory_bytes=10**9, memory_bandwidth=2e12, devices_per_host=8,
-    intra_host_bandwidth=450e9, inter_host_bandwidth=50e9,
-)  # fmt: skip
+    num_devices=2,
+    device_type="cuda",
+    memory_bytes=10**9,
+    memory_bandwidth=2e12,
+    devices_per_host=8,
+    intra_host_bandwidth=450e9,
+    inter_host_bandwidth=50e9,
+)
 FOUND = {"benchmark": None, "definition_sha256": None, "search": "dim", "cost": "bandwidth", "seed": 3}
 EQUAL = "0,1,0,1,0,1,0,1"
 

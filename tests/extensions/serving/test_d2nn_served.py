@@ -35,9 +35,12 @@ def test_what_is_served_has_its_accuracy_and_none_where_weights_are_random(defin
     entry = load_entry(definition)
     data_dir = ensure_dataset(entry.workload.data, tmp_path / "data", num_threads=1)
     job = Job(
-        tables=read_toml(definition), definition_path=str(definition), data_dir=str(data_dir), seed=3,
+        tables=read_toml(definition),
+        definition_path=str(definition),
+        data_dir=str(data_dir),
+        seed=3,
         folder=str(tmp_path),
-    )  # fmt: skip
+    )
     benchmark, config = job.parse()
     asked = {"scenario": "offline", "queries": "fixed:8"}
     for more, has_quality in (({"train_samples": 640}, True), ({}, False)):

@@ -58,7 +58,7 @@ def test_equal_files_are_equal_queries_wherever_they_lie(tmp_path: Path) -> None
         (b"1\n" * (MAX_BYTES // 2 + 1), "16,777,218 bytes, expected a regular file of at most 16,777,216 bytes"),
         ("1\n" * 200_001, ":200001: '1', expected at most 200,000 queries"),
     ),
-)  # fmt: skip
+)
 def test_what_is_no_query_is_refused_with_its_line(tmp_path: Path, content: str | bytes, words: str) -> None:
     with pytest.raises(HarnessError) as refused:
         read_query_file(file_of(tmp_path, content))

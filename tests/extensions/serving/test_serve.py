@@ -66,8 +66,13 @@ def test_options_are_keys_of_serve(run: Run, workers: FastWorkers) -> None:
     words_of(run("serve", "-n", "1", "--target-latency", "0.05s", "--percentile", "99", "--queries", "fixed:7",
                  "--batch", "4", "--colocate", "2", "--set", "serve.threads=2"))  # fmt: skip
     assert workers.launches[0]["tables"]["serve"] == {
-        "target_latency_ms": 50, "percentile": 99, "queries": "fixed:7", "batch": 4, "colocate": 2, "threads": 2,
-    }  # fmt: skip
+        "target_latency_ms": 50,
+        "percentile": 99,
+        "queries": "fixed:7",
+        "batch": 4,
+        "colocate": 2,
+        "threads": 2,
+    }
 
 
 def test_colocation_says_how_many_times_the_queries_of_one(run: Run) -> None:

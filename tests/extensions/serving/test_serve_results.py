@@ -51,8 +51,9 @@ def test_exports_hold_what_was_served_and_frames_read_them_back(run: Run, tmp_pa
     run("serve", "-n", "2", "--colocate", "2")
     rows = list(csv.DictReader(io.StringIO(report("--format", "csv"))))
     assert [(row["process"], row["percentile"], row["num_copies"]) for row in rows] == [
-        ("0", "95.0", "2"), ("1", "95.0", "2"),
-    ]  # fmt: skip
+        ("0", "95.0", "2"),
+        ("1", "95.0", "2"),
+    ]
     Path("served.json").write_text(report("--format", "json"), encoding="utf-8")
     document = json.loads(Path("served.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, json_schema(DOCUMENTS["report"]))

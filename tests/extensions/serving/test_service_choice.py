@@ -39,10 +39,13 @@ def way(
 
 def config_of(**serve: object) -> RunConfig:
     overrides = [
-        Override(key=f"{'runtime' if key == 'runtime_threads' else 'serve'}.{key.removeprefix('runtime_')}",
-                 value=value, source="test")
+        Override(
+            key=f"{'runtime' if key == 'runtime_threads' else 'serve'}.{key.removeprefix('runtime_')}",
+            value=value,
+            source="test",
+        )
         for key, value in {"target_latency_ms": 25.0, **serve}.items()
-    ]  # fmt: skip
+    ]
     return resolve("dlrm_tiny", overrides, derived_suffix="_serve", sections=("serve",))
 
 
@@ -175,10 +178,15 @@ def test_a_choice_is_kept_for_what_asks_alike(tmp_path: Path, monkeypatch: pytes
         asked.append(candidates)
         chosen = way(2, 2, 1000, 256)
         return ChoiceRecord(
-            key=candidates.key, num_threads=2, spin_count=None, tried=(), matmul=None, matmul_source=None,
+            key=candidates.key,
+            num_threads=2,
+            spin_count=None,
+            tried=(),
+            matmul=None,
+            matmul_source=None,
             chosen_utc="2026-11-01T00:00:00+00:00",
             service=ServiceChoice(chosen=chosen, tried=(way(2, 2, 700), chosen)),
-        )  # fmt: skip
+        )
 
     made = autotune(config_of(batch="auto"), prepared, known={}, measure=measure, quiet=True)
     assert made.num_threads == 2 and made.choice is not None and made.choice.service is not None

@@ -60,8 +60,11 @@ def test_a_large_query_is_answered_with_its_last_part() -> None:
     line = line_of(Workers(count=2, max_items=4), 10, 1)
     calls = [line.take() for _ in range(4)]
     assert [[(part.place, part.start, part.stop) for _, part in call] for call in calls] == [
-        [(0, 0, 4)], [(0, 4, 7)], [(0, 7, 10), (1, 0, 1)], [],
-    ]  # fmt: skip
+        [(0, 0, 4)],
+        [(0, 4, 7)],
+        [(0, 7, 10), (1, 0, 1)],
+        [],
+    ]
     assert [line.finish(calls[number]) for number in (2, 0, 1)] == [[1], [], [0]]
 
 
@@ -79,9 +82,14 @@ def test_a_crew_answers_every_item_once_and_every_query_once(sizes: list[int], c
 
 
 TRIAL = ScheduledRun(
-    scenario="server", rate=100, limit_s=0.02, share=0.95, min_queries=100, min_duration_s=1,
+    scenario="server",
+    rate=100,
+    limit_s=0.02,
+    share=0.95,
+    min_queries=100,
+    min_duration_s=1,
     seeds=Seeds(library=1, samples=2, schedule=3),
-)  # fmt: skip
+)
 DETAIL = {
     "generated_samples_per_query": 1,
     "result_validity": "INVALID",
@@ -220,10 +228,13 @@ def test_an_error_of_the_system_ends_the_measurement(tmp_path: Path) -> None:
 
 
 OFFICIAL = {
-    "performance_sample_count": 204_800, "target_latency_ns": 60_000_000, "samples_per_query": 24_576,
-    "qsl_rng_seed": 1780908523862526354, "sample_index_rng_seed": 14771362308971278857,
+    "performance_sample_count": 204_800,
+    "target_latency_ns": 60_000_000,
+    "samples_per_query": 24_576,
+    "qsl_rng_seed": 1780908523862526354,
+    "sample_index_rng_seed": 14771362308971278857,
     "schedule_rng_seed": 18209322760996052031,
-}  # fmt: skip
+}
 """What the official PerformanceCheck asks of dlrm-v2-99 in round v5.1 (mlcommons/inference, tools/submission,
 submission_checker/constants.py); the least duration is shortened here, and nothing else."""
 

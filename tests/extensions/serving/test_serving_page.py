@@ -18,8 +18,14 @@ from reports.results.result import Result
 from rules.records.codec import convert, encode
 from rules.records.study import Parameter, StudyColumn, StudyRecord, StudyTable
 
-QUALITY = {"auc": 0.75, "log_loss": 0.5, "normalised_entropy": 0.9, "auc_ratio": 0.99512, "entropy_ratio": 1.01,
-           "mlperf_class": "99 %"}  # fmt: skip
+QUALITY = {
+    "auc": 0.75,
+    "log_loss": 0.5,
+    "normalised_entropy": 0.9,
+    "auc_ratio": 0.99512,
+    "entropy_ratio": 1.01,
+    "mlperf_class": "99 %",
+}
 
 
 def write_served(root: Path, rates: tuple[float, ...] = (100.0,), **changes: Any) -> Path:
@@ -40,12 +46,16 @@ def queue_study(**changes: Any) -> StudyRecord:
         StudyColumn(name="p95", unit="s", origin="simulated"),
     )
     members: dict[str, Any] = {
-        "kind": "queue", "title": "Latency against load", "benchmark": "dlrm_tiny", "definition_sha256": None,
+        "kind": "queue",
+        "title": "Latency against load",
+        "benchmark": "dlrm_tiny",
+        "definition_sha256": None,
         "seed": 1,
         "parameters": (Parameter(name="limit", value=0.025, unit="s", source="given", note=None),),
         "tables": (StudyTable(title="Equal traffic", columns=columns, rows=((50.0, 0.01), (90.0, 0.02))),),
-        "findings": ("Found so.",), "checks": (),
-    }  # fmt: skip
+        "findings": ("Found so.",),
+        "checks": (),
+    }
     return StudyRecord(**members | changes)
 
 
@@ -101,9 +111,15 @@ def test_the_glossary_has_the_words_of_serving(word: str, tmp_path: Path) -> Non
 def test_precision_and_colocation_have_their_numbers_and_kinds(tmp_path: Path) -> None:
     plain = write_served(tmp_path / "plain", quality={**QUALITY, "auc_ratio": 1.0, "mlperf_class": "99.9 %"})
     int8 = write_served(
-        tmp_path / "int8", (200.0,), quality=QUALITY, precision="int8", table_precision="int4", num_copies=2,
-        alone_per_s=125.0, is_oversubscribed=True,
-    )  # fmt: skip
+        tmp_path / "int8",
+        (200.0,),
+        quality=QUALITY,
+        precision="int8",
+        table_precision="int4",
+        num_copies=2,
+        alone_per_s=125.0,
+        is_oversubscribed=True,
+    )
     page = page_of(plain, int8).replace("\N{NO-BREAK SPACE}", " ")
     for words in ("0.99512 of fp32", "2.000× of fp32", "99.9 %", "MLPerf® class", "oversubscribed", "1.600×",
                   "computed", "measured, mean", "0.75000", "0.90000"):  # fmt: skip
@@ -111,8 +127,13 @@ def test_precision_and_colocation_have_their_numbers_and_kinds(tmp_path: Path) -
 
 
 def test_an_accuracy_is_shown_as_such_and_has_no_class(tmp_path: Path) -> None:
-    quality = {"accuracy": 0.81234, "log_loss": 0.5, "normalised_entropy": 0.9, "accuracy_ratio": 1.0,
-               "entropy_ratio": 1.0}  # fmt: skip
+    quality = {
+        "accuracy": 0.81234,
+        "log_loss": 0.5,
+        "normalised_entropy": 0.9,
+        "accuracy_ratio": 1.0,
+        "entropy_ratio": 1.0,
+    }
     folder = write_served(tmp_path / "images", quality=quality)
     page = page_of(folder).replace("\N{NO-BREAK SPACE}", " ")
     assert "0.81234" in page and ">Accuracy<" in page and ">AUC<" not in page
@@ -153,10 +174,16 @@ def test_a_damaged_study_is_nothing_to_show(tmp_path: Path) -> None:
 def test_no_table_scrolls_at_1100_pixels_and_no_page_at_400(width: int, tmp_path: Path) -> None:
     names = ("rm1_deeprecsys-int8-20261122T120000Z", "rm1_deeprecsys-a_name_that_somebody_gave-20261122T120001Z")
     folders = [
-        write_served(tmp_path / name, (12345.6, 12400, 12380, 12390, 12410), quality=QUALITY, num_copies=copies,
-                     alone_per_s=7000.0, is_oversubscribed=True)
+        write_served(
+            tmp_path / name,
+            (12345.6, 12400, 12380, 12390, 12410),
+            quality=QUALITY,
+            num_copies=copies,
+            alone_per_s=7000.0,
+            is_oversubscribed=True,
+        )
         for copies, name in enumerate(names, start=2)
-    ]  # fmt: skip
+    ]
     page = write_report(folders, tmp_path / "page.html").as_uri()
     with Browser(find_browser() or "", tmp_path) as browser, browser.tab(page, width=width) as tab:
         tab.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")

@@ -73,8 +73,11 @@ def test_a_step_is_what_its_parts_take_by_hand() -> None:
     assert found["loop"] == PhaseTime(0, 0, 0, 0, 2, 0.5, 0.5)
 
 
-@given(st.fixed_dictionaries({of: st.dictionaries(
-    st.floats(1, 1e12), st.floats(1e-9, 1e15), min_size=1, max_size=4) for of in KINDS}))  # fmt: skip
+@given(
+    st.fixed_dictionaries(
+        {of: st.dictionaries(st.floats(1, 1e12), st.floats(1e-9, 1e15), min_size=1, max_size=4) for of in KINDS}
+    )
+)
 def test_twice_the_rates_and_half_the_overhead_take_half_the_time(values: dict[str, dict[float, float]]) -> None:
     system = made_system(**values)
     faster = change(

@@ -11,8 +11,13 @@ from harness.measure.profile import measure_ceilings
 from harness.planning.hardware.system import read_system
 
 NUMBERS = {
-    "memory": 1e11, "fp32": 5e10, "copy": 1e10, "rows": 1e9, "other": 1e10, "operator": 5e-6,
-}  # fmt: skip
+    "memory": 1e11,
+    "fp32": 5e10,
+    "copy": 1e10,
+    "rows": 1e9,
+    "other": 1e10,
+    "operator": 5e-6,
+}
 
 
 @pytest.fixture

@@ -23,9 +23,11 @@ from rules.records.run import EnergyRecord
 
 AXES = read_space(["train.x=0.0..1.0", "train.y=1..1000:log", "runtime.z=a,b,c"])
 SEARCH = SearchRecord(
-    objective="duration_s", direction="minimize", sampler="auto",
+    objective="duration_s",
+    direction="minimize",
+    sampler="auto",
     constraints=(ConstraintRecord(column="memory", sign="<=", value=0.9),),
-)  # fmt: skip
+)
 OPTIMUM = 1.02
 """At x = 0.6, y = 10^0.9, z = b, where x + log10(y) / 3 is 0.9, the bound; without it 1, at 0.7 and 10^1.2."""
 
@@ -151,8 +153,10 @@ def test_the_sampler_follows_what_the_first_trial_took() -> None:
         Trial(values={}, objective=1.0, excess={}, reason=None, took_s=took_s) for took_s in (2.9, 3.1, None)
     )
     assert [choose_sampler("auto", trials) for trials in ([failed], [quick, slow], [failed, slow, quick])] == [
-        "tpe", "tpe", "gp",
-    ]  # fmt: skip
+        "tpe",
+        "tpe",
+        "gp",
+    ]
     assert choose_sampler("random", [slow]) == "random"
 
 
@@ -175,15 +179,21 @@ def test_dots_in_values_make_no_range(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("train.b=a..9", "expected two numbers"), ("train.b=1..", "expected two numbers"),
-        ("train.b=1..9:exp", "expected two numbers"), ("train.b=1..inf", "expected two numbers"),
-        ("train.b=1..1" + "0" * 400, "expected two numbers"), ("train.b=1..1" + "0" * 5000, "expected two numbers"),
+        ("train.b=a..9", "expected two numbers"),
+        ("train.b=1..", "expected two numbers"),
+        ("train.b=1..9:exp", "expected two numbers"),
+        ("train.b=1..inf", "expected two numbers"),
+        ("train.b=1..1" + "0" * 400, "expected two numbers"),
+        ("train.b=1..1" + "0" * 5000, "expected two numbers"),
         ("train.b=-1e308..1e308", "expected two numbers"),
-        ("train.b=1..true", "expected two numbers"), ("train.b=9..9", "an empty range"),
-        ("train.b=9..1", "an empty range"), ("train.b=0..9:log", "an empty range"),
-        ("b=1..2", "expected section.key"), ("tain.b=1..2", "unknown section 'tain'. Did you mean 'train'"),
+        ("train.b=1..true", "expected two numbers"),
+        ("train.b=9..9", "an empty range"),
+        ("train.b=9..1", "an empty range"),
+        ("train.b=0..9:log", "an empty range"),
+        ("b=1..2", "expected section.key"),
+        ("tain.b=1..2", "unknown section 'tain'. Did you mean 'train'"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_range_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read_search_axis(text)

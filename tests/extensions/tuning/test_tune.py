@@ -37,8 +37,9 @@ def test_the_planted_setting_is_found_and_measured_again_beside_the_default(plac
     last = ended.out.strip().splitlines()[-1]
     assert re.fullmatch(
         r"Trial \d+ \(implementation=optimized global_batch_size=1024\) beside the default, in 5 pairs of seeds that "
-        r"no trial had: 2\.25x faster\.", last,
-    )  # fmt: skip
+        r"no trial had: 2\.25x faster\.",
+        last,
+    )
     (sides,) = study.tables[1].rows
     assert sides[-1] == "faster" and sides[2] == pytest.approx(2.25, rel=1e-3) and sides[4] <= 2.25 <= sides[5]  # type: ignore[operator]
     seeds = [record_of(part).seeds for part in parts_of(folder).values()]
@@ -153,9 +154,12 @@ def without_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_is_written(
-    words: str, said: str, arrange: Callable[[pytest.MonkeyPatch], None] | None, place: Path,
+    words: str,
+    said: str,
+    arrange: Callable[[pytest.MonkeyPatch], None] | None,
+    place: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     if arrange is not None:
         arrange(monkeypatch)
     ended = tune(place, words)

@@ -54,12 +54,16 @@ def test_a_search_of_a_stranger_names_no_code_to_run(place: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"relation": "matrix"}, {"axes": []}, {"axes": [{"key": "bad", "values": ["1"]}]},
+        {"relation": "matrix"},
+        {"axes": []},
+        {"axes": [{"key": "bad", "values": ["1"]}]},
         {"axes": [{"key": "train.global_batch_size", "values": ["1..1" + "0" * 400]}]},
-        {"stop": None}, {"stop": {"rule": "search", "values": {"trials": 3.0}}},
-        {"stop": {"rule": "until", "values": {}}}, {"command": "dlrmbench tune 'dlrm_tiny"},
+        {"stop": None},
+        {"stop": {"rule": "search", "values": {"trials": 3.0}}},
+        {"stop": {"rule": "until", "values": {}}},
+        {"command": "dlrmbench tune 'dlrm_tiny"},
     ],
-)  # fmt: skip
+)
 def test_a_damaged_search_is_refused(change: dict[str, Any], place: Path) -> None:
     tune(place, f"{FASTEST} --trials 2")
     folder, _ = found_in(place)

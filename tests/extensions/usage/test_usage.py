@@ -49,8 +49,9 @@ def test_models_one_after_another_meet_deadlines_far_away(
     assert json.loads(done.stdout)["kind"] == study.kind == "usage" and study.seed == 3
     models = rows_of(study, "Models; stand-ins, MLPs of ours: eyes, gaze")
     assert [(row["Model"], row["Requested"], row["Late"], row["QoE"]) for row in models] == [
-        ("eyes", 40, 0, 1), ("gaze", 40, 0, 1),
-    ]  # fmt: skip
+        ("eyes", 40, 0, 1),
+        ("gaze", 40, 0, 1),
+    ]
     assert all(row["Score"] == pytest.approx(1) and 0 < row["p50"] <= row["p99"] for row in models)
     assert "score 100.00 of 100, 80 of 80 deadlines met" in study.findings[0] and origin in study.findings[0]
     (late,) = (column for column in study.tables[0].columns if column.name == "Late")
@@ -142,7 +143,7 @@ def test_where_no_rate_meets_all_deadlines_the_model_is_named(inside: Inside, tm
         ("x = 3\n" + EYES, "unknown key usage.x"),
         ("workers = 0\n" + EYES, "usage.workers is 0"),
     ),
-)  # fmt: skip
+)
 def test_what_is_no_usage_is_refused_by_its_file(
     text: str, said: str, command: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,8 +34,10 @@ def run(frames: Sequence[Frame], service_s: Sequence[float], num_workers: int = 
 
 
 def usage_of(**models: AskedModel) -> Usage:
-    asked = {name: {key: value for key, value in asdict(model).items() if value is not None and value != ()}
-             for name, model in models.items()}  # fmt: skip
+    asked = {
+        name: {key: value for key, value in asdict(model).items() if value is not None and value != ()}
+        for name, model in models.items()
+    }
     return parse_usage({"usage": {"title": "a test", "source": "a test", "workers": 1}, **asked}, "a test")
 
 
@@ -52,8 +54,12 @@ def test_three_models_on_two_workers_with_a_dependency_and_a_drop() -> None:
     # a and b begin at once; c follows a, and is ready at 3; the second b has not begun at its deadline, 5.
     frames = frames_of(("a", 0, 8), ("b", 0, 9), ("c", 0, 8), ("b", 1, 4), ("a", 6, 8), after={2: 0})
     assert run(frames, (3, 6, 4, 1, 2), 2) == [
-        Span(0, 0, 3), Span(1, 0, 6), Span(0, 4, 8), Span(0, 3, 4), Span(1, 6, 8),
-    ]  # fmt: skip
+        Span(0, 0, 3),
+        Span(1, 0, 6),
+        Span(0, 4, 8),
+        Span(0, 3, 4),
+        Span(1, 6, 8),
+    ]
     frames[3] = replace(frames[3], within_s=1)
     assert run(frames, (3, 6, 4, 1, 2), 2) == [Span(0, 0, 3), Span(1, 0, 6), Span(0, 3, 7), None, Span(1, 6, 8)]
 
@@ -117,9 +123,10 @@ def test_the_order_of_release_alone_misses_deadlines_that_edf_meets(monkeypatch:
     rng, failed = np.random.default_rng(7), 0
     pushes = heapq.heappush
     monkeypatch.setattr(
-        schedule.heapq, "heappush",
+        schedule.heapq,
+        "heappush",
         lambda heap, item: pushes(heap, (item[1], *item[1:]) if isinstance(item, tuple) and len(item) == 3 else item),
-    )  # fmt: skip
+    )
     for _ in range(500):
         periods = rng.integers(4, 30, 3).tolist()
         costs = [int(rng.integers(1, max(2, period // 3 + 2))) for period in periods]
@@ -164,8 +171,11 @@ def test_the_mean_wait_at_random_arrivals_is_that_of_pollaczek_and_khinchine(loa
 
 
 def test_frames_are_those_of_the_rates_and_of_the_seed() -> None:
-    asked = usage_of(a=periodic(60), b=AskedModel(source="retrieval", after="a", probability=0.5),
-                     c=periodic(30, arrivals="poisson", deadline_ms=20))  # fmt: skip
+    asked = usage_of(
+        a=periodic(60),
+        b=AskedModel(source="retrieval", after="a", probability=0.5),
+        c=periodic(30, arrivals="poisson", deadline_ms=20),
+    )
     frames = draw_frames(asked, 3)
     assert frames == draw_frames(asked, 3) != draw_frames(asked, 4)
     of = {name: [frame for frame in frames if frame.model == name] for name in "abc"}
@@ -177,8 +187,11 @@ def test_frames_are_those_of_the_rates_and_of_the_seed() -> None:
 
 
 def test_probability_0_removes_what_follows_and_all_that_follows_it() -> None:
-    asked = usage_of(a=periodic(10), b=AskedModel(source="retrieval", after="a", probability=0.0),
-                     c=AskedModel(source="retrieval", after="b"))  # fmt: skip
+    asked = usage_of(
+        a=periodic(10),
+        b=AskedModel(source="retrieval", after="a", probability=0.0),
+        c=AskedModel(source="retrieval", after="b"),
+    )
     assert {frame.model for frame in draw_frames(asked, 0)} == {"a"}
 
 
@@ -204,8 +217,11 @@ def test_at_and_below_the_highest_factor_every_deadline_is_met_and_above_it_one_
     rng, found = np.random.default_rng(2), set()
     for seed in range(8):
         rates, service = rng.uniform(10, 40, 2).tolist(), rng.uniform(0.005, 0.02, 3)
-        asked = usage_of(a=periodic(rates[0], deadline_ms=float(rng.uniform(30, 60))), b=periodic(rates[1]),
-                         c=AskedModel(source="retrieval", after="a", probability=0.7, deadline_ms=70.0))  # fmt: skip
+        asked = usage_of(
+            a=periodic(rates[0], deadline_ms=float(rng.uniform(30, 60))),
+            b=periodic(rates[1]),
+            c=AskedModel(source="retrieval", after="a", probability=0.7, deadline_ms=70.0),
+        )
         asked = replace(asked, workers=num_workers, duration_s=0.5)
         service_s = np.array([service["abc".index(frame.model)] for frame in draw_frames(asked, seed)])
         highest, failed = find_highest_factor(asked, seed, service_s)

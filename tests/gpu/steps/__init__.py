@@ -50,6 +50,7 @@ WITHIN_S, START_S = 540.0, 15.0
 def chosen(names: Collection[str], *, is_gpu: bool) -> list[Step]:
     """Return the steps that were named, or those that run where none was."""
     return [
-        step for step in STEPS
+        step
+        for step in STEPS
         if (step.name in names if names else step.runs == "always" or (step.runs == "without a GPU" and not is_gpu))
-    ]  # fmt: skip
+    ]

@@ -69,8 +69,11 @@ def ask_smi() -> dict[str, str]:
     try:
         done = subprocess.run(
             ["nvidia-smi", f"--query-gpu={ASKED}", "--format=csv,noheader", "--id=0"],
-            capture_output=True, text=True, timeout=20, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         print(f"nvidia-smi: {error}")
         return {}

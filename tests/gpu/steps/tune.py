@@ -39,15 +39,19 @@ GRID: dict[str, dict[str, Sequence[int]]] = {
 }
 CONSTANTS: dict[str, dict[str, Sequence[int]]] = {
     "update": {
-        "LEAST_BLOCK": POWERS[4:], "MOST_BLOCK": POWERS[4:], "UPDATE_PROGRAMS": POWERS[2:],
+        "LEAST_BLOCK": POWERS[4:],
+        "MOST_BLOCK": POWERS[4:],
+        "UPDATE_PROGRAMS": POWERS[2:],
         "PIECES": GRID["update"]["pieces"],
     },
     "read": {"TILE": GRID["read"]["tile"]},
     "cross": {
-        "MOST_SAMPLES": POWERS[:7], "CROSS_PROGRAMS": POWERS[:6], "COLUMNS": GRID["cross"]["columns"],
+        "MOST_SAMPLES": POWERS[:7],
+        "CROSS_PROGRAMS": POWERS[:6],
+        "COLUMNS": GRID["cross"]["columns"],
         "WARPS": GRID["cross"]["warps"],
     },
-}  # fmt: skip
+}
 """What may be set in the product, by kernel."""
 MARGIN = 0.02
 """Other constants than the product's must be faster by more."""
@@ -182,10 +186,12 @@ def cost_of(
         for (num_lookups, num_samples, num_columns), by_sizes in took.items():
             sizes = asdict(
                 kernel_sizes.choose_sizes(
-                    num_lookups=num_lookups, num_samples=num_samples, num_columns=num_columns,
+                    num_lookups=num_lookups,
+                    num_samples=num_samples,
+                    num_columns=num_columns,
                     num_multiprocessors=num_multiprocessors,
                 )
-            )  # fmt: skip
+            )
             chosen = tuple(sizes[name] for name in GRID[kernel])
             cost += math.log(by_sizes[chosen]) if chosen in by_sizes else math.inf
     return cost

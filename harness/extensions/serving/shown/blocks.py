@@ -190,9 +190,12 @@ def _load_chart(served: ServedResult, id_: str) -> Chart | None:
     ]
     limit = f"limit {duration(limit_s)}"
     panel = scaling_panel(
-        series, ("queries per second", si), (f"latency in ms, p{record.percentile:g}", "{:g}".format),
-        target=limit_s * 1e3, target_words=limit,
-    )  # fmt: skip
+        series,
+        ("queries per second", si),
+        (f"latency in ms, p{record.percentile:g}", "{:g}".format),
+        target=limit_s * 1e3,
+        target_words=limit,
+    )
     title = f"Latency against load: {served.result.label}"
     lead = f"{si(process.queries_per_s)} queries/s {promise_words(record)} were VALID" + (
         f"; the virtual clock said {si(process.modelled_per_s)}." if process.modelled_per_s else "."

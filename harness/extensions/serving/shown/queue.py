@@ -27,10 +27,12 @@ def draw_latencies(study: StudyRecord, table: StudyTable, id_: str) -> Chart | N
     if not series:
         return None
     panel = scaling_panel(
-        series, ("queries per second", si), ("latency in ms, simulated", "{:g}".format),
+        series,
+        ("queries per second", si),
+        ("latency in ms, simulated", "{:g}".format),
         target=None if limit_s is None else limit_s * 1e3,
         target_words="" if limit_s is None else f"limit {duration(limit_s)}",
-    )  # fmt: skip
+    )
     title = "Latency against load, on the virtual clock"
     figure = xy_figure(panel, id_=id_, title=title, description="One line per percentile, a dot per rate.")
     return Chart(figure=figure, table_note="The table below has the numbers.")

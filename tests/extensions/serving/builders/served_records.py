@@ -5,9 +5,13 @@ from typing import Any
 from records_builder import serve_content, serve_process
 
 _QUALITY = {
-    "auc": 0.9, "log_loss": 0.5, "normalised_entropy": 0.8, "auc_ratio": 0.999, "entropy_ratio": 1.01,
+    "auc": 0.9,
+    "log_loss": 0.5,
+    "normalised_entropy": 0.8,
+    "auc_ratio": 0.999,
+    "entropy_ratio": 1.01,
     "mlperf_class": "99 %",
-}  # fmt: skip
+}
 
 
 def make_content() -> dict[str, Any]:

@@ -67,5 +67,7 @@ def found_in(place: Path) -> tuple[Path, StudyRecord]:
 
 
 def rows_of(study: StudyRecord) -> list[dict[str, Any]]:
-    return [dict(zip([column.name for column in study.tables[0].columns], row, strict=True)) for row in
-            study.tables[0].rows]  # fmt: skip
+    return [
+        dict(zip([column.name for column in study.tables[0].columns], row, strict=True))
+        for row in study.tables[0].rows
+    ]
