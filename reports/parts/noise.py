@@ -9,7 +9,7 @@ from reports.facts.noise import DRIFT_BAND, Shares, Smallest, spread_reach
 from reports.parts.cells import ALL_EQUAL
 from reports.results.result import Result
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
-from reports.text.formatting import interval, percent
+from reports.text.formatting import interval, percent, ratio
 
 _FOUND = "found in 80 % of cases"
 
@@ -56,11 +56,25 @@ def _between(low: str, high: str) -> str:
     return interval(low.removesuffix(" %"), high)
 
 
-def disturbed_words(speed_cv: float | None) -> str:
-    """'; disturbed: the speed varied by 27 % between runs', where it did by more than quiet systems show."""
-    if (speed_cv or 0.0) <= STEADY_SPEED:
+def outlier_words(result: Result) -> str | None:
+    """'run 3 (seed 17) at 0.65× the speed of the others': each run that was far slower or faster than all others."""
+    found = [
+        f"{run.label}{'' if run.seed is None else f' (seed {run.seed})'} at {ratio(over)} the speed of the others"
+        for run, over in result.outliers
+    ]
+    return ", ".join(found) or None
+
+
+def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) -> str:
+    """'; disturbed: run 3 (seed 17) at 0.65× the speed of the others', or that the speed varied between all runs.
+
+    The latter where it did by more than STEADY_SPEED beyond doubt (95 %), by so few runs.
+    """
+    if outlier:
+        return f"; disturbed: {outlier}"
+    if speed_cv is None or num_runs < 2 or spread_reach(num_runs)[0] * speed_cv <= STEADY_SPEED:
         return ""
-    return f"; disturbed: the speed varied by {percent(speed_cv)} between runs"
+    return f"; disturbed: the speed varied by {variation_text(speed_cv, num_runs)} between runs"
 
 
 def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:

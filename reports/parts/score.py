@@ -10,7 +10,7 @@ from reports.comparison.noise import describe_sets
 from reports.document.blocks import Fact
 from reports.facts.noise import Smallest
 from reports.parts.cost import cost_text, cost_to_train
-from reports.parts.noise import disturbed_words, smallest_words, variation_text
+from reports.parts.noise import disturbed_words, outlier_words, smallest_words, variation_text
 from reports.results.logs import make_result, unique_labels
 from reports.results.records import read_set_records
 from reports.results.resolution import mean_step, samples_step, smoothed_samples
@@ -83,6 +83,7 @@ def _describe(result: Result, row: SetMember) -> ScoreRecord:
         samples_step=mean_step(samples_step, converged) or None,
         **_mean("samples_to_converge_smoothed", "smoothed", _smoothed(converged)),
         speed_cv=result.speed_cv,
+        outlier=outlier_words(result),
         **_mean("overhead_s", "overhead", [run.overhead_s for run in converged]),
         **_mean("overhead_ratio", "overhead_ratio", [overhead_ratio(run) for run in converged]),
         open_final_quality=score.final_quality if row.division == keys.OPEN else None,
@@ -148,8 +149,13 @@ def _score(record: ScoreRecord) -> str:
     return minutes if shown.endswith(" min") else f"{shown} = {minutes}"
 
 
+def record_disturbed(record: ScoreRecord) -> str:
+    """Return `disturbed_words` of the set that a record describes."""
+    return disturbed_words(record.speed_cv, record.num_converged or 0, record.outlier)
+
+
 def _verdict(record: ScoreRecord) -> str:
-    disturbed = disturbed_words(record.speed_cv) if record.score_s is not None else ""
+    disturbed = record_disturbed(record) if record.score_s is not None else ""
     if record.outcome == "invalid":
         return f"INVALID: {plural(record.num_errors or 0, 'error')}; see 'dlrmbench check'{disturbed}"
     return f"{(record.outcome or '').upper()}{disturbed}" if disturbed else ""

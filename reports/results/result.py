@@ -16,6 +16,7 @@ from reports.results.records import Attempt, code_setting, settings_of
 from reports.results.resolution import clock_step, mean_step, samples_step, time_step
 from reports.results.sequential_stopping import StoppingRecord, stopping_of
 from reports.statistics.intervals import AT_LEAST, NOMINAL, Interval, LogSummary, log_summary
+from reports.statistics.outliers import find_outliers
 from reports.text.formatting import printable
 from rules.checks.verdict import Verdict, VerdictOutcome
 from rules.records.measure import Measure, Measurement
@@ -306,18 +307,33 @@ class Result:
         return summary
 
     @property
-    def speed_cv(self) -> float | None:
-        """Return the coefficient of variation of the runs' speed, in training or in all, whichever varies less: logs
-        whose blocks overlap their evaluations tell the two badly apart. None of fewer than two runs."""
+    def speed(self) -> LogSummary | None:
+        """Return the summary of the runs' speed, in training or in all, whichever varies less: logs whose blocks
+        overlap their evaluations tell the two badly apart. None of fewer than two runs."""
         logs = [run.log for run in self.converged]
         known = [(log.samples_to_converge, log.time_to_train_s) for log in logs]
         over_all = log_summary([num / time_s if num and time_s else None for num, time_s in known])
         found = [
-            summary.coefficient_of_variation
+            summary
             for summary in (self.summary("throughput_samples_per_s"), over_all)
             if summary is not None and summary.coefficient_of_variation is not None
         ]
-        return min(found, default=None)
+        return min(found, key=lambda summary: summary.coefficient_of_variation or 0.0, default=None)
+
+    @property
+    def speed_cv(self) -> float | None:
+        """Return the coefficient of variation of `speed`."""
+        return None if self.speed is None else self.speed.coefficient_of_variation
+
+    @property
+    def outliers(self) -> tuple[tuple[Run, float], ...]:
+        """Return each run that was far slower or faster than all others, and its speed over their geometric mean."""
+        logs = self.speed.logs if self.speed is not None else ()
+        if len(logs) != len(self.converged):  # of some the speed is not known
+            return ()
+        total = sum(logs)
+        ratios = {at: math.exp(logs[at] - (total - logs[at]) / (len(logs) - 1)) for at in find_outliers(logs)}
+        return tuple((self.converged[at], ratio) for at, ratio in ratios.items())
 
     @property
     def overhead(self) -> LogSummary | None:

@@ -37,6 +37,9 @@ class ScoreRecord(SetRow, kw_only=True, frozen=True):
     speed_cv: Annotated[
         Amount, meaning("coefficient of variation of samples/s, with evaluations or without, whichever varies less")
     ] = None
+    outlier: Annotated[Text, meaning("runs that were far slower or faster than all others, null where none was")] = (
+        None
+    )
     overhead_s: Annotated[Seconds, meaning("geometric mean over the runs that converged")] = None
     overhead_cv: Annotated[Amount, meaning("coefficient of variation of overhead_s")] = None
     overhead_ratio: Annotated[Amount, meaning("time to train over training time, geometric mean")] = None

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.checkpoints import checkpoint_words, read_checkpoints
-from reports.parts.noise import disturbed_words
-from reports.parts.score import EPOCHS, FACTS, describe_score, score_facts, time_fact
+from reports.parts.score import EPOCHS, FACTS, describe_score, record_disturbed, score_facts, time_fact
 from reports.render.csv import render_csv
 from reports.results.result import Result
 from reports.tables.columns import columns_of, shared_members
@@ -41,11 +40,11 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
     else:
         rows = {"time to train": time_fact(result).line}
         rows |= {name: shown.get(name, "") for name in ("interval", "samples to converge", "throughput")}
-        if disturbed_words(record.speed_cv):
+        if record_disturbed(record):
             rows["note"] = "something disturbed the runs, see 'dlrmbench doctor'"
         rows["evaluation, overhead"] = shown.get("evaluation, overhead", "")
     rows = {
-        "verdict": f"{result.verdict.outcome.upper()}: {counts}{_remarks(result)}",
+        "verdict": f"{result.verdict.outcome.upper()}: {counts}{result.verdict.own_code}{record_disturbed(record)}",
         "runs": shown["runs"],
         **rows,
         "smallest difference": shown.get("smallest difference", ""),
@@ -54,10 +53,6 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
         "report": str(page),
     }
     return (facts_part(f"{record.benchmark} on {system}", rows.items()),)
-
-
-def _remarks(result: Result) -> str:
-    return f"{result.verdict.own_code}{disturbed_words(result.speed_cv)}"
 
 
 def _problem(record: ScoreRecord) -> str:

@@ -18,7 +18,7 @@ from reports.page.figures.times import column_unit
 from reports.page.sections.remarks import count_words, group_warnings
 from reports.parts.cells import bounds_text, by_value, with_spread
 from reports.parts.cost import cost_columns, cost_numbers
-from reports.parts.noise import disturbed_words
+from reports.parts.noise import disturbed_words, outlier_words
 from reports.parts.score import EPOCHS, describe_score, score_facts, time_fact
 from reports.results.logs import Order
 from reports.results.result import Result
@@ -83,9 +83,13 @@ def badge(result: Result) -> Badge:
     """The verdict as icon, word and one sentence."""
     errors, warnings = result.verdict.count("error"), result.verdict.count("warning")
     words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules{result.verdict.own_code}"
-    words += disturbed_words(result.speed_cv)
+    words += _disturbed(result)
     outcome = result.verdict.outcome
     return Badge(kind=outcome, icon=_ICONS[outcome], word=outcome.upper(), words=words)
+
+
+def _disturbed(result: Result) -> str:
+    return disturbed_words(result.speed_cv, result.num_converged, outlier_words(result))
 
 
 def headline(result: Result) -> str:
@@ -95,7 +99,7 @@ def headline(result: Result) -> str:
     rejected = ("INVALID by the rules",) if result.outcome == "invalid" else ()
     if result.score.score_s is not None and math.isfinite(result.score.score_s):
         score = column_unit([result]).text(result.score.score_s)
-        disturbed = ("disturbed",) if disturbed_words(result.speed_cv) else ()
+        disturbed = ("disturbed",) if _disturbed(result) else ()
         return ", ".join(
             (f"{result.benchmark_name} trained{goal} in {score}", *_marks(result), *disturbed, *rejected)
         )

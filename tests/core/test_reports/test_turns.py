@@ -9,7 +9,7 @@ from drift_builder import NOISES as SCENES
 from drift_builder import Noise, independent, wandering
 
 from reports.facts.noise import Smallest, noise_of_rates, spread_reach
-from reports.parts.noise import disturbed_words, size_text, smallest_words, turns_text, variation_text
+from reports.parts.noise import disturbed_words, outlier_words, size_text, smallest_words, turns_text, variation_text
 from reports.results.result import Result
 from reports.results.result import make_run as run_of
 from reports.statistics.power import POWER
@@ -46,8 +46,9 @@ def test_what_is_hopeless_is_called_so_and_ranges_are_given() -> None:
     )
     assert variation_text(0.03, 5) == "3.0 % (1.8 – 8.6 %)"
     assert variation_text(0.0, 5, 0.071) == "below one evaluation (7.1 %)"
-    assert disturbed_words(0.049) == "" and disturbed_words(None) == ""
-    assert disturbed_words(0.27) == "; disturbed: the speed varied by 27.0 % between runs"
+    assert disturbed_words(0.07, 5, None) == disturbed_words(None, 5, None) == disturbed_words(0.27, 1, None) == ""
+    assert disturbed_words(0.27, 5, None) == "; disturbed: the speed varied by 27.0 % (16.2 – 77.6 %) between runs"
+    assert disturbed_words(0.07, 5, "run 3 at 0.65×") == "; disturbed: run 3 at 0.65×"
 
 
 NOISES = {name: SCENES[name] for name in ("independent 0.3 %", "independent 3 %", "independent 5 %")} | {
@@ -101,4 +102,5 @@ def test_only_what_takes_longer_is_disturbed(times_s: tuple[float, ...], is_dist
         for rate, time_s in zip(rates, times_s, strict=True)
     ]
     result = Result(label="a", source="logs", benchmark="dlrm_tiny", repetitions=tuple(map(run_of, runs)))
-    assert bool(disturbed_words(result.speed_cv)) == is_disturbed
+    words = disturbed_words(result.speed_cv, result.num_converged, outlier_words(result))
+    assert bool(words) == is_disturbed
