@@ -259,7 +259,6 @@ COMMANDS: dict[str, tuple[Refusal, ...]] = {
     "sweep": refusals(
         "sweep dlrm_tiny",
         f"{SWEEP} --axis nothing",
-        f"{SWEEP} --axis nothing.at=1,2",
         f"{SWEEP} {RATE}=0.03,0.03",
         f"{SWEEP} {RATE}=0.03 {RATE}=0.04",
         f"{SWEEP} {RATE}=0.03 --set train.opt_base_learning_rate=0.04",

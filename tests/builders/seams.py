@@ -10,6 +10,7 @@ compute for seconds, with what.
 RECORDS has, by the type of a record, what makes one, both as module:name.
 FILE_WORDS has command lines that are given what is no file, as `hostile_files` has them, FILE_KEYS the text of
 asked.toml that names it, FILE_LINES a line of dlrm_tiny's definition and what takes its place there.
+KILLED has commands that are killed at every write, after what was there before.
 STAND_INS has, by what scripted commands replace, what takes its place, both as module:name.
 """
 

@@ -16,6 +16,7 @@ from harness.run_sets.dataset import making_lock
 from reference_models.data.registry import locate_dataset
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, read_manifest
+from rules.benchmarks.loader import definition_text
 
 DEFINITION = ROOT / "rules" / "benchmarks" / "dlrm_tiny.toml"
 
@@ -24,7 +25,7 @@ DEFINITION = ROOT / "rules" / "benchmarks" / "dlrm_tiny.toml"
 def mine(tmp_path: Path) -> Path:
     """A user's definition of a dataset that takes no time."""
     lines = []
-    for line in (DEFINITION).read_text().splitlines():
+    for line in definition_text(DEFINITION).splitlines():
         if line.startswith("sha256 ="):
             continue
         key = line.partition(" = ")[0]

@@ -114,7 +114,7 @@ def test_a_set_grows_to_the_runs_asked_for_and_keeps_its_score(
     (finding,) = [part for part in checked["verdicts"][0]["findings"] if part["code"] == "RS102"]
     assert finding["severity"] == "info" and "runs 0 to 4" in finding["message"]
     page = (folder / "report.html").read_text()
-    assert "the first of 8" in page and "beyond the 5 runs of the score" in page
+    assert "of the first 5 runs" in page and "beyond the 5 runs of the score" in page
     assert command("resume", folder, "--runs", 8, "-q").exit_code == 0
     assert len(workers.launches) == 8
     fewer = command("resume", folder, "--runs", 7)

@@ -69,7 +69,7 @@ def test_a_number_that_is_not_finite_is_no_value_of_any_option(name: str) -> Non
                 parameter.type.convert(number, parameter, None)
 
 
-@pytest.mark.parametrize("words", ["run dlrm_tiny -n", "sweep dlrm_tiny -n", "serve dlrm_tiny -n", "resume none -n"])
+@pytest.mark.parametrize("words", ["run dlrm_tiny -n", "sweep dlrm_tiny -n", "resume none -n"])
 def test_more_runs_than_have_room_for_their_seeds_are_refused(words: str, inside: Command) -> None:
     done = inside(*words.split(), 1 << 63)
     assert done.returncode == 2 and "is not in the range" in done.stderr, done.stderr

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import Command
-from inside import run_inside, use_study_workers_inside, use_workers_inside
+from inside import use_workers_inside
 from made_sets import made_in
+from mapped_set import ALONE, MAPPED, dataset_in, make_data, train_mapped, write_mapped
 from small_set import write_definition
 
 from harness.autotune.choices import find_candidates
@@ -20,7 +21,6 @@ from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.kept_arrays import write_kept
 from harness.measure.id_maps import locate_id_map, read_id_maps
-from harness.run_sets.dataset import ensure_dataset
 from reference_models.data.click_log.teacher import build_teacher
 from reference_models.data.id_maps.maps import map_by_class, map_by_frequency, map_by_hash
 from reference_models.data.registry import open_dataset
@@ -33,28 +33,14 @@ from rules.records.run_set import RunSetRecord
 
 pytestmark = pytest.mark.numeric
 
-MAPPED = {0: 1000, 1: 500, 4: 1000}
-"""Tables of dlrm_tiny with more than 200 rows."""
 ROWS = (100, 50, 200, 100, 100, 3, 50, 20)
 """Rows of all of its tables at a budget of a tenth."""
-ALONE = ("--threads", "1", "--seed", "3", "-q", "-o", "out")
-
-
-def write_mapped(path: Path, **id_map: object) -> Path:
-    """A definition on few samples, with an [id_map]."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in id_map.items()]
-    definition = write_definition(path)
-    definition.write_text("\n".join([definition.read_text(), "[id_map]", *lines, ""]))
-    return definition
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data of those definitions; maps beside it are not to be changed."""
-    folder = tmp_path_factory.mktemp("mapped")
-    data = load_entry(write_definition(folder / "mine.toml")).workload.data
-    ensure_dataset(data, folder / "data", num_threads=1)
-    return folder / "data"
+    return make_data(tmp_path_factory.mktemp("mapped"))
 
 
 @pytest.fixture
@@ -63,11 +49,6 @@ def config(tmp_path: Path) -> Callable[..., RunConfig]:
         return resolve(write_mapped(tmp_path / "mine.toml", kind=kind, budget=0.1, **values), [])
 
     return make
-
-
-def dataset_in(root: Path) -> Path:
-    (folder,) = (path for path in root.iterdir() if path.is_dir())
-    return folder
 
 
 def test_a_map_is_made_once_and_has_the_rows_of_its_oracle(
@@ -199,16 +180,7 @@ def test_a_damaged_map_names_its_file(
 
 @pytest.fixture(scope="module")
 def trained(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a definition, its data with the map, and a set that kept its weights and checkpoints."""
-    folder = tmp_path_factory.mktemp("trained")
-    shutil.copytree(root, folder / "data")
-    write_mapped(folder / "mine.toml", kind="quotient_remainder", budget=0.1)
-    with pytest.MonkeyPatch.context() as patch:
-        use_workers_inside(patch)
-        asked = ("--keep-weights", "--set", "checkpoint.every=25%")
-        done = run_inside(folder, "run", "./mine.toml", "-n", 1, *asked, "--data", "data", *ALONE)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return train_mapped(root, tmp_path_factory.mktemp("trained"))
 
 
 @pytest.mark.slow
@@ -223,44 +195,6 @@ def test_a_run_through_a_map_is_on_record(trained: Path) -> None:
     assert record.config["id_map.kind"].value == "quotient_remainder"
     shapes = {name: tensor["shape"] for name, tensor in weights["tensors"].items()}
     assert [shapes[f"embedding_bags.{table}.weight"][0] for table in range(8)] == [*ROWS]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("workers_inside")
-def test_kept_weights_are_served_through_their_own_map_alone(
-    trained: Path, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use_study_workers_inside(monkeypatch)
-    shutil.copytree(trained, tmp_path, symlinks=True, dirs_exist_ok=True)
-    (made,) = made_in(tmp_path / "out")
-    asked = (
-        "--target-latency",
-        "10s",
-        "--queries",
-        "fixed:8",
-        "--percentile",
-        "50",
-        "--threads",
-        1,
-        "--set",
-        "serve.threads=1",
-        "-q",
-    )
-    common = ("simulate", "./mine.toml", *asked, "--data", "data", "-o", "served", "--weights")
-    ways = [(*common, weights) for weights in (made, f"{made}:0@0")]
-    for words in ways:
-        done = inside(*words)
-        assert done.returncode == 0, done.stderr
-    (kept,) = (dataset_in(tmp_path / "data") / "id_maps").glob("quotient_remainder-*")
-    manifest = json.loads((kept / "manifest.json").read_text())
-    arrays = {f"table_{table}": np.zeros((num, 2), np.int32) for table, num in MAPPED.items()}
-    write_kept(kept, arrays, IdMapManifest, {**manifest, "tables": None}, "tables")
-    for words in ways:
-        done = inside(*words)
-        assert done.returncode == ExitCode.INPUT and "trained through the id map" in done.stderr, words
-    shutil.rmtree(kept)
-    for words in ways:
-        assert inside(*words).returncode == 0  # made again, it is the same
 
 
 @pytest.mark.slow

@@ -231,7 +231,8 @@ def test_the_log_names_the_optimizers_that_train(
         tmp_path, "run", "dlrm_tiny", "-n", 1, "--timeout", 0.001, "--implementation", f"{own}:{name}",
         "--division", division, "--data", data_root, "--threads", 1, "-q", "-o", "out",
     )  # fmt: skip
-    (log,) = tmp_path.glob("out/dlrm_tiny*/results/*/*/result_0.txt")
+    log = next(tmp_path.glob("out/dlrm_tiny*/results/*/*/result_0.txt"), None)
+    assert log is not None, done.stderr
     names = {"OtherOptimizer": "adagrad and own Other", "Hidden": "adagrad"}
     assert read_log(log).value(keys.OPT_NAME) == names[name], done.stderr
     found = codes_of(log.parents[3])

@@ -1,5 +1,7 @@
 """`serve` with LoadGen itself, in processes of its own: what is kept, and that it can be interrupted."""
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -7,17 +9,22 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from inside import use_study_workers_inside
 from made_sets import made_in
+from mapped_set import MAPPED, dataset_in, make_data, train_mapped
 from waiting import HANG_S, skip_where_busy, wait_until
 
 from harness.extensions.serving.loadgen import DETAIL, MODULE, SUMMARY
 from harness.extensions.serving.records import ServeRecord
 from harness.foundation.errors import ExitCode
+from harness.foundation.kept_arrays import write_kept
 from harness.measure.weights import keep_weights
 from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import decode
+from rules.records.kept.id_maps import IdMapManifest
 
 pytestmark = pytest.mark.skipif(find_spec(MODULE) is None, reason="MLPerf LoadGen is not installed")
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -119,3 +126,42 @@ ABOUT = {
     "run_index": 0, "seed": 1, "status": "success", "samples_count": 512, "quality": 0.75, "log_sha256": "1" * 64,
 }  # fmt: skip
 """Of a manifest, whatever the definition."""
+
+
+@pytest.mark.numeric
+@pytest.mark.slow
+@pytest.mark.usefixtures("workers_inside")
+def test_kept_weights_are_served_through_their_own_map_alone(
+    inside: Command, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train_mapped(make_data(tmp_path_factory.mktemp("mapped")), tmp_path)
+    use_study_workers_inside(monkeypatch)
+    (made,) = made_in(tmp_path / "out")
+    asked = (
+        "--target-latency",
+        "10s",
+        "--queries",
+        "fixed:8",
+        "--percentile",
+        "50",
+        "--threads",
+        1,
+        "--set",
+        "serve.threads=1",
+        "-q",
+    )
+    common = ("simulate", "./mine.toml", *asked, "--data", "data", "-o", "served", "--weights")
+    ways = [(*common, weights) for weights in (made, f"{made}:0@0")]
+    for words in ways:
+        done = inside(*words)
+        assert done.returncode == 0, done.stderr
+    (kept,) = (dataset_in(tmp_path / "data") / "id_maps").glob("quotient_remainder-*")
+    manifest = json.loads((kept / "manifest.json").read_text())
+    arrays = {f"table_{table}": np.zeros((num, 2), np.int32) for table, num in MAPPED.items()}
+    write_kept(kept, arrays, IdMapManifest, {**manifest, "tables": None}, "tables")
+    for words in ways:
+        done = inside(*words)
+        assert done.returncode == ExitCode.INPUT and "trained through the id map" in done.stderr, words
+    shutil.rmtree(kept)
+    for words in ways:
+        assert inside(*words).returncode == 0  # made again, it is the same

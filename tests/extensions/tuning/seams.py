@@ -10,6 +10,14 @@ WORDS = {
     ),
 }
 
+KILLED = {
+    "search": (
+        (),
+        "tune dlrm_tiny --axis runtime.threads=1,2 --axis train.global_batch_size=256..2048:log --trials 5 -q "
+        "--seed 5 --maximize samples_per_s --constraint memory<=1GB --throughput 10",
+    ),
+}
+
 
 def _search() -> dict[str, Any]:
     return {
