@@ -16,7 +16,7 @@ from harness.experiment.relation import find_relation
 from harness.experiment.request import RequestError
 from harness.experiment.stopping import State, find_stop_rule
 from harness.experiment.store import Store, hold, parts_of, read
-from harness.foundation.errors import HarnessError
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import find_kind
 from harness.run_sets.commands import resume_command
 from harness.run_sets.environment import check_again
@@ -28,6 +28,7 @@ from harness.run_sets.outside_code import refuse_outside_code
 from harness.run_sets.progress import Progress as ShownProgress
 from rules.records.codec import Damage
 from rules.records.experiment import ExperimentRecord, StageRecord, group_file, read_group
+from rules.records.kinds import why_absent
 from rules.records.run_set import PreflightCheck, RunSetRecord
 
 
@@ -43,7 +44,7 @@ def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ..
     """Return what the environment check says now, and what is said of other code where that is no error.
 
     Raises HarnessError: exit 2 where code of others is not given again, or the folder is one side of a pair; 6 where
-    the environment check warns and the experiment was begun with --strict-env.
+    the environment check warns and the experiment was begun with --strict-env; 8 for a kind that this copy lacks.
     """
     refuse_outside_code(folder, {"model": context.models, "implementation": context.implementations})
     _refuse_side(folder)
@@ -51,6 +52,9 @@ def look_again(folder: Path, context: Context) -> tuple[tuple[PreflightCheck, ..
     if context.python is not None and not find_relation(record.relation).takes_python and record.python is None:
         raise RequestError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
     sets = [open_run_set(part) for part in parts_of(folder).values()]
+    for run_set, each in sets:
+        if (why := why_absent(each.kind)) is not None:
+            raise HarnessError(f"{run_set.folder}: {why}", ExitCode.INPUT)
     others = (describe_other_code(run_set.folder, each) for run_set, each in sets)
     other = next(filter(None, others), None) if record.on_other_code == "warn" else None
     return check_again(folder, sets[0][1]) if sets else (), other  # all were begun alike

@@ -38,6 +38,13 @@ def refuse_checkpoint(workload: WorkloadConfig, *, has_restores: bool) -> None:
             f"checkpoint: implementation {label_of(workload.runtime.implementation)!r} lays rows of tables over "
             "ranks, none of which has all that changed. Take one that trains in one process."
         )
+    samples, every = workload.data.train_samples, workload.checkpoint.every
+    if samples is not None or isinstance(every, int):
+        interval, batch = workload.checkpoint.interval(samples or 0), workload.train.global_batch_size
+        if interval < batch:
+            raise ConfigError(
+                f"checkpoint.every is {every!r}, {interval} samples: less than a batch of {batch}. Give more."
+            )
     if workload.checkpoint.restores and not has_restores:
         raise ConfigError(
             "checkpoint.restores is for --quality SAMPLES alone: after a failure, MLPerf's rules ask for a fresh "

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from importlib import import_module
 
 import click
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from places import ROOT
 
 from harness.cli import COMMANDS, cli
+from harness.cli.schema import PAGES as PRINTED
 from harness.cli.shared.commands_page import render_page
 from harness.foundation.errors import ExitCode
 from rules.extensions import EXTENSIONS, load_extensions
@@ -67,11 +69,12 @@ def test_each_make_target_of_the_readme_exists(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 
 
-def test_the_page_of_commands_is_what_help_says() -> None:
-    page = (ROOT / "harness" / "cli" / "README.md").read_text(encoding="utf-8")
-    assert page.rstrip("\n") == render_page().rstrip("\n"), (
-        "run: dlrmbench schema commands_page > harness/cli/README.md"
-    )
+@pytest.mark.parametrize("name", PRINTED)
+def test_each_page_is_what_the_product_says(name: str) -> None:
+    module, page, _ = PRINTED[name]
+    printed = import_module(module).render_page()
+    kept = (ROOT / page).read_text(encoding="utf-8")
+    assert kept.rstrip("\n") == printed.rstrip("\n"), f"run: dlrmbench schema {name} > {page}"
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))

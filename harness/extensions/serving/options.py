@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from harness.measure.kinds import Kind
 
 F = TypeVar("F", bound=Callable[..., Any])
+MAX_WORKERS = 1024
+"""Threads that take queries: far more than any system has CPUs for; each is started before the first query."""
 _KEYS = {
     "target_latency_ms": "--target-latency", "percentile": "--percentile", "queries": "--queries",
     "scenario": "--scenario", "batch": "--batch", "num_workers": "--workers",
@@ -60,7 +62,7 @@ _ASKING = (
     click.option(
         "--workers",
         "num_workers",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MAX_WORKERS),
         metavar="N",
         help="Threads that take queries; --threads are shared out among them.  [default: both chosen by timing]",
     ),

@@ -12,7 +12,7 @@ from places import ROOT
 
 from harness.cli import cli
 from harness.config.catalog import load_entry
-from harness.config.reference import SECTIONS, list_keys, render_page
+from harness.config.reference import SECTIONS, list_keys
 from reference_models.data.registry import examples, find_data
 from rules.benchmarks.loader import load_benchmark, read_definition, read_toml, shipped_names, workload_names
 
@@ -202,10 +202,6 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     tables = tomllib.loads(path.read_text())
     assert (tables["data"]["kind"], tables["benchmark"]["name"]) == ("criteo", "mine")
     assert (tables["benchmark"]["title"], tables["quality"]["target"]) == ("My clicks", 0.79)
-
-
-def test_the_page_of_keys_is_current() -> None:
-    assert PAGE.read_text() == render_page(), "run: dlrmbench schema keys_page > rules/benchmarks/README.md"
 
 
 @pytest.mark.parametrize(("name", "variant", "record"), SECTIONS)

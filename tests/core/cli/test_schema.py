@@ -7,7 +7,6 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import jsonschema
 import pytest
-from places import ROOT
 
 from harness.cli.schema import GROUPS, PAGES, list_names
 from harness.config.schema import definition_schema
@@ -46,10 +45,7 @@ def test_each_name_is_printed(command: CLI, name: str) -> None:
     code, out, err = command("schema", name)
     assert (code, err, out[-1]) == (0, "", "\n")
     if name in PAGES:
-        is_kept = out == (ROOT / PAGES[name][1]).read_text(encoding="utf-8")
-        # That of commands has verbs of extensions, too: tests of the complete tree hold it.
-        assert is_kept or name == "commands_page", f"run: dlrmbench schema {name} > the page"
-        return
+        return  # extensions add to them: tests/whole/test_docs.py holds them to the pages that are kept
     printed = json.loads(out)
     jsonschema.Draft202012Validator.check_schema(printed)
     assert printed.pop("$id") == f"{name}.schema.json"

@@ -211,3 +211,10 @@ def test_the_interval_loses_least_of_all_by_dalys_exact_model(stall_s: float, mt
     assert found_s == pytest.approx(least.x, rel=0.02)
     assert share == pytest.approx(1 - 1 / least.fun, rel=0.1)
     assert best_interval({**row, "Writing": 1e5}, mtbf_s)[0] == 1e5
+
+
+@pytest.mark.parametrize("every", ["50", "0.01%"])
+def test_checkpoints_more_often_than_batches_are_refused_before_anything_is_made(every: str, tmp_path: Path) -> None:
+    done = run_inside(tmp_path, "run", "dlrm_tiny", "-n", 1, "-q", "-o", "out", "--set", f"checkpoint.every={every}")
+    assert done.returncode == 2 and "less than a batch of" in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()

@@ -29,7 +29,7 @@ from reports.tables.columns import FrameColumn
 from reports.tables.documents import document_from, json_text
 from reports.tables.frames import RUN_COLUMNS, evaluations_frame, frame_csv, make_frame, runs_frame, sets_frame
 from reports.tables.records import EvaluationLists, ReportDocument, RunMember, SetMember
-from reports.tables.reference import FRAMES, render_page
+from reports.tables.reference import FRAMES
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
@@ -243,12 +243,6 @@ def test_the_notebook_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert re.search(r"^a +5 +\d+\.\d+", done.stdout, flags=re.MULTILINE), done.stdout
     assert len(pd.read_parquet(tmp_path / "runs.parquet")) == 11
-
-
-def test_the_page_of_columns_is_current() -> None:
-    assert (REPORTS / "tables" / "README.md").read_text(encoding="utf-8") == render_page(), (
-        "run: dlrmbench schema columns_page > reports/tables/README.md"
-    )
 
 
 def test_every_column_says_what_it_means() -> None:
