@@ -252,11 +252,11 @@ def load_benchmark(name_or_path: str | Path) -> Benchmark:
 
 
 def read_definition(path: Path) -> dict[str, Any]:
-    """Read a definition's tables; a shipped one's without sections of extensions that this copy does not have.
+    """Read a definition's tables, without sections of extensions that this copy does not have.
 
     Raises DefinitionError.
     """
-    return _known_tables(parse_toml(read_bytes(path), path), path)
+    return _known_tables(parse_toml(read_bytes(path), path))
 
 
 def definition_text(path: Path) -> str:
@@ -266,21 +266,30 @@ def definition_text(path: Path) -> str:
     """
     content = read_bytes(path)
     tables, text = parse_toml(content, path), content.decode("utf-8")
-    for name in tables.keys() - _known_tables(tables, path).keys():
+    for name in tables.keys() - _known_tables(tables).keys():
         text = re.sub(rf"^\[{re.escape(name)}\]\n(?:(?!\[).*\n?)*", "", text, flags=re.MULTILINE)
     return text
 
 
-def _known_tables(tables: dict[str, Any], path: Path) -> dict[str, Any]:
-    is_shipped = path.parent in (_FOLDER, _WORKLOADS)
-    return {name: table for name, table in tables.items() if not is_shipped or name in ("schema_version", *_SECTIONS)}
+def _known_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out sections that a shipped definition has and nothing here reads: those of extensions that are away."""
+    if tables.keys() <= {"schema_version", *_SECTIONS}:
+        return dict(tables)
+    return {name: table for name, table in tables.items() if name not in _absent_sections()}
+
+
+@cache
+def _absent_sections() -> frozenset[str]:
+    paths = (path for folder in (_FOLDER, _WORKLOADS) for path in folder.glob("*.toml"))
+    names = {name for path in paths for name in parse_toml(read_bytes(path), path)}
+    return frozenset(names - {"schema_version", *_SECTIONS})
 
 
 def _load(path: Path) -> Benchmark:
     content = read_bytes(path)
     known = _parse_known(content)
     if known is None:
-        return parse_benchmark(_known_tables(parse_toml(content, path), path), path)
+        return parse_benchmark(parse_toml(content, path), path)
     return replace(known, path=path, sections={name: dict(table) for name, table in known.sections.items()})
 
 
@@ -295,6 +304,7 @@ def _parse_known(content: bytes) -> Benchmark | None:
 
 def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
     """Validate the tables of one definition. `path` is only named in messages."""
+    tables = _known_tables(tables)
     _refuse_unknown(path, "the file", tables, ("schema_version", *_SECTIONS))
     if tables.get("schema_version") != SCHEMA_VERSION:
         raise DefinitionError(

@@ -12,7 +12,7 @@ from places import ROOT
 
 from harness.cli import cli
 from harness.config.catalog import load_entry
-from harness.config.reference import SECTIONS, list_keys
+from harness.config.reference import SECTIONS, list_keys, render_page
 from reference_models.data.registry import examples, find_data
 from rules.benchmarks.loader import load_benchmark, read_definition, read_toml, shipped_names, workload_names
 
@@ -183,7 +183,7 @@ def test_a_new_definition_names_the_command_that_explains_every_key(command: Cal
     """Who installed a package has no source tree to look into."""
     command("init", tmp_path / "mine.toml")
     (named,) = re.findall("'dlrmbench (.*?)' explains every key", (tmp_path / "mine.toml").read_text())
-    assert command(*named.split())[1].rstrip() == PAGE.read_text().rstrip()
+    assert command(*named.split())[1].rstrip() == render_page().rstrip()
 
 
 def test_nothing_is_overwritten(command: Call, tmp_path: Path) -> None:
