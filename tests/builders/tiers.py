@@ -1,6 +1,8 @@
 """The tiers of tests: what `make test` runs, and what the others do. CONTRIBUTING.md has their table."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,3 +19,11 @@ def note_files(config: pytest.Config, items: list[pytest.Item]) -> None:
             continue
         is_quick = not any(map(item.get_closest_marker, NOT_IN_MAKE_TEST))
         files[item.path] = files.get(item.path, False) or is_quick
+
+
+def quick_first(cases: Iterable[Any], number: int = 1) -> list[Any]:
+    """Leave the first cases of a parametrised test to `make test`, and all others to `make test-all`."""
+    return [
+        case if at < number else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+        for at, case in enumerate(cases)
+    ]

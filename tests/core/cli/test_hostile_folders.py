@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 from hostile_folders import KINDS, all_words, begin_walk, walk_halves, walk_names
-from seams import find_seams
 
 from harness.cli import COMMANDS
 
-DEAR = find_seams("DEAR")
-"""Command lines that compute for seconds, and why."""
 IN_TEST_ALL = ("link", "pipe")
 """Kinds of names that are taken which `make test-all` tries; `make test-long` tries the others, too."""
-WALKED = [pytest.param(what, marks=[pytest.mark.slow] * (what in DEAR)) for what in all_words()]
+QUICK = ("run", "resume", "report", "check", "data generate", "init")
+"""Command lines that `make test` walks; all others are left to `make test-all`."""
+WALKED = [pytest.param(what, marks=[pytest.mark.slow] * (what not in QUICK)) for what in all_words()]
 
 
 def test_every_verb_is_walked() -> None:

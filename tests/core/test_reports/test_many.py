@@ -61,6 +61,7 @@ def test_of_more_the_first_and_every_invalid_one_are_shown_whole(sets: tuple[Res
         assert named <= ids if result.index in shown else not named & ids
 
 
+@pytest.mark.slow
 def test_every_set_has_its_row_and_every_link_leads_somewhere(sets: tuple[Result, ...], page: Page) -> None:
     for table in ("group1-verdicts", "group1-comparison-table"):
         rows = page.html.partition(f'id="{table}"')[2].partition("</table>")[0]

@@ -45,6 +45,7 @@ def test_an_invalid_set_is_the_first_thing_in_the_box(sets: tuple[Result, ...]) 
     assert warnings.items[0].startswith(f"{INVALID_LABEL}: INVALID by the rules: 10 errors against HP101 (")
 
 
+@pytest.mark.slow
 def test_an_invalid_submission_is_named_at_each_of_its_sets(rounds: Path, tmp_path: Path) -> None:
     """A run in two systems of one organisation: both sets are valid, their submission is not."""
     top = Path(shutil.copytree(rounds / "training_results_v5.0" / "NVIDIA", tmp_path / "NVIDIA"))

@@ -8,6 +8,7 @@ import pytest
 from log_builder import Record, make_records, make_runs, to_text, with_record, without, write_log, write_set
 from mlperf_fixtures import FOLDER, NVIDIA, needs_published_results
 from official_opinion import ask_official_checker
+from tiers import quick_first
 
 from rules.benchmarks.loader import load_benchmark
 from rules.judge.checker import check_paths
@@ -104,8 +105,8 @@ def test_retired_benchmark_crashes_it_and_not_us(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("benchmark", "round_name"),
-    [(DLRM, "0.7"), (DLRM, "1.0"), (DLRM, "1.1"), (DLRM, "2.0"), (DLRM, "2.1"), (DCNV2, "3.0"), (DCNV2, "3.1"),
-     (DCNV2, "4.0"), (DCNV2, "4.1"), (DCNV2, "5.0"), (DCNV2, "5.1"), (DCNV2, "6.0")],
+    quick_first([(DLRM, "0.7"), (DCNV2, "6.0"), *((DLRM, name) for name in ("1.0", "1.1", "2.0", "2.1")),
+                 *((DCNV2, name) for name in ("3.0", "3.1", "4.0", "4.1", "5.0", "5.1"))], 2),
     ids=lambda value: value if isinstance(value, str) else value.name,
 )  # fmt: skip
 def test_compliant_logs_pass_in_every_round_and_every_needed_key_is_needed(

@@ -3,7 +3,6 @@
 from typing import Any
 
 WORDS = {"codesign": ((), "codesign dlrm_tiny --space pe_array --trials 2")}
-DEAR = {"codesign": "a search of an accelerator"}
 FILE_WORDS = {"space": "codesign dlrm_tiny --space {}.toml --trials 2"}
 
 

@@ -7,4 +7,3 @@ WORDS = {
         "package results/latest --submitter me -o out --no-second-opinion --allow-non-compliant",
     )
 }
-DEAR = {"package": "copies all of the code"}

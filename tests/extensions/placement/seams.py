@@ -9,7 +9,6 @@ WORDS = {
     "place-tasks": ((), "place-tasks -n 1 --devices 2 --by lookup"),
     "plan-devices": ((), "plan-devices dlrm_tiny --devices 2 --device-memory 8GB"),
 }
-DEAR = {"place learnt": "trains a net", "plan-devices": "imports TorchRec"}
 KEEPERS = {"place": "learning:learn"}
 FILE_WORDS = {
     "tasks": "place-tasks --devices 2 --read {} clicks.csv",

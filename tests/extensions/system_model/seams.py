@@ -4,7 +4,6 @@ WORDS = {
     "measure-system": ((), "measure-system"),
     "plan-system": ((), "plan-system dlrm_tiny --system its.toml --threads 1"),
 }
-DEAR = {"plan-system": "plans steps"}
 STAND_INS = {"harness.extensions.system_model.rates:measure_rates": "system_stand_ins:give_system"}
 _KINDS = ("memory", "fp32", "copy", "rows", "other", "operator")
 _NUMBERS = ", ".join(f'{{ of = "{of}", value = 1e9, source = "a test" }}' for of in _KINDS)

@@ -138,6 +138,7 @@ def test_a_number_that_is_missing_is_named() -> None:
         model_step(replace(COSTS, precision="bf16"), made_system())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GENERATED)
 def test_operators_of_products_are_those_that_a_model_declares(name: str) -> None:
     """Stock PyTorch launches at least an operator for each product; hand-written code launches fewer of all."""

@@ -12,6 +12,7 @@ from goldens import lay_data
 from planted_trials import FASTEST, PlantedWorkers, StarvedWorkers, found_in, rows_of, tune
 from scripted_commands import run_scripted_command
 from scripted_workers import Ending, Moment, ScriptedWorkers
+from tiers import quick_first
 
 from harness.experiment.store import read
 from reference_models.registry import pin_code
@@ -53,16 +54,18 @@ def test_a_search_of_a_stranger_names_no_code_to_run(place: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"relation": "matrix"},
-        {"axes": []},
-        {"axes": [{"key": "bad", "values": ["1"]}]},
-        {"axes": [{"key": "train.global_batch_size", "values": ["1..1" + "0" * 400]}]},
-        {"stop": None},
-        {"stop": {"rule": "search", "values": {"trials": 3.0}}},
-        {"stop": {"rule": "until", "values": {}}},
-        {"command": "dlrmbench tune 'dlrm_tiny"},
-    ],
+    quick_first(
+        [
+            {"relation": "matrix"},
+            {"axes": []},
+            {"axes": [{"key": "bad", "values": ["1"]}]},
+            {"axes": [{"key": "train.global_batch_size", "values": ["1..1" + "0" * 400]}]},
+            {"stop": None},
+            {"stop": {"rule": "search", "values": {"trials": 3.0}}},
+            {"stop": {"rule": "until", "values": {}}},
+            {"command": "dlrmbench tune 'dlrm_tiny"},
+        ]
+    ),
 )
 def test_a_damaged_search_is_refused(change: dict[str, Any], place: Path) -> None:
     tune(place, f"{FASTEST} --trials 2")
