@@ -29,7 +29,7 @@ CORRELATIONS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 0.99)
 MOST = 10
 """Changes of one line."""
 TREND_WORTH = 3.5
-"""By how much a trend must raise the logarithm of the likelihood: that of 1 in 100 lines of independent sets does."""
+"""What a trend must add to the logarithm of the likelihood: by chance 1 of 100 lines of independent sets has it."""
 _ROUNDING = 1e-9
 
 

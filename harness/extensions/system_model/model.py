@@ -209,24 +209,6 @@ def system_study(
             f"{name} ({system.title}): {throughput_text(batch_size / step_s)}, {trained}{lacking} (modelled)."
         )
     kept = [place for place in range(len(_WHOLE)) if place < 6 or any(row[place] is not None for row in whole)]
-    how: tuple[tuple[Any, ...], ...] = (
-        ("global batch size", batch_size, None, source_of(config, "train.global_batch_size"), None),
-        ("precision", costs.precision, None, source_of(config, "runtime.precision"), "of products"),
-        ("epochs to train", epochs, None, "definition", why),
-        ("unique rows per step", unique_rows, None, "definition", "expected of ids that follow their power law"),
-        ("operators per step", sum(costs.operators.values()), None, "measured", "counted in a step on the CPU here"),
-        *(
-            (
-                f"{name}: {each.of} at {each.size:g}",
-                each.value,
-                _UNITS.get(each.of, "FLOP/s"),
-                "measured" if name == THIS else "file",
-                each.source,
-            )
-            for name, system in systems.items()
-            for each in system.numbers
-        ),
-    )
     title = f"{benchmark.name} ({label_of(workload.runtime.implementation)}) on systems by their rates"
     shown = [[row[place] for place in kept] for row in whole]
     return make_study(
@@ -238,5 +220,30 @@ def system_study(
             make_table("What training would take", [_WHOLE[place] for place in kept], shown),
             make_table("Where a step's time would go", _PARTS, parts),
         ),
-        parameters=[Parameter(**dict(zip(Parameter.__struct_fields__, each, strict=True))) for each in how],
+        parameters=_list_parameters(config, costs, (epochs, why), unique_rows, systems),
     )
+
+
+def _list_parameters(
+    config: RunConfig,
+    costs: StepCosts,
+    epochs: tuple[float | None, str],
+    unique_rows: int,
+    systems: Mapping[str, System],
+) -> list[Parameter]:
+    """List what a step is modelled from, and every number of the systems, each with where it comes from."""
+    operators, expected = sum(costs.operators.values()), "expected of ids that follow their power law"
+    batch_size = config.workload.train.global_batch_size
+    how: list[tuple[Any, ...]] = [
+        ("global batch size", batch_size, None, source_of(config, "train.global_batch_size"), None),
+        ("precision", costs.precision, None, source_of(config, "runtime.precision"), "of products"),
+        ("epochs to train", epochs[0], None, "definition", epochs[1]),
+        ("unique rows per step", unique_rows, None, "definition", expected),
+        ("operators per step", operators, None, "measured", "counted in a step on the CPU here"),
+    ]
+    for name, system in systems.items():
+        source = "measured" if name == THIS else "file"
+        for each in system.numbers:
+            label = f"{name}: {each.of} at {each.size:g}"
+            how.append((label, each.value, _UNITS.get(each.of, "FLOP/s"), source, each.source))
+    return [Parameter(**dict(zip(Parameter.__struct_fields__, each, strict=True))) for each in how]
