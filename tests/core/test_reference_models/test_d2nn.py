@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from rounding import distance_of, is_as_near, sway_of, turn, weights_of
+from small_optics import ADAM, OPTICS, PATTERNS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -29,43 +30,16 @@ from reference_models.training.metrics import measure_classes
 from reference_models.training.workload import WorkloadSpec
 
 pytestmark = pytest.mark.numeric
-TABLE: dict[str, Any] = {
-    "grid": 16,
-    "num_shared_masks": 2,
-    "num_task_masks": 1,
-    "wavelength_mm": 0.75,
-    "pitch_mm": 0.6,
-    "distance_mm": 20,
-}
-DATA: dict[str, Any] = {
-    "kind": "patterns",
-    "name": "few",
-    "train_samples": 512,
-    "eval_samples": 96,
-    "num_dense": 64,
-    "num_embeddings": [4, 4],
-    "seed": 3,
-    "parameters": {"flip_share": 0.1},
-}
-TRAIN = {
-    "global_batch_size": 32,
-    "eval_batch_size": 64,
-    "opt_name": "Adam",
-    "opt_base_learning_rate": 0.02,
-    "opt_adam_beta_1": 0.9,
-    "opt_adam_beta_2": 0.999,
-    "opt_adam_epsilon": 1e-8,
-}
 N, PITCH, WAVELENGTH = 16, 0.6, 0.75
 
 
 def config_of(**changes: Any) -> D2NNConfig:
-    return parse_model(TABLE | changes)
+    return parse_model(OPTICS | changes)
 
 
 @pytest.fixture(scope="module")
 def data() -> DataConfig:
-    return parse_data(DATA)
+    return parse_data(PATTERNS)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +54,7 @@ def build(
     folder: Path,
     seed: int = 1,
     name: str = "reference",
-    train: dict[str, Any] = TRAIN,
+    train: dict[str, Any] = ADAM,
     **changes: Any,
 ) -> Any:
     spec = WorkloadSpec(
@@ -200,13 +174,13 @@ def test_phases_are_entered_in_their_order(data: DataConfig, folder: Path, name:
 
 
 def test_memory_grows_with_the_batch(data: DataConfig) -> None:
-    train = parse_train(TRAIN)
+    train = parse_train(ADAM)
     small, large = (
         SPEC.costs.memory(config_of(), data, replace(train, global_batch_size=size), eval_samples=96)
         for size in (32, 64)
     )
     assert large.activations_bytes == 2 * small.activations_bytes
-    padded = SPEC.costs.memory(config_of(padding=2), data, parse_train(TRAIN), eval_samples=96)
+    padded = SPEC.costs.memory(config_of(padding=2), data, parse_train(ADAM), eval_samples=96)
     assert padded.activations_bytes > small.activations_bytes and padded.weights_bytes == small.weights_bytes
     assert small.weights_bytes == 4 * 4 * 16**2 and small.optimizer_bytes == 2 * small.weights_bytes
 
@@ -273,7 +247,7 @@ def test_both_implementations_train_the_same_model(data: DataConfig, folder: Pat
     Adam's epsilon is of the gradients' size: with less, its first steps are their signs, whatever they round to.
     """
     pixels = torch.randint(0, 2, (20, 64), generator=torch.Generator().manual_seed(1)).float()
-    smooth = {**TRAIN, "opt_adam_epsilon": 1e-3}
+    smooth = {**ADAM, "opt_adam_epsilon": 1e-3}
     logits, drawn = [], []
 
     def make(name: str) -> Any:

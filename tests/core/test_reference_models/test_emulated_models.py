@@ -12,6 +12,7 @@ import torch
 from emulated_cuda import EmulatedCUDA, emulate_cuda
 from rounding import furthest, gamma, is_as_near, sway_of, weights_of
 from sequence_builder import small_workload
+from small_optics import ADAM, OPTICS, PATTERNS
 from toy_clicks import SMOOTH, MakeSpec, flatten
 
 from harness.run_sets.dataset import ensure_dataset
@@ -33,33 +34,8 @@ WUKONG: dict[str, Any] = {
     "embedding_dim": 4, "bottom_mlp": [8, 4], "num_layers": 2, "num_fmb": 3, "num_lcb": 2, "rank": 2,
     "fmb_mlp": [8], "top_mlp": [8, 1], "init": "torchrec",
 }  # fmt: skip
-D2NN: dict[str, Any] = {
-    "grid": 16,
-    "num_shared_masks": 2,
-    "num_task_masks": 1,
-    "wavelength_mm": 0.75,
-    "pitch_mm": 0.6,
-    "distance_mm": 20,
-}
-PATTERNS: dict[str, Any] = {
-    "kind": "patterns",
-    "name": "few",
-    "train_samples": 256,
-    "eval_samples": 96,
-    "num_dense": 64,
-    "num_embeddings": [4, 4],
-    "seed": 3,
-    "parameters": {"flip_share": 0.1},
-}
-ADAM: dict[str, Any] = {
-    "global_batch_size": 32,
-    "eval_batch_size": 64,
-    "opt_name": "Adam",
-    "opt_base_learning_rate": 0.02,
-    "opt_adam_beta_1": 0.9,
-    "opt_adam_beta_2": 0.999,
-    "opt_adam_epsilon": 1e-3,
-}
+IMAGES = {**PATTERNS, "train_samples": 256}
+STEADY_ADAM = {**ADAM, "opt_adam_epsilon": 1e-3}
 """An epsilon of the gradients' size: with less, Adam's first steps are their signs alone, whatever they round to."""
 
 
@@ -117,7 +93,7 @@ def test_hstu_trains_as_the_reference_does(
     """Also where a frequent row's gradients are summed in pieces, as on a GPU: emulated tensors are a CPU's."""
     if in_pieces:
         monkeypatch.setattr(fused_layers, "_SUMS", {"cpu": fused_layers._sum_runs_in_pieces})
-    config = small_workload(train={"opt_adam_epsilon": ADAM["opt_adam_epsilon"]})
+    config = small_workload(train={"opt_adam_epsilon": STEADY_ADAM["opt_adam_epsilon"]})
     spec = config.spec(ensure_dataset(config.data, tmp_path, num_threads=1), 3)
     reference, workload = both("hstu", spec)
     for trained in (reference, workload):
@@ -129,12 +105,12 @@ def test_hstu_trains_as_the_reference_does(
 
 
 def test_d2nn_trains_as_the_reference_does(gpu: EmulatedCUDA, tmp_path: Path) -> None:
-    data = parse_data(PATTERNS)
+    data = parse_data(IMAGES)
     generate_dataset(tmp_path, data, num_threads=1, on_progress=None)
     spec = WorkloadSpec(
-        model=parse_d2nn(D2NN),
+        model=parse_d2nn(OPTICS),
         data=data,
-        train=parse_train(ADAM),
+        train=parse_train(STEADY_ADAM),
         runtime=RuntimeConfig(threads=1),
         data_dir=tmp_path,
         seed=1,

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rounding import distance_of, turn
 from sequence_builder import make_batch, small_workload
+from small_optics import ADAM, OPTICS, PATTERNS
 from toy_clicks import spec_maker
 
 from harness.config.catalog import load_entry
@@ -52,33 +53,6 @@ WUKONG = {
     "num_fmb": 3,
     "num_lcb": 3,
 }
-IMAGES: dict[str, Any] = {
-    "kind": "patterns",
-    "name": "few",
-    "train_samples": 512,
-    "eval_samples": 96,
-    "num_dense": 64,
-    "num_embeddings": [4, 4],
-    "seed": 3,
-    "parameters": {"flip_share": 0.1},
-}
-OPTICS: dict[str, Any] = {
-    "grid": 16,
-    "num_shared_masks": 2,
-    "num_task_masks": 1,
-    "wavelength_mm": 0.75,
-    "pitch_mm": 0.6,
-    "distance_mm": 20,
-}
-ADAM = {
-    "global_batch_size": 32,
-    "eval_batch_size": 64,
-    "opt_name": "Adam",
-    "opt_base_learning_rate": 0.02,
-    "opt_adam_beta_1": 0.9,
-    "opt_adam_beta_2": 0.999,
-    "opt_adam_epsilon": 1e-8,
-}
 LOGISTIC = pin_code(f"{dense_logistic.__file__}:SPEC")
 CASES = ("wukong", "hstu", "hstu optimized", "d2nn", "own")
 NAMES = dict(zip(CASES, ("wukong", "hstu", "hstu", "d2nn", LOGISTIC), strict=True))
@@ -99,7 +73,7 @@ def specs(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     clicks, folder = spec_maker(data_dir)(), tmp_path_factory.mktemp("served")
     histories = small_workload()
     events = histories.spec(ensure_dataset(histories.data, folder, num_threads=1), 3)
-    images = parse_data(IMAGES)
+    images = parse_data(PATTERNS)
     generate_dataset(folder / "images", images, num_threads=1)
     patterns = WorkloadSpec(
         model=parse_d2nn(OPTICS),
