@@ -306,7 +306,7 @@ class Result:
             self.known[member] = runs, summary
         return summary
 
-    @property
+    @cached_property
     def speed(self) -> LogSummary | None:
         """Return the summary of the runs' speed, in training or in all, whichever varies less: logs whose blocks
         overlap their evaluations tell the two badly apart. None of fewer than two runs."""
@@ -325,7 +325,7 @@ class Result:
         """Return the coefficient of variation of `speed`."""
         return None if self.speed is None else self.speed.coefficient_of_variation
 
-    @property
+    @cached_property
     def outliers(self) -> tuple[tuple[Run, float], ...]:
         """Return each run that was far slower or faster than all others, and its speed over their geometric mean."""
         logs = self.speed.logs if self.speed is not None else ()

@@ -27,8 +27,8 @@ _DEFAULT_PAGE = Path("history.html")
     type=click.Choice(["regression", "never"]),
     default="never",
     show_default=True,
-    help="regression: list what changed, and exit 5 for a change for the worse within the --last sets of its line, 7 "
-    "where there is none but a line that still grows cannot be judged.",
+    help="regression: list what changed, and exit 5 for a change for the worse within the --last sets of its line, "
+    "else 7 where a line that has sets since then cannot be judged.",
 )
 @click.option(
     "--last", type=click.IntRange(min=3), default=10, show_default=True, help="How many sets --fail-on looks back."
