@@ -1,7 +1,9 @@
 """One line of progress on standard error: redrawn on a terminal, printed now and then elsewhere."""
 
+import os
 import sys
 import time
+from contextlib import suppress
 from typing import TextIO
 
 _PRINTED_EVERY_S = 5.0
@@ -16,15 +18,26 @@ class StatusLine:
         self.is_terminal = self._stream is not None and self._stream.isatty()
         self._printed_s = time.monotonic()
 
+    @property
+    def columns(self) -> int:
+        """How wide the terminal is, as COLUMNS or itself says; 80 where neither does."""
+        with suppress(ValueError):
+            if (told := int(os.environ.get("COLUMNS", "0"))) > 0:
+                return told
+        with suppress(OSError, ValueError, AttributeError):
+            if (found := os.get_terminal_size(self._stream.fileno()).columns) > 0:  # type: ignore[union-attr]
+                return found
+        return 80
+
     def bar(self, share: float) -> str:
         """Return a bar of that share, followed by a space; nothing where lines are printed."""
         filled = round(_WIDTH * share)
         return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] " if self.is_terminal else ""
 
     def show(self, text: str, *, now: bool = False) -> None:
-        """Redraw the line; where lines are printed, print it if `now` or if none was for five seconds."""
+        """Redraw the line, cut to the terminal; elsewhere print it, if `now` or if none was for five seconds."""
         if self.is_terminal:
-            self._write(f"\r\x1b[2K{text}")
+            self._write(f"\r\x1b[2K{text[: self.columns - 1]}")  # a longer one goes on in the next row, which stays
         elif now or time.monotonic() - self._printed_s >= _PRINTED_EVERY_S:
             self._printed_s = time.monotonic()
             self._write(f"{text}\n")

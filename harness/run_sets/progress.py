@@ -9,6 +9,9 @@ from reference_models.config.sections import DataConfig
 from rules.benchmarks.loader import Quality
 from rules.records.metrics import METRICS
 
+_WIDE = 120
+"""Columns of a terminal that has room for a bar and for words."""
+
 
 class Progress(Protocol):
     """What is shown of one repetition while it is made."""
@@ -55,6 +58,12 @@ class RunProgress:
         share = min(1.0, self._samples / self._max_samples)
         quality = "-" if self._quality is None else f"{self._quality:.5f}"  # four digits round a miss to the target
         rest_s = (self._max_samples - self._samples) / self._samples_per_s if self._samples_per_s else None
+        if self._line.is_terminal and self._line.columns < _WIDE:
+            eta = "" if rest_s is None else f", {rest_s:.0f} s"
+            return (
+                f"{self._label}: {share:4.0%}, {self._samples_per_s:,.0f} samples/s, "
+                f"{self._metric} {quality} (target {self._target:g}){eta}"
+            )
         eta = "" if rest_s is None else f", at most {rest_s:.0f} s more"
         return (
             f"{self._label}: {self._line.bar(share)}{share:4.0%} of the samples, "
