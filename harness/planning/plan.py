@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from harness.autotune.choices import find_candidates
 from harness.autotune.precision import read_precision
-from harness.autotune.tuning import describe_choice, find_choice, to_be_timed
+from harness.autotune.tuning import describe_choice, find_choice
 from harness.config.catalog import WorkloadConfig
 from harness.config.matmul import as_choice
 from harness.config.run_config import DERIVED, RunConfig, command_name
@@ -149,7 +150,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         counts=counts,
         memory=memory,
         time=time,
-        is_choosing=to_be_timed(config, data_dir) is not None,
+        is_choosing=choice is None and find_candidates(config, data_dir) is not None,  # as looked at before the steps
         choice=choice,
         precision=precision,
         problems=tuple(problems),
