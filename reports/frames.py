@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from reports.comparison.comparability import refused_words
 from reports.comparison.comparison import CONFIDENCE, compare_results, context_of
 from reports.comparison.export import COMPARISON_COLUMNS, comparison_document, comparison_rows
 from reports.comparison.noise import describe_sets
@@ -27,6 +28,7 @@ from reports.tables.frames import (
 )
 from reports.tables.measurements import with_measured
 from reports.tables.scores import ScoreDocument, ScoreRecord
+from rules.errors import InputError
 from rules.logs.text import printable
 from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.result_set import real_path
@@ -105,13 +107,15 @@ def compare(
 ) -> pd.DataFrame:
     """Compare each of `news` with `base`: a row per factor, with ratio or difference, interval and verdict.
 
-    What may not be compared has one row that holds its `refusal`. `min_effect` is the smallest difference of
-    interest, by default 0.03 of times and 0.001 of AUC. Raises InputError where a path holds nothing, or `base`
-    several sets.
+    `min_effect` is the smallest difference of interest, by default 0.03 of times and 0.001 of AUC. Raises InputError
+    where a path holds nothing, `base` several sets, or one of `news` is of another benchmark, target, dataset or
+    division.
     """
     first, others = results_to_compare(Path(base), [Path(path) for path in news])
     context = context_of([first, *others])
     compared = compare_results(first, others, min_effect=min_effect, confidence=confidence, context=context)
+    if refused := refused_words(compared):
+        raise InputError(refused)
     return make_frame(COMPARISON_COLUMNS, comparison_rows(comparison_document(compared)))
 
 

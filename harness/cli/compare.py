@@ -1,6 +1,5 @@
 """compare, diff: results against each other."""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_letters
@@ -94,13 +93,14 @@ def compare(
 
     --fail-on regression ends with 0 only where NEW is shown to be less than --min-effect slower or worse, if at all.
     It is 3 where the rules reject NEW or BASE: their numbers show nothing. Else it is 5 or 7, and stderr says how
-    many pairs in turns should tell. Sets measured one after the other, where 20 % is assumed, never pass.
+    many pairs in turns should tell. Sets measured one after the other never pass where 20 % is assumed for drift, nor
+    where the drift that their repeats show is wider than --min-effect.
 
     Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
     refused (exit 2).
     """
     from harness.run_sets.names import refuse_missing
-    from reports.comparison.comparability import SAME_SET
+    from reports.comparison.comparability import refused_words
     from reports.comparison.comparison import GroupContext, compare_results
     from reports.comparison.export import comparison_document
     from reports.comparison.repeats import find_repeats, given_repeats
@@ -128,15 +128,8 @@ def compare(
         click.echo(frame_csv(make_frame(COMPARISON_COLUMNS, rows)), nl=False)
     else:
         show(comparison_blocks(comparisons), form)
-    refused = [comparison for comparison in comparisons if comparison.refusal is not None]
-    if refused:
-        why = refused[0].refusal
-        alike = "Compare results of one benchmark, target, dataset and division."
-        remedy = "Give another set as NEW." if why == SAME_SET else alike
-        raise HarnessError(
-            f"{len(refused)} of {len(comparisons)} not compared: {refused[0].new}: {why}. {remedy}",
-            ExitCode.USAGE,
-        )
+    if refused := refused_words(comparisons):
+        raise HarnessError(refused, ExitCode.USAGE)
     for command in more_runs((base, *news), comparisons):
         click.echo(f"more runs, to be looked at once, when all are made: {command}", err=True)
     return ExitCode.DONE if fail_on == "never" else _gate(comparisons, fail_on)
@@ -179,28 +172,27 @@ def _why_not_excluded(comparison: "Comparison") -> str:
 
 
 def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:
-    """Return commands that add the runs which inconclusive comparisons of our own sets take, where they can grow."""
+    """Return commands that add the runs which inconclusive comparisons of our own sets take, where they can grow.
+
+    Of sets that were measured one after the other none: runs do not narrow what drift may do, pairs in turns do, and
+    the comparison says so itself.
+    """
     from reports.results.records import read_run_set
+    from rules.logs.text import printable
+    from rules.records.experiment import resume_command
 
     needed = [
         comparison.whole.runs_needed or 0
         for comparison in comparisons
-        if comparison.verdict == "inconclusive" and comparison.whole is not None and comparison.status != "official"
+        if comparison.verdict == "inconclusive"
+        and comparison.whole is not None
+        and comparison.status != "official"
+        and not comparison.is_one_after_the_other
     ]
     most = max(needed, default=0)
     records = [(path, read_run_set(path, [])) for path in paths]
-    words = [_resumed(path) for path, record in records if record is not None and record.num_runs < most]
-    return list(dict.fromkeys(shlex.join(["dlrmbench", "resume", *each, "--runs", str(most)]) for each in words))
-
-
-def _resumed(path: Path) -> list[str]:
-    """What `resume` is given for a set: one that took turns with others grows with them."""
-    from rules.records.experiment import ExperimentRecord, read_experiment
-
-    group = read_experiment(path.parent)
-    if not isinstance(group, ExperimentRecord) or path.name not in group.folders:
-        return [str(path)]
-    return [str(path.parent), *([] if group.python is None else ["--python", group.python])]
+    small = [path for path, record in records if record is not None and record.num_runs < most]
+    return list(dict.fromkeys(printable(resume_command(path, most)) for path in small))
 
 
 def _effect_on(side: "Result", value: float, unit: str | None) -> float:

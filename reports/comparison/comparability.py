@@ -2,10 +2,11 @@
 
 import json
 import shlex
+from collections.abc import Sequence
 from itertools import islice
 
 from reports.comparison.pairing import Pairing
-from reports.comparison.records import Change
+from reports.comparison.records import Change, Comparison
 from reports.facts.energy import compare_energy
 from reports.results.records import THREADS, THREADS_TIMED
 from reports.results.reference_systems import system_of
@@ -52,6 +53,17 @@ def why_refused(base: Result, new: Result) -> str | None:
         number = sum(run.log.log_sha256 in twins for run in new.runs)
         return f"{plural(number, 'run is', 'runs are')} on both sides (equal logs): the sets are not independent"
     return None
+
+
+def refused_words(comparisons: Sequence[Comparison]) -> str | None:
+    """Return what to say of comparisons that may not be made, with what to do; None where all may be."""
+    refused = [comparison for comparison in comparisons if comparison.refusal is not None]
+    if not refused:
+        return None
+    why = refused[0].refusal
+    alike = "Compare results of one benchmark, target, dataset and division."
+    remedy = "Give another set as NEW." if why == SAME_SET else alike
+    return f"{len(refused)} of {len(comparisons)} not compared: {refused[0].new}: {why}. {remedy}"
 
 
 def _why_other_measurement(base: Result, new: Result) -> str | None:

@@ -29,10 +29,13 @@ def size_text(fraction: float | None) -> str:
 
 
 def smallest_words(smallest: Smallest) -> str:
-    """'38 % in a later set, 7.8 % (4.5 – 31 %) in turns (80 % of cases)'."""
+    """'38 % in a later set, 7.8 % (4.5 – 31 %) in turns if this hour is usual (80 % of cases)'.
+
+    Runs in turns are only as quiet as the set's own runs were: where noise comes and goes, another hour needs more.
+    """
     if smallest.apart > 1 and (smallest.in_turns is None or smallest.in_turns > 1):
         return "too noisy to compare: only differences over 100 % would be found"
-    turns = "" if smallest.in_turns is None else f", {turns_text(smallest)} in turns"
+    turns = "" if smallest.in_turns is None else f", {turns_text(smallest)} in turns if this hour is usual"
     return f"{size_text(smallest.apart)} in a later set{turns} (80 % of cases)"
 
 
@@ -43,12 +46,15 @@ def turns_text(smallest: Smallest) -> str:
 
 
 def variation_text(variation: float, number: int, step: float | None = None) -> str:
-    """'3.0 % (1.8 – 8.6 %)': a coefficient of variation and where it may lie, by so few runs; of values that are
-    all equal on a grid with this `step` only that it is below an evaluation."""
+    """'3.0 % (95 %: 1.8 – 8.6 %)': a coefficient of variation and where it may lie, by so few runs; of values that
+    are all equal on a grid with this `step` only that it is below an evaluation.
+
+    The range is that of a normal spread; where one run in twenty is late, it holds the true one in half of cases.
+    """
     if variation < ALL_EQUAL:
         return f"below one evaluation ({percent(step)})" if step else "none: all equal"
     low, high = (percent(factor * variation) for factor in spread_reach(number))
-    return f"{percent(variation)} ({_between(low, high)})"
+    return f"{percent(variation)} (95 %: {_between(low, high)})"
 
 
 def _between(low: str, high: str) -> str:

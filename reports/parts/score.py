@@ -15,7 +15,7 @@ from reports.results.logs import make_result, unique_labels
 from reports.results.records import read_set_records
 from reports.results.resolution import mean_step, samples_step, smoothed_samples
 from reports.results.result import Result, Standing, overhead_ratio
-from reports.statistics.intervals import MIN_RUNS, log_summary
+from reports.statistics.intervals import IF_RUNS_INDEPENDENT, MIN_RUNS, log_summary
 from reports.tables.columns import shared_members
 from reports.tables.records import RunRow, SetMember, SetRow
 from reports.tables.scores import ScoreRecord
@@ -178,7 +178,7 @@ def _bounds(record: ScoreRecord) -> str:
         width, after = percent(record.grown_to), record.grown_after
         short = f", not known to {width}" if after is None else f", known to {width} after {after}"
         of += f" grown to {width}" if after == record.num_runs else short
-    return f"{low} to {high} (geometric mean{of}, at least {percent(record.confidence, 0)})"
+    return f"{low} to {high} (geometric mean{of}, at least {percent(record.confidence, 0)}, {IF_RUNS_INDEPENDENT})"
 
 
 def _shown_mean(

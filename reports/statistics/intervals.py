@@ -26,7 +26,9 @@ normal and lognormal times, of 96 % with Student's t with 3 degrees of freedom, 
 from the shipped reference points."""
 AT_LEAST_NAME = f"{AT_LEAST:.0%} interval".replace("%", " %")
 IF_INDEPENDENT = "if processes are independent: of this hour, not of the system"
-"""What an interval over processes assumes: with drift within a set it holds the long-run mean far less often."""
+IF_RUNS_INDEPENDENT = IF_INDEPENDENT.replace("processes", "runs")
+"""What an interval over processes, or over runs, assumes: with drift within a set it holds the long-run
+mean far less often."""
 _MAX_LOG = 709.0
 
 

@@ -140,7 +140,7 @@ class SetRow(Row, kw_only=True, frozen=True):
         meaning("smallest true difference in time to train found in 80 % of cases in a later set, as a fraction"),
     ] = None
     smallest_time_in_turns: Annotated[
-        Amount, meaning("likewise, where two sets' runs take turns with shared seeds")
+        Amount, meaning("likewise, where two sets' runs take turns with shared seeds, if this hour is usual")
     ] = None
     smallest_time_in_turns_low: Annotated[Amount, meaning("between this and the next it lies in 95 % of sets")] = None
     smallest_time_in_turns_high: Annotated[Amount, meaning("by how badly so few runs know their spread")] = None

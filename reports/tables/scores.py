@@ -97,7 +97,7 @@ class MeasurementDocument(Row, kw_only=True, frozen=True):
         ),
     ]
     smallest_in_turns: Annotated[
-        Amount, meaning("likewise, where the processes of both take turns with shared seeds")
+        Amount, meaning("likewise, where the processes of both take turns with shared seeds, if this hour is usual")
     ]
     smallest_in_turns_low: Annotated[Amount, meaning("between this and the next it lies in 95 % of sets")] = None
     smallest_in_turns_high: Annotated[Amount, meaning("by how badly so few processes know their spread")] = None

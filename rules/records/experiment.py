@@ -1,5 +1,6 @@
 """experiment.json: a group of run sets and its plan. Each configuration is an ordinary set in a folder beside it."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -167,6 +168,15 @@ def read_experiment(folder: Path, clean: Callable[[Any], Any] | None = None) -> 
     found = None if path is None else decode(path, ExperimentRecord, clean)
     # Until it was there, what a group is to a reader was in the name of its relation.
     return replace(found, remedy=OLDER) if isinstance(found, Damage) and found.member == "reads_as" else found
+
+
+def resume_command(folder: Path, num_runs: int) -> str:
+    """Return the command that has the run set in `folder` hold `num_runs` runs: of one that took turns with others,
+    that of their group, since one side alone is not resumed."""
+    group, words = read_experiment(folder.parent), [str(folder)]
+    if isinstance(group, ExperimentRecord) and folder.name in group.folders:
+        words = [str(folder.parent), *([] if group.python is None else ["--python", group.python])]
+    return shlex.join(["dlrmbench", "resume", *words, "--runs", str(num_runs)])
 
 
 def read_group(folder: Path) -> Group | None:

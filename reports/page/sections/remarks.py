@@ -67,10 +67,9 @@ def _warnings(result: Result) -> tuple[str, ...]:
         found.append(f"The runs were made by {len(result.codes)} different versions of the code ({digests}).")
     spread = result.summary("time_to_train_s")
     if spread and spread.coefficient_of_variation and spread.coefficient_of_variation > _USUAL_SPREAD:
-        more = "." if result.status == "official" else ", and add runs: dlrmbench resume DIR --runs N."
         found.append(
             f"Times vary by {percent(spread.coefficient_of_variation)} between runs, more than the 2 to 10 % usual "
-            "for DLRM. Look at the noise section" + more
+            "for DLRM; more runs narrow the interval of their mean."
         )
     return tuple(found)
 

@@ -14,7 +14,8 @@ from reports.page.figures.detail import detail_words, detailed
 from reports.parts.noise import _FOUND, _UNSEEN, assumptions, shares_words, size_text, turns_text
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, LogSummary
-from reports.text.formatting import names, percent, plural
+from reports.text.formatting import names, percent, plural, printable
+from rules.records.experiment import resume_command
 
 _MAX_NAMES = 12
 _whole_percent = partial(percent, digits=0)
@@ -57,9 +58,10 @@ def _lead(result: Result, noise: Noise) -> str:
     elif noise.num_runs < MIN_RUNS:
         reached = f"{noise.num_runs} of {plural(len(result.runs), 'run')} reached the target"
         texts.append(f"{reached}; a verdict takes at least {MIN_RUNS} on each side.")
-        if result.judged and result.judged.result_set.is_run_set:
+        root = result.judged.result_set.root if result.judged and result.judged.result_set.is_run_set else None
+        if root is not None:
             total = len(result.runs) + MIN_RUNS - noise.num_runs
-            texts.append(f"'dlrmbench resume DIR --runs {total}' makes what is missing.")
+            texts.append(f"'{printable(resume_command(root, total))}' makes what is missing.")
     return " ".join(texts) or "The logs do not say what the times are made of."
 
 

@@ -23,7 +23,7 @@ from reports.parts.score import EPOCHS, describe_score, score_facts, time_fact
 from reports.results.logs import Order
 from reports.results.result import Result
 from reports.results.sequential_stopping import stopping_words
-from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS, mean_of_known
+from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, IF_RUNS_INDEPENDENT, MIN_RUNS, mean_of_known
 from reports.text.formatting import (
     MISSING,
     TimeUnit,
@@ -308,7 +308,8 @@ def verdict_notes(group: Sequence[Result], order: Order = "files") -> tuple[str,
         notes.append(
             f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
             f"widened by the grid of the evaluations. They hold the true mean in at least {percent(AT_LEAST, 0)} of "
-            "sets: in 95 % where times vary freely, in less where they take few and lopsided values of that grid."
+            "sets: in 95 % where times vary freely, in less where they take few and lopsided values of that grid; "
+            f"{IF_RUNS_INDEPENDENT}."
         )
     notes += [
         f"{result.label} {stopping_words(growth)}. A set whose runs decide its end has too short an interval, so "

@@ -14,6 +14,7 @@ from rules.checks.subject import SetSubject, applies_to_known
 from rules.logs import keys
 from rules.logs.log import RunLog, as_number
 from rules.logs.text import letters, plural, printable, show
+from rules.records.experiment import resume_command
 from rules.scoring.results import RunResult, are_near, epochs_trained, met_outside
 from rules.scoring.scoring import scored_runs
 
@@ -62,7 +63,7 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
     needed = subject.benchmark.score.num_runs
     if len(subject.logs) < needed:
         found_in = subject.result_set
-        command = f"dlrmbench resume {found_in.root} --runs {needed}" if found_in.is_run_set else None
+        command = resume_command(found_in.root, needed) if found_in.root and found_in.is_run_set else None
         remedy = f"Add the missing runs ('{printable(command)}'); there is no score before." if command else None
         found, expected = plural(len(subject.logs), "run"), plural(needed, "run")
         yield Problem("too few runs", found=found, expected=expected, remedy=remedy)

@@ -304,15 +304,24 @@ def test_compare_names_the_commands_that_add_runs(command: Run, run: Run, data_r
     assert run("-q", "-n", 1).exit_code == 0
     folder = the_set(tmp_path)
 
-    def inconclusive(num_runs: int | None, status: str = "own") -> Any:
-        return SimpleNamespace(verdict="inconclusive", status=status, whole=SimpleNamespace(runs_needed=num_runs))
+    def inconclusive(num_runs: int | None, status: str = "own", *, is_apart: bool = False) -> Any:
+        return SimpleNamespace(
+            verdict="inconclusive",
+            status=status,
+            whole=SimpleNamespace(runs_needed=num_runs),
+            is_one_after_the_other=is_apart,
+        )
 
     (advice,) = more_runs([folder, tmp_path], [inconclusive(3), inconclusive(2)])
     assert advice == f"dlrmbench resume {folder} --runs 3"
     assert command(*advice.split()[1:], "-q").exit_code == 0
     assert more_runs([folder], [inconclusive(3)]) == []
+    assert more_runs([folder], [inconclusive(9, is_apart=True)]) == []  # no number of runs narrows what drift may do
     assert command("run", "--beside", folder, "-q", "-n", 1, "-o", "pairs").exit_code == 0
     pair = next(path for path in (tmp_path / "pairs").iterdir() if not path.is_symlink())
+    findings = judge_set(find_result_sets(pair / "base")[0]).verdict.findings
+    (few,) = (found for found in findings if found.code == "RS101")
+    assert f"'dlrmbench resume {pair} --runs " in few.remedy
     (advice,) = more_runs([pair / "base", pair / "new"], [inconclusive(2)])
     assert advice == f"dlrmbench resume {pair} --runs 2"
     assert command(*advice.split()[1:], "-q").exit_code == 0

@@ -77,6 +77,15 @@ def test_measurements_are_compared_and_rendered(workers: FastWorkers, tmp_path: 
     assert "<title>Both" in page.read_text()
 
 
+def test_unlike_things_are_not_compared_without_a_word(workers: FastWorkers, tmp_path: Path) -> None:
+    trained = api.run("dlrm_tiny", runs=1, seed=3, output=tmp_path / "r")
+    timed = api.run("dlrm_tiny", throughput=20, seed=3, output=tmp_path / "r")
+    with pytest.raises(InputError, match=r"1 of 1 not compared: .* measured differently\. Compare results of one"):
+        api.compare(trained, timed)
+    with pytest.raises(InputError, match=r"the same set\. Give another"):
+        api.compare(trained, trained)
+
+
 @pytest.mark.slow
 @needs_two_cpus
 def test_a_sweep_has_a_set_per_combination_and_a_page(workers: FastWorkers, tmp_path: Path) -> None:

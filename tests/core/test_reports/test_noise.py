@@ -201,7 +201,10 @@ def test_what_is_missing_is_said_with_the_command_that_makes_it(
     write_run_set(tmp_path / "a", runs=[*make_runs(TINY, num_runs), *failed])
     text = section(tmp_path)
     reached = f"{num_runs} of {num_runs + num_failed} runs reached the target; a verdict takes at least 5"
-    assert reached in text and f"'dlrmbench resume DIR --runs {5 + num_failed}' makes what is missing." in text
+    assert (
+        reached in text
+        and f"'dlrmbench resume {tmp_path / 'a'} --runs {5 + num_failed}' makes what is missing." in text
+    )
     assert "later set" not in text
 
 
@@ -363,7 +366,9 @@ def test_of_a_lone_measurement_nothing_is_compared_and_few_processes_say_so(tmp_
     assert measurement_document(found, few).smallest_apart is None
 
 
-@pytest.mark.parametrize(("kind", "words"), [("throughput", " in turns (80 % of cases)"), ("quality", " of AUC (")])
+@pytest.mark.parametrize(
+    ("kind", "words"), [("throughput", " in turns if this hour is usual (80 % of cases)"), ("quality", " of AUC (")]
+)
 def test_a_measurement_says_it_when_it_is_done(kind: str, words: str, tmp_path: Path) -> None:
     values = AUCS if kind == "quality" else list(1e4 * np.exp(0.002 * standard(5)))
     found = read_measured(measure(tmp_path / "a", kind, values), kind)
@@ -387,7 +392,7 @@ def test_score_says_it_in_a_line_and_in_json(tmp_path: Path, capsys: pytest.Capt
     (record,) = json.loads(call(tmp_path / "a", "--format", "json"))["scores"]
     members = ("apart", "in_turns", "in_turns_low", "in_turns_high")
     words = smallest_words(Smallest(**{member: record[f"smallest_time_{member}"] for member in members}))
-    assert words.endswith("in turns (80 % of cases)")
+    assert words.endswith("in turns if this hour is usual (80 % of cases)")
     assert words in " ".join(call(tmp_path / "a").split())
     assert sum(record[name] for name in SHARES) == pytest.approx(1)
     assert "not known: takes 5 runs that reach the target, has 2" in call(tmp_path / "few")
