@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from harness.autotune.job import KIND, ChoiceJob, TrialsRecord, is_about_a_tie
+from harness.launch.deadline import AT_ONCE
 from harness.launch.process import Interpreter, explain_end, launch_worker
 from harness.measure.job import write_job
 from harness.system.software import spin_variables
@@ -62,6 +63,7 @@ class Candidate:
                 num_threads=most,
                 variables=spin_variables(spin_count),
                 interpreter=self.interpreter,
+                timeout_s=AT_ONCE,
             )
             found = decode(folder / KIND.file, TrialsRecord)
         return explain_end(end)[0] if isinstance(found, Damage) else found

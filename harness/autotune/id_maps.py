@@ -18,6 +18,7 @@ from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import write_kept
 from harness.foundation.status_line import StatusLine
+from harness.launch.deadline import AT_ONCE
 from harness.launch.process import explain_end, launch_worker
 from harness.measure.id_maps import locate_id_map, read_id_maps
 from harness.measure.job import write_job
@@ -67,7 +68,7 @@ def _make_apart(config: RunConfig, data_dir: Path) -> None:
     tables, path = dict(config.tables), str(config.benchmark.path)
     with temporary_folder("id-map") as folder:
         job = Job(tables=tables, definition_path=path, data_dir=str(data_dir), seed=0, folder=str(folder))
-        end = launch_worker(write_job(KIND, job), num_threads=1)
+        end = launch_worker(write_job(KIND, job), num_threads=1, timeout_s=AT_ONCE)
         if isinstance(decode(folder / KIND.file, IdMapManifest), Damage):
             words, code = explain_end(end)
             raise HarnessError(f"the id map could not be made: {words}", code)

@@ -11,6 +11,8 @@ from pathlib import Path
 from harness.launch.timekeeper import RUN_START, RUN_STOP, list_processes
 
 _TICK_S = 1.0
+AT_ONCE = 0.0
+"""The deadline of a job that nothing is to hold up: one of its processes may not be stopped from its beginning on."""
 STOPPED_FOR_S = 10.0
 """How long past its deadline a run may have a process that is stopped: a debugger may hold one for a moment."""
 SILENT_FOR_S = 300.0
@@ -73,6 +75,8 @@ class Deadline:
             why = f"nothing was heard of it for {SILENT_FOR_S:g} s."
         else:
             return None
+        if self._timeout_s == AT_ONCE:
+            return f"it would not have ended: {why}"
         return f"the run did not end by itself at its --timeout of {self._timeout_s:g} s: {why}"
 
     def _watch(self) -> None:

@@ -17,6 +17,7 @@ from harness.extensions.serving.config import ServeConfig, read_serve
 from harness.extensions.serving.timing import TimedSize, choose_all_calls, choose_calls, fit_service, time_calls
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.virtual_clock import Workers, draw_traffic
+from harness.launch.deadline import AT_ONCE
 from harness.launch.process import Interpreter, explain_end, launch_worker
 from harness.measure.job import write_job
 from harness.measure.kinds import Job, Kind, OnEvent
@@ -127,7 +128,7 @@ def time_services(
             folder=str(folder),
             ways=ways,
         )
-        end = launch_worker(write_job(KIND, job), num_threads=most, interpreter=interpreter)
+        end = launch_worker(write_job(KIND, job), num_threads=most, interpreter=interpreter, timeout_s=AT_ONCE)
         found = decode(folder / KIND.file, ServiceTrials)
     if isinstance(found, Damage):
         return explain_end(end)[0]

@@ -12,7 +12,7 @@ import pytest
 from command import Command
 from made_sets import made_in
 from ranks_builder import needs_torchrec
-from waiting import HANG_S, has_ended, wait_until
+from waiting import HANG_S, has_ended, needs_two_cpus, wait_until
 
 from harness.launch import deadline
 from harness.launch.deadline import SILENT_FOR_S, STOPPED_FOR_S, Deadline, kill_tree
@@ -110,9 +110,10 @@ def test_nothing_is_watched_where_no_time_is_given(family: tuple[Child, int]) ->
 @pytest.mark.parametrize(
     ("module", "base", "method", "more"),
     [
-        ("reference", "ReferenceWorkload", "build", ()),
-        ("reference", "ReferenceWorkload", "train", ()),
-        pytest.param("torchrec", "TorchRecWorkload", "train", ("--ranks", 2), marks=needs_torchrec),
+        ("reference", "ReferenceWorkload", "build", ("--threads", 1)),
+        ("reference", "ReferenceWorkload", "train", ("--threads", 1)),
+        pytest.param("reference", "ReferenceWorkload", "train", (), marks=needs_two_cpus, id="threads_timed"),
+        pytest.param("torchrec", "TorchRecWorkload", "train", ("--threads", 1, "--ranks", 2), marks=needs_torchrec),
     ],
 )
 def test_a_run_whose_processes_are_stopped_ends_by_its_timeout(
@@ -121,13 +122,13 @@ def test_a_run_whose_processes_are_stopped_ends_by_its_timeout(
     """They stop themselves, so there is no moment to hit; of ranks all do, so that no rank is there to notice."""
     (tmp_path / "stops.py").write_text(STOPS.format(module=module, base=base, method=method))
     done = dlrmbench(
-        "run", "dlrm_tiny", "-n", 1, "--timeout", 0.001, "--implementation", "stops.py:LOAD", "--threads", 1,
+        "run", "dlrm_tiny", "-n", 1, "--timeout", 0.001, "--implementation", "stops.py:LOAD",
         "--data", data_root, "-o", "out", "-q", *more,
     )  # fmt: skip
     assert done.returncode == 124, done.stderr
     assert "did not end by itself at its --timeout of 0.001 s" in done.stderr and "is stopped" in done.stderr
     pids = [int(path.name.removeprefix("pid_")) for path in tmp_path.glob("**/pid_*")]
-    assert len(pids) == (2 if more else 1) and all(map(has_ended, pids))
+    assert len(pids) == (1 if more == ("--threads", 1) else 2) and all(map(has_ended, pids))
     (run_set,) = made_in(tmp_path / "out")
     record = json.loads((run_set / "extra" / "run_0" / "attempt_0" / "run.json").read_text())
     assert (record["status"], record["exit_code"]) == ("interrupted", 124)
