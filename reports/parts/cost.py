@@ -30,21 +30,38 @@ def cost_text(cost: float | None) -> str:
     return MISSING if cost is None else f"{cost:,.4g}" if cost < 1e4 else f"{cost:,.0f}"
 
 
+def energy_source(result: Result) -> str | None:
+    """Return by what the energy of all that is compared was measured; None where some of it was not."""
+    if mean_energy_j(result) is None:
+        return None
+    return "; ".join(sorted({source_words(each) for each in energy_records(result) if each and each.parts}))
+
+
+def energy_fact(result: Result) -> Fact | None:
+    """Return the mean energy of a run, or of a process that measured, with its source; None where it was not measured
+    in all of them."""
+    energy_j, per_sample_j = mean_energy_j(result), energy_per_sample_j(result)
+    if energy_j is None:
+        return None
+    each = "" if per_sample_j is None else f"{per_sample_j:.3g} J/sample, {1 / per_sample_j:.3g} samples/J; "
+    value, _, unit = energy_text(energy_j).rpartition(" ")
+    name = f"Energy per {'run' if result.is_logged else 'process'}"
+    return Fact(name=name, value=value, unit=unit, note=f"{each}measured by {energy_source(result)}")
+
+
+def energy_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
+    """Columns of a table for the energy that any of its configurations has: of a run or process, and by samples."""
+    if any(mean_energy_j(result) is not None for result in group):
+        each = "run" if group[0].is_logged else "process"
+        yield numeric("Energy", f"measured; mean per {each}"), _energy_cell
+        yield numeric("Samples/J", "measured; samples per joule"), _efficiency_cell
+
+
 def cost_numbers(result: Result) -> tuple[Fact, ...]:
     """Large numbers for energy and cost, each only where it exists."""
-    found = []
-    energy_j, per_sample_j = mean_energy_j(result), energy_per_sample_j(result)
-    if energy_j is not None:
-        sources = sorted({source_words(record) for record in energy_records(result) if record and record.parts})
-        each = "" if per_sample_j is None else f"{per_sample_j:.3g} J/sample, {1 / per_sample_j:.3g} samples/J; "
-        found.append(
-            Fact(
-                name="Energy per run",
-                value=energy_text(energy_j).rpartition(" ")[0],
-                unit=energy_text(energy_j).rpartition(" ")[2],
-                note=f"{each}measured by {'; '.join(sources)}",
-            )
-        )
+    energy, found = energy_fact(result), []
+    if energy is not None:
+        found.append(energy)
     cost = cost_to_train(result.score.olympic_mean_s, result.price_per_hour)
     if cost is not None:
         found.append(
@@ -60,9 +77,7 @@ def cost_numbers(result: Result) -> tuple[Fact, ...]:
 
 def cost_columns(group: Sequence[Result]) -> Iterator[tuple[TableColumn, Callable[[Result], Cell]]]:
     """Columns of a verdict table for what any of its configurations has, each with what it shows of one."""
-    if any(mean_energy_j(result) is not None for result in group):
-        yield numeric("Energy", "measured; mean per run"), _energy_cell
-        yield numeric("Samples/J", "measured; samples per joule"), _efficiency_cell
+    yield from energy_columns(group)
     prices = {result.price_per_hour: result for result in group if result.price_per_hour is not None}
     if prices:
         text = " or ".join(_price_text(prices[price]) for price in sorted(prices))

@@ -8,8 +8,9 @@ from typing import Any
 from reports.comparison.factor import overhead_share
 from reports.comparison.noise import describe_sets
 from reports.document.blocks import Fact
+from reports.facts.energy import energy_per_sample_j, energy_text, mean_energy_j
 from reports.facts.noise import Smallest
-from reports.parts.cost import cost_text, cost_to_train
+from reports.parts.cost import cost_text, cost_to_train, energy_source
 from reports.parts.noise import disturbed_words, outlier_words, smallest_words, variation_text
 from reports.results.logs import make_result, unique_labels
 from reports.results.records import read_set_records
@@ -38,6 +39,7 @@ from rules.scoring.results import RunResult
 
 EPOCHS = "epochs to converge"
 """The fact that says in epochs what another says in samples."""
+ENERGY = "energy per run"
 OWN = "not an MLPerf result: a benchmark of its own"
 _VERIFICATION: dict[Standing, str | None] = {
     "own": OWN,
@@ -88,6 +90,9 @@ def _describe(result: Result, row: SetMember) -> ScoreRecord:
         **_mean("overhead_ratio", "overhead_ratio", [overhead_ratio(run) for run in converged]),
         open_final_quality=score.final_quality if row.division == keys.OPEN else None,
         rcp_reason=score.rcp_reason,
+        energy_j=mean_energy_j(result),
+        energy_per_sample_j=energy_per_sample_j(result),
+        energy_source=energy_source(result),
         price_per_hour=result.price_per_hour,
         cost_to_train=cost_to_train(score.olympic_mean_s, result.price_per_hour),
         runs=tuple(RunRow(**shared_members(run, RunRow)) for run in row.runs),
@@ -159,6 +164,13 @@ def _verdict(record: ScoreRecord) -> str:
     if record.outcome == "invalid":
         return f"INVALID: {plural(record.num_errors or 0, 'error')}; see 'dlrmbench check'{disturbed}"
     return f"{(record.outcome or '').upper()}{disturbed}" if disturbed else ""
+
+
+def _energy(record: ScoreRecord) -> str:
+    if record.energy_j is None:
+        return ""
+    each = "" if not record.energy_per_sample_j else f"{1 / record.energy_per_sample_j:.3g} samples/J; "
+    return f"{energy_text(record.energy_j)} ({each}measured by {printable(record.energy_source or '')})"
 
 
 def _olympic_mean(record: ScoreRecord) -> str:
@@ -264,6 +276,7 @@ _SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str | Fact | None]], ...] = (
     ("throughput", _shown_mean("throughput_samples_per_s", "throughput_cv", "samples/s", si)),
     ("evaluation, overhead", _overhead),
     ("smallest difference", _smallest),
+    (ENERGY, _energy),
     ("cost to train", _cost),
     ("convergence vs reference", _rcp),
 )

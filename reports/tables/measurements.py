@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from reports.facts.energy import measured_j
 from reports.results.provenance import labels_of
 from reports.results.result import Result
 from reports.tables.columns import shared_members
@@ -46,6 +47,7 @@ def _measurement_rows(measured: Result, label: str) -> Iterator[MeasurementRow]:
             unit=measure.unit,
             scale=measure.scale,
             direction=measure.direction,
+            energy_j=measured_j(getattr(repetition.record, "energy", None)),
             path=str(measured.path),
         )
 

@@ -192,6 +192,7 @@ class MeasurementRow(Row, kw_only=True, frozen=True):
     unit: Annotated[str, meaning("of `value`")]
     scale: Annotated[Literal["ratio", "difference"], meaning("whether values are compared by ratio or by difference")]
     direction: Annotated[Literal["higher", "lower"], meaning("which is better")]
+    energy_j: Annotated[Joules, meaning("of the timed part, all ranks, where it was measured")] = None
     path: Annotated[str, meaning("the measurement's file")]
 
 

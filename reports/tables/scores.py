@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from reports.tables.records import RunRow, SetRow
-from rules.records.rows import Amount, Number, Row, Seconds, Share, SmoothedSamples, Text, Whole, meaning
+from rules.records.rows import Amount, Joules, Number, Row, Seconds, Share, SmoothedSamples, Text, Whole, meaning
 
 
 class ScoreRecord(SetRow, kw_only=True, frozen=True):
@@ -48,6 +48,11 @@ class ScoreRecord(SetRow, kw_only=True, frozen=True):
         Number, meaning("geometric mean of the final quality, which an Open result must report; null in Closed")
     ] = None
     rcp_reason: Annotated[Text, meaning("what the test against reference convergence points found")] = None
+    energy_j: Annotated[
+        Joules, meaning("measured: mean of the runs that converged; null unless all of them have it")
+    ] = None
+    energy_per_sample_j: Annotated[Joules, meaning("likewise, over the samples that they took")] = None
+    energy_source: Annotated[Text, meaning("what measured it")] = None
     price_per_hour: Annotated[Amount, meaning("of the system, in any currency, as it was given")] = None
     cost_to_train: Annotated[Amount, meaning("Olympic mean at that price")] = None
     runs: tuple[RunRow, ...]
@@ -101,3 +106,4 @@ class MeasurementDocument(Row, kw_only=True, frozen=True):
     ]
     smallest_in_turns_low: Annotated[Amount, meaning("between this and the next it lies in 95 % of sets")] = None
     smallest_in_turns_high: Annotated[Amount, meaning("by how badly so few processes know their spread")] = None
+    energy_j: Annotated[Joules, meaning("measured: mean of the processes; null unless all of them have it")] = None

@@ -9,8 +9,10 @@ from reports.comparison.noise import find_bands, noise_of_processes
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
 from reports.facts.checkpoints import checkpoint_words, read_checkpoints
+from reports.facts.energy import mean_energy_j
 from reports.facts.noise import Smallest
 from reports.kinds.details import details_of
+from reports.parts.cost import energy_fact
 from reports.parts.law import law_words
 from reports.parts.measured import in_unit, measured_columns
 from reports.parts.noise import smallest_words
@@ -38,6 +40,8 @@ def measured_blocks(measured: Result, path: Path) -> tuple[Block, ...]:
     title = f"{title_of(measured)}: {measured.kind}, measured; not a score"
     if words := checkpoint_words(read_checkpoints([measured])):
         facts.append(("checkpoints", words))
+    if (energy := energy_fact(measured)) is not None:
+        facts.append((energy.name.lower(), energy.line))
     page = ("report", f"dlrmbench report {shlex.quote(str(measured.place))}")
     return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)), page)),)
 
@@ -77,6 +81,7 @@ def measurement_document(measured: Result, path: Path) -> MeasurementDocument:
         low=bounds.low if bounds else None,
         high=bounds.high if bounds else None,
         confidence=bounds.confidence if bounds else None,
+        energy_j=mean_energy_j(measured),
         smallest_apart=_finite(smallest.apart) if smallest else None,
         smallest_in_turns=_finite(smallest.in_turns) if smallest else None,
         smallest_in_turns_low=_finite(smallest.in_turns_low) if smallest else None,

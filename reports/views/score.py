@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.checkpoints import checkpoint_words, read_checkpoints
-from reports.parts.score import EPOCHS, FACTS, describe_score, record_disturbed, score_facts, time_fact
+from reports.parts.score import ENERGY, EPOCHS, FACTS, describe_score, record_disturbed, score_facts, time_fact
 from reports.render.csv import render_csv
 from reports.results.result import Result
 from reports.tables.columns import columns_of, shared_members
@@ -48,6 +48,7 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
         "runs": shown["runs"],
         **rows,
         "smallest difference": shown.get("smallest difference", ""),
+        **({ENERGY: shown[ENERGY]} if ENERGY in shown else {}),
         **({"checkpoints": words} if (words := checkpoint_words(read_checkpoints([result]))) else {}),
         "results": str(folder),
         "report": str(page),

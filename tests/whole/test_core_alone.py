@@ -20,7 +20,7 @@ def run_core_tests(tree: Path, marker: str) -> None:
     """Run the tests of the core in a copy of the checkout that has no extension, with as many workers as this run."""
     link_product(tree, set(EXTENSIONS), *(path.name for path in ROOT.iterdir() if path.name in CHECKOUT))
     shutil.rmtree(tree / "tests" / "whole")
-    # Before any test bounds the size of files: where a write is cut, Python keeps half a compiled module as a whole one.
+    # Before a test bounds the size of files: of a write that is cut short, Python keeps half a module as a whole one.
     subprocess.run([sys.executable, "-m", "compileall", "-q", tree], check=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment["PYTHONPATH"] = str(tree)

@@ -18,6 +18,7 @@ from reports.kinds.details import details_of, own_blocks
 from reports.page.figures.times import hue_number
 from reports.page.sections.traffic import measured_exchanges
 from reports.parts.cells import by_value
+from reports.parts.cost import energy_columns
 from reports.parts.measured import in_unit, mean_name, measured_columns
 from reports.parts.noise import measured_assumptions, size_text
 from reports.results.measured import centre_of, compared_values
@@ -72,6 +73,7 @@ def measured_section(measured: Sequence[Result]) -> PageSection:
                 lambda found: _smallest_cell(found, measure),
             ),
             *shown[1:],
+            *energy_columns(named),
         ),
         id_=f"{id_}-table",
         caption=f"{measure.title}, over the processes of each measurement",

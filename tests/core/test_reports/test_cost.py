@@ -7,17 +7,22 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from measured_builder import write_measured
 from report_builder import write_attempt, write_run_set
 
 from harness.cli import cli
+from reports import frames
 from reports.comparison.comparison import compare_results
 from reports.facts.energy import compare_energy, energy_per_sample_j, mean_energy_j
-from reports.page.content import ReportContent
+from reports.page.content import ReportContent, gather_everything
 from reports.page.report import render_report
 from reports.parts.cost import cost_columns, cost_text, cost_to_train
+from reports.parts.score import describe_score, score_facts
+from reports.render.terminal import render_terminal
 from reports.results.find import with_prices
 from reports.results.logs import gather
 from reports.results.result import Result
+from reports.views.measurement import measured_blocks, measurement_document
 from rules.errors import InputError
 
 PART = {"name": "package-0", "source": "RAPL (powercap)", "energy_j": 100.0}
@@ -51,6 +56,34 @@ def test_energy_is_the_mean_over_runs_and_samples(measured: Path) -> None:
     samples = [run.log.samples_to_converge or 0 for run in result.runs]
     assert mean_energy_j(result) == pytest.approx(102.0)
     assert energy_per_sample_j(result) == pytest.approx(102.0 / (sum(samples) / 5))
+
+
+def test_a_score_has_its_energy_and_what_measured_it(measured: Path) -> None:
+    record = describe_score(facts_of(measured))
+    assert record.energy_j == pytest.approx(102.0) and record.energy_per_sample_j is not None
+    told = score_facts(record)["energy per run"].line
+    assert told.startswith("102 J (") and told.endswith("measured by RAPL (powercap): package-0, read every 1 s)")
+    write_attempt(measured, 3, 0, energy=energy(None, "permission"))
+    record = describe_score(facts_of(measured))
+    assert (record.energy_j, record.energy_source) == (None, None) and "energy per run" not in score_facts(record)
+
+
+@pytest.mark.parametrize("kind", ["throughput", "quality"])
+def test_energy_of_a_measurement_is_shown_wherever_its_value_is(kind: str, tmp_path: Path) -> None:
+    file = write_measured(tmp_path / "set", kind, [0.7, 0.71, 0.72, 0.73, 0.74]) / "extra" / f"{kind}.json"
+    content = json.loads(file.read_text())
+    for number, process in enumerate(content["processes"]):
+        process["energy"] = energy(10.0 + number)
+    file.write_text(json.dumps(content))
+    content_of_page = gather_everything([tmp_path / "set"], second_opinion=False)
+    (found,) = content_of_page.measured
+    told = render_terminal(measured_blocks(found, file), width=200)
+    assert "12 J (" in told and "RAPL (powercap): package-0" in told
+    assert measurement_document(found, file).energy_j == pytest.approx(12.0)
+    for form in ("html", "md"):
+        page = render_report(content_of_page, output_format=form)
+        assert "12 J" in page and "Samples/J" in page
+    assert frames.read(tmp_path / "set").measurements["energy_j"].tolist() == [10.0, 11.0, 12.0, 13.0, 14.0]
 
 
 def test_a_run_without_energy_leaves_no_mean(measured: Path) -> None:

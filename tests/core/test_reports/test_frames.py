@@ -73,7 +73,7 @@ DTYPES: dict[str, dict[str, str]] = {
         "string": "configuration kind benchmark system quantity unit path",
         "category": "scale direction",
         "Int64": "process seed",
-        "float64": "value",
+        "float64": "value energy_j",
         "datetime64[ms, UTC]": "created_utc",
     },
 }
