@@ -186,6 +186,18 @@ def require_sizes(config: RunConfig, data_root: Path | None) -> tuple[int, int, 
     return sizes
 
 
+def require_table_rows(config: RunConfig, data_root: Path | None) -> tuple[int, ...]:
+    """Return the rows of each embedding table, also where no number of samples is known, as of changed shapes.
+
+    Raises DatasetError where only data that is not there knows them.
+    """
+    data = config.workload.data
+    sizes, _ = read_sizes(data, locate_dataset(data, data_root))
+    if sizes is None and data.num_embeddings is not None:
+        return data.num_embeddings
+    return require_sizes(config, data_root)[2]
+
+
 def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Schedule:
     batch_size = config.workload.train.global_batch_size
     steps_per_epoch = train_samples // batch_size

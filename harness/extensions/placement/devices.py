@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.config.run_config import RunConfig
 from harness.foundation.study import make_check, make_table
-from harness.planning.plan import require_sizes
+from harness.planning.plan import require_table_rows
 from reference_models.config.sections import PLAN
 from reference_models.distributed.placement import Devices, PlannerEstimate, TablePlacement
 from reference_models.distributed.search.task import Plan, Shard
@@ -44,11 +44,11 @@ def make_devices_plan(
         raise ConfigError(f"there is no planner for the model of {config.benchmark.name} ({workload.model_name}).")
     if workload.runtime.sharding.startswith(PLAN):
         raise ConfigError("runtime.sharding is a plan, and TorchRec's planner would make one. Give a type, or auto.")
-    sizes = require_sizes(config, data_root)
+    table_rows = require_table_rows(config, data_root)
     return plan_devices(
         workload.model,
         workload.train,
-        sizes[2],
+        table_rows,
         workload.data.mapped.multi_hot,
         num_dense=workload.data.num_dense,
         sharding=workload.runtime.sharding,

@@ -23,7 +23,7 @@ from harness.extensions.placement.devices import (
 from harness.extensions.placement.learnt import Keeper, learn_costs, learn_policy
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import Columns, make_study, make_table
-from harness.planning.plan import require_sizes, source_of
+from harness.planning.plan import require_table_rows, source_of
 from harness.system.resources import read_resources
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.placement import Devices, PlannerEstimate
@@ -103,7 +103,7 @@ def task_of_benchmark(config: RunConfig, question: PlacementQuestion, trace: Acc
     """Return the task that the tables of a benchmark are on so many devices. Raises ConfigError or DatasetError."""
     workload, devices = config.workload, question.devices
     refuse_without_bags(workload, "place")
-    rows = require_sizes(config, question.keeper.data_root)[2]
+    rows = require_table_rows(config, question.keeper.data_root)
     empty = Task(
         name=config.benchmark.name,
         tables=(),

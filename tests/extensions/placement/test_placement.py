@@ -75,6 +75,20 @@ def tiny_plan(tmp_path: Path) -> tuple[Path, Task]:
     return tmp_path / "plan.json", task
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "rows"),
+    [("data.num_embeddings", [10 * number for number in range(1, 9)], range(10, 90, 10)),
+     ("data.multi_hot", [3] * 8, None)],
+)  # fmt: skip
+def test_tables_of_a_changed_shape_are_placed_though_no_data_has_it(
+    tmp_path: Path, key: str, value: list[int], rows: range | None
+) -> None:
+    config = resolve("dlrm_tiny", [Override(key=key, value=value, source="--set")], None, derived_suffix="_place")
+    task = task_of_benchmark(config, question(tmp_path), None)
+    as_shipped = resolve("dlrm_tiny", [], None).workload.data.num_embeddings
+    assert [table.num_embeddings for table in task.tables] == [*(rows or as_shipped or ())]
+
+
 @pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(0, 3))
 def test_a_plan_is_read_as_it_was_written(tmp_path_factory: Any, seed: int, num_cuts: int) -> None:
