@@ -86,7 +86,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     required=True,
     metavar="FILE…",
     type=click.Path(path_type=Path),
-    help="Files in order, text also as gzip; several after one --train.",
+    help="Files in order, also compressed; several after one --train.",
 )
 @click.option(
     "--eval",
@@ -126,7 +126,8 @@ def prepare(
     """Make BENCHMARK's dataset from files of yours.
 
     BENCHMARK is a shipped name such as dlrm_kaggle, or your own definition's TOML file: with data.kind = "criteo" for
-    text in Criteo's form, "columns" for CSV or Parquet ('dlrmbench init mine.toml --from-columns FILE' begins one).
+    text in Criteo's form, "columns" for CSV, JSON lines or Parquet ('dlrmbench init mine.toml --from-columns FILE'
+    begins one).
     """
     from harness.config.catalog import load_data
     from harness.run_sets.dataset import making_lock
@@ -140,7 +141,7 @@ def prepare(
         how = "is generated: no files go into it" if spec.generate else "is read as it is"
         raise ConfigError(
             f"data.kind is {config.kind!r}, which {how}. For files of your own begin another definition: 'dlrmbench "
-            "init mine.toml --from-columns FILE' for CSV or Parquet, '--kind criteo' for text in Criteo's form."
+            "init mine.toml --from-columns FILE' for CSV, JSON lines or Parquet, '--kind criteo' for Criteo's text."
         )
     refuse_irregular([*train_files, *eval_files])
     folder = locate_dataset(config, data_root)

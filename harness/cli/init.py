@@ -12,6 +12,7 @@ import click
 
 from reference_models.data.registry import examples
 
+_PARAMETERS = "data.parameters."
 _MODEL_TARGET = 0.87
 """An AUC on dlrm_tiny's data that the example of a model reaches within its epoch."""
 
@@ -31,7 +32,7 @@ _MODEL_TARGET = 0.87
     "columns_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="CSV, gzipped CSV or Parquet with a header: its columns are guessed, each guess is a comment.",
+    help="CSV, JSON lines or Parquet, also compressed: its columns are guessed, each guess is a comment.",
 )
 @click.option(
     "--model",
@@ -93,8 +94,9 @@ def init(
         from reference_models.process.open_file import refuse_irregular
 
         refuse_irregular([columns_file])
-        named = [override.value for override in overrides if override.key == "data.parameters.label"]
-        columns = guess_columns(columns_file, name or path.stem, *(str(value) for value in named))
+        of_parameters = [override for override in overrides if override.key.startswith(_PARAMETERS)]
+        known = {override.key.removeprefix(_PARAMETERS): override.value for override in of_parameters}
+        columns = guess_columns(columns_file, name or path.stem, known)
         title = title or f"Clicks of {columns_file.name}"
     begin = partial(
         begin_definition,

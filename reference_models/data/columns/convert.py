@@ -11,16 +11,39 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from reference_models.data.columns.parameters import ColumnsParameters, SparseColumn
+from reference_models.data.columns.cells import (
+    BAD_TEXT,
+    EXPECTED_TEXT,
+    EXPECTED_TIME,
+    explain_time,
+    is_number,
+    is_text,
+    parse_numbers,
+    parse_times,
+    parse_words,
+    show_cell,
+    strip,
+    to_numpy,
+    to_text,
+)
+from reference_models.data.columns.files import is_list
+from reference_models.data.columns.parameters import ColumnsParameters, DenseColumn, SparseColumn
 from reference_models.process.errors import DatasetError
 
+_MOST_PARTS = 1 << 16
+"""Parts of one cell beyond which it is not even split."""
 MISSING = 0
 """The value of a cell without a category; no other value has it."""
-NULLS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "\\N")
-"""What stands for a missing number in text."""
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_NULLS = pa.array(NULLS)
 _LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(slots=True)
+class Times:
+    """The times of rows: int64 or float64 [n] that sort, and whether they are instants of dates."""
+
+    values: NDArray[Any]
+    is_date: bool
+    has_zone: bool
 
 
 @dataclass(slots=True)
@@ -38,90 +61,183 @@ class Batch:
     def __post_init__(self) -> None:
         self.is_wrong = np.zeros(self.columns.num_rows, np.bool_)
 
-    def numbers_of(self, name: str) -> NDArray[np.float64]:
+    def numbers_of(self, given: DenseColumn) -> NDArray[np.float64]:
         """Return the numbers of a column [n], NaN where one is missing; rows whose cell is no number are left out.
 
         Raises DatasetError for a column of another type.
         """
+        return self._numbers(given.column, given.decimal, given.thousands)
+
+    def _numbers(self, name: str, decimal: str = ".", thousands: str = "") -> NDArray[np.float64]:
         column = self._column(name)
-        if _is_text(column.type):
-            values, is_wrong = _parse_numbers(column)
-        elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or _is_simple(column.type):
+        if is_text(column.type):
+            values, is_wrong = parse_numbers(to_text(column), decimal, thousands)
+        elif is_number(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
             numbers = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
-            values, is_wrong = _to_numpy(numbers.cast(pa.float64(), safe=False)), np.zeros(len(column), np.bool_)
+            values, is_wrong = to_numpy(numbers.cast(pa.float64(), safe=False)), np.zeros(len(column), np.bool_)
         else:
             raise DatasetError(f"{self.path}: column {name!r} holds {column.type}, expected numbers.")
         is_large = np.abs(values) > _LARGEST
         self._leave_out(name, is_large | is_wrong, "a number of 32 bits or nothing")
         return values
 
-    def labels_of(self, name: str, positive_from: float | None) -> NDArray[np.uint8]:
+    def labels_of(self, given: ColumnsParameters) -> NDArray[np.uint8]:
         """Return the labels [n]; rows without one are left out. Raises DatasetError for any that is none."""
+        name, positive_from = given.label, given.positive_from
         column = self._column(name)
+        if given.positive:
+            return self._named_labels(name, to_text(column), given.positive)
         expected = "0 or 1" if positive_from is None else "a number"
-        if _is_text(column.type):
-            column = compute.if_else(compute.is_in(column, value_set=_NULLS), None, column)
-            values, is_wrong = _parse_numbers(column)
+        if is_text(column.type):
+            column = strip(to_text(column))
+            values, is_wrong = parse_numbers(column)
             if is_wrong.any():
-                column = compute.utf8_lower(column)
-                is_true, is_false = (compute.equal(column, word).fill_null(False) for word in ("true", "false"))
-                values[_to_numpy(is_true)], values[_to_numpy(is_false)] = 1, 0
-                is_wrong &= np.isnan(values)
-        elif pa.types.is_temporal(column.type):
+                words = parse_words(column)
+                values, is_wrong = np.where(is_wrong, words, values), is_wrong & np.isnan(words)
+        elif pa.types.is_temporal(column.type) or is_list(column.type):
             raise DatasetError(f"{self.path}: column {name!r} holds {column.type}, expected labels, {expected}.")
         else:
-            values, is_wrong = self.numbers_of(name), np.zeros(len(column), np.bool_)
+            values, is_wrong = self._numbers(name), np.zeros(len(column), np.bool_)
         is_missing = np.isnan(values)
         if positive_from is None:
             is_wrong |= (values != 0) & (values != 1) & ~is_missing
+        is_wrong &= ~self.is_wrong
         if is_wrong.any():
             position = int(np.flatnonzero(is_wrong)[0])
             remedy = ""
-            if positive_from is None and not np.isnan(values[position]):
-                remedy = " Say with data.parameters.positive_from which numbers are 1."
+            if positive_from is None:
+                remedy = (
+                    " Say with data.parameters.positive which cells are 1."
+                    if np.isnan(values[position])
+                    else " Say with data.parameters.positive_from which numbers are 1."
+                )
             raise DatasetError(f"{self._cell(position, name)}, expected a label, {expected}.{remedy}")
         self._leave_out(name, is_missing, "a label")
         return (values >= (1 if positive_from is None else positive_from)).astype(np.uint8)
+
+    def _named_labels(self, name: str, column: pa.Array, positive: Sequence[str]) -> NDArray[np.uint8]:
+        if not is_text(column.type):
+            column = column.cast(pa.string())
+        column = strip(column)
+        self._leave_out(name, to_numpy(column.is_null()), "a label")
+        return to_numpy(compute.is_in(column, value_set=pa.array(positive, pa.string()))).astype(np.uint8)
 
     def values_of(self, given: SparseColumn) -> NDArray[np.uint64]:
         """Return the values of a category [n], or [n, max_ids]: 64 bits of a hash of each one's text.
 
         MISSING stands for none. Two of ten million values share a hash with a chance of 3 in a million. Raises
-        DatasetError for a cell with more ids than there may be.
+        DatasetError for a cell with more ids than there may be, and for a list where one id is expected.
         """
-        column = self._column(given.column)
-        if not _is_text(column.type):
-            column = column.cast(pa.string())
-        if given.separator is None:
+        column = self.columns.column(given.column)
+        if is_list(column.type):
+            if given.max_ids == 1:
+                raise DatasetError(
+                    f"{self.path}: column {given.column!r} holds lists, expected one value a cell. Say max_ids = N "
+                    "in data.parameters.sparse, how many ids a cell has at most."
+                )
+            counts = to_numpy(compute.list_value_length(column).fill_null(0)).astype(np.int64)
+            return self._pad(given, counts, _hash(_ids(column.flatten())))
+        values = column.dictionary if pa.types.is_dictionary(column.type) else column
+        if values.type in (pa.large_string(), pa.large_binary()) or not is_text(values.type):
+            column = _ids(values.take(column.indices) if values is not column else values)
+        if given.max_ids == 1:
             return _hash(column)
-        split = compute.split_pattern(column, given.separator)
-        counts = _to_numpy(compute.list_value_length(split).fill_null(0)).astype(np.int64)
-        cells = np.repeat(np.arange(len(counts)), counts)
-        values = _hash(split.flatten())
-        cells, values = cells[values != MISSING], values[values != MISSING]
-        counts = np.bincount(cells, minlength=len(counts))
-        if len(over := np.flatnonzero(counts > given.max_ids)):
-            raise DatasetError(
-                f"{self._cell(int(over[0]), given.column)}: {counts[over[0]]} ids, more than max_ids = "
-                f"{given.max_ids} in data.parameters.sparse. Give a larger one."
-            )
-        result = np.full((len(counts), given.max_ids), MISSING, np.uint64)
-        result[cells, np.arange(len(cells)) - np.repeat(np.cumsum(counts) - counts, counts)] = values
-        return result
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        if len(encoded.dictionary) > 2 * len(encoded):
+            encoded = encoded.dictionary_decode().dictionary_encode()
+        codes = to_numpy(encoded.indices.fill_null(len(encoded.dictionary))).astype(np.int64)
+        if given.separator is None:
+            parts, counts = encoded.dictionary, np.ones(len(encoded.dictionary), np.int64)
+        else:
+            separator = given.separator if pa.types.is_string(encoded.dictionary.type) else given.separator.encode()
+            most = to_numpy(compute.count_substring(encoded.dictionary, separator)) + 1
+            self._refuse_many(given, most[codes[codes < len(most)]].max(initial=0) > _MOST_PARTS, codes, most)
+            split = compute.split_pattern(encoded.dictionary, separator)
+            parts, counts = split.flatten(), to_numpy(compute.list_value_length(split)).astype(np.int64)
+        return self._pad_texts(given, codes, np.append(counts, 0), _hash(parts))
 
-    def times_of(self, name: str) -> pa.Array:
-        """Return the times of rows: int64, float64 or strings, which sort. Rows without one are left out."""
+    def _pad_texts(
+        self, given: SparseColumn, codes: NDArray[np.int64], counts: NDArray[np.int64], values: NDArray[np.uint64]
+    ) -> NDArray[np.uint64]:
+        """Give each row the ids of its text: `counts` are of each text, `codes` say which one a row has."""
+        texts = np.repeat(np.arange(len(counts)), counts)
+        texts, values = texts[values != MISSING], values[values != MISSING]
+        counts = np.bincount(texts, minlength=len(counts))
+        self._refuse_many(given, bool((counts[codes] > given.max_ids).any()), codes, counts)
+        is_short = counts <= given.max_ids
+        places = np.arange(len(texts)) - np.repeat(np.cumsum(counts) - counts, counts)
+        table = np.full((len(counts), given.max_ids), MISSING, np.uint64)
+        keep = is_short[texts]
+        table[texts[keep], places[keep]] = values[keep]
+        return table[codes]
+
+    def _pad(self, given: SparseColumn, counts: NDArray[np.int64], values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return self._pad_texts(given, np.arange(len(counts)), counts, values)
+
+    def _refuse_many(
+        self, given: SparseColumn, is_over: bool, codes: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> None:
+        if not is_over:
+            return
+        of_rows = np.append(counts, 0)[codes]
+        position = int(np.argmax(of_rows > given.max_ids))
+        raise DatasetError(
+            f"{self._cell(position, given.column)}: {of_rows[position]} ids, more than max_ids = "
+            f"{given.max_ids} in data.parameters.sparse. Give a larger one."
+        )
+
+    def times_of(self, name: str, known: Times | None) -> Times:
+        """Return the times of rows; rows without one are left out. `known` are times above them in the files.
+
+        Numbers are taken as they are, dates and times as instants. Raises DatasetError for another type of column.
+        """
         column = self._column(name)
-        self._leave_out(name, _to_numpy(column.is_null()), "a time")
-        return column.cast(pa.string()) if pa.types.is_temporal(column.type) else column
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            has_zone = pa.types.is_timestamp(column.type) and column.type.tz is not None
+            instants = column.cast(pa.timestamp("ns", "UTC" if has_zone else None), safe=False).cast(pa.int64())
+            self._leave_out(name, to_numpy(instants.is_null()), "a time")
+            return Times(to_numpy(instants.fill_null(0)), True, has_zone)
+        if is_number(column.type):
+            self._leave_out(name, to_numpy(column.is_null()), "a time")
+            if pa.types.is_integer(column.type) and column.type != pa.uint64():
+                return Times(to_numpy(column.fill_null(0).cast(pa.int64())), False, False)
+            values = to_numpy(column.cast(pa.float64(), safe=False))
+            self._leave_out(name, ~np.isfinite(values), "a time")
+            return Times(values, False, False)
+        if not is_text(column.type):
+            raise DatasetError(f"{self.path}: column {name!r} holds {column.type}, expected {EXPECTED_TIME}.")
+        column = strip(to_text(column))
+        is_missing = to_numpy(column.is_null())
+        self._leave_out(name, is_missing, "a time")
+        if known is None or not known.is_date:
+            times = _parse_time_numbers(column)
+            if known is not None or times[1][~is_missing].mean() * 2 <= 1 or is_missing.all():
+                self._leave_out(name, times[1], EXPECTED_TIME)
+                return Times(times[0], False, False)
+        values, is_none, has_zone = parse_times(column, None if known is None else known.has_zone)
+        expected = EXPECTED_TIME
+        if (is_none & ~self.is_wrong).any():
+            cell = column[int(np.flatnonzero(is_none & ~self.is_wrong)[0])].as_py()
+            expected = explain_time(cell)
+        self._leave_out(name, is_none, expected)
+        return Times(values, True, has_zone)
+
+    def leave_out_bad_text(self, names: Sequence[str]) -> None:
+        """Leave out the rows of text whose cells hold bytes that are not UTF-8."""
+        for name in names:
+            column = self.columns.column(name)
+            if pa.types.is_string(column.type):
+                is_bad = to_numpy(compute.match_substring(column, BAD_TEXT).fill_null(False))
+                self._leave_out(
+                    name,
+                    is_bad,
+                    f"{EXPECTED_TEXT} {self.path.name} > utf8.csv",
+                )
 
     def _column(self, name: str) -> pa.Array:
-        """Return a column with text as strings, however the file holds it."""
+        """Return a column, one that holds each value once decoded."""
         column = self.columns.column(name)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        is_other = (pa.types.is_large_string, pa.types.is_string_view, pa.types.is_large_binary, pa.types.is_binary)
-        return column.cast(pa.string(), safe=False) if any(is_of(column.type) for is_of in is_other) else column
+        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
     def _leave_out(self, name: str, is_wrong: NDArray[np.bool_], expected: str) -> None:
         for position in map(int, np.flatnonzero(is_wrong & ~self.is_wrong)[:10]):
@@ -129,11 +245,9 @@ class Batch:
         self.is_wrong |= is_wrong
 
     def _place(self, position: int, name: str) -> str:
-        found = self._column(name)[position].as_py()
-        shown = "empty" if found is None else ascii(found if isinstance(found, bytes | str) else str(found))
-        return f"row {self.numbers[position]}: column {name!r} is " + (
-            shown if len(shown) <= 42 else f"{shown[:40]}…"
-        )
+        cell = self.columns.column(name).slice(position, 1)
+        shown = show_cell(to_text(cell)[0].as_py())
+        return f"row {self.numbers[position]}: column {name!r} is {shown}"
 
     def _cell(self, position: int, name: str) -> str:
         return f"{self.path}:{self._place(position, name)}"
@@ -141,42 +255,49 @@ class Batch:
 
 def convert(batch: Batch, given: ColumnsParameters) -> tuple[NDArray[Any], NDArray[Any], list[NDArray[Any]]]:
     """Return labels uint8 [n], numbers float64 [n, max(1, D)], NaN where missing, and values of each category."""
-    labels = batch.labels_of(given.label, given.positive_from)
-    numbers = [batch.numbers_of(column.column) for column in given.dense]
+    labels = batch.labels_of(given)
+    numbers = [batch.numbers_of(column) for column in given.dense]
     dense = np.stack(numbers or [np.zeros(len(labels))], axis=1)
     return labels, dense, [batch.values_of(column) for column in given.sparse]
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind))
-
-
-def _is_simple(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind))
-
-
-def _parse_numbers(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return numbers [n], NaN where missing, and where there is none in a cell that holds something."""
+def _parse_time_numbers(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return whole numbers where all are, else numbers [n], and where a cell is none."""
     try:
-        return _to_numpy(column.cast(pa.float64())), np.zeros(len(column), np.bool_)
+        return to_numpy(column.cast(pa.int64()).fill_null(0)), to_numpy(column.is_null())
     except pa.ArrowInvalid:
-        is_missing = compute.is_in(column, value_set=_NULLS)
-        is_number = compute.match_substring_regex(column, _NUMBER).fill_null(True)
-        values = compute.if_else(compute.and_not(is_number, is_missing), column, None).cast(pa.float64())
-        return _to_numpy(values), _to_numpy(compute.invert(compute.or_(is_number, is_missing)))
+        values, _ = parse_numbers(column)
+        return np.nan_to_num(values, posinf=0, neginf=0), ~np.isfinite(values)
 
 
-def _to_numpy(column: pa.Array) -> NDArray[Any]:
-    """Return a copy that may be written to; NaN for nulls of numbers."""
-    return np.array(column.to_numpy(zero_copy_only=False))
+def _ids(values: pa.Array) -> pa.Array:
+    """Return the text of ids: that of whole numbers held as floating point is without a fraction."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_floating(values.type):
+        is_exact = compute.less(compute.abs(values), 2**53)
+        is_whole = compute.and_(compute.equal(compute.floor(values), values), is_exact)
+        if not compute.all(is_whole, skip_nulls=True).as_py():
+            return values.cast(pa.string())
+        values = values.cast(pa.float64()).cast(pa.int64())
+    if pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type):
+        return values.cast(pa.binary())
+    return values if is_text(values.type) else values.cast(pa.string())
 
 
 def _hash(column: pa.Array) -> NDArray[np.uint64]:
-    """Hash the text of a column [n]; MISSING for null and for empty text."""
-    encoded = column.dictionary_encode()
-    texts = encoded.dictionary.cast(pa.binary()).to_pylist()
+    """Hash the text of a column [n], without blanks around it; MISSING for null and for empty text."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if encoded is column and 4 * len(encoded.dictionary) > len(
+        encoded
+    ):  # of a part of the file: not all in these rows
+        encoded = column.dictionary_decode().dictionary_encode()
+    dictionary = encoded.dictionary.cast(pa.binary())
+    texts = dictionary.to_pylist()
+    if (data := dictionary.buffers()[2]) is not None and b" " in data.to_pybytes():
+        texts = [text.strip(b" ") for text in texts]
     hashes = np.append(hash_texts(texts), np.uint64(MISSING))
-    found: NDArray[np.uint64] = hashes[_to_numpy(encoded.indices.fill_null(len(texts)))]
+    found: NDArray[np.uint64] = hashes[to_numpy(encoded.indices.fill_null(len(texts)))]
     return found
 
 

@@ -1,7 +1,10 @@
-"""Batches of the columns that are needed, from CSV, gzipped CSV or Parquet, in bounded memory."""
+"""Batches of the columns that are needed, from text, JSON lines or Parquet, in bounded memory.
 
-import csv as text_rows
-import io
+`init` and `prepare` read all files here. Cells of text and of JSON are strings, and null where they are empty; those
+of Parquet have the file's types.
+"""
+
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,19 +12,30 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import csv, parquet
+from pyarrow import compute, csv, parquet
 
-from reference_models.data.columns.parameters import ColumnsParameters
+from reference_models.data.columns.cells import is_text
+from reference_models.data.columns.json_lines import JsonLines
+from reference_models.data.columns.text import MAX_COLUMNS, TextForm, Utf8Text, read_form, refuse_other_forms
 from reference_models.data.prepared.lines import BLOCK_BYTES, SourceFile, TextSource
 from reference_models.data.prepared.pipeline import num_rows_within
 from reference_models.data.store.manifest import file_sha256
 from reference_models.process.errors import ConfigError, DatasetError, did_you_mean
 
 PARQUET_MAGIC = b"PAR1"
+MAX_CELL_BYTES = 1 << 20
+"""A cell of more bytes is refused; so is a row of text of more."""
+_PIECE_BYTES = 1 << 25
+"""Bytes of cells that a batch has at most, however small the file is that they are in."""
 _BATCH_ROWS = 1 << 16
-_HEADER_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 18
+_DELTA_ROWS = 256
+"""Rows of a batch where text is kept as what it shares with the text before it, and may be far longer so."""
+_VALUE_BYTES = 16
+"""What a value takes at least while it is decoded, however few bytes it has in the file."""
 _MAX_WRONG = 100_000
 """Rows of another number of columns in one block: beyond it the file has another form."""
+_STRADDLES = "straddling"
 # While it reads, pyarrow would catch SIGINT and SIGTERM itself, and it loses some. A block takes milliseconds only.
 pa.enable_signal_handlers(False)
 
@@ -31,7 +45,18 @@ class ColumnFile:
     """One file: iterate over `batches` once; then `source` is what was read."""
 
     path: Path
-    parameters: ColumnsParameters
+    needed: Sequence[str] | None = None
+    """The columns that are read; None for all that hold one value or a list of values a cell."""
+    delimiter: str | None = None
+    """What stands between cells of text; found out where it is None."""
+    names: Sequence[str] = ()
+    """The columns' names, of text without a header."""
+    form: TextForm | None = None
+    """How a text file is read, once its batches are."""
+    left_out: list[str] = field(default_factory=list)
+    """Columns that hold neither a value nor a list of values a cell; where all are read."""
+    num_rows: int | None = None
+    """Rows of the file, where it says so itself."""
     _num_rows: int = 0
     """The number of the last row that was numbered."""
     _wrong: list[str] = field(default_factory=list)
@@ -39,19 +64,43 @@ class ColumnFile:
     _unpassed: list[int] = field(default_factory=list)
     """Numbers of such rows, below which no row was numbered yet."""
     _source: SourceFile | None = None
+    _text: TextSource | None = None
+    _stream: Utf8Text | None = None
 
-    def batches(self, on_bytes: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
-        """Yield the needed columns; those of text as strings, in which an empty cell is null.
+    def batches(self, on_bytes: Callable[[int], None] = lambda count: None) -> Iterator[pa.RecordBatch]:
+        """Yield the needed columns.
 
-        Raises ConfigError for a column that is not there, DatasetError for a file that cannot be read.
+        Raises ConfigError for a column that is not there, DatasetError for a file that cannot be read, and for a cell
+        of more than MAX_CELL_BYTES.
         """
         try:
-            read = self._read_parquet if is_parquet(self.path) else self._read_text
-            yield from read(on_bytes)
+            begin = _read_begin(self.path)
+            if begin.startswith(PARQUET_MAGIC):
+                yield from self._read_parquet(on_bytes)
+            elif begin.removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
+                yield from self._read_json(begin, on_bytes)
+            else:
+                yield from self._read_text(on_bytes)
         except (pa.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.filename is not None:
                 raise
+            if _STRADDLES in str(error) and self._stream is not None:
+                raise DatasetError(
+                    f"{self.path}:{self._stream.num_lines + 1}: about here a row has more than {BLOCK_BYTES:,} "
+                    "bytes, more than is read. A quote that nothing closes makes one."
+                ) from None
             raise DatasetError(f"{self.path}: cannot be read: {str(error).splitlines()[0]:.200}") from None
+
+    @property
+    def has_bad_text(self) -> bool:
+        """Whether what was read so far of a text file holds bytes that are not UTF-8."""
+        return self._stream is not None and self._stream.has_bad_text
+
+    @property
+    def share_read(self) -> float:
+        """The share of a text file's bytes that was read so far."""
+        assert self._text is not None, "asked of text alone"
+        return min(1.0, self._text.num_read_bytes / max(1, self.path.stat().st_size))
 
     def number_rows(self, num_rows: int) -> NDArray[np.int64]:
         """Return the numbers of the next rows of a batch [num_rows], from 1 below the header."""
@@ -75,70 +124,140 @@ class ColumnFile:
         return self._source
 
     def _read_text(self, on_bytes: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
-        given = self.parameters
-        self._check_names(given.names or read_header(self.path, given.delimiter))
-        text = TextSource(self.path, on_bytes)
+        form = self.form = read_form(self.path, self.delimiter, self.names)
+        needed = self._check_names(form.names)
+        self._text = TextSource(self.path, on_bytes)
         convert = csv.ConvertOptions(
-            include_columns=[*given.needed],
-            column_types={name: pa.string() for name in given.needed},
+            include_columns=[*needed],
+            column_types=dict.fromkeys(needed, pa.string()),
             null_values=[""],
             strings_can_be_null=True,
             check_utf8=False,
         )
-        parse = csv.ParseOptions(
-            delimiter=given.delimiter, newlines_in_values=True, invalid_row_handler=self._leave_out
-        )
-        read = csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, column_names=[*given.names] or None)
-        with text.opened() as file:
-            yield from csv.open_csv(pa.PythonFile(file, mode="r"), read, parse, convert)
-        self._source = text.source
+        read = csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, column_names=[*form.names])
+        with self._text.opened() as file:
+            self._stream = Utf8Text(file, form)
+            is_long = len(form.delimiter) > 1
+            parse = csv.ParseOptions(
+                delimiter=self._stream.pyarrow_delimiter if is_long else form.delimiter,
+                quote_char=False if is_long else '"',
+                newlines_in_values=True,
+                invalid_row_handler=self._leave_out,
+            )
+            if form.has_rows:
+                yield from csv.open_csv(pa.PythonFile(self._stream, mode="r"), read, parse, convert)
+            else:
+                while self._stream.read(BLOCK_BYTES):
+                    pass
+                yield pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in needed]))
+        self._source = self._text.source
 
     def _leave_out(self, row: csv.InvalidRow) -> str:
         if len(self._unpassed) >= _MAX_WRONG:
             return "error"
-        number = row.number - (0 if self.parameters.names else 1)
-        self._unpassed.append(number)
-        self._wrong.append(f"row {number}: {row.actual_columns} columns, expected {row.expected_columns}")
+        self._leave_out_row(row.number, f"{row.actual_columns} columns, expected {row.expected_columns}")
         return "skip"
 
+    def _leave_out_row(self, number: int, why: str) -> None:
+        self._unpassed.append(number)
+        self._wrong.append(f"row {number}: {why}")
+
+    def _read_json(self, begin: bytes, on_bytes: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+        refuse_other_forms(self.path, begin)
+        self._text = TextSource(self.path, on_bytes)
+        with self._text.opened() as file:
+            self._stream = Utf8Text(file, TextForm((), ",", len(BOM_UTF8) * begin.startswith(BOM_UTF8)))
+            lines = JsonLines(self.path, self._stream, self._leave_out_row)
+            yield from lines.batches(self._check_names(lines.names))
+        self.left_out += lines.nested
+        self._source = self._text.source
+
     def _read_parquet(self, on_bytes: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
-        needed = [*self.parameters.needed]
         with parquet.ParquetFile(self.path, pre_buffer=False) as file:
-            schema = file.schema_arrow
-            self._check_names(schema.names)
-            for name in needed:
-                if pa.types.is_nested(kind := schema.field(name).type):
-                    raise DatasetError(
-                        f"{self.path}: column {name!r} is nested ({kind}), expected one value a cell. Write several "
-                        "ids as text with a separator between them."
-                    )
-            num_rows = num_rows_within(8 * len(needed), _BATCH_ROWS)
-            yield from file.iter_batches(batch_size=num_rows, columns=needed, use_threads=False)
+            schema, self.num_rows = file.schema_arrow, file.metadata.num_rows
+            if len(schema) > MAX_COLUMNS:
+                raise DatasetError(f"{self.path}: {len(schema):,} columns, expected at most {MAX_COLUMNS:,}.")
+            needed = self._check_names([entry.name for entry in schema if not _is_nested(entry.type)])
+            self.left_out += [entry.name for entry in schema if _is_nested(entry.type)]
+            deltas = _delta_columns(file)
+            texts = [name for name in needed if is_text(schema.field(name).type) and name not in deltas]
+            num_rows = _count_batch_rows(file, needed)
+            if deltas & {*needed}:
+                num_rows = min(num_rows, _DELTA_ROWS)
+        with parquet.ParquetFile(
+            self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES, read_dictionary=texts
+        ) as file:
+            for batch in file.iter_batches(batch_size=num_rows, columns=[*needed], use_threads=False):
+                yield from self._cut(batch)
         num_bytes = self.path.stat().st_size
         self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=file_sha256(self.path, on_bytes))
 
-    def _check_names(self, names: Sequence[str]) -> None:
-        for name in self.parameters.needed:
-            if name not in names:
-                raise ConfigError(f"{self.path}: has no column {name!r:.80}.{did_you_mean(name, [*names])}")
-            if names.count(name) > 1:
-                raise DatasetError(f"{self.path}: has {names.count(name)} columns {name!r:.80}. Rename all but one.")
+    def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Cut a batch where its cells are long: what a dictionary holds once may stand in every row."""
+        row_bytes = 0
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            cells = column.dictionary if pa.types.is_dictionary(column.type) else column
+            if is_text(cells.type):
+                if pa.types.is_string_view(cells.type) or pa.types.is_binary_view(cells.type):
+                    cells = cells.cast(pa.large_binary())
+                most = compute.max(compute.binary_length(cells)).as_py() or 0
+                if most > MAX_CELL_BYTES:
+                    raise DatasetError(
+                        f"{self.path}: column {name!r:.80} has a cell of {most:,} bytes, expected at most "
+                        f"{MAX_CELL_BYTES:,}. Leave the column out of the definition, or shorten it."
+                    )
+                row_bytes += most
+        num_rows = max(1, _PIECE_BYTES // max(1, row_bytes))
+        for start in range(0, max(1, batch.num_rows), num_rows):
+            yield batch.slice(start, num_rows)
+
+    def _check_names(self, names: Sequence[str]) -> Sequence[str]:
+        known: dict[str, int] = {}
+        for name in names:
+            known[name] = known.get(name, 0) + 1
+        for name in known if self.needed is None else self.needed:
+            if name not in known:
+                raise ConfigError(f"{self.path}: has no column {name!r:.80}.{did_you_mean(name, [*names][:1000])}")
+            if known[name] > 1:
+                raise DatasetError(f"{self.path}: has {known[name]} columns {name!r:.80}. Rename all but one.")
+        return [*known] if self.needed is None else self.needed
 
 
-def is_parquet(path: Path) -> bool:
-    """Return whether a file begins as Parquet does. Raises DatasetError for one that cannot be read."""
+def _count_batch_rows(file: parquet.ParquetFile, needed: Sequence[str]) -> int:
+    """Return how many rows are decoded at a time, by what the file says of the fullest of its parts."""
+    row_bytes = 8 * len(needed)
+    wanted = {*needed}
+    for group in range(file.num_row_groups):
+        part = file.metadata.row_group(group)
+        part_bytes = sum(
+            max(chunk.total_uncompressed_size, _VALUE_BYTES * chunk.num_values)
+            for chunk in map(part.column, range(part.num_columns))
+            if chunk.path_in_schema.partition(".")[0] in wanted or chunk.path_in_schema in wanted
+        )
+        row_bytes = max(row_bytes, part_bytes // max(1, part.num_rows))
+    return num_rows_within(row_bytes, _BATCH_ROWS)
+
+
+def _delta_columns(file: parquet.ParquetFile) -> set[str]:
+    """Return the columns of text that pyarrow cannot read as a dictionary."""
+    parts = map(file.metadata.row_group, range(file.num_row_groups))
+    chunks = (part.column(place) for part in parts for place in range(part.num_columns))
+    return {chunk.path_in_schema for chunk in chunks if any("DELTA" in name for name in chunk.encodings)}
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    """Return whether a cell of this type is more than a value or a list of values."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_nested(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a cell of this type is a list of values."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _read_begin(path: Path) -> bytes:
+    """Read a file's first bytes, uncompressed."""
     with TextSource(path).opened() as file:
-        return file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
-
-
-def read_header(path: Path, delimiter: str) -> list[str]:
-    """Read the names in a text file's first line. Raises DatasetError where there is none."""
-    with TextSource(path).opened() as file:
-        head = file.read(_HEADER_BYTES)
-    if not head:
-        raise DatasetError(f"{path}: is empty. Give a file with a header and one sample per line.")
-    text = io.StringIO(head.decode("utf-8-sig", errors="replace"), newline="")
-    try:
-        return next(text_rows.reader(text, delimiter=delimiter), [])
-    except text_rows.Error as error:
-        raise DatasetError(f"{path}: its first line is no header: {error}.") from None
+        return file.read(4096)

@@ -1,27 +1,88 @@
-"""Guess what the columns of a file are from its first rows; `init --from-columns` writes each with its reason."""
+"""Guess what the columns of a file are from its first rows; `init --from-columns` writes each with its reason.
 
+The rows are read as `prepare` reads them, and a cell is what it is there: `cells` decides both.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute, csv, parquet
+from numpy.typing import NDArray
+from pyarrow import compute
 
-from reference_models.data.columns.convert import NULLS
-from reference_models.data.columns.files import is_parquet, read_header
-from reference_models.data.prepared.lines import TextSource
+from reference_models.data.columns.cells import (
+    BAD_TEXT,
+    EXPECTED_TEXT,
+    WORDS,
+    is_number,
+    is_text,
+    parse_numbers,
+    parse_times,
+    show_cell,
+    strip,
+    to_numpy,
+    to_text,
+)
+from reference_models.data.columns.files import ColumnFile, is_list
+from reference_models.data.columns.text import refuse_headerless
+from reference_models.data.prepared.pipeline import MAX_MALFORMED
 from reference_models.process.errors import ConfigError, DatasetError, did_you_mean
 
 HEAD_BYTES = 4 << 20
 HEAD_ROWS = 1 << 16
-_DELIMITERS = (",", "\t", ";", "|")
 _LABELS = ("label", "click", "clicked", "is_click", "target", "y", "conversion", "converted", "purchase", "install")
 _RATINGS = ("rating", "stars", "score")
 _TIMES = ("time", "timestamp", "date", "datetime", "hour", "day", "ts", "event_time")
 _IDS = ("id", "user", "item", "movie", "ad", "site", "app", "device", "category", "code", "zip", "type", "class")
+_TYPES = ("token", "float", "token_seq", "float_seq")
+"""What names of RecBole's files end in, behind a colon."""
 _FEW, _MANY = 50, 1000
+_LEAST_DATE = 10_000_000
+"""Below it a number is neither a date such as 20260131 nor seconds since 1970."""
+_LARGEST_NUMBER = 2**53
+"""Whole numbers beyond it are no amounts, and doubles do not hold them: ids."""
+_GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
+"""Numbers with a mark between groups of digits: of the mark before the fraction, and that between groups."""
+_THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
+_IS_COUNTED = "\0"
+"""Begins what is wrong with a row that is among those that were read."""
+_SEPARATORS = ("|", ";", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the cells of one column are in the first rows."""
+
+    name: str
+    type: Literal["empty", "number", "time", "text", "list"]
+    cells: pa.Array
+    """As the file has them; of text without blanks around it, null where a cell stands for a missing one."""
+    numbers: NDArray[np.float64]
+    """Of numbers and times [n], NaN where one is missing; nothing of others."""
+    is_whole: bool = False
+    """Whether numbers are whole, as they are written."""
+    marks: tuple[str, str] = (".", "")
+    """What stands before the fraction, and between groups of digits."""
+
+    @property
+    def values(self) -> pa.Array:
+        """The cells that are not missing."""
+        return self.cells.drop_null()
+
+    @property
+    def num_distinct(self) -> int:
+        """How many different values there are."""
+        return int(compute.count_distinct(self.values).as_py())
+
+    @property
+    def base_name(self) -> str:
+        """The name in small letters, without a type behind it."""
+        name, _, kind = self.name.rpartition(":")
+        return (name if name and kind in _TYPES else self.name).lower()
 
 
 @dataclass(slots=True)
@@ -41,149 +102,278 @@ class Guess:
         return self.num_read == self.num_rows
 
 
-def guess_columns(path: Path, name: str, label: str | None = None) -> Guess:
-    """Guess [data] of a definition `name` from the first rows of a file; `label` names that column if it is given.
+def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
+    """Guess [data] of a definition `name` from the first rows of a file.
 
-    Raises DatasetError for a file that is empty, cannot be read or has no label, ConfigError where `label` is no
-    column.
+    `given` are keys of its parameters that are known: label, positive, positive_from, names, delimiter. Raises
+    DatasetError for a file that is empty, cannot be read or has no label, ConfigError where the label is no column.
     """
-    parameters: dict[str, Any] = {}
-    try:
-        head, num_rows, left_out = _read_parquet(path) if is_parquet(path) else _read_text(path, parameters)
-    except pa.ArrowException as error:
-        raise DatasetError(f"{path}: cannot be read: {str(error).splitlines()[0]:.200}") from None
+    file = ColumnFile(path, None, given.get("delimiter"), given.get("names", ()))
+    head, num_rows = _read_head(file)
+    parameters: dict[str, Any] = {key: given[key] for key in ("names", "positive", "positive_from") if key in given}
+    if file.form is not None:
+        refuse_headerless(path, file.form)
+        if file.form.delimiter != ",":
+            parameters["delimiter"] = file.form.delimiter
     if not head.num_rows:
         raise DatasetError(f"{path}: has a header and no rows. Give a file with one sample per line.")
-    names = head.column_names
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise DatasetError(f"{path}: has several columns {repeated[0]!r:.80}. Rename all but one.")
     guess = Guess({"kind": "columns", "name": name, "parameters": parameters}, num_rows, head.num_rows)
-    _guess_label(path, head, label, guess)
-    others = [name for name in names if name != parameters["label"]]
-    _guess_time(head.select(others), guess)
+    looks = [look_at(column, head.column(column).combine_chunks()) for column in head.column_names]
+    _guess_label(path, looks, given.get("label"), guess)
+    label = next(look for look in looks if look.name == parameters["label"])
+    looks = [look for look in looks if look is not label]
+    _guess_time(looks, guess)
     dense: list[dict[str, Any]] = []
     sparse: list[dict[str, Any]] = []
-    for column in others:
-        values = head[column].drop_null()
-        if column == parameters.get("time") or _is_useless(values, head.num_rows):
-            left_out.append(column)
-        elif _is_category(column, values):
-            sparse.append(_guess_category(column, values, guess, len(sparse)))
+    left_out: dict[str, list[str]] = {"holds objects": file.left_out} if file.left_out else {}
+    for look in looks:
+        if (why := _why_useless(look, head.num_rows, parameters)) is not None:
+            left_out.setdefault(why, []).append(look.name)
+        elif _is_category(look):
+            sparse.append(_guess_category(look, guess, len(sparse)))
         else:
-            dense.append(_guess_number(column, values, guess, len(dense)))
+            dense.append(_guess_number(look, guess, len(dense)))
     if not sparse:
         raise DatasetError(f"{path}: no column looks like a category; a model of embedding tables needs one.")
     if left_out:
-        shown = ", ".join(map(ascii, left_out[:20])) + (", …" if len(left_out) > 20 else "")
-        guess.reasons["sparse", None] = f"left out: {shown} (the time, constant, nested, or other values in all rows)"
+        guess.reasons["sparse", None] = "left out: " + "; ".join(
+            f"{', '.join(map(ascii, names[:20]))}{', …' if len(names) > 20 else ''} ({why})"
+            for why, names in left_out.items()
+        )
     parameters |= {"dense": dense, "sparse": sparse}
     return guess
 
 
-def _read_parquet(path: Path) -> tuple[pa.Table, int, list[str]]:
-    with parquet.ParquetFile(path, pre_buffer=False) as file:
-        nested = [entry.name for entry in file.schema_arrow if pa.types.is_nested(entry.type)]
-        flat = [entry for entry in file.schema_arrow if entry.name not in nested]
-        batches = file.iter_batches(batch_size=HEAD_ROWS, columns=[entry.name for entry in flat], use_threads=False)
-        head = pa.Table.from_batches([*islice(batches, 1)], pa.schema(flat))
-        rows = file.metadata.num_rows
-    for place, entry in enumerate(head.schema):
-        if pa.types.is_dictionary(entry.type):
-            head = head.set_column(place, entry.name, head.column(place).cast(entry.type.value_type))
-    return head, rows, nested
+def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
+    """Return the first rows without those that `prepare` leaves out, and how many rows the file has, or may have."""
+    batches: list[pa.RecordBatch] = []
+    wrong: list[str] = []
+    num_rows, num_bytes, is_whole = 0, 0, True
+    for batch in file.batches():
+        if num_rows >= HEAD_ROWS or num_bytes >= HEAD_BYTES:
+            is_whole = False
+            break
+        batches.append(batch)
+        wrong += file.take_wrong_rows()
+        num_rows, num_bytes = num_rows + batch.num_rows, num_bytes + batch.nbytes
+    wrong += file.take_wrong_rows()
+    head = pa.Table.from_batches([_decode(batch) for batch in batches]) if batches else pa.table({})
+    share = 1.0 if is_whole or file.num_rows is not None else file.share_read
+    if file.has_bad_text:
+        head = _drop_bad_text(file, head, wrong)
+    num_others = sum(not line.startswith(_IS_COUNTED) for line in wrong)
+    num_wrong, num_read = num_rows - head.num_rows + num_others, num_rows + num_others
+    if wrong and num_wrong > MAX_MALFORMED * num_read:
+        raise DatasetError(
+            f"{file.path}:{wrong[0].removeprefix(_IS_COUNTED)}; {num_wrong:,} of the first {num_read:,} rows are "
+            f"malformed, more than {100 * MAX_MALFORMED:g} %. Repair the file."
+        )
+    return head, file.num_rows if file.num_rows is not None else round(num_rows / max(share, 1e-9))
 
 
-def _read_text(path: Path, parameters: dict[str, Any]) -> tuple[pa.Table, int, list[str]]:
-    delimiter = max(_DELIMITERS, key=lambda mark: len(read_header(path, mark)))
-    if delimiter != ",":
-        parameters["delimiter"] = delimiter
-    with TextSource(path).opened() as text:
-        head = text.read(HEAD_BYTES)
-        is_whole = not text.read(1)
-    if not is_whole:
-        head = head[: head.rfind(b"\n") + 1]
-    table = csv.read_csv(
-        pa.BufferReader(head),
-        csv.ReadOptions(use_threads=False, block_size=HEAD_BYTES),
-        csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"),
-        csv.ConvertOptions(null_values=[*NULLS], strings_can_be_null=True, check_utf8=False),
-    )
-    factor = 1.0 if is_whole else path.stat().st_size / len(head)
-    return table, round(table.num_rows * factor), []
+def _drop_bad_text(file: ColumnFile, head: pa.Table, wrong: list[str]) -> pa.Table:
+    """Drop the rows with cells that are not UTF-8; the first is named in `wrong`."""
+    is_bad = np.zeros(head.num_rows, np.bool_)
+    for name in head.column_names:
+        column = head.column(name).combine_chunks()
+        if pa.types.is_string(column.type):
+            found = to_numpy(compute.match_substring(column, BAD_TEXT).fill_null(False))
+            if found.any() and not is_bad.any():
+                row = int(np.flatnonzero(found)[0])
+                wrong.insert(
+                    0,
+                    f"{_IS_COUNTED}row {row + 1}: column {name!r} is {show_cell(column[row].as_py())}, expected "
+                    f"{EXPECTED_TEXT} {file.path.name} > utf8.csv",
+                )
+            is_bad |= found
+    return head.filter(pa.array(~is_bad))
 
 
-def _guess_label(path: Path, head: pa.Table, given: str | None, guess: Guess) -> None:
-    names = {name.lower(): name for name in reversed(head.column_names)}
-    if given is not None and given not in head.column_names:
-        raise ConfigError(f"{path}: has no column {given!r:.80}.{did_you_mean(given, head.column_names)}")
-    wanted = [given] if given is not None else [names[name] for name in _LABELS if name in names]
-    pairs = [name for name in head.column_names if {*head[name].unique().drop_null().to_pylist()[:3]} <= {0, 1}]
-    for name in [name for name in wanted if name in pairs] or ([] if given is not None else pairs):
-        share = compute.mean(head[name].cast(pa.float64())).as_py() or 0
-        guess.data["parameters"]["label"] = name
-        guess.reasons["label", None] = f"holds 0 and 1 alone; {share:.1%} of the first rows are 1"
+def _decode(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Decode the columns that hold each value once, and write bytes as text."""
+    columns = []
+    for column in batch.columns:
+        cells = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        columns.append(to_text(cells) if is_text(cells.type) else cells)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def look_at(name: str, column: pa.Array) -> Look:
+    """Say what the cells of a column are; up to MAX_MALFORMED of them may be something else."""
+    nothing = np.empty(0)
+    if is_list(column.type):
+        return Look(name, "list" if column.null_count < len(column) else "empty", column, nothing)
+    if pa.types.is_temporal(column.type):
+        instants = column.cast(pa.int64()) if not pa.types.is_date32(column.type) else column.cast(pa.int32())
+        numbers = to_numpy(instants.cast(pa.float64(), safe=False))
+        return Look(name, "time" if column.null_count < len(column) else "empty", column, numbers)
+    if is_number(column.type) or pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
+        numeric = column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
+        numbers = to_numpy(numeric.cast(pa.float64(), safe=False))
+        there = numbers[np.isfinite(numbers)]
+        return Look(name, "number" if len(there) else "empty", numeric, numbers, bool((there % 1 == 0).all()))
+    column = strip(to_text(column))
+    return _look_at_text(name, column) if column.null_count < len(column) else Look(name, "empty", column, nothing)
+
+
+def _look_at_text(name: str, column: pa.Array) -> Look:
+    allowed = MAX_MALFORMED * (len(column) - column.null_count)
+    for marks in ((".", ""), (",", ""), (".", ","), (",", "."), (".", " ")):
+        if marks != (".", ""):
+            pattern = _GROUPED.format(*map(re.escape, marks)) if marks[1] else r"^[+-]?[0-9]+,[0-9]+$|^[0-9]+$"
+            if compute.any(compute.invert(compute.match_substring_regex(column, pattern))).as_py():
+                continue
+            if marks == (",", "") and compute.all(compute.match_substring_regex(column, _THOUSANDS)).as_py():
+                continue
+        numbers, is_wrong = parse_numbers(column, *marks)
+        if is_wrong.sum() <= allowed:
+            is_whole = compute.all(compute.match_substring_regex(column, r"^[+-]?[0-9]+$")).as_py() is True
+            return Look(name, "number", column, numbers, is_whole, marks)
+    instants, is_none, _ = parse_times(column, None)
+    if (is_none & to_numpy(column.is_valid())).sum() <= allowed:
+        return Look(name, "time", column, np.where(is_none, np.nan, instants))
+    return Look(name, "text", column, np.empty(0))
+
+
+def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Guess) -> None:
+    by_name = {look.base_name: look for look in reversed(looks)} | {look.name: look for look in looks}
+    names = [look.name for look in looks]
+    if given is not None and given not in names:
+        raise ConfigError(f"{path}: has no column {given!r:.80}.{did_you_mean(given, names)}")
+    parameters = guess.data["parameters"]
+    named = [by_name[name] for name in _LABELS if name in by_name]
+    if given is not None:
+        if not _take_label(by_name[given], guess):
+            look = by_name[given]
+            shown = ", ".join(ascii(str(value)) for value in look.values.unique().to_pylist()[:4]) or "nothing"
+            raise DatasetError(
+                f"{path}: column {given!r} holds {shown}: neither 0 and 1 nor numbers with two values. Say which "
+                "cells are 1, as with --set 'data.parameters.positive=[\"purchase\"]'."
+            )
         return
-    for name in [given] if given is not None else [names[name] for name in _RATINGS if name in names]:
-        if _is_number(head[name].type):
-            numbers = _numbers(head[name].drop_null())
-            start = 4.0 if numbers.max() == 5 else float(np.median(numbers))
-            guess.data["parameters"] |= {"label": name, "positive_from": start}
-            guess.reasons["label", None] = f"{numbers.min():g} to {numbers.max():g}"
-            guess.reasons["positive_from", None] = f"so that {(numbers >= start).mean():.1%} are 1"
+    pairs = [look for look in looks if look.type == "number" and {*np.unique(_there(look))} <= {0.0, 1.0}]
+    words = [look for look in looks if look.type == "text" and {*_small(look)} <= {*WORDS} and look.num_distinct == 2]
+    ratings = [by_name[name] for name in _RATINGS if name in by_name]
+    first = [look for look in named if look in pairs or look in words or _holds_signs(look)]
+    for look in [*first, *pairs, *words, *ratings, *named]:
+        if _take_label(look, guess):
             return
-    what = "no column holds 0 and 1 alone" if given is None else f"column {given!r} holds neither 0 and 1 nor numbers"
-    raise DatasetError(f"{path}: {what}. Name the label's with --set data.parameters.label=COLUMN.")
+    parameters.pop("label", None)
+    raise DatasetError(
+        f"{path}: no column holds 0 and 1 alone. Name the label's with --set data.parameters.label=COLUMN."
+    )
 
 
-def _guess_time(head: pa.Table, guess: Guess) -> None:
+def _take_label(look: Look, guess: Guess) -> bool:
+    """Put a column down as the label where two values are told apart; return whether they are."""
+    parameters, reasons = guess.data["parameters"], guess.reasons
+    if "positive" in parameters or (look.type == "text" and {*_small(look)} <= {*WORDS}):
+        parameters["label"] = look.name
+        reasons["label", None] = f"holds {look.num_distinct} values, such as {look.values[0].as_py()!a:.30}"
+        return True
+    if look.type != "number":
+        return False
+    numbers = _there(look)
+    found = np.unique(numbers)
+    if {*found} <= {0.0, 1.0} and "positive_from" not in parameters:
+        parameters["label"] = look.name
+        reasons["label", None] = f"holds 0 and 1 alone; {numbers.mean():.1%} of the first rows are 1"
+        return True
+    if len(found) < 2:
+        return False
+    start = parameters.get("positive_from")
+    if start is None:
+        if len(found) == 2:
+            start = float(found[1])
+        elif found[-1] == 5:
+            start = 4.0
+        else:
+            is_count = found[0] == 0 and look.is_whole
+            start = float(found[1]) if is_count else float(np.median(numbers))
+        if (numbers >= start).mean() in (0, 1):
+            start = float(found[1])
+    parameters |= {"label": look.name, "positive_from": start}
+    reasons["label", None] = f"{found[0]:g} to {found[-1]:g}"
+    reasons["positive_from", None] = f"so that {(numbers >= start).mean():.1%} are 1"
+    return True
+
+
+def _holds_signs(look: Look) -> bool:
+    return look.type == "number" and {*np.unique(_there(look))} == {-1.0, 1.0}
+
+
+def _small(look: Look) -> list[str]:
+    return [str(value).lower() for value in look.values.unique().to_pylist()[: len(WORDS) + 1]]
+
+
+def _there(look: Look) -> NDArray[np.float64]:
+    """Return the numbers of a column that are there."""
+    return look.numbers[np.isfinite(look.numbers)]
+
+
+def _is_time(look: Look) -> bool:
+    """Return whether a column is a time: of dates, or by its name of numbers that rise or are large."""
+    if look.type != "number" or look.base_name not in _TIMES:
+        return look.type == "time"
+    numbers = _there(look)
+    return bool((np.diff(numbers) >= 0).all() or numbers.max() >= _LEAST_DATE)
+
+
+def _guess_time(looks: Sequence[Look], guess: Guess) -> None:
     parameters = guess.data["parameters"]
     parameters["split"] = "fraction"
     guess.reasons["split", None] = "the last tenth of the rows, in the order of the file"
-    for column in head.column_names:
-        values = head[column].combine_chunks()
-        if not (pa.types.is_temporal(values.type) or column.lower() in _TIMES) or values.null_count:
-            continue
-        if (
-            compute.all(compute.less_equal(values[:-1], values[1:])).as_py()
-            and compute.count_distinct(values).as_py() > 1
-        ):
-            parameters |= {"split": "time", "time": column}
-            guess.reasons["split", None] = f"the first rows are in the order of {column!r}; the last tenth evaluate"
-            return
-        guess.reasons["split", None] += f"; {column!r} looks like a time, but rows are not in its order"
+    times = [look for look in looks if _is_time(look) and len(np.unique(_there(look))) > 1]
+    sorted_times = [look for look in times if (np.diff(_there(look)) >= 0).all()]
+    for look in sorted_times or times:
+        parameters |= {"split": "time", "time": look.name}
+        order = "are in the order of" if sorted_times else "are not in the order of"
+        more = "" if sorted_times else ", and will be sorted"
+        guess.reasons["split", None] = f"the first rows {order} {look.name!r}{more}; the last tenth evaluate"
+        return
 
 
-def _is_useless(values: pa.ChunkedArray, num_rows: int) -> bool:
-    """Return whether a column is constant, or names rows: nothing can be learnt of it."""
-    distinct = compute.count_distinct(values).as_py()
-    is_key = num_rows > _FEW and not pa.types.is_floating(values.type) and distinct == num_rows
-    return distinct < 2 or is_key
+def _why_useless(look: Look, num_rows: int, parameters: Mapping[str, Any]) -> str | None:
+    """Say why nothing should be learnt of a column: what is constant, names rows, or is known after the label."""
+    if look.name == parameters.get("time"):
+        return "the time"
+    if look.type == "empty":
+        return "empty"
+    if _is_time(look):
+        return "a time"
+    if look.type == "list":
+        return None
+    distinct = look.num_distinct
+    if distinct < 2:
+        return "one value in all rows"
+    if look.base_name in _LABELS:
+        return "named as a label, which it may tell"
+    is_key = num_rows > _FEW and (look.type == "text" or look.is_whole) and distinct == num_rows
+    return "another value in every row" if is_key else None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _numbers(values: pa.ChunkedArray) -> Any:
-    return values.cast(pa.float64(), safe=False).to_numpy()
-
-
-def _is_category(name: str, values: pa.ChunkedArray) -> bool:
-    if not _is_number(values.type):
+def _is_category(look: Look) -> bool:
+    if look.type != "number":
         return True
-    if (_numbers(values) % 1 != 0).any():
+    if not look.is_whole or look.marks != (".", ""):
         return False
-    words = name.lower().replace("-", "_").split("_")
+    if np.abs(_there(look)).max() >= _LARGEST_NUMBER:
+        return True
+    words = look.base_name.replace("-", "_").split("_")
+    name = look.name.rpartition(":")[0] or look.name
     looks_so = any(word in _IDS for word in words) or name.endswith(("Id", "ID")) or words[-1].endswith("id")
-    return looks_so or compute.count_distinct(values).as_py() <= min(_FEW, len(values) // 20)
+    return looks_so or look.num_distinct <= min(_FEW, len(look.values) // 20)
 
 
-def _guess_category(name: str, values: pa.ChunkedArray, guess: Guess, position: int) -> dict[str, Any]:
-    texts = values.cast(pa.string())
-    found: dict[str, Any] = {"column": name}
-    reason = ""
-    for separator in ("|", ";", " ") if not _is_number(values.type) else ():
-        counts = compute.count_substring(texts, separator).to_numpy()
+def _guess_category(look: Look, guess: Guess, position: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"column": look.name}
+    reason, texts = "", look.values
+    if look.type == "list":
+        most = int(compute.max(compute.list_value_length(texts)).as_py() or 1)
+        found["max_ids"] = max(2, most if guess.is_all else 2 * most)
+        reason, texts = f"at most {most} ids in a cell of the first rows; ", texts.flatten()
+    for separator in _SEPARATORS if look.type == "text" else ():
+        counts = to_numpy(compute.count_substring(texts, separator))
         if (counts > 0).mean() > 0.1 and compute.count_distinct(texts).as_py() > 2:
             most = int(counts.max() + 1)
             found |= {"separator": separator, "max_ids": max(2, most if guess.is_all else 2 * most)}
@@ -193,16 +383,18 @@ def _guess_category(name: str, values: pa.ChunkedArray, guess: Guess, position: 
     distinct = compute.count_distinct(texts).as_py()
     if distinct > _MANY:
         found["min_count"] = 2
-    guess.reasons["sparse", position] = f"{reason}{distinct:,} values in the first {len(values):,} rows"
+    guess.reasons["sparse", position] = f"{reason}{distinct:,} values in the first {len(look.values):,} rows"
     return found
 
 
-def _guess_number(name: str, values: pa.ChunkedArray, guess: Guess, position: int) -> dict[str, Any]:
-    numbers = _numbers(values)
+def _guess_number(look: Look, guess: Guess, position: int) -> dict[str, Any]:
+    numbers = _there(look)
     low, middle, high = numbers.min(), float(np.median(numbers)), numbers.max()
     if low >= 0 and high > 20 * max(middle, 0.05):
         transform = "log1p"
     else:
         transform = "as_is" if low >= -3 and high <= 3 else "standardised"
     guess.reasons["dense", position] = f"{low:g} to {high:g}, median {middle:g}"
-    return {"column": name, "transform": transform}
+    decimal, thousands = look.marks
+    marks = {"decimal": decimal} if decimal != "." else {}
+    return {"column": look.name, "transform": transform, **marks, **({"thousands": thousands} if thousands else {})}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta
@@ -24,6 +25,10 @@ class DenseColumn:
     transform: Literal["as_is", "log1p", "standardised"] = "as_is"
     """`log1p`: log(1 + x), negative numbers as 0. `standardised`: less the mean, by the standard deviation, of the
     training rows."""
+    decimal: Literal[".", ","] = "."
+    """What stands before the fraction of numbers in text."""
+    thousands: Literal["", ",", ".", " ", "'"] = ""
+    """What stands between groups of three digits of numbers in text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +44,7 @@ class SparseColumn:
     separator: Annotated[str, Meta(min_length=1)] | None = None
     """What stands between the ids of a cell that has several."""
     max_ids: PositiveCount = 1
-    """The most ids that a cell has; id 0 fills those that have fewer."""
+    """The most ids that a cell has; id 0 fills those that have fewer. Lists of Parquet and JSON need no separator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +56,11 @@ class ColumnsParameters:
     """
 
     label: str
-    """The column of the label: 0 or 1, or false or true."""
+    """The column of the label: 0 or 1, or false or true, or no or yes."""
     positive_from: float | None = None
-    """Numbers from here on are label 1, smaller ones 0: of ratings, such as 4."""
+    """Numbers from here on are label 1, smaller ones 0: 4 of ratings, 1 of counts and of -1 and 1."""
+    positive: tuple[str, ...] = ()
+    """Cells that are label 1, as text; all others are 0: of events, such as `["purchase"]`."""
     dense: tuple[DenseColumn, ...] = ()
     """Numbers: a list of `{ column = "price", transform = "as_is" }`; the transform may also be `log1p`: log(1 + x),
     negative numbers as 0; or `standardised`: less the mean and by the standard deviation of the training rows.
@@ -63,16 +70,17 @@ class ColumnsParameters:
     and those that only evaluation has, share id 0; the others are numbered. `rows = 1000` hashes to so many rows
     instead; `separator = "/", max_ids = 4` reads several ids in a cell."""
     split: Literal["fraction", "time", "files"] = "fraction"
-    """`fraction`: the last rows evaluate. `time`: the latest do, of files in the order of `time`. `files`: --train
+    """`fraction`: the last rows evaluate. `time`: the latest do, and rows are sorted by it. `files`: --train
     and --eval as they are given."""
     eval_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.1
     """Share of the rows that evaluates, except with `files`. Rows of one time are never parted."""
     time: str | None = None
-    """The column that rows are in the order of: numbers, dates, or text that sorts; needed with `time` alone."""
+    """The column of the time: numbers, or dates and times such as 2026-01-31 23:59:59, with or without a zone; needed
+    with `time` alone."""
     eval_from: str | Amount | None = None
-    """The first time that evaluates, instead of a fraction."""
-    delimiter: Annotated[str, Meta(min_length=1, max_length=1)] = ","
-    """What stands between the columns of text."""
+    """The first time that evaluates, instead of a fraction: a number, or a date or time as `time` has them."""
+    delimiter: Annotated[str, Meta(min_length=1, max_length=8)] = ","
+    """What stands between the columns of text, such as `"::"`."""
     names: tuple[str, ...] = ()
     """Names of the columns of text without a header, in their order."""
 
@@ -89,7 +97,7 @@ class ColumnsSection:
     """[data] of files with columns of your own. How many numbers and tables there are follows from the columns."""
 
     kind: Literal["columns"]
-    """Prepared from CSV, gzipped CSV or Parquet."""
+    """Prepared from CSV, JSON lines or Parquet."""
     name: str
     """The dataset's name, in the name of its folder."""
     train_samples: PositiveCount | None = None
@@ -104,7 +112,7 @@ class ColumnsSection:
 
 def parse_columns(table: Mapping[str, Any]) -> DataConfig:
     """Read [data]. Raises ConfigError naming the field."""
-    section: ColumnsSection = read_section("data", table, ColumnsSection)
+    section: ColumnsSection = read_section("data", _write_dates(table), ColumnsSection)
     parameters = _read(section.parameters)
     sizes = tuple(column.rows for column in parameters.sparse)
     return DataConfig(
@@ -119,6 +127,14 @@ def parse_columns(table: Mapping[str, Any]) -> DataConfig:
         sha256=section.sha256,
         parameters=section.parameters,
     )
+
+
+def _write_dates(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write a date or time of TOML as the text that it is read of."""
+    parameters = table.get("parameters")
+    if not isinstance(parameters, Mapping) or not isinstance(found := parameters.get("eval_from"), date):
+        return table
+    return {**table, "parameters": {**parameters, "eval_from": found.isoformat()}}
 
 
 def read_parameters(data: DataConfig) -> ColumnsParameters:
@@ -149,15 +165,21 @@ def _read(table: Mapping[str, Any]) -> ColumnsParameters:
             f"{MAX_IDS:,}. Give smaller ones."
         )
     for column in parameters.sparse:
-        if (column.separator is None) != (column.max_ids == 1):
+        if column.separator is not None and column.max_ids == 1:
             raise ConfigError(
-                f"data.parameters.sparse: column {column.column!r} needs both separator and max_ids of at least 2, "
-                "or neither."
+                f"data.parameters.sparse: column {column.column!r} has a separator, and needs max_ids of at least 2."
             )
         if column.rows is not None and column.min_count > 1:
             raise ConfigError(
                 f"data.parameters.sparse: column {column.column!r} has rows, which hash its values, and min_count, "
                 "which needs a dictionary. Leave one out."
+            )
+    if parameters.positive and parameters.positive_from is not None:
+        raise refuse("data.parameters", table, "positive", "nothing, except without positive_from")
+    for dense in parameters.dense:
+        if dense.decimal == dense.thousands:
+            raise ConfigError(
+                f"data.parameters.dense: column {dense.column!r} has the same decimal and thousands. Leave one out."
             )
     if (parameters.split == "time") != (parameters.time is not None):
         what = "a column's name, with split = 'time'" if parameters.time is None else "nothing, except with 'time'"

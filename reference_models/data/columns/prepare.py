@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import compute
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.columns.convert import MISSING, Batch, convert
+from reference_models.data.columns.cells import EXPECTED_TIME, names_zone, parse_time
+from reference_models.data.columns.convert import MISSING, Batch, Times, convert
 from reference_models.data.columns.files import ColumnFile
 from reference_models.data.columns.parameters import ColumnsParameters, read_parameters
 from reference_models.data.prepared.lines import SourceFile
@@ -29,7 +29,7 @@ _MOST_ROWS = 1 << 20
 def prepare_columns(
     train_files: Sequence[Path], eval_files: Sequence[Path], data: DataConfig, folder: Path, **options: Any
 ) -> PreparedDataset:
-    """Make the dataset `data` in `folder` from CSV or Parquet; raises and takes `options` as `prepare_files`.
+    """Make the dataset `data` in `folder` from the files; raises and takes `options` as `prepare_files`.
 
     Raises ConfigError also for a column that a file lacks.
     """
@@ -50,7 +50,9 @@ class _Reader:
 
     def __init__(self, parameters: ColumnsParameters) -> None:
         self._parameters = parameters
-        self._times = _Times(parameters) if parameters.time is not None else None
+        self.has_times = parameters.time is not None
+        self._known: Times | None = None
+        """The last times that were read, whose kind those of all files are of."""
         self._file: ColumnFile | None = None
         self.features = [
             Feature(
@@ -65,24 +67,26 @@ class _Reader:
         ]
 
     def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
-        file = self._file = ColumnFile(path, self._parameters)
+        given = self._parameters
+        file = self._file = ColumnFile(path, given.needed, given.delimiter, given.names)
         for columns in self._pieces(file.batches(on_bytes)):
             batch = Batch(path, columns, file.number_rows(columns.num_rows))
-            labels, dense, categories = convert(batch, self._parameters)
+            if file.has_bad_text:
+                batch.leave_out_bad_text(given.needed)
+            labels, dense, categories = convert(batch, given)
+            times = None if given.time is None else self._read_times(batch, given.time)
             keep = ~batch.is_wrong
-            if self._times is not None:
-                times, numbers = batch.times_of(self._times.name), batch.numbers
-                keep = ~batch.is_wrong
-                self._times.add(path, times.filter(pa.array(keep)), numbers[keep])
             wrong = file.take_wrong_rows()
             if not keep.all():
                 labels, dense, categories = labels[keep], dense[keep], [values[keep] for values in categories]
+                times = None if times is None else times[keep]
             yield Rows(
                 labels=labels,
                 dense=dense,
                 categories=categories,
                 num_malformed=int((~keep).sum()) + len(wrong),
                 malformed=[*wrong, *batch.reasons.values()],
+                times=times,
             )
         if wrong := file.take_wrong_rows():
             nothing = [np.empty((0, feature.width), np.uint64) for feature in self.features]
@@ -93,7 +97,23 @@ class _Reader:
                 categories=nothing,
                 num_malformed=len(wrong),
                 malformed=wrong,
+                times=np.empty(0, np.longdouble) if self.has_times else None,
             )
+
+    def _read_times(self, batch: Batch, name: str) -> NDArray[np.longdouble]:
+        times = batch.times_of(name, self._known)
+        if not batch.is_wrong.all():
+            if self._known is not None and (times.is_date, times.has_zone) != (
+                self._known.is_date,
+                self._known.has_zone,
+            ):
+                kinds = ["dates" if found.is_date else "numbers" for found in (times, self._known)]
+                raise DatasetError(
+                    f"{batch.path}: column {name!r} holds {kinds[0]} from row {batch.numbers[0]} on, {kinds[1]} "
+                    "before it; or some with a zone and some without. Write all alike."
+                )
+            self._known = times
+        return times.values.astype(np.longdouble)
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Cut batches where their rows are wide: a short cell takes as many ids as its column may have."""
@@ -105,15 +125,53 @@ class _Reader:
         assert self._file is not None, "a file was read before"
         return self._file.source
 
-    def split(self, file_rows: Sequence[int], num_train_files: int) -> dict[str, range]:
+    def split(
+        self, file_rows: Sequence[int], num_train_files: int, times: Callable[[], Iterator[NDArray[Any]]]
+    ) -> dict[str, range]:
         total = sum(file_rows)
         if self._parameters.split == "files":
             num_train = sum(file_rows[:num_train_files])
-        elif self._times is not None:
-            num_train = self._times.find_split()
+        elif self._parameters.split == "time":
+            num_train = self._find_time(total, times())
         else:
             num_train = total - max(1, round(self._parameters.eval_fraction * total))
         return {"train": range(num_train), "eval": range(num_train, total)}
+
+    def _find_time(self, num_rows: int, times: Iterator[NDArray[Any]]) -> int:
+        """Return the number of training rows, by sorted times. Raises DatasetError where no time divides them."""
+        given, name = self._parameters, self._parameters.time
+        if given.eval_from is not None and num_rows:
+            first = np.longdouble(self._read_eval_from(given.eval_from))
+            num_train = sum(int(np.searchsorted(piece, first)) for piece in times)
+            if num_train in (0, num_rows):
+                where = "after the last" if num_train else "not after the first"
+                raise DatasetError(f"data.parameters.eval_from is {given.eval_from!r}, {where} time of the files.")
+            return num_train
+        wanted = num_rows - max(1, round(given.eval_fraction * num_rows))
+        start, last_change, last = 0, 0, np.empty(0, np.longdouble)
+        for piece in times:
+            before = np.concatenate([last, piece])
+            changes = start - len(last) + 1 + np.flatnonzero(before[1:] != before[:-1])
+            if len(late := changes[changes >= max(1, wanted)]):
+                return int(late[0])
+            last_change = int(changes[-1]) if len(changes) else last_change
+            start, last = start + len(piece), piece[-1:]
+        if not last_change:
+            raise DatasetError(f"column {name!r} is the same in all {num_rows} rows: no time to split at.")
+        return last_change
+
+    def _read_eval_from(self, given: str | float) -> float | int:
+        """Return the first time that evaluates as rows have it. Raises ConfigError where it is of another kind."""
+        assert self._known is not None, "rows were read before"
+        if isinstance(given, str) == self._known.is_date:
+            instant = parse_time(given) if isinstance(given, str) else given
+            if instant is not None and (not isinstance(given, str) or self._known.has_zone or not names_zone(given)):
+                return instant
+        kind = "times without a zone" if self._known.is_date and not self._known.has_zone else "times"
+        raise ConfigError(
+            f"data.parameters.eval_from is {given!r}, but column {self._parameters.time!r} holds "
+            f"{kind if self._known.is_date else 'numbers'}. Expected {EXPECTED_TIME}."
+        )
 
     def finish_dense(self, pieces: Iterator[NDArray[Any]]) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
         transforms = [column.transform for column in self._parameters.dense] or ["as_is"]
@@ -154,83 +212,3 @@ def _moments(pieces: Iterator[NDArray[Any]], width: int) -> tuple[NDArray[np.flo
         count += added
     deviation = np.sqrt(squares / np.maximum(count, 1))
     return mean, np.where(deviation > 0, deviation, 1)
-
-
-class _Times:
-    """Where the time changes, row by row, of all files: one bit each."""
-
-    def __init__(self, parameters: ColumnsParameters) -> None:
-        assert parameters.time is not None
-        self.name, self._given = parameters.time, parameters
-        self._changes: list[tuple[int, NDArray[np.uint8]]] = []
-        self._kind: pa.DataType | None = None
-        self._last: Any = None
-        self._num_rows = 0
-        self._first_eval: int | None = None
-
-    def add(self, path: Path, times: pa.Array, numbers: NDArray[np.int64]) -> None:
-        """Add the times of rows; DatasetError where one is before the one above it."""
-        if not len(times):
-            return
-        if (kind := _sortable_type(times, self._kind)) is None:
-            raise DatasetError(
-                f"{path}: column {self.name!r} holds text from row {numbers[0]} on, numbers before it."
-            )
-        times, self._kind = times.cast(kind), kind
-        before = times if self._last is None else pa.concat_arrays([pa.array([self._last], self._kind), times])
-        falls = compute.less(before[1:], before[:-1]).to_numpy(zero_copy_only=False)
-        if falls.any():
-            position = int(np.flatnonzero(falls)[0]) + (1 if self._last is None else 0)
-            found = ascii(times[position].as_py())
-            raise DatasetError(
-                f"{path}:row {numbers[position]}: column {self.name!r} is {found:.40}, before the row above it. "
-                "Sort the file by time, or say split = 'fraction'."
-            )
-        changes = compute.not_equal(before[1:], before[:-1]).to_numpy(zero_copy_only=False)
-        if self._last is None:
-            changes = np.concatenate(([True], changes))
-        if self._first_eval is None and self._given.eval_from is not None:
-            self._find_first(times)
-        self._changes.append((len(times), np.packbits(changes)))
-        self._last, self._num_rows = times[-1].as_py(), self._num_rows + len(times)
-
-    def _find_first(self, times: pa.Array) -> None:
-        given = self._given.eval_from
-        if isinstance(given, str) != pa.types.is_string(times.type):
-            raise ConfigError(f"data.parameters.eval_from is {given!r}, but column {self.name!r} holds {times.type}.")
-        late = np.flatnonzero(compute.greater_equal(times, pa.scalar(given)).to_numpy(zero_copy_only=False))
-        if len(late):
-            self._first_eval = self._num_rows + int(late[0])
-
-    def find_split(self) -> int:
-        """Return the number of training rows. Raises DatasetError where no time divides the rows so."""
-        if self._given.eval_from is not None:
-            if not self._first_eval:
-                where = "after the last" if self._first_eval is None else "not after the first"
-                raise DatasetError(
-                    f"data.parameters.eval_from is {self._given.eval_from!r}, {where} time of the files."
-                )
-            return self._first_eval
-        wanted = self._num_rows - max(1, round(self._given.eval_fraction * self._num_rows))
-        start, last = 0, 0
-        for length, bits in self._changes:
-            changes = start + np.flatnonzero(np.unpackbits(bits, count=length))
-            if len(late := changes[changes >= max(1, wanted)]):
-                return int(late[0])
-            last, start = int(changes[-1]) if len(changes) else last, start + length
-        if not last:
-            raise DatasetError(f"column {self.name!r} is the same in all {self._num_rows} rows: no time to split at.")
-        return last
-
-
-def _sortable_type(times: pa.Array, known: pa.DataType | None) -> pa.DataType | None:
-    """Return the type that times are compared as: whole numbers, numbers, text. None for text after numbers."""
-    if known == pa.string():
-        return known
-    for kind in (pa.int64(), pa.float64())[known == pa.float64() :]:
-        try:
-            times.cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            continue
-        return kind
-    return pa.string() if known is None else None

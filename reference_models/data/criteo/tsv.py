@@ -71,6 +71,7 @@ class _Reader:
     def __init__(self, parameters: PrepareParameters) -> None:
         self._parameters = parameters
         self._source: TextSource | None = None
+        self.has_times = False
         self.features = [
             Feature(
                 name=f"column {2 + NUM_CRITEO_DENSE + number}",
@@ -99,7 +100,7 @@ class _Reader:
         assert self._source is not None, "a file was read before"
         return self._source.source
 
-    def split(self, file_rows: Sequence[int], num_train_files: int) -> dict[str, range]:
+    def split(self, file_rows: Sequence[int], num_train_files: int, times: object) -> dict[str, range]:
         return split_rows(file_rows, num_train_files, self._parameters)
 
     def finish_dense(self, pieces: Iterator[NDArray[Any]]) -> Callable[[NDArray[Any]], NDArray[np.float32]]:

@@ -1,15 +1,23 @@
-"""Blocks of whole lines from plain or gzip text, in bounded memory, with the digest of what was read."""
+"""Blocks of whole lines from text, plain or compressed, in bounded memory, with the digest of what was read.
+
+How a file is compressed is told from its first bytes: gzip, bzip2, xz, and zip archives of one file.
+"""
 
 import gzip
 import hashlib
 import io
+import lzma
+import shlex
+import zipfile
 import zlib
+from bz2 import BZ2Decompressor
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
+from reference_models.data.store.manifest import file_sha256
 from reference_models.process.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -17,7 +25,17 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 20
-_GZIP_MAGIC = b"\x1f\x8b"
+_XZ_MEMORY_BYTES = 128 << 20
+"""A file says how much memory its decoder takes, up to 4 GB; `xz -9` asks for 65 MiB."""
+_GZIP_MAGIC, _BZIP2_MAGIC, _XZ_MAGIC, _ZIP_MAGIC = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"PK\x03\x04"
+_UNREAD = {
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d {}"),
+    b"\x04\x22\x4d\x18": ("lz4", "lz4 -d {}"),
+    b"\x1f\x9d": ("compress", "uncompress {}"),
+    b"7z\xbc\xaf\x27\x1c": ("7z", "7z x {}"),
+    b"Rar!": ("rar", "unrar x {}"),
+}
+"""By first bytes: compressed forms that are named alone, with the command that unpacks them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,23 +47,50 @@ class SourceFile:
     sha256: str
 
 
+class _DamagedError(Exception):
+    """What a decompressor says of a stream that is none of its own."""
+
+
+_DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile, _DamagedError)
+
+
 class TextSource:
     """One text file. Iterate over it once; then `source` is what was read. `on_bytes` gets bytes read from disk."""
 
     def __init__(self, path: Path, on_bytes: Callable[[int], None] | None = None) -> None:
         self.path = path
+        self._on_bytes = on_bytes
         self._raw = _CountingReader(_open(path), on_bytes)
+        self._is_archive = False
 
     @contextmanager
-    def opened(self) -> Iterator[io.BufferedIOBase]:
+    def opened(self) -> Iterator[IO[bytes]]:
         """Give the text, uncompressed. Raises DatasetError with the file's name, also for what is done inside."""
         with self._raw, io.BufferedReader(self._raw, BLOCK_BYTES) as plain:
-            is_gzip = plain.peek(2)[:2] == _GZIP_MAGIC
+            begin = plain.peek(8)[:8]
+            for magic, (form, command) in _UNREAD.items():
+                if begin.startswith(magic):
+                    raise DatasetError(
+                        f"{self.path}: is compressed with {form}, which is not read. Unpack it first: "
+                        f"{command.format(shlex.quote(str(self.path)))}"
+                    )
             try:
-                yield gzip.GzipFile(fileobj=plain, mode="rb") if is_gzip else plain
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                if begin.startswith(_ZIP_MAGIC):
+                    self._is_archive = True
+                    with _open_member(self.path) as text:
+                        yield text
+                elif begin.startswith(_GZIP_MAGIC):
+                    yield cast("IO[bytes]", gzip.GzipFile(fileobj=plain, mode="rb"))
+                elif begin.startswith(_BZIP2_MAGIC):
+                    yield io.BufferedReader(_Decompressed(plain, BZ2Decompressor), BLOCK_BYTES)
+                elif begin.startswith(_XZ_MAGIC):
+                    yield io.BufferedReader(_Decompressed(plain, _begin_xz), BLOCK_BYTES)
+                else:
+                    yield plain
+            except _DAMAGE as error:
+                form = "gzip" if begin.startswith(_GZIP_MAGIC) else "compressed"
                 raise DatasetError(
-                    f"{self.path}: the gzip file is cut short or damaged ({error}). Download it again."
+                    f"{self.path}: the {form} file is cut short or damaged ({error}). Download it again."
                 ) from None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -67,7 +112,15 @@ class TextSource:
             raise DatasetError(f"{self.path}: is empty. Give a file with one sample per line.")
 
     @property
+    def num_read_bytes(self) -> int:
+        """Bytes that were read from disk so far: of an archive all of them."""
+        return self.path.stat().st_size if self._is_archive else self._raw.num_bytes
+
+    @property
     def source(self) -> SourceFile:
+        if self._is_archive:  # whose end is read before its beginning
+            sha256 = file_sha256(self.path, self._on_bytes)
+            return SourceFile(path=self.path, num_bytes=self.path.stat().st_size, sha256=sha256)
         return SourceFile(path=self.path, num_bytes=self._raw.num_bytes, sha256=self._raw.digest.hexdigest())
 
 
@@ -75,9 +128,69 @@ def _open(path: Path) -> io.FileIO:
     try:
         return path.open("rb", buffering=0)
     except FileNotFoundError:
-        raise DatasetError(f"{path}: no such file. Give the paths of the text files after --train.") from None
+        raise DatasetError(f"{path}: no such file. Check its path.") from None
     except OSError as error:
         raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
+
+
+def _is_of_macos(name: str) -> bool:
+    """Return whether a file in an archive is what macOS adds to each."""
+    return name.startswith("__MACOSX/")
+
+
+@contextmanager
+def _open_member(path: Path) -> Iterator[IO[bytes]]:
+    """Open the one file in a zip archive. Raises DatasetError for any other number, and for one that is encrypted."""
+    with zipfile.ZipFile(path) as archive:
+        members = [entry for entry in archive.infolist() if not (entry.is_dir() or _is_of_macos(entry.filename))]
+        if len(members) != 1:
+            names = ", ".join(ascii(member.filename)[:40] for member in members[:3])
+            raise DatasetError(
+                f"{path}: a zip archive of {len(members)} files ({names}, …), expected one. Unpack it first, with "
+                f"unzip {shlex.quote(str(path))}, and give the file."
+            )
+        try:
+            with archive.open(members[0]) as text:
+                yield text
+        except (RuntimeError, NotImplementedError) as error:
+            raise DatasetError(f"{path}: the zip archive cannot be read ({error}). Unpack it first.") from None
+
+
+def _begin_xz() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)
+
+
+class _Decompressed(io.RawIOBase):
+    """What streams one after another decompress to, in bounded memory."""
+
+    def __init__(self, file: IO[bytes], begin: "Callable[[], BZ2Decompressor | lzma.LZMADecompressor]") -> None:
+        self._file, self._begin = file, begin
+        self._stream = begin()
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer)
+        while True:
+            if self._stream.eof:
+                self._rest = self._stream.unused_data or self._file.read(BLOCK_BYTES)
+                if not self._rest.strip(b"\0"):  # padding after the last stream
+                    return 0
+                self._stream = self._begin()
+            elif self._stream.needs_input:
+                self._rest = self._file.read(BLOCK_BYTES)
+                if not self._rest:
+                    raise EOFError("it ends before the end of the stream")
+            try:
+                piece = self._stream.decompress(self._rest, len(view))
+            except OSError as error:
+                raise _DamagedError(str(error)) from None
+            self._rest = b""
+            if piece:
+                view[: len(piece)] = piece
+                return len(piece)
 
 
 class _CountingReader(io.RawIOBase):

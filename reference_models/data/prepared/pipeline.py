@@ -1,9 +1,9 @@
 """From files to a finished store, in three passes: parse into the spool, number the categories, write.
 
 One pass reads the files into columns on disk; then each category column in turn is counted in the training rows and
-replaced by ids; a last pass writes the store. Rows keep the order of the files. Beside what libraries take, memory
-stays below `memory_bytes` whatever the files' size and however wide their rows are; the disk holds the columns beside
-the store until the end.
+replaced by ids; a last pass writes the store. Rows keep the order of the files, or are sorted by their times. Memory,
+beside what libraries take, stays below `memory_bytes` whatever the files' size and however wide their rows are; the
+disk holds the columns beside the store until the end.
 """
 
 import time
@@ -25,12 +25,15 @@ from reference_models.data.prepared.dictionary import (
     number_values,
 )
 from reference_models.data.prepared.lines import SourceFile
+from reference_models.data.prepared.order import sort_rows
 from reference_models.data.prepared.spool import Column, Spool, category_name
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, write_manifest
 from reference_models.data.store.store import Chunk, SplitWriter, unfinished
 from reference_models.process.errors import ConfigError, DatasetError
 
+TIME = "time"
+"""The spool's column of times."""
 MAX_MALFORMED = 0.001
 MEMORY_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 29
@@ -78,6 +81,8 @@ class Rows:
     categories: Sequence[NDArray[Any]]
     num_malformed: int = 0
     malformed: Sequence[str] = ()
+    times: NDArray[np.longdouble] | None = None
+    """The rows' times [n], where rows are sorted by it: longdouble holds each whole number and float64 of 64 bits."""
 
 
 class Reader(Protocol):
@@ -101,8 +106,17 @@ class Reader(Protocol):
     def source(self) -> SourceFile:
         """Describe the file that was read last."""
 
-    def split(self, file_rows: Sequence[int], num_train_files: int) -> dict[str, range]:
-        """Return the rows of each split, counted through all files one after another. Raises DatasetError."""
+    @property
+    def has_times(self) -> bool:
+        """Whether rows have times, in whose order they are brought."""
+
+    def split(
+        self, file_rows: Sequence[int], num_train_files: int, times: Callable[[], Iterator[NDArray[Any]]]
+    ) -> dict[str, range]:
+        """Return the rows of each split, counted through all files one after another, or in the order of their times.
+
+        `times` yields these, piece by piece. Raises DatasetError.
+        """
 
     def finish_dense(self, pieces: Iterator[NDArray[Any]]) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
         """Make what turns parsed numbers into those of the store, from the parsed numbers of the training rows."""
@@ -134,8 +148,15 @@ class _Tally:
     named: list[str] = field(default_factory=list)
     file_rows: list[int] = field(default_factory=list)
     sources: list[SourceFile] = field(default_factory=list)
+    is_sorted: bool = True
+    """Whether no row so far has an earlier time than the one above it."""
+    _last: NDArray[np.longdouble] | None = None
 
     def add(self, path: Path, rows: Rows) -> None:
+        if rows.times is not None and len(rows.times):
+            times = rows.times if self._last is None else np.concatenate([self._last, rows.times])
+            self.is_sorted = self.is_sorted and not bool((times[1:] < times[:-1]).any())
+            self._last = times[-1:]
         self.named += [f"{path}:{name}" for name in rows.malformed[: NUM_NAMED - len(self.named)]]
         self.num_lines += len(rows.labels) + rows.num_malformed
         self.num_malformed += rows.num_malformed
@@ -160,7 +181,8 @@ def _columns_of(reader: Reader, data: DataConfig) -> dict[str, Column]:
         category_name(number): Column(reader.category_dtype, feature.width)
         for number, feature in enumerate(reader.features)
     }
-    return {"labels": Column("uint8"), "dense": Column(reader.dense_dtype, data.num_dense), **categories}
+    times = {TIME: Column("longdouble")} if reader.has_times else {}
+    return {"labels": Column("uint8"), "dense": Column(reader.dense_dtype, data.num_dense), **categories, **times}
 
 
 def prepare_files(
@@ -191,8 +213,10 @@ def prepare_files(
     started_s = time.monotonic()
     with unfinished(folder, CLICKS), Spool(folder, _columns_of(reader, data)) as spool:
         tally = _parse([*train_files, *eval_files], spool, reader, max_malformed, report)
+        if not tally.is_sorted:
+            _sort(spool, data, reader)
         parsed_s = time.monotonic()
-        splits = reader.split(tally.file_rows, len(train_files))
+        splits = reader.split(tally.file_rows, len(train_files), lambda: _read_times(spool))
         _check_splits(data, spool, splits)
         num_embeddings = _number(spool, splits, reader, memory_bytes, report)
         if data.num_embeddings is not None and data.num_embeddings != num_embeddings:
@@ -283,11 +307,21 @@ def _parse(paths: Sequence[Path], spool: Spool, reader: Reader, max_malformed: f
         for rows in reader.read(path, on_bytes):
             tally.add(path, rows)
             categories = {category_name(number): values for number, values in enumerate(rows.categories)}
-            spool.append({"labels": rows.labels, "dense": rows.dense, **categories})
+            times = {} if rows.times is None else {TIME: rows.times}
+            spool.append({"labels": rows.labels, "dense": rows.dense, **categories, **times})
         tally.sources.append(reader.source())
     tally.check(is_last=True)
     spool.flush()
     return tally
+
+
+def _sort(spool: Spool, data: DataConfig, reader: Reader) -> None:
+    widest = max([2 * data.num_dense, 4, *(feature.width for feature in reader.features)])
+    sort_rows(spool, TIME, num_rows_within(16 * widest, _COLUMN_ROWS))
+
+
+def _read_times(spool: Spool) -> Iterator[NDArray[Any]]:
+    return (spool.read(TIME, start, stop) for start, stop in _pieces(range(spool.num_rows), _COLUMN_ROWS))
 
 
 def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -> None:

@@ -77,6 +77,35 @@ class Spool:
             values = np.fromfile(file, column.dtype, (stop - start) * column.width)
         return values if column.width == 1 else values.reshape(-1, column.width)
 
+    @property
+    def names(self) -> list[str]:
+        """The columns that are there."""
+        return [*self._columns]
+
+    def column(self, name: str) -> Column:
+        """Say how a column lies in its file."""
+        return self._columns[name]
+
+    def write(self, name: str, start: int, values: NDArray[Any]) -> None:
+        """Write other values over those of the rows from `start` on."""
+        column = self._columns[name]
+        with (self._folder / name).open("r+b", buffering=0) as file:
+            file.seek(start * np.dtype(column.dtype).itemsize * column.width)
+            view = np.ascontiguousarray(values).data.cast("B")
+            while view:
+                view = view[file.write(view) :]
+
+    def add(self, name: str, pieces: Iterator[NDArray[np.uint32]]) -> None:
+        """Add a column of whole numbers of all rows."""
+        self.replace(name, Column("uint32"), pieces)
+
+    def drop(self, name: str) -> None:
+        """Remove a column."""
+        del self._columns[name]
+        if name in self._files:
+            self._files.pop(name).close()
+        (self._folder / name).unlink()
+
     def replace(self, name: str, column: Column, pieces: Iterator[NDArray[Any]]) -> None:
         """Put other rows in a column's place, of another type; `pieces` may read the old ones."""
         beside = self._folder / f"{name}.new"

@@ -157,7 +157,7 @@ def damaged_gzip(text: bytes) -> bytes:
         pytest.param(b"\x1f\x8b", r"t: the gzip file is cut short", id="gzip-header"),
         pytest.param(bytes(3_000_000), r"t: no line ends within", id="no-line-feed"),
         pytest.param(
-            b"PK\x03\x04" + bytes(range(256)) * 50, r"t:1: \d+ columns, expected 40; .* malformed", id="zip"
+            b"PK\x03\x04" + bytes(range(256)) * 50, r"t: the compressed file is cut short or damaged", id="zip"
         ),
         pytest.param(b"a,b,c\n1,2,3\n", r"t:1: 1 columns, expected 40; 2 of 52 lines", id="three-columns"),
         pytest.param(make_text(100).replace(b"\t", b"\t\t"), r"t:1: \d+ columns, expected 40", id="doubled-tabs"),

@@ -1,0 +1,180 @@
+"""What the cells of a column are: numbers, labels, times. `init` and `prepare` read them here alone."""
+
+import re
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute
+
+NULLS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "\\N")
+"""What stands for a missing number, label or time in text."""
+BAD_TEXT = "\ufdd0"
+"""Begins the mark of a byte that is not UTF-8: a noncharacter, which no text has, before two hexadecimal digits."""
+WORDS = {"true": 1, "yes": 1, "y": 1, "t": 1, "false": 0, "no": 0, "n": 0, "f": 0}
+"""Labels that are words, in small letters."""
+_NULLS = pa.array(NULLS)
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_BLANKS = " \t"
+_NUMBER_CELL = re.compile(_NUMBER)
+_TIME_CELL = re.compile(
+    r"\d{4}([-/]\d{2}([-/]\d{2}([T ]\d{2}(:\d{2}(:\d{2}([.,]\d{1,9})?)?)?)?)?)?( ?(Z|UTC|[+-]\d{2}(:?\d{2})?))?"
+)
+_DAY_FIRST = re.compile(r"\d{1,2}[/.-]\d{1,2}[/.-]\d{2,4}\b.*")
+EXPECTED_TEXT = "UTF-8. Where it is Windows-1252 or Latin-1, convert it: iconv -f WINDOWS-1252 -t UTF-8"
+EXPECTED_TIME = "a number, or a time such as 2026-01-31, 2026-01-31 23:59:59 or 2026-01-31T23:59:59+01:00"
+
+
+def mark_bad_bytes(text: str) -> str:
+    """Write bytes that are not UTF-8, decoded by 'surrogateescape', as BAD_TEXT and two hexadecimal digits."""
+    return re.sub("[\udc80-\udcff]", lambda found: f"{BAD_TEXT}{ord(found[0]) - 0xDC00:02x}", text)
+
+
+def show_cell(cell: object) -> str:
+    """Write a cell for a message: short, and what is not UTF-8 as it is."""
+    if cell is None:
+        return "empty"
+    if not isinstance(cell, bytes | str):
+        cell = str(cell)
+    shown = re.sub(r"\\ufdd0([0-9a-f]{2})", r"\\x\1", ascii(cell[:200]))
+    return shown if len(shown) <= 42 else f"{shown[:40]}…"
+
+
+def to_text(column: pa.Array) -> pa.Array:
+    """Return text, however the column holds it, as strings; bytes that are not UTF-8 are marked."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not is_text(column.type):
+        return column
+    try:
+        column = column.cast(pa.string())
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        cells = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()).to_pylist()
+        marked = [None if cell is None else mark_bad_bytes(cell.decode("utf-8", "surrogateescape")) for cell in cells]
+        column = pa.array(marked, pa.string())
+    return column
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type holds text or bytes."""
+    tests = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view", "fixed_size_binary")
+    return any(getattr(pa.types, f"is_{name}")(kind) for name in tests)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a type of Parquet holds numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def strip(column: pa.Array) -> pa.Array:
+    """Return text without blanks around it, and null for what stands for a missing cell."""
+    column = compute.utf8_trim(column, _BLANKS)
+    return compute.if_else(compute.is_in(column, value_set=_NULLS), None, column)
+
+
+def parse_numbers(
+    column: pa.Array, decimal: str = ".", thousands: str = ""
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return numbers [n] of text, NaN where one is missing, and where a cell holds something else.
+
+    `decimal` is before the fraction, `thousands` between groups of digits.
+    """
+    if decimal == "." and not thousands:
+        try:
+            return to_numpy(column.cast(pa.float64())), np.zeros(len(column), np.bool_)
+        except pa.ArrowInvalid:
+            pass
+    column = strip(column)
+    if thousands:
+        column = compute.replace_substring(column, thousands, "")
+    if decimal != ".":
+        column = compute.replace_substring(column, decimal, ".")
+    is_one = compute.match_substring_regex(column, _NUMBER).fill_null(True)
+    values = compute.if_else(is_one, column, None).cast(pa.float64())
+    return to_numpy(values), to_numpy(compute.invert(is_one))
+
+
+def parse_words(column: pa.Array) -> NDArray[np.float64]:
+    """Return 1 and 0 for cells such as 'yes' and 'False' [n], NaN for all others."""
+    lower = compute.utf8_lower(compute.utf8_trim(column, _BLANKS))
+    places = to_numpy(compute.index_in(lower, value_set=pa.array([*WORDS])).fill_null(len(WORDS)))
+    found: NDArray[np.float64] = np.array([*WORDS.values(), np.nan])[places]
+    return found
+
+
+def parse_times(column: pa.Array, has_zone: bool | None) -> tuple[NDArray[np.int64], NDArray[np.bool_], bool]:
+    """Return the instants of text in nanoseconds since 1970 [n], where a cell is none, and whether they name a zone.
+
+    Times without a zone are compared as they are written, those with one as instants; `has_zone` says which kind
+    the column has, so that a cell of the other kind is none. None takes the kind of the first cell.
+    """
+    column = compute.utf8_trim(column, _BLANKS)
+    if has_zone is None:
+        first = next((cell for cell in column.to_pylist() if cell is not None and parse_time(cell) is not None), None)
+        has_zone = first is not None and names_zone(first)
+    kind = pa.timestamp("ns", "UTC" if has_zone else None)
+    written = compute.replace_substring_regex(column, r" ?UTC$", "Z") if has_zone else column
+    try:
+        values = written.cast(kind).cast(pa.int64())
+        return to_numpy(values.fill_null(0)), to_numpy(values.is_null()), has_zone
+    except pa.ArrowInvalid:
+        encoded = column.dictionary_encode()
+        cells = [
+            parse_time(cell) if names_zone(cell) == has_zone else None for cell in encoded.dictionary.to_pylist()
+        ]
+        known = np.array([*(0 if cell is None else cell for cell in cells), 0], np.int64)
+        is_none = np.array([*(cell is None for cell in cells), True])
+        places = to_numpy(encoded.indices.fill_null(len(cells)))
+        return known[places], is_none[places], has_zone
+
+
+def names_zone(cell: str) -> bool:
+    """Return whether a time that is written as text names its zone."""
+    return bool(re.search(r"(Z|UTC|\d\d:?\d\d:?[\d.,]* ?[+-]\d{2}(:?\d{2})?|[T ]\d{2} ?[+-]\d{2}(:?\d{2})?)$", cell))
+
+
+def parse_time(cell: str) -> int | None:
+    """Return the instant of a cell in nanoseconds since 1970, without a zone as if in UTC; None of no time."""
+    cell = cell.strip()
+    if not _TIME_CELL.fullmatch(cell):
+        return None
+    written = re.sub(r" ?(Z|UTC)$", "+00:00", cell.replace("/", "-").replace(",", "."))
+    written = re.sub(r" ([+-]\d\d)", r"\1", written)
+    written += {4: "-01-01", 7: "-01"}.get(len(written), "")
+    fraction = re.search(r"\.(\d+)", written)
+    try:
+        found = datetime.fromisoformat(re.sub(r"\.\d+", "", written))
+    except ValueError:
+        return None
+    instant = to_instant(found)
+    return None if instant is None else instant + int(f"{fraction[1]:0<9}" if fraction else 0)
+
+
+def to_instant(found: date) -> int | None:
+    """Return nanoseconds since 1970 of a date or time, of one without a zone as if in UTC; None beyond 64 bits."""
+    if not isinstance(found, datetime):
+        found = datetime(found.year, found.month, found.day)
+    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    instant = (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
+    return instant if abs(instant) < 2**63 - 10**9 else None
+
+
+def explain_time(cell: object) -> str:
+    """Say what was expected of a cell that is no time."""
+    if isinstance(cell, str) and _DAY_FIRST.fullmatch(cell.strip()):
+        return f"{EXPECTED_TIME}; day and month in this order do not sort, and may be exchanged"
+    return EXPECTED_TIME
+
+
+def is_number_or_time(cell: str) -> bool:
+    """Return whether a cell is a number or a date: no name of a column."""
+    cell = cell.strip()
+    return bool(_NUMBER_CELL.fullmatch(cell)) or (len(cell) >= 10 and parse_time(cell) is not None)
+
+
+def to_numpy(column: pa.Array) -> NDArray[Any]:
+    """Return a copy that may be written to; NaN for nulls of numbers."""
+    return np.array(column.to_numpy(zero_copy_only=False))

@@ -1,0 +1,267 @@
+"""The form of a text file of columns, told from its first bytes, and its rows as a stream that is always UTF-8."""
+
+import codecs
+import csv as text_rows
+import io
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from reference_models.data.columns.cells import is_number_or_time, mark_bad_bytes
+from reference_models.data.prepared.lines import BLOCK_BYTES, TextSource
+from reference_models.process.errors import DatasetError
+
+HEAD_BYTES = 1 << 20
+MAX_COLUMNS = 1 << 14
+DELIMITERS = ("\t", "::", "\x01", ",", ";", "|")
+"""What is looked for where no delimiter is given; of those that give equally many columns, the first."""
+_PLACEHOLDER = b"\x1f"
+"""What pyarrow, which splits at one byte, is given for a delimiter of several characters."""
+_SNIFFED_ROWS = 50
+_MOSTLY = 0.9
+_SEP = re.compile(rb'"?sep=([^"\r\n]{1,8})"?\r?\n')
+_BOM = codecs.BOM_UTF8
+_UNICODE = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+_BINARY = (
+    (b"ORC", "ORC"),
+    (b"ARROW1", "Arrow IPC (Feather)"),
+    (b"Obj\x01", "Avro"),
+    (b"\x89HDF", "HDF5"),
+    (b"\x93NUMPY", "NumPy"),
+    (b"SQLite format 3", "SQLite"),
+    (b"\x80\x02", "pickle"),
+    (b"\x80\x04", "pickle"),
+    (b"\x80\x05", "pickle"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """How a text file of columns is read."""
+
+    names: tuple[str, ...]
+    """The columns' names, in the order of the cells of a row."""
+    delimiter: str
+    begin_bytes: int
+    """Bytes before the first row: a byte order mark, a line `sep=`, the header."""
+    first_rows: tuple[tuple[str, ...], ...] = ()
+    """The cells of the first rows."""
+    has_header: bool = False
+    has_rows: bool = True
+    """Whether there is anything behind the header."""
+
+
+def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextForm:
+    """Tell the form of a text file. `delimiter` is told too where it is None; `names` are given of files without any.
+
+    Columns without a name before the header's (row names, as R writes them) or behind it (a delimiter at the end of
+    each row) are named "". Raises DatasetError, naming the form and what converts it, for what is no UTF-8 text.
+    """
+    with TextSource(path).opened() as file:
+        head = _read_fully(file, HEAD_BYTES)
+    refuse_other_forms(path, head)
+    begin = len(_BOM) if head.startswith(_BOM) else 0
+    if not head[begin:].strip():
+        raise DatasetError(f"{path}: is empty. Give a file with a header and one sample per line.")
+    if (said := _SEP.match(head, begin)) is not None:
+        begin = said.end()
+        delimiter = delimiter or said[1].decode("utf-8", "replace")
+    if begin < len(head) == HEAD_BYTES and b"\n" not in head[begin:] and b"\r" not in head[begin:]:
+        raise DatasetError(f"{path}:1: a line of more than {HEAD_BYTES:,} bytes, expected a header or a row.")
+    text = head[begin:].decode("utf-8", "surrogateescape")
+    delimiter = delimiter or _find_delimiter(text)
+    rows, ends = _split(path, text, delimiter, is_cut=len(head) == HEAD_BYTES)
+    if len(rows[0]) > MAX_COLUMNS:
+        raise DatasetError(
+            f"{path}:1: {len(rows[0]):,} columns, expected at most {MAX_COLUMNS:,}. Give a file of those that matter."
+        )
+    found = [cell.strip() for cell in rows[0]]
+    if names and found != [*names]:
+        return TextForm(tuple(names), delimiter, begin, tuple(rows), False)
+    header = mark_bad_bytes("\n".join(found)).split("\n") if "\n" not in "".join(found) else found
+    first_bytes = len(text[: ends[0]].encode("utf-8", "surrogateescape"))
+    has_rows = len(head) == HEAD_BYTES or bool(text[ends[0] :].strip())
+    return TextForm(_fit_names(header, rows[1:]), delimiter, begin + first_bytes, tuple(rows[1:]), True, has_rows)
+
+
+def refuse_headerless(path: Path, form: TextForm) -> None:
+    """Raise DatasetError where the first line names no columns: a name is a number, or rows hold the names."""
+    names, rows = form.names, form.first_rows
+    if not form.has_header or names == tuple(map(str, range(len(names)))) or not rows:
+        return
+    wrong = [name for name in names if is_number_or_time(name)]
+    is_held = [
+        name in {row[place].strip() for row in rows if place < len(row)} for place, name in enumerate(names) if name
+    ]
+    if not wrong and sum(is_held) * 2 <= len(is_held):
+        return
+    why = f"holds {wrong[0]!a:.40}, a value," if wrong else "holds values that later rows hold too,"
+    first = [f'"c{number}"' for number in range(1, len(names) + 1)][:3]
+    shown = ", ".join([*first, *(["…"] if len(names) > 3 else [])])
+    raise DatasetError(
+        f"{path}:1: the file has no header: its first line {why} where names of columns are expected. Name its "
+        f"{len(names)} columns: --set 'data.parameters.names=[{shown}]'"
+        + (", or use --kind criteo if it is of Criteo's form." if len(names) == 40 else ".")
+    )
+
+
+def refuse_other_forms(path: Path, head: bytes) -> None:
+    """Raise DatasetError for UTF-16, UTF-32 and binary forms, with what converts them."""
+    shown = shlex.quote(str(path))
+    encoding = next((name for mark, name in _UNICODE if head.startswith(mark)), None)
+    if encoding is None and len(head) > 8 and b"\0" in head[:64]:
+        odd, even = head[1:256:2].count(0), head[:256:2].count(0)
+        if min(odd, even) == 0 and max(odd, even) * 2 > len(head[1:256:2]):
+            encoding = "UTF-16LE" if odd else "UTF-16BE"
+    if encoding is not None:
+        raise DatasetError(
+            f"{path}: is {encoding}, expected UTF-8. Convert it: iconv -f {encoding} -t UTF-8 {shown} > utf8.csv"
+        )
+    if head.lstrip().startswith(b"[{"):
+        raise DatasetError(
+            f"{path}: is one JSON array, expected JSON lines: an object per sample and line. Convert it: "
+            f"jq -c '.[]' {shown} > rows.jsonl"
+        )
+    form = next((name for magic, name in _BINARY if head.startswith(magic)), None)
+    if form is None and len(head) > 16 and head[4:8] == b"\0\0\0\0" and head[:4] != b"\0\0\0\0":
+        form = "TFRecord"
+    if form is None and b"\0" in head[:4096]:
+        form = "binary"
+    if form is not None:
+        raise DatasetError(
+            f"{path}: is {form}, expected CSV, JSON lines or Parquet. Convert it, such as with pandas: "
+            "frame.to_parquet('rows.parquet')"
+        )
+
+
+def _read_fully(file: IO[bytes], size: int) -> bytes:
+    pieces = []
+    while size and (piece := file.read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def _find_delimiter(text: str) -> str:
+    """Return the delimiter that gives the most columns, equally many in nearly all of the first lines."""
+    lines = [line for line in text.splitlines()[: _SNIFFED_ROWS + 1] if line.strip()]
+    best, most = ",", 1
+    for delimiter in DELIMITERS:
+        counts = [_count_cells(line, delimiter) for line in lines[1:] or lines]
+        usual = max(set(counts), key=counts.count)
+        is_steady = counts.count(usual) >= _MOSTLY * len(counts) and _count_cells(lines[0], delimiter) > 1
+        if is_steady and usual > most:
+            best, most = delimiter, usual
+    return best if most > 1 else max(DELIMITERS[3:], key=lambda mark: _count_cells(lines[0], mark))
+
+
+def _count_cells(line: str, delimiter: str) -> int:
+    if '"' in line and len(delimiter) == 1:
+        return len(next(text_rows.reader([line], delimiter=delimiter), []))
+    return line.count(delimiter) + 1
+
+
+def _split(path: Path, text: str, delimiter: str, *, is_cut: bool) -> tuple[list[tuple[str, ...]], list[int]]:
+    """Return the cells of the header and the first rows, and where each ends in the text."""
+    lines = [*io.StringIO(text[: HEAD_BYTES // 4] if is_cut else text, newline="")]
+    if len(lines) == 1 and is_cut:
+        lines = [*io.StringIO(text, newline="")]
+    rows: list[tuple[str, ...]] = []
+    ends: list[int] = []
+    if len(delimiter) > 1:
+        end = 0
+        for line in lines[: _SNIFFED_ROWS + 1]:
+            end += len(line)
+            rows.append(tuple(line.rstrip("\r\n").split(delimiter)))
+            ends.append(end)
+        return rows, ends
+    reader = text_rows.reader(lines, delimiter=delimiter)
+    try:
+        for row in reader:
+            if row or rows:
+                rows.append(tuple(row))
+                ends.append(sum(map(len, lines[: reader.line_num])))
+            if len(rows) > _SNIFFED_ROWS:
+                break
+    except text_rows.Error as error:
+        if not rows:
+            raise DatasetError(f"{path}:1: its first line is no header: {error}.") from None
+    return rows, ends
+
+
+def _fit_names(header: list[str], rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Name the one column more that nearly all rows have: the last where its cells are empty, else the first."""
+    longer = [row for row in rows if len(row) == len(header) + 1]
+    if not longer or len(longer) < _MOSTLY * len([row for row in rows if row]) or "" in header:
+        return tuple(header)
+    return (*header, "") if not any(row[-1].strip() for row in longer) else ("", *header)
+
+
+class Utf8Text(io.RawIOBase):
+    """The rows of a text file as bytes of UTF-8; what is none of it is marked, as `mark_bad_bytes` does.
+
+    A delimiter of several characters is given as one byte.
+    """
+
+    def __init__(self, file: IO[bytes], form: TextForm) -> None:
+        self._file = file
+        self._delimiter = form.delimiter.encode() if len(form.delimiter) > 1 else b""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._is_plain = True
+        self._rest = b""
+        """Bytes that were read, and may begin a delimiter."""
+        self._ready = b""
+        self.has_bad_text = False
+        self.num_lines = 0
+        """Lines that were given, with those before the first row."""
+        self.num_bytes = form.begin_bytes
+        begin = _read_fully(file, form.begin_bytes)
+        self.num_lines = begin.count(b"\n")
+
+    @property
+    def pyarrow_delimiter(self) -> str:
+        """The one character that stands between cells of what is given."""
+        return _PLACEHOLDER.decode()
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most `size` bytes; none at the end."""
+        if size < 0:
+            size = BLOCK_BYTES
+        while not self._ready:
+            block = self._file.read(size)
+            self._ready = self._clean(block)
+            if not block:
+                break
+        piece, self._ready = self._ready[:size], self._ready[size:]
+        self.num_lines += piece.count(b"\n")
+        return piece
+
+    def _clean(self, block: bytes) -> bytes:
+        self.num_bytes += len(block)
+        if not (self._is_plain and block.isascii()):
+            text = self._decoder.decode(block, final=not block)
+            self._is_plain = not self._decoder.getstate()[0]
+            try:
+                block = text.encode()
+            except UnicodeEncodeError:
+                self.has_bad_text = True
+                block = mark_bad_bytes(text).encode()
+        if self._delimiter:
+            whole = self._rest + block
+            kept = len(self._delimiter) - 1 if block and whole.endswith(self._delimiter[:1]) else 0
+            if whole.endswith(self._delimiter):
+                kept = 0
+            block, self._rest = whole[: len(whole) - kept], whole[len(whole) - kept :]
+            block = block.replace(self._delimiter, _PLACEHOLDER)
+        return block
