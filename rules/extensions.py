@@ -26,6 +26,8 @@ class Verb(NamedTuple):
     """Its line of --help, which imports nothing for it."""
     heading: str
     """The heading that --help has it under."""
+    is_everyday: bool = False
+    """Whether --help begins with it, and its line; the others are named below their headings."""
 
 
 class Places(NamedTuple):

@@ -13,59 +13,62 @@ from typing import Any, NoReturn
 
 import click
 
+from harness.cli.shared.help import write_examples, write_names
 from harness.foundation.address_space import watch_address_space
 from harness.foundation.errors import ExitCode, end_process, exit_code_of, message_of
 from harness.system.code import safe_path_variables
 from rules.extensions import Verb, load_place, with_extensions
 
 CORE_COMMANDS: Mapping[str, Verb] = {
-    "run": Verb("harness.cli.run:run", "Train to the quality target, several times; check, score, report.", "Run"),
+    "run": Verb("harness.cli.run:run", "Train to the quality target, several times; check and report.", "Run", True),
+    "versus": Verb("harness.cli.run:versus", "Measure a set again beside a change of it, alternately.", "Run", True),
     "resume": Verb("harness.cli.run:resume", "Complete an interrupted set of runs, a sweep or a pair.", "Run"),
-    "sweep": Verb(
-        "harness.cli.sweep:sweep", "Run a matrix of configurations, interleaved; to target or throughput.", "Run"
-    ),
+    "sweep": Verb("harness.cli.sweep:sweep", "Run every combination of settings, interleaved.", "Run", True),
     "check": Verb(
-        "harness.cli.check:check", "Judge logs and result directories against the rules.", "Judge and show"
+        "harness.cli.check:check", "Judge logs and result directories against the rules.", "Judge and show", True
     ),
     "score": Verb(
         "harness.cli.check:score", "Score result directories: Olympic mean and its factors.", "Judge and show"
     ),
     "compare": Verb(
-        "harness.cli.compare:compare",
-        "Compare results by the factors of their time, with verdicts.",
-        "Judge and show",
+        "harness.cli.compare:compare", "Compare results that are there, with verdicts.", "Judge and show", True
     ),
-    "diff": Verb("harness.cli.compare:diff", "Show what differs between two results.", "Look"),
-    "report": Verb("harness.cli.report:report", "Render results as one self-contained HTML page.", "Judge and show"),
+    "diff": Verb("harness.cli.compare:diff", "Show what differs between two results.", "Judge and show"),
+    "report": Verb(
+        "harness.cli.report:report", "Render results as one self-contained HTML page.", "Judge and show", True
+    ),
     "profile": Verb(
-        "harness.cli.profile:profile", "Say where a step's time goes, and how far from the limit.", "Look"
+        "harness.cli.profile:profile", "Say where a step's time goes, and how far from the limit.", "Look", True
     ),
-    "plan": Verb("harness.cli.plan:plan", "Say what a run would do, need and break, from a few timed steps.", "Run"),
+    "plan": Verb(
+        "harness.cli.plan:plan", "Say what a run would do, need and break, from a few timed steps.", "Plan and model"
+    ),
     "list": Verb("harness.cli.inspect:list_", "List the benchmarks.", "Look"),
     "show": Verb("harness.cli.inspect:show_", "Show one benchmark's definition.", "Look"),
-    "init": Verb("harness.cli.init:init", "Begin a definition of your own.", "Look"),
+    "init": Verb("harness.cli.init:init", "Begin a definition, or a model, of your own.", "Data", True),
     "system": Verb("harness.cli.inspect:system", "Describe this system in MLPerf's 33 fields.", "Look"),
-    "doctor": Verb("harness.cli.inspect:doctor", "Check what disturbs measurements here; change nothing.", "Look"),
+    "doctor": Verb(
+        "harness.cli.inspect:doctor", "Check what disturbs measurements here; change nothing.", "Look", True
+    ),
     "schema": Verb(
         "harness.cli.schema:schema", "Print JSON Schemas of files and documents; reference pages.", "Look"
     ),
-    "data": Verb("harness.cli.data:data", "Generate, prepare and verify datasets.", "Data"),
+    "data": Verb("harness.cli.data:data", "Generate, prepare and verify datasets.", "Data", True),
 }
 """The core's verbs, each with its line of --help, so that --help imports nothing else."""
-HEADINGS = ("Run", "Judge and show", "Look", "Data")
+HEADINGS = ("Run", "Judge and show", "Look", "Data", "Plan and model")
 COMMANDS = with_extensions(CORE_COMMANDS, "verbs")
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     heading: tuple(name for name, verb in COMMANDS.items() if verb.heading == heading) for heading in HEADINGS
 }
-QUICK_START = """\b
-Quick start:
-  dlrmbench run              train dlrm_small 5 times, check, score, write a report
-  dlrmbench list             the benchmarks
-\b
-Exit codes: 0 done, 1 internal error, 2 usage or configuration, 3 rules violated, 4 target not reached,
-5 regression, 6 environment check failed, 7 nothing measured or inconclusive, 8 input missing, corrupt, or none of
-it ours to judge, 9 out of memory or disk, or a rank lost, 124 timeout, 130 Ctrl-C, 141 whoever reads
-the output has gone, 143 SIGTERM."""
+EXAMPLES = (
+    "dlrmbench run                                       # train dlrm_small, judge, report",
+    "dlrmbench versus latest --implementation optimized  # is that faster?",
+)
+ENDING = """Results go to ./results (-o, or DLRMBENCH_OUTPUT), datasets to ./data.
+
+Exit codes: 0 done, 1 internal error, 2 usage, 3 rules violated, 4 target not reached, 5 regression, 6 environment,
+7 inconclusive, 8 bad input, 9 memory or disk, 124 timeout, 130 Ctrl-C, 141 reader gone, 143 SIGTERM."""
 
 
 class LazyGroup(click.Group):
@@ -95,22 +98,34 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, verbs in SECTIONS.items():
-            with formatter.section(title):
-                formatter.write_dl([(verb, COMMANDS[verb].help) for verb in verbs])
+        everyday = [verb for verbs in SECTIONS.values() for verb in verbs if COMMANDS[verb].is_everyday]
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, COMMANDS[verb].help) for verb in everyday])
+        others = {title: [verb for verb in verbs if verb not in everyday] for title, verbs in SECTIONS.items()}
+        with formatter.section("More commands, each with a --help"):
+            write_names({title: verbs for title, verbs in others.items() if verbs}, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write("Options: -h, --help; --version; --debug shows tracebacks of errors.\n")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(EXAMPLES, formatter)
+        super().format_epilog(ctx, formatter)
 
 
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
-    epilog=QUICK_START,
+    epilog=ENDING,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="dlrmbench", prog_name="dlrmbench")
 @click.option("--debug", is_flag=True, envvar="DLRMBENCH_DEBUG", help="Show tracebacks of errors.")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Benchmark recommendation training: time to quality, judged by the rules, on one page."""
+    """Benchmark recommendation training: time to quality, judged, on one page."""
     ctx.ensure_object(dict)["debug"] = debug
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, RULESET, FiniteRange, ResultPath, distinct
 from harness.cli.shared.output import echo_others, form_option, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
@@ -23,7 +24,7 @@ STANDARD_INPUT = Path("-")
 _MAX_NAMED = 3
 
 
-@click.command()
+@verb("dlrmbench check latest", "dlrmbench check --explain QU102")
 @click.argument("paths", metavar="PATH...", nargs=-1, type=ResultPath())
 @DEFINITION
 @RULESET
@@ -121,7 +122,7 @@ def check(
     return ExitCode.INPUT if all(verdict.outcome == "not judged" for verdict in verdicts) else ExitCode.DONE
 
 
-@click.command()
+@verb("dlrmbench score latest", "dlrmbench score results --format json")
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=ResultPath())
 @DEFINITION
 @RULESET

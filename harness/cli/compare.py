@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import RULESET, WITH, ResultPath, distinct, fraction
 from harness.cli.shared.output import echo_others_at, form_option, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
@@ -31,7 +32,7 @@ def confidence_level(text: str) -> float:
     return value
 
 
-@click.command()
+@verb("dlrmbench compare base latest", "dlrmbench compare latest/base latest/new --fail-on regression")
 @click.argument("base", metavar="BASE", type=ResultPath())
 @click.argument("news", metavar="NEW...", nargs=-1, type=ResultPath())
 @WITH
@@ -209,7 +210,7 @@ def _effect_on(side: "Result", value: float, unit: str | None) -> float:
     return value
 
 
-@click.command()
+@verb("dlrmbench diff base latest", "dlrmbench diff latest/base latest/new --verbose")
 @click.argument("a", metavar="A", type=ResultPath())
 @click.argument("b", metavar="B", type=ResultPath())
 @click.option("-v", "--verbose", is_flag=True, help="List what is identical, too.")

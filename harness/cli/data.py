@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli.shared.help import HelpedCommand, HelpedGroup
 from harness.cli.shared.options import DATA, QUIET, READ_DATA, FiniteRange, SizeParam, completing, trainable
 from harness.foundation.status_line import StatusLine
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _MANY_VALUED = ("--train", "--eval")
 
 
-class ManyFilesCommand(click.Command):
+class ManyFilesCommand(HelpedCommand):
     """A command whose --train and --eval take several values each, as a shell's `day_*` gives them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -38,12 +39,18 @@ def spread_values(args: list[str]) -> list[str]:
     return spread
 
 
-@click.group()
+@click.group(
+    cls=HelpedGroup,
+    examples=("dlrmbench data generate dlrm_tiny", "dlrmbench data prepare ./mine.toml --train clicks.csv"),
+)
 def data() -> None:
     """Generate, prepare and verify datasets."""
 
 
-@data.command()
+@data.command(
+    cls=HelpedCommand,
+    examples=("dlrmbench data generate dlrm_tiny", "dlrmbench data generate ./mine.toml --data /scratch/data"),
+)
 @click.argument("benchmark", shell_complete=completing(trainable))
 @DATA
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]")
@@ -75,7 +82,10 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
 
 @data.command(
     cls=ManyFilesCommand,
-    epilog="Example:  dlrmbench data prepare dlrm_kaggle --train train.txt",
+    examples=(
+        "dlrmbench data prepare ./mine.toml --train clicks.csv",
+        "dlrmbench data prepare dlrm_kaggle --train train.txt --memory 4GiB",
+    ),
     short_help="Make a benchmark's dataset from your files.",
 )
 @click.argument("benchmark", shell_complete=completing(trainable))
@@ -177,7 +187,10 @@ def prepare(
     click.echo("next     " + shlex.join(["dlrmbench", "run", benchmark, *option]))
 
 
-@data.command()
+@data.command(
+    cls=HelpedCommand,
+    examples=("dlrmbench data verify dlrm_tiny", "dlrmbench data verify data/dlrm_tiny"),
+)
 @click.argument("what", metavar="BENCHMARK|DIR")
 @READ_DATA
 def verify(what: str, data_root: Path | None) -> None:

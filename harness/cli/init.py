@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.shared.help import verb
 from reference_models.data.registry import examples
 
 _PARAMETERS = "data.parameters."
@@ -17,7 +18,7 @@ _MODEL_TARGET = 0.87
 """An AUC on dlrm_tiny's data that the example of a model reaches within its epoch."""
 
 
-@click.command("init")
+@verb("dlrmbench init ./mine.toml --from-columns clicks.csv", "dlrmbench init --model my.py", name="init")
 @click.argument("path", metavar="FILE", required=False, type=click.Path(path_type=Path))
 @click.option("--like", help="Benchmark or definition to begin with.  [default: one with data of the --kind]")
 @click.option("--name", help="Of the benchmark.  [default: the file's]")
@@ -25,7 +26,8 @@ _MODEL_TARGET = 0.87
 @click.option(
     "--kind",
     type=click.Choice([*examples()]),
-    help="Generated, text in Criteo's form, or MLPerf's files.",
+    metavar="KIND",
+    help=f"Of data: {', '.join(examples())}.",
 )
 @click.option(
     "--from-columns",

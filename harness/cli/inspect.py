@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import MODEL, benchmarks, completing
 from harness.cli.shared.output import form_option, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 
-@click.command("list")
+@verb("dlrmbench list", "dlrmbench list --systems", name="list")
 @click.option("--systems", is_flag=True, help="List the shipped reference systems and their sets instead.")
 @form_option("table", "json")
 def list_(systems: bool, form: str) -> None:
@@ -34,7 +35,7 @@ def list_(systems: bool, form: str) -> None:
     show_as(form, document, list_blocks((*records, *workloads)))
 
 
-@click.command("show")
+@verb("dlrmbench show dlrm_tiny", "dlrmbench show ./mine.toml --format toml", name="show")
 @click.argument("benchmark", metavar="NAME", shell_complete=completing(benchmarks))
 @MODEL
 @form_option("table", "json", "toml", text="toml prints the definition's file.")
@@ -52,7 +53,7 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
         show_as(form, {"schema_version": 1, **content}, definition_blocks(content))
 
 
-@click.command()
+@verb("dlrmbench system", "dlrmbench system --submitter Me -o system.json")
 @form_option("table", "json")
 @click.option("-c", "--config", "config_file", type=click.Path(path_type=Path), help="TOML file with [submission].")
 @click.option("--submitter", help="Organisation; other fields by [submission] or DLRMBENCH_SUBMISSION_<FIELD>.")
@@ -85,7 +86,7 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
         show(system_blocks(fields, provenance))
 
 
-@click.command()
+@verb("dlrmbench doctor", "dlrmbench doctor --fix")
 @form_option("table", "json")
 @click.option("--strict", is_flag=True, help="Exit with 6 where a check warns.")
 @click.option("--fix", is_flag=True, help="Print the commands for what warns, as text for a shell. None is run.")

@@ -4,11 +4,12 @@ from typing import Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, RUNS, collect_overrides, configuration
 from harness.cli.shared.output import form_option, show_as
 
 
-@click.command()
+@verb("dlrmbench plan dlrm_small", "dlrmbench plan ./mine.toml --no-measure")
 @BENCHMARK
 @configuration
 @click.option("-n", "--runs", "num_runs", type=RUNS, help="Runs.  [default: the benchmark's number]")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
@@ -32,7 +33,7 @@ def count_list(text: str) -> tuple[int, ...]:
     return tuple(map(int, words))
 
 
-@click.command()
+@verb("dlrmbench profile dlrm_small", "dlrmbench profile dlrm_tiny --forward --batch-sizes 1,64,1024")
 @BENCHMARK
 @configuration
 @request_options("profile", "output")

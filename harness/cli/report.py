@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, RULESET, WITH, ResultPath, distinct, seconds
 from harness.cli.shared.output import echo_others, refuse_folder, show_opinions, write_output
 from harness.foundation.status_line import StatusLine
@@ -15,7 +16,7 @@ from reports.render.forms import FORMS
 _DEFAULT_PAGE = Path("report.html")
 
 
-@click.command()
+@verb("dlrmbench report latest", "dlrmbench report A B --baseline A -o ab.html")
 @click.argument("paths", nargs=-1, required=True, type=ResultPath(), metavar="PATH...")
 @click.option(
     "-o",

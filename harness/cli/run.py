@@ -6,12 +6,13 @@ from typing import Any
 import click
 
 from harness.cli.shared.experiments import complete_and_show, start_and_show, usage_errors
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, QUIET, RUNS, ResultPath, configuration, warn_of_system
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
 
 
-@click.command()
+@verb("dlrmbench run dlrm_tiny -n 1", "dlrmbench run --throughput 100 --name speed")
 @BENCHMARK
 @configuration
 @request_options(
@@ -28,16 +29,42 @@ def run(benchmark: str, form: str, **given: Any) -> None:
 
     Weights of --keep-weights are written after run_stop, off the clock; 'package --weights' packages them.
 
-    With --beside SET, a run set or a measurement, -n pairs of runs are made in turns: SET's configuration again, in
-    --python OTHER's environment and code where that is given, and the new one: SET's with the options given here, or
-    all that this command line says where it names a BENCHMARK. What SET measured, both measure. Two sets measured one
-    after the other differ by whatever the system did meanwhile; a pair does not. 'compare PAIR/base PAIR/new
-    --fail-on regression' makes its verdict an exit code.
+    With --beside SET it does as 'versus SET': -n pairs of runs are made in turns, of SET's configuration again and of
+    the new one, which is SET's with the options given here, or all that this command line says where it names a
+    BENCHMARK.
     """
     start_and_show(read_request("run", benchmark, given), form=form)
 
 
-@click.command()
+@verb(
+    "dlrmbench versus latest --implementation optimized",
+    "dlrmbench versus base --set train.global_batch_size=2048 -n 10",
+)
+@click.argument("beside", metavar="SET", type=ResultPath())
+@configuration
+@request_options(
+    "run", "runs", "output", "seed", "timeout_s", "python", "strict_env", "prepare", "cleanup", "power_command",
+    "log_to",
+    help={
+        "runs": "Pairs of runs; 5 make a verdict.  [default: the benchmark's number]",
+        "output": "Folder in which the pair's folder is made.",
+        "python": "Interpreter whose dlrmbench measures SET again, such as OTHER/bin/python.  [default: this one]",
+    },
+)  # fmt: skip
+@form_option("table", "json", text="What stdout says at the end: a comparison, or the same as JSON and nothing else.")
+@QUIET
+def versus(form: str, **given: Any) -> None:
+    """Measure SET again beside a change of it, alternately and with equal seeds, and compare the two.
+
+    SET is a run set or a measurement: its folder, its name, or 'latest'. The options given here are the change;
+    --python OTHER measures SET in another environment, with the code there. What SET measured, both sides measure.
+    Two sets that are measured one after the other differ by whatever the system did meanwhile; a pair does not.
+    'compare PAIR/base PAIR/new --fail-on regression' makes its verdict an exit code. 'run --beside SET' is the same.
+    """
+    start_and_show(read_request("run", None, given), form=form)
+
+
+@verb("dlrmbench resume latest", "dlrmbench resume latest --runs 10")
 @click.argument("folder", type=ResultPath())
 @click.option("--model", "models", multiple=True, help="A model of the set that another package provides.")
 @click.option(

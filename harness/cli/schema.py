@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import completing
 from harness.cli.shared.output import show
 from reports.document.blocks import text_table
@@ -81,7 +82,7 @@ def list_names() -> list[str]:
     return [name for entries in GROUPS.values() for name in entries()]
 
 
-@click.command()
+@verb("dlrmbench schema", "dlrmbench schema event")
 @click.argument("name", required=False, shell_complete=completing(list_names))
 def schema(name: str | None) -> None:
     """Print the JSON Schema or the page of reference called NAME; without NAME, list all names.

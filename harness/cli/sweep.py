@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from harness.cli.shared.experiments import start_and_show, usage_errors
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, QUIET, configuration
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
@@ -12,7 +13,10 @@ from harness.cli.shared.studies import show_study
 from reports.render.forms import FORMS
 
 
-@click.command()
+@verb(
+    "dlrmbench sweep --throughput 100 --axis train.global_batch_size=512,1024",
+    "dlrmbench sweep dlrm_tiny -n 5 --axis runtime.threads=1,2 --dry-run",
+)
 @BENCHMARK
 @configuration
 @request_options(

@@ -30,6 +30,7 @@ Words = tuple[tuple[str, ...], str]
 CORE_WORDS: Mapping[str, Words] = {
     "run": ((), "run dlrm_tiny -n 1 -q --seed 5 --keep-weights"),
     "run pair": ((_SET,), "run --beside results/latest --threads 1 -n 1 -q --seed 9"),
+    "versus": ((_SET,), "versus results/latest --threads 1 -n 1 -q --seed 9"),
     "resume": ((_SET,), "resume results/latest -n 2 -q"),
     "resume sweep": ((f"sweep dlrm_tiny --threads 1 -n 1 -q {_AXIS}",), "resume results/latest -n 2 -q"),
     "sweep": ((), f"sweep dlrm_tiny --threads 1 -n 1 -q --seed 5 {_AXIS}"),

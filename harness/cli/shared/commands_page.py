@@ -1,10 +1,12 @@
 """The page of all commands, harness/cli/README.md, made of their help: `dlrmbench schema commands_page` prints it."""
 
 from inspect import cleandoc
+from itertools import chain
 
 import click
 
 from harness.cli import COMMANDS, SECTIONS, cli
+from harness.cli.shared.help import HelpedCommand
 
 _HEAD = """# Commands
 
@@ -36,10 +38,14 @@ def _describe(command: click.Command, context: click.Context, summary: str) -> l
         ]
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     text = cleandoc(command.help or summary).replace("\b\n", "")
+    options = (
+        command.sort_options(context) if isinstance(command, HelpedCommand) else {"": command.get_params(context)}
+    )
     rows = [
         f"| `{names.replace('|', chr(92) + '|')}` | {' '.join(meaning.split()).replace('|', chr(92) + '|')} |"
-        for option in command.get_params(context)
+        for option in chain.from_iterable(options.values())
         if isinstance(option, click.Option) and "--help" not in option.opts
         for names, meaning in filter(None, [option.get_help_record(context)])
     ]
-    return [f"### `{usage}`\n", f"{text}\n", "| option | means |", "|---|---|", *rows, ""]
+    examples = "\n".join(("```console", *getattr(command, "examples", ()), "```\n"))
+    return [f"### `{usage}`\n", f"{text}\n", examples, "| option | means |", "|---|---|", *rows, ""]

@@ -178,7 +178,7 @@ WITH = click.option(
     help="After them what a shipped reference system measured alike; 'dlrmbench list --systems' has the names.",
 )
 NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
-QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress.")
+QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings stay.")
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?(/S)?", re.IGNORECASE)

@@ -103,7 +103,7 @@ def _kind_option(name: str, member: str | None, unit: str, text: str) -> Callabl
     return click.option(f"--{name}", f"kind_{name}", type=click.IntRange(min=1), metavar=unit, help=text)
 
 
-def read_request(verb: str, benchmark: str, given: Mapping[str, Any], **more: Any) -> Request:
+def read_request(verb: str, benchmark: str | None, given: Mapping[str, Any], **more: Any) -> Request:
     """Make the request that a command line makes of its options; `more` is what it makes of others."""
     source = click.get_current_context().get_parameter_source("benchmark")
     members = {name: value for name, value in given.items() if name in Request.__dataclass_fields__}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import DATA, MAX_RUNS, MODEL, FiniteRange, completing, trainable
 from harness.cli.shared.output import show
 from harness.foundation.errors import ExitCode, HarnessError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _OF_GRID = ("num_runs", "num_confirming_runs", "batch_sizes", "learning_rates", "num_tuning_runs")
 
 
-@click.command()
+@verb("dlrmbench calibrate ./mine.toml --quick", "dlrmbench calibrate ./mine.toml --plan")
 @click.argument("benchmark", shell_complete=completing(trainable))
 @DATA
 @MODEL

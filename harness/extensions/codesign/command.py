@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, collect_overrides, defining, output_option
 from harness.cli.shared.output import form_option
 from harness.cli.shared.values import several
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from harness.extensions.codesign.search import Objective
 
 
-@click.command()
+@verb("dlrmbench codesign dlrm_tiny", "dlrmbench codesign dlrm_tiny --mode joint --pareto energy --trials 50")
 @BENCHMARK
 @defining
 @click.option(

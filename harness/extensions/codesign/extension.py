@@ -7,7 +7,7 @@ EXTENSION = Extension(
         "codesign": Verb(
             "harness.extensions.codesign.command:codesign",
             "Search an accelerator and a benchmark's tilings on it, modelled.",
-            "Look",
+            "Plan and model",
         ),
     },
 )

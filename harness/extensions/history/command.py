@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.output import form_option, refuse_folder, show, show_json, write_output
 from harness.foundation.errors import ExitCode, HarnessError
 from reports.render.forms import FORMS
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _DEFAULT_PAGE = Path("history.html")
 
 
-@click.command()
+@verb("dlrmbench history", "dlrmbench history results --format html -o history.html")
 @click.argument("folder", metavar="[DIR]", default="results", type=click.Path(path_type=Path))
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most so many, the newest."

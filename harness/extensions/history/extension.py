@@ -4,7 +4,12 @@ from rules.extensions import Extension, Verb
 
 EXTENSION = Extension(
     verbs={
-        "history": Verb("harness.extensions.history.command:history", "List past run sets of a directory.", "Look"),
+        "history": Verb(
+            "harness.extensions.history.command:history",
+            "List past results of a folder, and say when speed changed.",
+            "Judge and show",
+            is_everyday=True,
+        ),
     },
     documents={"history": "harness.extensions.history.documents:HistoryDocument"},
 )

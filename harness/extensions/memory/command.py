@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import (
     BENCHMARK,
     SizeParam,
@@ -24,7 +25,7 @@ _SEED = click.option(
 _HOSTS = click.IntRange(1, 10**9)
 
 
-@click.command()
+@verb("dlrmbench trace rm1_deeprecsys -o t", "dlrmbench trace dlrm_small -o t --lookups 10000000 --sample-rate 1%")
 @BENCHMARK
 @defining
 @click.option(
@@ -91,7 +92,11 @@ def trace(
     show_written(study, output, form)
 
 
-@click.command()
+@verb(
+    "dlrmbench tiers --trace t --tier nand,3dxp --cache 5%,20% --rate 200",
+    "dlrmbench tiers --trace t --fit-cache 1GB",
+    headings={"Memories": ("num_devices", "pools", "placement", "local_bytes", "fleet", "row_bytes")},
+)
 @click.argument("benchmark", required=False, shell_complete=completing(trainable))
 @click.option("--trace", "folder", type=click.Path(path_type=Path), required=True, help="What 'trace' made.")
 @click.option(

@@ -7,12 +7,12 @@ EXTENSION = Extension(
         "trace": Verb(
             "harness.extensions.memory.command:trace",
             "Keep which embedding rows are looked up; what caches miss of it.",
-            "Look",
+            "Plan and model",
         ),
         "tiers": Verb(
             "harness.extensions.memory.command:tiers",
             "Simulate embedding rows in memories slower than DRAM.",
-            "Look",
+            "Plan and model",
         ),
     },
     records={"trace": "harness.extensions.memory.records:TraceManifest"},

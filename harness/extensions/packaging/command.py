@@ -5,12 +5,16 @@ from typing import Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import NO_SECOND_OPINION, ResultPath, distinct
 from harness.cli.shared.output import echo_others, show
 from harness.foundation.errors import ExitCode
 
 
-@click.command()
+@verb(
+    "dlrmbench package mine --submitter Me -o submission",
+    "dlrmbench package A B --submitter Me --division open -o submission",
+)
 @click.argument("results", metavar="RESULTS...", nargs=-1, required=True, type=ResultPath())
 @click.option("--submitter", required=True, metavar="ORG", help="Organisation that submits, as the logs name it.")
 @click.option(

@@ -7,17 +7,17 @@ EXTENSION = Extension(
         "place": Verb(
             "harness.extensions.placement.place:place",
             "Search where embedding tables should be, on devices not here.",
-            "Look",
+            "Plan and model",
         ),
         "place-tasks": Verb(
             "harness.extensions.placement.place_tasks:place_tasks",
             "Compare such searches on many tasks, which are of no benchmark.",
-            "Look",
+            "Plan and model",
         ),
         "plan-devices": Verb(
             "harness.extensions.placement.plan_devices:plan_devices",
             "Say where TorchRec would lay tables on devices not here.",
-            "Run",
+            "Plan and model",
         ),
     },
     relations={"ranking": "harness.extensions.placement.relation:RANKING"},

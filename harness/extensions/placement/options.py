@@ -24,6 +24,8 @@ _DEVICES = (
     ("--inter-host-bandwidth", "inter_host_bandwidth", SizeParam(is_rate=True), "50GB/s", "Between hosts."),
 )
 """Option, the member of Devices that it gives, its type, default and help."""
+HEADINGS = {"Devices": tuple(member for _, member, *_ in _DEVICES)}
+"""The heading of --help for what describes devices, by parameter."""
 _MEMBERS = ("num_devices", *(member for _, member, *_ in _DEVICES))
 
 

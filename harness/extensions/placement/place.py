@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import collect_overrides, completing, defining, trainable
 from harness.cli.shared.output import form_option
-from harness.extensions.placement.options import COUNT, device_options, read_question, search_options
+from harness.extensions.placement.options import COUNT, HEADINGS, device_options, read_question, search_options
 from harness.foundation.errors import ExitCode
 from reports.render.forms import FORMS
 
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
     from harness.extensions.placement.plans import Placement, PlacementQuestion
 
 
-@click.command()
+@verb(
+    "dlrmbench place dlrm_dcnv2 --devices 8 --by lookup,autoshard",
+    "dlrmbench place dlrm_small --devices 2 --device-type cpu -o plan.json",
+    headings=HEADINGS,
+)
 @click.argument("benchmark", shell_complete=completing(trainable))
 @defining
 @device_options()

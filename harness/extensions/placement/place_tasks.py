@@ -5,13 +5,19 @@ from typing import Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import DATA
 from harness.cli.shared.output import form_option
-from harness.extensions.placement.options import COUNT, device_options, read_question, search_options
+from harness.extensions.placement.options import COUNT, HEADINGS, device_options, read_question, search_options
 from reports.render.forms import FORMS
 
 
-@click.command("place-tasks")
+@verb(
+    "dlrmbench place-tasks -n 10 --devices 4",
+    "dlrmbench place-tasks --read tasks.txt tables.txt --devices 4 --by greedy",
+    name="place-tasks",
+    headings=HEADINGS,
+)
 @click.option(
     "-n",
     "--number",

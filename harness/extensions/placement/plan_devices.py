@@ -2,14 +2,18 @@
 
 from typing import Any
 
-import click
-
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, collect_overrides, configuration
 from harness.cli.shared.output import form_option
-from harness.extensions.placement.options import device_options, read_question
+from harness.extensions.placement.options import HEADINGS, device_options, read_question
 
 
-@click.command("plan-devices")
+@verb(
+    "dlrmbench plan-devices dlrm_dcnv2 --devices 8",
+    "dlrmbench plan-devices dlrm_dcnv2 --devices 16 --device-memory 141GB",
+    name="plan-devices",
+    headings=HEADINGS,
+)
 @BENCHMARK
 @configuration
 @device_options()

@@ -6,10 +6,12 @@ PLACE = "harness.extensions.serving"
 EXTENSION = Extension(
     verbs={
         "serve": Verb(
-            f"{PLACE}.serve:serve", "Find how many queries a second are answered within a latency limit.", "Run"
+            f"{PLACE}.serve:serve", "Find the rate of queries that meets a latency limit.", "Run", is_everyday=True
         ),
         "simulate": Verb(
-            f"{PLACE}.simulate:simulate", "Say how long queries wait at each rate, on a virtual clock.", "Run"
+            f"{PLACE}.simulate:simulate",
+            "Say how long queries wait at each rate: a virtual clock.",
+            "Plan and model",
         ),
     },
     kinds={"serve": Places(record=f"{PLACE}.records:ServeRecord", job=f"{PLACE}.job")},

@@ -93,6 +93,11 @@ _ANSWERING = (
 )
 
 
+HEADINGS = {
+    "Queries": ("queries", "scenario", "percentile", "mlperf", "user_conf"),
+    "Answering": ("batch", "num_workers", "colocate", "weights", "train_samples"),
+}
+"""Headings of --help for options of serving alone, by parameter."""
 FLAGS = {"runs": ("-n", "--processes")}
 """How the options of a request are written, where it is not as `run` writes them."""
 REQUEST_FLAGS = {"runs": "--processes", "kinds": ""}

@@ -5,11 +5,13 @@ from typing import Any
 import click
 
 from harness.cli.shared.experiments import start_and_show
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import QUIET, benchmarks, completing, configuration, seconds
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import read_request, request_options
 from harness.extensions.serving.options import (
     FLAGS,
+    HEADINGS,
     REQUEST_FLAGS,
     SEED_HELP,
     answering,
@@ -21,7 +23,11 @@ from reports.render.forms import FORMS
 from rules.temporary_folder import temporary_folder
 
 
-@click.command()
+@verb(
+    "dlrmbench serve dlrm_tiny --target-latency 25ms",
+    "dlrmbench serve dlrm_tiny --target-latency 25ms --weights latest -n 5",
+    headings=HEADINGS,
+)
 @click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))
 @configuration
 @asking

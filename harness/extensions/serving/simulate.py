@@ -4,10 +4,12 @@ from typing import Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import QUIET, benchmarks, completing, configuration
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import read_request, request_options
 from harness.extensions.serving.options import (
+    HEADINGS,
     REQUEST_FLAGS,
     SEED_HELP,
     answering,
@@ -18,7 +20,11 @@ from harness.extensions.serving.options import (
 from reports.render.forms import FORMS
 
 
-@click.command()
+@verb(
+    "dlrmbench simulate dlrm_tiny --target-latency 25ms",
+    "dlrmbench simulate rm1_deeprecsys --batch auto",
+    headings=HEADINGS,
+)
 @click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))
 @configuration
 @asking

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.shared.experiments import start_and_show
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import QUIET, configuration
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
@@ -30,7 +31,7 @@ def has_ratios(kind: "Kind") -> bool:
     return kind.record.MEASURE.scale == "ratio"  # type: ignore[attr-defined,no-any-return]
 
 
-@click.command()
+@verb("dlrmbench suite default", "dlrmbench suite ./s.toml --new runtime.implementation=optimized -n 5")
 @click.argument("suite", metavar="FILE.toml|default")
 @configuration
 @click.option("--base", "base_values", multiple=True, metavar="SECTION.KEY=VALUE", help="One value of base alone.")

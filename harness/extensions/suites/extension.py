@@ -8,6 +8,7 @@ EXTENSION = Extension(
             "harness.extensions.suites.command:suite",
             "Measure several benchmarks in two settings; verdicts, and one mean.",
             "Run",
+            is_everyday=True,
         ),
     },
     relations={"suite": "harness.extensions.suites.relation:SUITE"},

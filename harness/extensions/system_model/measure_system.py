@@ -4,11 +4,12 @@ from pathlib import Path
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.output import say
 from harness.foundation.errors import ExitCode, HarnessError
 
 
-@click.command("measure-system")
+@verb("dlrmbench measure-system", "dlrmbench measure-system -o its.toml", name="measure-system")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="The TOML file to write.  [default: to the console]"
 )

@@ -5,12 +5,17 @@ from typing import Any
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, collect_overrides, configuration
 from harness.cli.shared.output import form_option, say
 from harness.cli.shared.values import amount
 
 
-@click.command("plan-system")
+@verb(
+    "dlrmbench plan-system dlrm_small --system its.toml --price-per-hour 2.5",
+    "dlrmbench plan-system dlrm_small --system this --system its.toml",
+    name="plan-system",
+)
 @BENCHMARK
 @configuration
 @click.option(

@@ -8,6 +8,7 @@ import click
 from msgspec import to_builtins
 
 from harness.cli.shared.experiments import start_and_show
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
@@ -49,7 +50,10 @@ def read_constraint(text: str) -> "ConstraintRecord":
     return ConstraintRecord(column=column, sign=sign, value=number)  # type: ignore[arg-type]
 
 
-@click.command()
+@verb(
+    "dlrmbench tune --axis train.global_batch_size=256..4096:log --maximize auc",
+    "dlrmbench tune dlrm_tiny --axis runtime.threads=1..4 --maximize samples_per_s",
+)
 @BENCHMARK
 @configuration
 @request_options("sweep", "axes", help=_HELP)

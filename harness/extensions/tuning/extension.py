@@ -6,8 +6,9 @@ EXTENSION = Extension(
     verbs={
         "tune": Verb(
             "harness.extensions.tuning.command:tune",
-            "Search settings under constraints; measure the best beside the default.",
+            "Search settings under constraints; confirm the best in pairs.",
             "Run",
+            is_everyday=True,
         ),
     },
     relations={"search": "harness.extensions.tuning.relation:SEARCH"},

@@ -5,12 +5,13 @@ from typing import Any, Literal
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import DATA, QUIET, output_option
 from harness.cli.shared.output import form_option
 from reports.render.forms import FORMS
 
 
-@click.command()
+@verb("dlrmbench usage feed", "dlrmbench usage feed --virtual-clock --axis retrieval.num_subgraphs=2,5,10")
 @click.argument("usage", metavar="NAME|FILE.toml")
 @click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="One value; repeatable.")
 @click.option("--axis", metavar="MODEL.KEY=V1,V2", help="A study of several values of one key.")

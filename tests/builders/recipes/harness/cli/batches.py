@@ -2,12 +2,13 @@
 
 import click
 
+from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK
 from harness.cli.shared.output import form_option
 from harness.cli.shared.studies import show_study
 
 
-@click.command()
+@verb("dlrmbench batches dlrm_tiny --size 512", "dlrmbench batches dlrm_small --size 512 --size 1024")
 @BENCHMARK
 @click.option(
     "--size", "sizes", multiple=True, type=click.IntRange(min=1), required=True, help="A batch; repeatable."

@@ -1,0 +1,116 @@
+"""What `--help` of a verb says: its options under headings, and examples below them. Imports click alone."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+COMMON = "Common options"
+_COMMON = ("runs", "num_runs", "assignments", "implementation", "name", "output", "form", "quiet")
+"""What is asked for every day, by parameter, in the order in which it is shown after what is a verb's own."""
+HEADINGS: Mapping[str, tuple[str, ...]] = {
+    "Data and model": ("config_file", "data_root", "model", "matmul"),
+    "Device and ranks": ("device", "threads", "ranks", "sharding", "comm", "grad_comm"),
+    "Runs": ("seed", "timeout_s", "until", "max_runs", "strict_env", "keep_weights", "run_index"),
+    "Pairs": ("beside", "python"),
+    "Around each run": ("prepare", "cleanup", "power_command", "log_to"),
+    "Rules": ("division", "submitter"),
+}
+"""Where options that several verbs share are shown, by parameter; all others are a verb's own, and come first."""
+MEASURED_INSTEAD = "Measure something else"
+_FEW = 9
+"""So many options need no headings."""
+
+
+class HelpedCommand(click.Command):
+    """A command whose help sorts its options, and ends with examples."""
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Iterable[str] = (),
+        headings: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        **attrs: Any,
+    ) -> None:
+        super().__init__(*args, **attrs)
+        self.examples = tuple(examples)
+        self._headings = headings
+
+    def sort_options(self, ctx: click.Context) -> dict[str, list[click.Option]]:
+        """Return its options by the heading that they are shown below; hidden ones are left out."""
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option) and not each.hidden]
+        if len(options) <= _FEW and not self._headings:
+            return {"Options": options}
+        own = {name: heading for heading, names in self._headings.items() for name in names}
+        shared = {name: heading for heading, names in HEADINGS.items() for name in names} | own
+        found: dict[str, list[click.Option]] = {name: [] for name in (COMMON, *self._headings, MEASURED_INSTEAD)}
+        found |= {name: [] for name in HEADINGS if name not in found}
+        for option in options:
+            name = str(option.name)
+            is_kind = name.startswith("kind_") and name not in own
+            found[MEASURED_INSTEAD if is_kind else shared.get(name, COMMON)].append(option)
+        found[COMMON].sort(key=_common_place)
+        return {heading: members for heading, members in found.items() if members}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options below their headings."""
+        for heading, options in self.sort_options(ctx).items():
+            with formatter.section(heading):
+                formatter.write_dl([record for each in options if (record := each.get_help_record(ctx)) is not None])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, whole lines each, so that one can be copied."""
+        write_examples(self.examples, formatter)
+        super().format_epilog(ctx, formatter)
+
+
+def _common_place(option: click.Option) -> int:
+    """Return where an option stands among the common ones: a verb's own first, --help last."""
+    if "--help" in option.opts:
+        return len(_COMMON)
+    return _COMMON.index(str(option.name)) if option.name in _COMMON else -1
+
+
+class HelpedGroup(click.Group):
+    """A group of commands whose help ends with examples."""
+
+    def __init__(self, *args: Any, examples: Iterable[str] = (), **attrs: Any) -> None:
+        super().__init__(*args, **attrs)
+        self.examples = tuple(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, whole lines each, so that one can be copied."""
+        write_examples(self.examples, formatter)
+
+
+def write_examples(examples: Iterable[str], formatter: click.HelpFormatter) -> None:
+    """Write commands, a line each and never wrapped, below the heading Examples; nothing where there are none."""
+    if examples := tuple(examples):
+        with formatter.section("Examples"):
+            for example in examples:
+                formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+
+
+def write_names(names: Mapping[str, Sequence[str]], formatter: click.HelpFormatter) -> None:
+    """Write a row of names behind each title, with commas between; none is broken, not at a hyphen either."""
+    lead = max(map(len, names), default=0) + formatter.current_indent + 2
+    for title, members in names.items():
+        line = f"{'':{formatter.current_indent}}{title}".ljust(lead)
+        for position, member in enumerate(members):
+            word = member if position == len(members) - 1 else f"{member}, "
+            if len(line) > lead and len(line) + len(word.rstrip()) > formatter.width:
+                formatter.write(f"{line.rstrip()}\n")
+                line = " " * lead
+            line += word
+        formatter.write(f"{line}\n")
+
+
+def verb(
+    *examples: str,
+    name: str | None = None,
+    headings: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    cls: type[HelpedCommand] = HelpedCommand,
+) -> Callable[[Callable[..., Any]], HelpedCommand]:
+    """Make a function a command whose help has these examples, and its own options below headings, by parameter."""
+    return click.command(name, cls=cls, examples=examples, headings=headings)
