@@ -10,7 +10,15 @@ from pathlib import Path
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, RULESET, FiniteRange, ResultPath, distinct
+from harness.cli.shared.options import (
+    DEFINITION,
+    NO_SECOND_OPINION,
+    RULESET,
+    FiniteRange,
+    ResultPath,
+    completing,
+    distinct,
+)
 from harness.cli.shared.output import echo_others, form_option, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
@@ -22,6 +30,15 @@ from rules.tree.inventory import MAX_MENTIONED, MAX_SKIPPED, SkippedFile, find_s
 
 STANDARD_INPUT = Path("-")
 _MAX_NAMED = 3
+
+
+def _explained() -> Iterator[str]:
+    """Name what --explain takes: every rule, every family, and all."""
+    from rules.checks.rule import family_of
+    from rules.judge.families import all_rules
+
+    codes = [rule.code for rule in all_rules()]
+    yield from (*dict.fromkeys(map(family_of, codes)), *codes, "all")
 
 
 @verb("dlrmbench check latest", "dlrmbench check --explain QU102")
@@ -41,6 +58,7 @@ _MAX_NAMED = 3
 @click.option(
     "--explain",
     metavar="CODE",
+    shell_complete=completing(_explained),
     help="Explain one rule instead, such as QU102; or list those of a family, such as QU, or all.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show every finding and every part instead of the worst.")

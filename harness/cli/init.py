@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from harness.cli.shared.help import verb
+from harness.cli.shared.options import completing, settable_keys
 from reference_models.data.registry import examples
 
 _PARAMETERS = "data.parameters."
@@ -45,7 +46,14 @@ _MODEL_TARGET = 0.87
 )
 @click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")
 @click.option("--target", type=float, help="Quality to reach.")
-@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="SECTION.KEY=VALUE",
+    shell_complete=completing(settable_keys),
+    help="One value; repeatable.",
+)
 def init(
     path: Path | None,
     like: str | None,

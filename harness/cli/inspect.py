@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import MODEL, benchmarks, completing
+from harness.cli.shared.options import MODEL, benchmarks, completing_definitions
 from harness.cli.shared.output import form_option, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
@@ -36,7 +36,7 @@ def list_(systems: bool, form: str) -> None:
 
 
 @verb("dlrmbench show dlrm_tiny", "dlrmbench show ./mine.toml --format toml", name="show")
-@click.argument("benchmark", metavar="NAME", shell_complete=completing(benchmarks))
+@click.argument("benchmark", metavar="NAME", shell_complete=completing_definitions(benchmarks))
 @MODEL
 @form_option("table", "json", "toml", text="toml prints the definition's file.")
 def show_(benchmark: str, model: str | None, form: str) -> None:

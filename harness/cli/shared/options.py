@@ -33,6 +33,40 @@ def completing(names: Callable[[], Iterable[str]]) -> Complete:
     return lambda ctx, param, incomplete: [name for name in names() if name.startswith(incomplete)]
 
 
+def completing_several(names: Callable[[], Iterable[str]]) -> Complete:
+    """Complete the last of several names that have commas between; none is offered twice."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        given = before.split(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last) and name not in given]
+
+    return complete
+
+
+def completing_or_files(names: Callable[[], Iterable[str]]) -> "Callable[..., list[CompletionItem]]":
+    """Complete a value by names; where none begins like it, the shell completes files."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        found = completing(names)(ctx, param, incomplete)
+        return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
+
+    return complete
+
+
+def settable_keys() -> Iterable[str]:
+    """Keys that --set and --axis take, with the equals sign, each once: those of all models and kinds of data."""
+    from dataclasses import fields
+
+    from harness.config.reference import SECTIONS
+    from harness.config.run_config import OVERRIDABLE
+
+    known = [(name, record) for name, _, record in SECTIONS if name.partition(".")[0] in OVERRIDABLE]
+    return dict.fromkeys(f"{name}.{entry.name}=" for name, record in known for entry in fields(record))
+
+
 def _implementations() -> tuple[str, ...]:
     from reference_models.registry import MODELS, find_model
 
@@ -44,6 +78,19 @@ def benchmarks() -> Iterable[str]:
     from rules.benchmarks.loader import shipped_names
 
     return shipped_names()
+
+
+def completing_definitions(names: Callable[[], Iterable[str]]) -> Complete:
+    """Complete the name of a shipped benchmark, and behind an @ its versions."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        from rules.benchmarks.loader import shipped_versions
+
+        name, at, _ = incomplete.partition("@")
+        known = [f"{name}@{each.version}" for each in shipped_versions(name)] if at else names()
+        return [each for each in known if each.startswith(incomplete)]
+
+    return complete
 
 
 def trainable() -> Iterable[str]:
@@ -123,7 +170,7 @@ def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
 RULESET = click.option(
     "--ruleset", metavar="ROUND", help="Official round whose rules judge, such as 5.1.  [default: inferred]"
 )
-BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing(trainable))
+BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing_definitions(trainable))
 
 
 def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
@@ -190,7 +237,14 @@ _DEFINING = (
         type=click.Path(path_type=Path),
         help="TOML file with [train], [runtime], [submission] … values.",
     ),
-    click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable."),
+    click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="SECTION.KEY=VALUE",
+        shell_complete=completing(settable_keys),
+        help="One value; repeatable.",
+    ),
     click.option(
         "--name",
         help="Label of this configuration, which becomes part of the folder's name. Where --set changes what the "

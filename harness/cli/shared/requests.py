@@ -15,8 +15,10 @@ from harness.cli.shared.options import (
     FiniteRange,
     ResultPath,
     collect_overrides,
+    completing,
     fraction,
     output_option,
+    settable_keys,
 )
 from harness.experiment.request import OPTIONS, Request, flags_of
 from harness.foundation.files import program_path
@@ -94,6 +96,7 @@ def _options(
         return [output_option(text)]
     more: dict[str, Any] = {} if option.unit is None else {"metavar": option.unit}
     more |= {"required": True} if (verb, member) == ("sweep", "axes") else {}
+    more |= {"shell_complete": completing(settable_keys)} if member == "axes" else {}
     return [click.option(*(own_flags or flags_of(verb, member)), member, help=text, **_TYPES[option.type], **more)]
 
 

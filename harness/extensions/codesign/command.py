@@ -1,12 +1,13 @@
 """`codesign`: an accelerator, and a benchmark's tilings on it, modelled."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import BENCHMARK, collect_overrides, defining, output_option
+from harness.cli.shared.options import BENCHMARK, collect_overrides, completing_or_files, defining, output_option
 from harness.cli.shared.output import form_option
 from harness.cli.shared.values import several
 from reports.render.forms import FORMS
@@ -15,12 +16,19 @@ if TYPE_CHECKING:
     from harness.extensions.codesign.search import Objective
 
 
+def _spaces() -> Iterable[str]:
+    from harness.extensions.codesign.accelerator import SPACES
+
+    return SPACES
+
+
 @verb("dlrmbench codesign dlrm_tiny", "dlrmbench codesign dlrm_tiny --mode joint --pareto energy --trials 50")
 @BENCHMARK
 @defining
 @click.option(
     "--space",
     metavar="NAME|FILE.toml",
+    shell_complete=completing_or_files(_spaces),
     default="pe_array",
     show_default=True,
     help="The accelerator, its choices and their numbers: pe_array, or a file in its form.",

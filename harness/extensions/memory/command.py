@@ -1,5 +1,6 @@
 """`trace` and `tiers`: which embedding rows are looked up, and what memories slower than DRAM make of it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from harness.cli.shared.options import (
     SizeParam,
     collect_overrides,
     completing,
+    completing_several,
     defining,
     output_option,
     trainable,
@@ -23,6 +25,12 @@ _SEED = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the draws."
 )
 _HOSTS = click.IntRange(1, 10**9)
+
+
+def _tiers() -> Iterable[str]:
+    from harness.extensions.memory.tier import TIERS
+
+    return TIERS
 
 
 @verb("dlrmbench trace rm1_deeprecsys -o t", "dlrmbench trace dlrm_small -o t --lookups 10000000 --sample-rate 1%")
@@ -106,6 +114,7 @@ def trace(
     default="nand",
     show_default=True,
     metavar="NAME,…",
+    shell_complete=completing_several(_tiers),
     help="Memories below DRAM: nand, 3dxp, cxl, or a FILE.toml in their form.",
 )
 @click.option(

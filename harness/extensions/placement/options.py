@@ -1,12 +1,12 @@
 """Options that the verbs of placement share: what devices are, and how plans for them are searched."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from harness.cli.shared.options import SizeParam, configuration
+from harness.cli.shared.options import SizeParam, completing_several, configuration
 from harness.cli.shared.output import say
 from harness.cli.shared.values import several
 
@@ -48,10 +48,16 @@ def device_options(memory: str = "80GB") -> Callable[[F], F]:
     return add
 
 
+def _searches() -> Iterable[str]:
+    from reference_models.distributed.search.registry import SEARCHES, TORCHREC
+
+    return (*SEARCHES, TORCHREC)
+
+
 _SEARCHING = (
     click.option(
         "--by", type=several(str), default="lookup,size_lookup,greedy,neuroshard", show_default=True,
-        metavar="SEARCH,…",
+        metavar="SEARCH,…", shell_complete=completing_several(_searches),
         help="random, dim, lookup, size_lookup, greedy, neuroshard, autoshard, optimal, torchrec.",
     ),
     click.option(

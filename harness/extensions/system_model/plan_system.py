@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import BENCHMARK, collect_overrides, configuration
+from harness.cli.shared.options import BENCHMARK, collect_overrides, completing_or_files, configuration
 from harness.cli.shared.output import form_option, say
 from harness.cli.shared.values import amount
 
@@ -24,6 +24,7 @@ from harness.cli.shared.values import amount
     multiple=True,
     required=True,
     metavar="FILE.toml|this",
+    shell_complete=completing_or_files(lambda: ("this",)),
     help="Model the step on a system by its rates, of 'measure-system' or given; this measures here. Repeatable.",
 )
 @click.option(

@@ -1,6 +1,7 @@
 """`tune`: settings under constraints, each proposed by what those before it measured."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
     SizeParam,
+    completing,
     configuration,
 )
 from harness.cli.shared.output import form_option
@@ -31,6 +33,14 @@ _HELP = {
     "output": "Folder in which the search's folder is made.",
     "seed": "Base seed of all trials and of what they propose.  [default: drawn]",
 }
+
+
+def columns() -> Iterable[str]:
+    """Names of the columns that can be searched for, of all kinds of measurement."""
+    from harness.extensions.tuning.trials import searched_kinds
+    from rules.records.columns import columns_of
+
+    return dict.fromkeys(name for kind in searched_kinds() for name in columns_of(kind))
 
 
 def read_constraint(text: str) -> "ConstraintRecord":
@@ -57,8 +67,18 @@ def read_constraint(text: str) -> "ConstraintRecord":
 @BENCHMARK
 @configuration
 @request_options("sweep", "axes", help=_HELP)
-@click.option("--minimize", metavar="COLUMN", help="What to make small, such as time_to_train_s or latency_s.")
-@click.option("--maximize", metavar="COLUMN", help="What to make large, such as samples_per_s, auc, queries_per_s.")
+@click.option(
+    "--minimize",
+    metavar="COLUMN",
+    shell_complete=completing(columns),
+    help="What to make small, such as time_to_train_s or latency_s.",
+)
+@click.option(
+    "--maximize",
+    metavar="COLUMN",
+    shell_complete=completing(columns),
+    help="What to make large, such as samples_per_s, auc, queries_per_s.",
+)
 @click.option(
     "--constraint",
     "constraints",

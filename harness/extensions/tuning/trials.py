@@ -49,7 +49,7 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
     Raises HarnessError (exit 2) for a column that it does not have, or the direction in which the objective is worse.
     """
     names = columns_asked(search)
-    kinds = _searched_kinds() if asked is None else (asked,)
+    kinds = searched_kinds() if asked is None else (asked,)
     kind = next((kind for kind in kinds if columns_of(kind).keys() >= {*names}), None)
     if kind is None:
         known = dict.fromkeys(name for kind in kinds for name in columns_of(kind))
@@ -66,7 +66,7 @@ def kind_with(search: SearchRecord, asked: str | None) -> str:
     return kind
 
 
-def _searched_kinds() -> tuple[str, ...]:
+def searched_kinds() -> tuple[str, ...]:
     """List the kinds that a trial may be of: those of an extension that are asked no number."""
     others = (find_kind(name) for name in find_places("kinds"))
     return (

@@ -1,18 +1,25 @@
 """`usage`: several models with deadlines, served as a study."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import DATA, QUIET, output_option
+from harness.cli.shared.options import DATA, QUIET, completing_or_files, output_option
 from harness.cli.shared.output import form_option
 from reports.render.forms import FORMS
 
 
+def _usages() -> Iterable[str]:
+    from harness.extensions.usage.definition import shipped_usages
+
+    return shipped_usages()
+
+
 @verb("dlrmbench usage feed", "dlrmbench usage feed --virtual-clock --axis retrieval.num_subgraphs=2,5,10")
-@click.argument("usage", metavar="NAME|FILE.toml")
+@click.argument("usage", metavar="NAME|FILE.toml", shell_complete=completing_or_files(_usages))
 @click.option("--set", "assignments", multiple=True, metavar="MODEL.KEY=VALUE", help="One value; repeatable.")
 @click.option("--axis", metavar="MODEL.KEY=V1,V2", help="A study of several values of one key.")
 @click.option(

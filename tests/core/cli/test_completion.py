@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 from report_builder import write_run_set
-from seams import TRAINING
+from seams import TRAINING, find_seams
 
 from harness.cli import cli
 from rules.benchmarks.loader import shipped_names
@@ -32,10 +32,25 @@ def completed(*arguments: str, incomplete: str) -> list[str]:
         (("show",), "dlrm_dc", ["dlrm_dcnv2", "dlrm_dcnv2_small"]),
         (("schema",), "run", ["run_set", "run", "run_document"]),
         ((), "pro", ["profile"]),
+        (("run", "--set"), "train.gl", ["train.global_batch_size="]),
+        (("run", "--set"), "submission", []),
+        (("sweep", "--axis"), "runtime.th", ["runtime.threads="]),
+        (("init", "--set"), "benchmark.na", []),
+        (("show",), "dlrm_tiny@", ["dlrm_tiny@2"]),
+        (("show",), "nothing@", []),
+        (("run",), "dlrm_tiny@", ["dlrm_tiny@2"]),
+        (("check", "--explain"), "al", ["all"]),
+        (("check", "--explain"), "QU101", ["QU101"]),
     ],
 )
 def test_values_are_completed(arguments: tuple[str, ...], incomplete: str, values: list[str]) -> None:
     assert completed(*arguments, incomplete=incomplete) == values
+
+
+@pytest.mark.parametrize(("command", "asked"), find_seams("COMPLETED").items())
+def test_values_of_extensions_are_completed(command: str, asked: tuple[str, list[str]]) -> None:
+    incomplete, values = asked
+    assert completed(*command.split(), incomplete=incomplete) == values
 
 
 @pytest.mark.parametrize("verb", ["run", "sweep", "plan", "profile", *TRAINING])

@@ -14,3 +14,4 @@ def _space() -> dict[str, Any]:
 
 
 FAMILIES = {"space": _space}
+COMPLETED = {"codesign --space": ("p", ["pe_array"])}

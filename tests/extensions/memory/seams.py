@@ -50,3 +50,4 @@ FAMILIES = {
     "lookups, packed": _packed,
     "stack distances": _distances,
 }
+COMPLETED = {"tiers --trace t --tier": ("nand,c", ["nand,cxl"])}

@@ -36,3 +36,4 @@ def _plan() -> dict[str, Any]:
 
 
 FAMILIES = {"tasks": _tasks, "plan": _plan}
+COMPLETED = {"place --devices 2 --by": ("lookup,o", ["lookup,optimal"])}

@@ -13,3 +13,7 @@ def _suite() -> dict[str, Any]:
 
 
 FAMILIES = {"suite": _suite}
+COMPLETED = {
+    "suite": ("d", ["default"]),
+    "suite default --base": ("train.gl", ["train.global_batch_size="]),
+}

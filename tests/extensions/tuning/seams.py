@@ -29,3 +29,4 @@ def _search() -> dict[str, Any]:
 
 
 FAMILIES = {"search": _search}
+COMPLETED = {"tune --maximize": ("samples", ["samples_per_s"]), "tune --minimize": ("time_to", ["time_to_train_s"])}

@@ -36,3 +36,4 @@ def _graph() -> dict[str, Any]:
 
 
 FAMILIES = {"usage": _usage, "graph": _graph}
+COMPLETED = {"usage": ("fe", ["feed"])}
