@@ -10,6 +10,7 @@ import click
 
 from harness.cli.shared.help import HelpedCommand, HelpedGroup
 from harness.cli.shared.options import DATA, QUIET, READ_DATA, FiniteRange, SizeParam, completing, trainable
+from harness.cli.shared.output import note
 from harness.foundation.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     is_there = _is_ready(folder, config)  # which is said of what nobody can write to as well
     with nullcontext() if is_there else making_lock(folder, data_root):
         if is_there or _is_ready(folder, config, may_replace=folder != data_root):
-            click.echo(f"{config.name} is already there", err=True)
+            note(f"{config.name} is already there")
         else:
             with generation_progress(config) as on_progress:
                 generate_dataset(folder, config, num_threads=threads or usable_cores(), on_progress=on_progress)
@@ -160,11 +161,13 @@ def prepare(
     def show_stage(stage: str, share: float) -> None:
         nonlocal last
         is_new, last = stage != last, stage
-        line.show(f"{stage}: {line.bar(share)}{share:4.0%}", now=is_new)
+        line.show(stage, share=share, now=is_new)
 
-    with making_lock(folder, data_root):
-        prepared = spec.prepare(train_files, eval_files, config, folder, on_progress=show_stage, **limits)
-    line.finish()
+    try:
+        with making_lock(folder, data_root):
+            prepared = spec.prepare(train_files, eval_files, config, folder, on_progress=show_stage, **limits)
+    finally:
+        line.finish()
     unused = f", {prepared.num_unused:,} more of the last day unused" if prepared.num_unused else ""
     total_s = sum(prepared.stages_s.values())
     parsing_s = prepared.stages_s["parsing"]
@@ -215,7 +218,7 @@ def verify(what: str, data_root: Path | None) -> None:
             sizes = sum(opened.files.values())
             files = plural(len(opened.files), "file")
             click.echo(f"{folder}: {files}, {sizes:,} bytes: sizes agree with the definition")
-            click.echo("the owner of these files publishes no digest, so contents were not compared", err=True)
+            note("the owner of these files publishes no digest, so contents were not compared")
             return
     manifest = read_manifest(folder)
     total = sum(entry["bytes"] for entry in manifest["files"].values())
@@ -249,7 +252,7 @@ def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool | None = 
             return False
         if not may_replace:
             raise
-        click.echo(f"replacing a damaged dataset: {error}", err=True)
+        note(f"replacing a damaged dataset: {error}")
         return False
     return True
 
@@ -262,9 +265,11 @@ def _byte_progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
         nonlocal done
         done += num_bytes
         if line.is_terminal:
-            line.show(f"verifying {name}: {done / max(1, total):4.0%}")
+            line.show(f"verifying {name}", share=done / max(1, total))
 
     if not line.is_terminal:
         line.finish(f"verifying {name}: {total:,} bytes")
-    yield on_bytes
-    line.finish()
+    try:
+        yield on_bytes
+    finally:
+        line.finish()

@@ -15,7 +15,7 @@ from harness.cli.shared.options import (
     trainable,
     warn_of_system,
 )
-from harness.cli.shared.output import form_option, show
+from harness.cli.shared.output import form_option, note, show
 from harness.cli.shared.requests import read_request, request_options
 from harness.experiment.request import Request
 from harness.foundation.errors import HarnessError
@@ -89,7 +89,7 @@ def profile(
 
     def say(doing: str) -> None:
         if not quiet:
-            click.echo(f"profile: {doing}", err=True)
+            note(f"profile: {doing}")
 
     request = read_request("profile", benchmark, {**given, "quiet": quiet}, kinds={"profile": None})
     if forward:
@@ -105,8 +105,7 @@ def profile(
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.")
     folder = open_or_create(request)
-    if not quiet:
-        warn_of_system(run_checks(Path(open_run_set(folder)[1].dataset.dir), given["output"]))
+    warn_of_system(run_checks(Path(open_run_set(folder)[1].dataset.dir), given["output"]))
     path = attach_profile(folder, num_steps=num_steps, trace=trace, on_progress=say)
     if form == "json":
         click.echo(path.read_text(encoding="utf-8"), nl=False)

@@ -8,7 +8,7 @@ import click
 from harness.cli.shared.experiments import complete_and_show, start_and_show, usage_errors
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, QUIET, RUNS, ResultPath, configuration, warn_of_system
-from harness.cli.shared.output import form_option
+from harness.cli.shared.output import form_option, note
 from harness.cli.shared.requests import KINDS, read_request, request_options
 
 
@@ -106,6 +106,6 @@ def resume(
     with usage_errors():
         checks, other = look_again(folder, context)
     if other is not None:
-        click.echo(f"warning: {printable(other)} What is resumed will hold runs of both.", err=True)
-    warn_of_system([] if quiet else checks)
+        note(f"warning: {printable(other)} What is resumed will hold runs of both.")
+    warn_of_system(checks)
     complete_and_show(folder, context, num_runs=num_runs, form=form, quiet=quiet)

@@ -25,6 +25,7 @@ from harness.run_sets.folder import RunSet, describe_other_code, open_run_set
 from harness.run_sets.hooks import HookError, Hooks
 from harness.run_sets.keepers import KeptOutcome, find_keeper
 from harness.run_sets.outside_code import refuse_outside_code
+from harness.run_sets.progress import Outlook
 from harness.run_sets.progress import Progress as ShownProgress
 from rules.records.codec import Damage
 from rules.records.experiment import ExperimentRecord, StageRecord, group_file, read_group
@@ -154,7 +155,9 @@ def _complete_stage(
             watcher.on_step(_describe(store, stage, number, total, step, estimate_left_s(took_s, left)))
         started_s = time.monotonic()
         try:
-            outcome = _make(store, stage, step, executors[step.configuration], around, quiet=watcher.quiet)
+            outlook = _look_ahead(store, number, total, step.configuration, took_s, left[1:])
+            executor = executors[step.configuration]
+            outcome = _make(store, stage, step, executor, around, outlook, quiet=watcher.quiet)
         except HarnessError as error:
             if stage.on_failure == "stop" or isinstance(error, HookError):
                 raise
@@ -174,6 +177,19 @@ def _describe(
     return Progress(number=number, total=total, label=f"{stage.kind} {label}", run_index=None)
 
 
+def _look_ahead(
+    store: Store, number: int, total: int, place: int, took_s: Mapping[int, Sequence[float]], later: Iterable[int]
+) -> Outlook:
+    """Say where a repetition stands among those of its stage; whose it is, only where there are several."""
+    return Outlook(
+        number=number,
+        total=total,
+        label="" if store.path is None else store.record.configurations[place].label,
+        usual_s=estimate_left_s(took_s, [place]),
+        later_s=estimate_left_s(took_s, later),
+    )
+
+
 def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
     """Seconds that the repetitions of these configurations may take, by the mean of each one's own; None before any.
 
@@ -187,7 +203,14 @@ def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) 
 
 
 def _make(
-    store: Store, stage: StageRecord, step: Step, executor: WorkerExecutor, around: Surroundings, *, quiet: bool
+    store: Store,
+    stage: StageRecord,
+    step: Step,
+    executor: WorkerExecutor,
+    around: Surroundings,
+    outlook: Outlook,
+    *,
+    quiet: bool,
 ) -> KeptOutcome | None:
     """Make one repetition, under the lock of its set; None where what a crash had left was whole."""
     with store.holding(step.configuration):
@@ -213,7 +236,7 @@ def _make(
                 repetition=step.repetition,
             ),
         )
-        return perform(repetition, executor, keeper.progress(step.repetition, quiet=quiet))
+        return perform(repetition, executor, keeper.progress(step.repetition, quiet=quiet, outlook=outlook))
 
 
 def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownProgress) -> KeptOutcome:

@@ -1,13 +1,37 @@
-"""One line of progress on standard error: redrawn on a terminal, printed now and then elsewhere."""
+"""What long work says of itself on standard error: rows that rich redraws on a terminal, else lines now and then.
+
+rich is imported when the first row is drawn: neither --help nor a verb that answers at once pays for it.
+"""
 
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
+
+from reports.render.terminal import fold
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
 
 _PRINTED_EVERY_S = 5.0
-_WIDTH = 20
+_DRAWN_EVERY_S = 0.1
+"""Rows are drawn no more often: it takes a millisecond of the CPUs that are measured."""
+_BARS = ((100, 20), (72, 10))
+"""Columns of a terminal, and those of a bar in it; narrower ones have none."""
+
+
+class Row(NamedTuple):
+    """One row of a terminal: its name, how much is done, and what else there is to say, the most important first."""
+
+    label: str
+    share: float | None = None
+    """From 0 to 1; None where nothing says how much there is to do."""
+    parts: tuple[str, ...] = ()
+    """What does not fit any more is left out whole."""
 
 
 class StatusLine:
@@ -15,46 +39,141 @@ class StatusLine:
 
     def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._stream = None if quiet else stream or sys.stderr
-        self.is_terminal = self._stream is not None and self._stream.isatty()
-        self._printed_s = time.monotonic()
+        is_screen = os.environ.get("TERM", "") not in ("dumb", "unknown")
+        self.is_terminal = self._stream is not None and self._stream.isatty() and is_screen
+        self._printed_s, self._drawn_s = time.monotonic(), float("-inf")
+        self._live: Live | None = None
 
     @property
     def columns(self) -> int:
         """How wide the terminal is, as COLUMNS or itself says; 80 where neither does."""
-        with suppress(ValueError):
-            if (told := int(os.environ.get("COLUMNS", "0"))) > 0:
-                return told
-        with suppress(OSError, ValueError, AttributeError):
-            if (found := os.get_terminal_size(self._stream.fileno()).columns) > 0:  # type: ignore[union-attr]
-                return found
-        return 80
+        return terminal_columns(self._stream)
 
-    def bar(self, share: float) -> str:
-        """Return a bar of that share, followed by a space; nothing where lines are printed."""
-        filled = round(_WIDTH * share)
-        return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] " if self.is_terminal else ""
+    def show(self, text: str, *, share: float | None = None, now: bool = False) -> None:
+        """Draw one row, with a bar where a share is given; elsewhere print the text and the share, as `show_rows`."""
+        printed = text if share is None else f"{text}: {share:4.0%}"
+        self.show_rows((Row(text, share),), printed, now=now)
 
-    def show(self, text: str, *, now: bool = False) -> None:
-        """Redraw the line, cut to the terminal; elsewhere print it, if `now` or if none was for five seconds."""
+    def show_rows(self, rows: Sequence[Row], text: str, *, now: bool = False) -> None:
+        """Draw the rows in place of those before; elsewhere print `text`, if `now` or none was for five seconds."""
+        moment_s = time.monotonic()
         if self.is_terminal:
-            self._write(f"\r\x1b[2K{text[: self.columns - 1]}")  # a longer one goes on in the next row, which stays
-        elif now or time.monotonic() - self._printed_s >= _PRINTED_EVERY_S:
-            self._printed_s = time.monotonic()
+            if now or moment_s - self._drawn_s >= _DRAWN_EVERY_S:
+                self._drawn_s = moment_s
+                self._draw(rows)
+        elif now or moment_s - self._printed_s >= _PRINTED_EVERY_S:
+            self._printed_s = moment_s
             self._write(f"{text}\n")
 
     def show_count(self, num_done: int, num_total: int, what: str) -> None:
         """Show how many of all are done; nothing is left on a terminal in the end."""
-        is_left = not (self.is_terminal and num_done >= num_total)
-        self.show(f"{self.bar(num_done / num_total)}{num_done} of {num_total} {what}" if is_left else "")
+        if self.is_terminal and num_done >= num_total:
+            self.finish()
+            return
+        text = f"{num_done:,} of {num_total:,} {what}"
+        self.show_rows((Row(text, num_done / num_total),), text)
 
     def finish(self, text: str = "") -> None:
-        """Leave `text` as the last line; without one, leave nothing on a terminal."""
+        """Leave `text`, in as many rows as it takes; without one, leave nothing on a terminal."""
+        if self._live is not None:
+            self._live.stop()
+            self._live, self._drawn_s = None, float("-inf")
         if text:
-            self._write(("\r\x1b[2K" if self.is_terminal else "") + f"{text}\n")
-        elif self.is_terminal:
-            self._write("\r\x1b[2K")
+            self._write(f"{fold(text, self.columns - 1) if self.is_terminal else text}\n")
+
+    def _draw(self, rows: Sequence[Row]) -> None:
+        assert self._stream is not None
+        if self._live is None:
+            self._live = _start_live(self._stream)
+        width = self.columns - 1  # a terminal that is filled goes on in the next row
+        self._live.console.width = width
+        self._live.update(_table_of(rows, width), refresh=True)
 
     def _write(self, text: str) -> None:
         if self._stream is not None:
             self._stream.write(text)
             self._stream.flush()
+
+
+def terminal_columns(stream: TextIO | None) -> int:
+    """Return how wide a stream's terminal is, as COLUMNS or itself says; 80 where neither does."""
+    with suppress(ValueError):
+        if (told := int(os.environ.get("COLUMNS", "0"))) > 0:
+            return told
+    with suppress(OSError, ValueError, AttributeError):
+        if (found := os.get_terminal_size(stream.fileno()).columns) > 0:  # type: ignore[union-attr]
+            return found
+    return 80
+
+
+def _start_live(stream: TextIO) -> "Live":
+    """Begin to draw. Without a thread of rich's own, which would take turns with what is measured."""
+    from rich.live import Live
+
+    live = Live(
+        console=_make_console(stream),
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    live.start()
+    return live
+
+
+def _make_console(stream: TextIO) -> "Console":
+    from rich.console import Console
+
+    class VisibleCursorConsole(Console):
+        """A console that hides no cursor: a process that is killed could not show it again."""
+
+        def show_cursor(self, show: bool = True) -> bool:
+            return False
+
+    return VisibleCursorConsole(
+        file=stream,
+        force_terminal=True,
+        color_system=None if os.environ.get("NO_COLOR") else "auto",
+        width=80,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+
+
+def _table_of(rows: Sequence[Row], width: int) -> "Table":
+    """Lay rows out below each other: names, bars, and as many parts as fit, each whole."""
+    from rich.cells import cell_len
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    has_bar = any(row.share is not None for row in rows)
+    bar = next((size for least, size in _BARS if width + 1 >= least), 0) if has_bar else 0
+    most = width if not any(row.parts or row.share is not None for row in rows) else max(width // 2, 1)
+    names = min(most, max(cell_len(row.label) for row in rows))
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True, overflow="ellipsis", max_width=names)
+    if bar:
+        table.add_column(width=bar)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    left = width - names - 1 - (bar + 1 if bar else 0)
+    for row in rows:
+        parts = row.parts if row.share is None else (f"{min(row.share, 1.0):4.0%}", *row.parts)
+        text = ""
+        for part in parts:
+            joined = f"{text}  {part}" if text else part
+            if cell_len(joined) > left:
+                break
+            text = joined
+        gauge = (
+            []
+            if not bar
+            else [
+                ""
+                if row.share is None
+                else ProgressBar(1.0, row.share, bar, complete_style="cyan", finished_style="cyan")
+            ]
+        )
+        table.add_row(Text(row.label), *gauge, Text(text))
+    return table

@@ -13,7 +13,7 @@ from harness.foundation.files import read_record, write_record
 from harness.launch.process import STDERR_FILE, WorkerEnd, explain_end
 from harness.measure.kinds import Kind
 from harness.run_sets.folder import RunSet, record_interrupted
-from harness.run_sets.progress import MeasuringProgress, Progress, RunProgress
+from harness.run_sets.progress import ALONE, MeasuringProgress, Outlook, Progress, RunProgress
 from reference_models.process.atomic_write import remove
 from rules.benchmarks.loader import parse_benchmark, read_toml
 from rules.records.codec import Damage, Document, decode
@@ -53,8 +53,8 @@ class Keeper(Protocol):
     def gather(self) -> None:
         """Bring together what all repetitions left."""
 
-    def progress(self, index: int, *, quiet: bool) -> Progress:
-        """Make what is shown while a repetition is made."""
+    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
+        """Make what is shown while a repetition is made; `outlook` is where it stands among all."""
 
 
 class LogKeeper:
@@ -105,8 +105,8 @@ class LogKeeper:
     def gather(self) -> None:
         """Do nothing: the logs are all there is."""
 
-    def progress(self, index: int, *, quiet: bool) -> Progress:
-        return RunProgress(self._label(index), self._benchmark.quality, quiet=quiet)
+    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
+        return RunProgress(self._label(index), self._benchmark.quality, quiet=quiet, outlook=outlook)
 
     def _label(self, index: int) -> str:
         return f"run {index + 1} of {self._record.num_runs}"
@@ -195,8 +195,8 @@ class RecordKeeper:
         code = measured[0].code if len({part.code for part in measured}) == 1 else None
         write_record(self.path, msgspec.structs.replace(measured[0], processes=processes, code=code))
 
-    def progress(self, index: int, *, quiet: bool) -> Progress:
-        return MeasuringProgress(f"process {index + 1}", quiet=quiet)
+    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
+        return MeasuringProgress(f"process {index + 1}", quiet=quiet, outlook=outlook)
 
 
 class OnlyRecordKeeper(RecordKeeper):
@@ -211,8 +211,8 @@ class OnlyRecordKeeper(RecordKeeper):
     def _failure(self, index: int) -> str:
         return f"nothing was {self._kind.name}d"
 
-    def progress(self, index: int, *, quiet: bool) -> Progress:
-        return MeasuringProgress(self._kind.name, quiet=quiet)
+    def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
+        return MeasuringProgress(self._kind.name, quiet=quiet, outlook=outlook)
 
     def gather(self) -> None:
         """Move the record to its place."""

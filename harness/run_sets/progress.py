@@ -1,16 +1,15 @@
 """Progress of a run and of making its data, on standard error; the runner, external ranks and verbs use it."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from harness.foundation.status_line import StatusLine
+from harness.foundation.status_line import Row, StatusLine
 from reference_models.config.sections import DataConfig
+from reports.text.formatting import rough_duration
 from rules.benchmarks.loader import Quality
 from rules.records.metrics import METRICS
-
-_WIDE = 120
-"""Columns of a terminal that has room for a bar and for words."""
 
 
 class Progress(Protocol):
@@ -23,68 +22,134 @@ class Progress(Protocol):
         """Say how it ended, where there is something to say."""
 
 
+class Outlook(NamedTuple):
+    """Where a repetition stands among all that a command makes, and how long they take by those made so far."""
+
+    number: int
+    total: int
+    label: str = ""
+    """Whose repetition it is, of several configurations."""
+    usual_s: float | None = None
+    """Seconds that one of its configuration takes; None before the first."""
+    later_s: float | None = None
+    """Seconds that all after it take; None before the first."""
+
+    def row(self, share: float, elapsed_s: float, what: str) -> Row:
+        """Return the row of them all, while `share` of this one is done, for `elapsed_s` seconds."""
+        parts: tuple[str, ...] = ()
+        if self.usual_s is not None and self.later_s is not None:
+            left_s = max(self.usual_s - elapsed_s, 0.0) + self.later_s
+            parts = (f"about {rough_duration(left_s)} left",)
+        return Row(f"all {self.total} {what}", (self.number - 1 + min(share, 1.0)) / self.total, parts)
+
+    def share(self, elapsed_s: float) -> float | None:
+        """Return how much of a repetition is done after so long, by how long others took; None before any."""
+        return min(elapsed_s / self.usual_s, 0.99) if self.usual_s else None
+
+
+ALONE = Outlook(number=1, total=1)
+"""A repetition that is all there is to make."""
+
+
 class RunProgress:
     """What one run prints while it trains; it ends at the latest after `quality.max_epochs`."""
 
-    def __init__(self, label: str, quality: Quality, *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        label: str,
+        quality: Quality,
+        *,
+        quiet: bool = False,
+        outlook: Outlook = ALONE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._line = StatusLine(quiet=quiet)
         self._label, self._max_epochs, self._target = label, quality.max_epochs, quality.target
         self._metric = METRICS[quality.metric].label
+        self._outlook, self._clock, self._started_s, self._trained_s = outlook, clock, clock(), clock()
         self._max_samples = 1
         self._quality: float | None = None
         self._samples, self._samples_per_s = 0, 0.0
+        if self._line.is_terminal:
+            self._show("starting")
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Show what the run's process sent."""
+        doing = ""
         if event["event"] == "start":
-            self._max_samples = max(1, int(self._max_epochs * event["train_samples"]))
+            self._max_samples, self._trained_s = max(1, int(self._max_epochs * event["train_samples"])), self._clock()
         elif event["event"] == "train":
             self._samples, self._samples_per_s = event["samples"], event["samples_per_s"]
         elif event["event"] == "eval":
             self._quality = event["quality"]
         elif event["event"] == "hash":
-            self._line.show(f"{self._label}: hashing the dataset that it read, {event['num_bytes'] / 1e9:.1f} GB")
-            return
+            doing = f"hashing the dataset that it read, {event['num_bytes'] / 1e9:.1f} GB"
         elif event["event"] == "weights":
-            self._line.show(f"{self._label}: writing its weights")
-            return
-        self._line.show(self._text())
+            doing = "writing its weights"
+        self._show(doing)
 
     def finish(self, text: str) -> None:
-        """Say how the run ended."""
-        self._line.finish(f"{self._label}: {text}")
+        """Say how the run ended; on a terminal, where nothing said that it began, also whose it is."""
+        whose = ""
+        if self._line.is_terminal and self._outlook.label:
+            whose = f"[{self._outlook.number}/{self._outlook.total}] {self._outlook.label}, "
+        self._line.finish(f"{whose}{self._label}: {text}")
 
-    def _text(self) -> str:
-        share = min(1.0, self._samples / self._max_samples)
+    def _show(self, doing: str) -> None:
+        elapsed_s, share = self._clock() - self._started_s, min(1.0, self._samples / self._max_samples)
         quality = "-" if self._quality is None else f"{self._quality:.5f}"  # four digits round a miss to the target
-        rest_s = (self._max_samples - self._samples) / self._samples_per_s if self._samples_per_s else None
-        if self._line.is_terminal and self._line.columns < _WIDE:
-            eta = "" if rest_s is None else f", {rest_s:.0f} s"
-            return (
-                f"{self._label}: {share:4.0%}, {self._samples_per_s:,.0f} samples/s, "
-                f"{self._metric} {quality} (target {self._target:g}){eta}"
-            )
-        eta = "" if rest_s is None else f", at most {rest_s:.0f} s more"
-        return (
-            f"{self._label}: {self._line.bar(share)}{share:4.0%} of the samples, "
-            f"{self._samples_per_s:,.0f} samples/s, {self._metric} {quality} (target {self._target:g}){eta}"
+        trained_s = self._clock() - self._trained_s
+        rest_s = trained_s / share - trained_s if share else None  # by the mean rate: that of a moment may be any
+        usual = self._outlook.share(elapsed_s)
+        if usual is not None and self._outlook.usual_s is not None:
+            left = f"{rough_duration(max(self._outlook.usual_s - elapsed_s, 0.0))} left"
+        else:
+            left = "" if rest_s is None else f"< {rough_duration(rest_s)} left"
+        speed = f"{self._samples_per_s:,.0f} samples/s"
+        done = share if usual is None else usual
+        said = (doing,) if doing else (f"{self._metric} {quality} of {self._target:g}", speed, *filter(None, (left,)))
+        rows = [Row(self._label, done, said)]
+        if self._outlook.total > 1:
+            rows.insert(0, self._outlook.row(done, elapsed_s, "runs"))
+        eta = "" if rest_s is None else f", at most {rough_duration(rest_s)} more"
+        text = doing or (
+            f"{share:4.0%} of the samples, {speed}, {self._metric} {quality} (target {self._target:g}){eta}"
         )
+        self._line.show_rows(rows, f"{self._label}: {text}", now=bool(doing) and self._line.is_terminal)
 
 
 class MeasuringProgress:
     """What one process that measures says of itself, where it does."""
 
-    def __init__(self, label: str, *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        label: str,
+        *,
+        quiet: bool = False,
+        outlook: Outlook = ALONE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._line, self._label = StatusLine(quiet=quiet), label
+        self._outlook, self._clock, self._started_s = outlook, clock, clock()
+        if self._line.is_terminal:
+            self._show("")
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Show what the process sent."""
         if event["event"] == "progress":
-            self._line.show(f"{self._label}: {event['doing']}")
+            self._show(event["doing"])
 
     def finish(self, text: str) -> None:
         """Leave nothing on a terminal: what was measured is said elsewhere."""
         self._line.finish()
+
+    def _show(self, doing: str) -> None:
+        elapsed_s = self._clock() - self._started_s
+        share = self._outlook.share(elapsed_s)
+        rows = [Row(self._label, None, tuple(filter(None, (doing,))))]
+        if self._outlook.total > 1:
+            rows.insert(0, self._outlook.row(share or 0.0, elapsed_s, "processes"))
+        self._line.show_rows(rows, f"{self._label}: {doing}")
 
 
 @contextmanager
@@ -97,11 +162,14 @@ def generation_progress(data: DataConfig, *, quiet: bool = False) -> Iterator[Ca
     def on_progress(num_samples: int) -> None:
         nonlocal done
         if line.is_terminal:
-            line.show(f"generating {data.name}: {(done + num_samples) / total:4.0%}")
+            line.show(f"generating {data.name}", share=(done + num_samples) / total)
         elif done == 0:
             line.show(f"generating {data.name}: {total:,} samples", now=True)
         done += num_samples
 
-    yield on_progress
-    if done and line.is_terminal:
-        line.finish(f"generated {data.name}: {total:,} samples")
+    try:
+        yield on_progress
+    except BaseException:
+        line.finish()
+        raise
+    line.finish(f"generated {data.name}: {total:,} samples" if done and line.is_terminal else "")

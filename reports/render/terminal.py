@@ -3,6 +3,7 @@
 `harness.cli.shared.output` prints them. Figures are left to the page.
 """
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 
@@ -28,7 +29,9 @@ from rules.logs.text import printable
 
 GAP = "  "
 _MIN_WRAPPED = len("inconclusive:")
-"""Columns are not wrapped below this many columns of the terminal: the table is then wider than asked."""
+"""Columns of words are not wrapped below this many columns of the terminal."""
+_COMMAND = re.compile(r"(?<=: )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*")
+"""A command to be copied: behind a colon, to the end of its clause, or in quotes."""
 _CODES = {
     "strong": "\x1b[1m",
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
@@ -101,12 +104,15 @@ def _heading(heading: Heading, style: Style) -> list[str]:
 
 
 def _facts(facts: Sequence[Fact], width: int) -> list[str]:
-    """Names in a column, values beside it."""
+    """Names in a column, values beside it; below it what would not be whole there, such as a path."""
     lead = max((display_width(printable(fact.name)) for fact in facts), default=0) + len(GAP)
     lines = []
     for fact in facts:
         name = printable(fact.name)
         texts = _fill(printable(fact.line), max(width - lead, 20))
+        if any(display_width(text) > max(width - lead, 20) for text in texts):
+            lines += [name, *(" " * 4 + text for text in _fill(printable(fact.line), max(width - 4, 20)))]
+            continue
         lines.append(name + " " * (lead - display_width(name)) + texts[0])
         lines += [" " * lead + text for text in texts[1:]]
     return lines
@@ -135,7 +141,10 @@ def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
 
 
 def _table(table: Table, width: int, style: Style) -> list[str]:
-    """The caption, the heads, a rule, and a line per row. The first column is wrapped only where it takes half."""
+    """The caption, the heads, a rule, and a line per row. The first column is wrapped only where it takes half.
+
+    Columns that do not fit beside the others follow below them, after the first one again.
+    """
     above = [index for index, column in enumerate(table.columns) if not column.is_below]
     below = [index for index, column in enumerate(table.columns) if column.is_below]
     columns = [table.columns[index] for index in above]
@@ -144,13 +153,50 @@ def _table(table: Table, width: int, style: Style) -> list[str]:
     aligns = "".join("r" if column.is_number else "l" for column in columns)
     if first <= width // 2:
         aligns = aligns[0].replace("l", "L") + aligns[1:]
-    head, *body = _aligned(columns, rows, aligns, width, style)
     lines = [*_fill(printable(table.caption), width)] if table.caption else []
-    lines += head
-    for row, cells in zip(table.rows, body, strict=True):
-        lines += cells
-        lines += [" " * 4 + printable(row[index].text) for index in below if row[index].text]
+    parts = _divide(columns, rows, aligns, width)
+    for number, part in enumerate(parts):
+        lines += [""] if number else []
+        shown = [[row[index] for index in part] for row in rows]
+        letters = "".join(aligns[index] for index in part)
+        head, *body = _aligned([columns[index] for index in part], shown, letters, width, style)
+        lines += head
+        for row, cells in zip(table.rows, body, strict=True):
+            lines += cells
+            if number == len(parts) - 1:
+                lines += [" " * 4 + printable(row[index].text) for index in below if row[index].text]
     return lines
+
+
+def _divide(
+    columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int
+) -> list[list[int]]:
+    """Divide columns into parts that fit, each begun by the first column; one part where all fit."""
+    texts = _texts(columns, rows)
+    least = _least(texts, aligns)
+    parts, used = [[0]] if columns else [[]], least[0] if columns else 0
+    for index in range(1, len(columns)):
+        if used + len(GAP) + least[index] > width and len(parts[-1]) > 1:
+            parts.append([0])
+            used = least[0]
+        parts[-1].append(index)
+        used += len(GAP) + least[index]
+    return parts
+
+
+def _texts(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
+    """The head and the cells, printable."""
+    return [[printable(column.name) for column in columns], *([printable(cell.text) for cell in row] for row in rows)]
+
+
+def _least(texts: Sequence[Sequence[str]], aligns: str) -> list[int]:
+    """How narrow each column may be without a word that is cut: numbers stay whole, their heads are wrapped."""
+    widths = [max(display_width(row[index]) for row in texts) for index in range(len(aligns))]
+    words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(aligns))]
+    cells = [max((display_width(row[index]) for row in texts[1:]), default=0) for index in range(len(aligns))]
+    heads = [max(map(display_width, texts[0][index].split(" "))) for index in range(len(aligns))]
+    least = {"l": [max(each, _MIN_WRAPPED) for each in words], "r": list(map(max, cells, heads)), "L": widths}
+    return [min(widths[index], least[letter][index]) for index, letter in enumerate(aligns)]
 
 
 def _aligned(
@@ -158,14 +204,14 @@ def _aligned(
 ) -> list[list[str]]:
     """The lines of the head, then those of each row.
 
-    `aligns` has one letter per column: 'l' left, 'r' right, 'L' left and never wrapped. The widest 'l' columns are
-    wrapped until a line takes `width`, words being cut last of all.
+    `aligns` has one letter per column: 'l' left, 'r' right, of which the head alone is wrapped, 'L' left and never
+    wrapped. The widest 'l' columns and heads are wrapped until a line takes `width`, words being cut last of all.
     """
-    texts = [[printable(column.name) for column in columns]]
-    texts += [[printable(cell.text) for cell in row] for row in rows]
+    texts, least = _texts(columns, rows), _least(_texts(columns, rows), aligns)
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]
-    words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(columns))]
-    widths = _shrink(_shrink(widths, words, aligns, width), [0] * len(columns), aligns, width)
+    widths = _shrink(widths, least, width)
+    cut = [min(_MIN_WRAPPED, each) if letter == "l" else each for each, letter in zip(least, aligns, strict=True)]
+    widths = _shrink(widths, cut, width)
     kinds = [[""] * len(columns), *([cell.kind for cell in row] for row in rows)]
     parts = [_row(row, widths, aligns, kind, style) for row, kind in zip(texts, kinds, strict=True)]
     parts[0].append(GAP.join("-" * column for column in widths))
@@ -182,10 +228,27 @@ def wrap(text: str, width: int) -> list[str]:
     return [piece for line in _fill(text, width) for piece in _cut(line, width)]
 
 
+def fold(text: str, width: int) -> str:
+    """Break each line of `text` at blanks so that it fits, what follows indented; paths and commands stay whole."""
+    return "\n".join(line for each in text.split("\n") for line in _hang(each, width))
+
+
+def _units(text: str) -> list[str]:
+    """Split at blanks, but not inside a command that is to be copied."""
+    units, end = [], 0
+    for found in _COMMAND.finditer(text):
+        before = text[end : found.start()]
+        units += before.removesuffix(" ").split(" ") if before.strip(" ") else []
+        units.append(found[0])
+        end = found.end()
+    rest = text[end:]
+    return [*units, *rest.removeprefix(" " if units else "").split(" ")] if rest or not units else units
+
+
 def _fill(text: str, width: int) -> list[str]:
     """Break at blanks; a word longer than `width`, such as a path, is a line of its own and stays whole."""
     lines = [""]
-    for number, word in enumerate(text.split(" ")):
+    for number, word in enumerate(_units(text)):
         joined = f"{lines[-1]} {word}" if number else word
         if display_width(joined) <= width or not lines[-1]:
             lines[-1] = joined
@@ -224,12 +287,12 @@ def _head(text: str, width: int) -> str:
     return text
 
 
-def _shrink(widths: list[int], least: list[int], aligns: str, total: int) -> list[int]:
+def _shrink(widths: list[int], least: list[int], total: int) -> list[int]:
     """Take from the widest column that may give, until `total` is met or none is left that may."""
     widths = list(widths)
     excess = sum(widths) + len(GAP) * (len(widths) - 1) - total
     while excess > 0:
-        wide = [i for i, column in enumerate(widths) if aligns[i] == "l" and column > max(_MIN_WRAPPED, least[i])]
+        wide = [i for i, column in enumerate(widths) if column > least[i]]
         if not wide:
             return widths
         widths[max(wide, key=lambda i: widths[i])] -= 1

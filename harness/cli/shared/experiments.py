@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.shared.options import warn_of_system
-from harness.cli.shared.output import show, show_as, show_json
+from harness.cli.shared.output import note, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError, first_line
+from harness.foundation.status_line import StatusLine
 
 if TYPE_CHECKING:
     from harness.experiment.context import Context, Progress
@@ -60,6 +62,7 @@ def _begin(request: "Request") -> Path:
 
         experiment = prepare(expand(request))
         folder = create(experiment)
+        _warn(folder)
         if not request.quiet:
             _announce(experiment, folder)
         elif experiment.source is not None:
@@ -86,23 +89,28 @@ def make_group(request: "Request") -> Path:
     return folder
 
 
-def _announce(experiment: "Experiment", folder: Path) -> None:
-    """Say on standard error what is about to be made, and what disturbs it."""
-    from harness.experiment.relation import find_relation
+def _warn(folder: Path) -> None:
+    """Say on standard error what disturbs the runs of a new experiment, also to who wants to be told little."""
     from harness.experiment.store import parts_of
     from harness.run_sets.folder import open_run_set
 
     first, *others = [open_run_set(part)[1].preflight for part in parts_of(folder).values()] or [()]
     of_others = (check for checks in others for check in checks if check.name == "precision")
     warn_of_system(dict.fromkeys((*first, *of_others)))  # all others were checked within seconds
+
+
+def _announce(experiment: "Experiment", folder: Path) -> None:
+    """Say on standard error what is about to be made."""
+    from harness.experiment.relation import find_relation
+
     relation = find_relation(experiment.relation)
     if not relation.is_group:
         for text in experiment.kind.remarks(experiment.configurations[0].config):
-            click.echo(text, err=True)
+            note(text)
         if experiment.kind.keeper == "logs":
-            click.echo(_describe_set(experiment, folder), err=True)
+            note(_describe_set(experiment, folder))
     elif relation.may_grow:
-        click.echo(_describe_group(experiment, folder), err=True)
+        note(_describe_group(experiment, folder))
 
 
 def _warn_of_few_pairs(experiment: "Experiment", folder: Path) -> None:
@@ -110,7 +118,7 @@ def _warn_of_few_pairs(experiment: "Experiment", folder: Path) -> None:
     from reports.statistics.intervals import MIN_RUNS
 
     if experiment.repetitions < MIN_RUNS:
-        click.echo(f"note: {_describe_group(experiment, folder)}", err=True)
+        note(f"note: {_describe_group(experiment, folder)}")
 
 
 def _describe_group(experiment: "Experiment", folder: Path) -> str:
@@ -164,10 +172,12 @@ def complete_and_show(
     record = read(folder)
     watcher = Watcher(quiet=True)
     if not quiet:
+        # What is left of a run on a terminal is the row in which it ended, which says whose it was.
+        is_said_at_its_end = find_kind(record.kind).keeper == "logs" and StatusLine().is_terminal
         watcher = Watcher(
-            on_step=_say_step,
+            on_step=partial(_say_step, is_said_at_its_end=is_said_at_its_end),
             on_done=_say_measured,
-            on_growth=lambda number: click.echo(f"not precise enough yet: run {number} is added", err=True),
+            on_growth=lambda number: note(f"not precise enough yet: run {number} is added"),
         )
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
             watcher = replace(watcher, on_begin=_say_kept)
@@ -183,7 +193,7 @@ def complete_and_show(
         if not isinstance(error, HarnessError):
             parts, whole = _words(record)
             command = printable(resume_command(folder, record.python, context.hooks.asked))
-            click.echo(f"Finished {parts} are kept. Complete the {whole} with: {command}", err=True)
+            note(f"Finished {parts} are kept. Complete the {whole} with: {command}")
         raise
     code = _show(folder, record, form)
     click.get_current_context().exit(int(code))
@@ -192,17 +202,19 @@ def complete_and_show(
 def _say_kept(kept: int, planned: int) -> None:
     """Say how many processes of a measurement alone had measured before."""
     if kept:
-        click.echo(f"{kept} of {planned} processes had measured before and are kept", err=True)
+        note(f"{kept} of {planned} processes had measured before and are kept")
 
 
-def _say_step(progress: "Progress") -> None:
+def _say_step(progress: "Progress", *, is_said_at_its_end: bool = False) -> None:
     """Say whose run is next, and how long all that is left may take."""
     from reports.text.formatting import printable, rough_duration
 
+    if is_said_at_its_end and progress.run_index is not None:
+        return
     of = f"[{progress.number}/{progress.total}]"
     run = "" if progress.run_index is None else f", run {progress.run_index + 1}"
     left = "" if progress.left_s is None else f", about {rough_duration(progress.left_s)} left"
-    click.echo(f"{of} {printable(progress.label)}{run}{left}", err=True)
+    note(f"{of} {printable(progress.label)}{run}{left}")
 
 
 def _say_measured(index: int, outcome: "KeptOutcome") -> None:
@@ -215,7 +227,7 @@ def _say_measured(index: int, outcome: "KeptOutcome") -> None:
         return
     value = getattr(measured.repetitions()[0], measured.measure.value)
     name, text = measured.measure.name, in_unit(value, measured.measure.unit)
-    click.echo(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}", err=True)
+    note(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}")
 
 
 def _show_set(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode:

@@ -365,10 +365,11 @@ def defining(command: F) -> F:
 
 def warn_of_system(checks: "Iterable[PreflightCheck]") -> None:
     """Print what an environment check warns of."""
+    from harness.cli.shared.output import note
     from harness.run_sets.environment import describe_warnings
 
     for text in describe_warnings(checks):
-        click.echo(f"warning: {text} See 'dlrmbench doctor'.", err=True)
+        note(f"warning: {text} See 'dlrmbench doctor'.")
 
 
 _SECTIONS = {

@@ -2,15 +2,16 @@
 
 import json
 import os
-import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from harness.foundation.status_line import StatusLine, terminal_columns
 from reports.document.blocks import Block
 from reports.render.forms import FORMS
-from reports.render.terminal import ansi, plain, render_terminal
+from reports.render.terminal import ansi, fold, plain, render_terminal
 from rules.logs.text import printable
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from harness.foundation.status_line import StatusLine
     from rules.tree.inventory import Inventory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,7 +38,7 @@ def show(blocks: Sequence[Block], form: str = "table") -> None:
     if form in FORMS:
         click.echo(FORMS[form](blocks))
         return
-    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    width = max(40, terminal_columns(sys.stdout))
     click.echo(render_terminal(blocks, width=width, style=plain if os.environ.get("NO_COLOR") else ansi))
 
 
@@ -98,11 +98,21 @@ def echo_others_at(paths: "Sequence[Path]") -> None:
             echo_others([take_inventory(path)])
 
 
-def show_opinions(line: "StatusLine", num_answered: int, num_questions: int) -> None:
+def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> None:
     """Show how many questions the official checkers have answered."""
     line.show_count(num_answered, num_questions, "official answers")
 
 
+def note(text: str) -> None:
+    """Print a sentence on standard error; on a terminal its lines are broken at blanks, never inside a word."""
+    click.echo(folded(text, sys.stderr), err=True)
+
+
+def folded(text: str, stream: TextIO) -> str:
+    """Return `text` with lines that fit the stream's terminal, where it is one; words and commands stay whole."""
+    return fold(text, terminal_columns(stream) - 1) if stream.isatty() else text
+
+
 def say(doing: str) -> None:
     """Say on standard error what the verb is doing."""
-    click.echo(f"{click.get_current_context().info_name}: {doing}", err=True)
+    note(f"{click.get_current_context().info_name}: {doing}")

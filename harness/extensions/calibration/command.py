@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import DATA, MAX_RUNS, MODEL, FiniteRange, completing, trainable
-from harness.cli.shared.output import show
+from harness.cli.shared.output import note, show
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: 
     store = RunStore(output, problem_digest(entry))
     with generation_progress(entry.workload.data) as on_progress:
         folder = ensure_dataset(entry.workload.data, data_root, num_threads=plan.num_workers, on_progress=on_progress)
-    click.echo(f"at most {count_runs(entry, plan)} epochs to train, {plan.num_workers} at a time", err=True)
+    note(f"at most {count_runs(entry, plan)} epochs to train, {plan.num_workers} at a time")
     started_s, num_done = time.monotonic(), 0
 
     def show_result(part: str, result: "CalibrationResult", left: int) -> None:
@@ -156,22 +156,21 @@ def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: 
         left_s = (time.monotonic() - started_s) / num_done * left
         about = f", about {duration(60 * math.ceil(left_s / 60))}" if left else ""
         run = result.run
-        click.echo(
+        note(
             f"{part}: {run.model}, batch size {run.global_batch_size}, learning rate "
             f"{run.opt_base_learning_rate:g}, seed {run.seed}: {entry.benchmark.metric.label} "
-            f"{result.final_quality:.4f} after {result.train_s + result.eval_s:.1f} s; at most {left} left{about}",
-            err=True,
+            f"{result.final_quality:.4f} after {result.train_s + result.eval_s:.1f} s; at most {left} left{about}"
         )
 
     try:
         calibration = run_calibration(entry, folder, plan, store, on_result=show_result)
     except BaseException:
         command = shlex.join(["dlrmbench", *sys.argv[1:]])
-        click.echo(f"Finished epochs are kept in {store.path}. Go on with the same command: {command}", err=True)
+        note(f"Finished epochs are kept in {store.path}. Go on with the same command: {command}")
         raise
     write_calibration(output, entry, calibration)
     show(calibration_blocks(calibration))
-    click.echo(f"written to {output}{'' if calibration.is_calibrated else ', uncalibrated'}", err=True)
+    note(f"written to {output}{'' if calibration.is_calibrated else ', uncalibrated'}")
 
 
 def _refuse_grid(context: click.Context) -> None:

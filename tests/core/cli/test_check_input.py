@@ -14,6 +14,7 @@ from submission_builder import DCNV2, set_folder, write, write_submission
 
 from harness.cli import main
 from harness.cli.check import show_judging
+from harness.foundation import status_line
 from harness.foundation.status_line import StatusLine
 from rules.benchmarks.loader import load_benchmark
 from rules.judge.document import VerdictDocument
@@ -113,11 +114,13 @@ def test_a_submission_in_every_form(command: Command, tmp_path: Path) -> None:
         assert (code, err) == (3, "") and "RS101" in out, form
 
 
-def test_progress_is_a_bar_on_a_terminal_and_silent_for_few_logs() -> None:
+def test_progress_is_a_bar_on_a_terminal_and_silent_for_few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
+    monkeypatch.setattr(status_line, "_DRAWN_EVERY_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
     for least, shown in ((10, True), (11, False)):
         stream = Terminal()
         line = StatusLine(stream=stream)

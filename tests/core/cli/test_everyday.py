@@ -67,7 +67,7 @@ def test_what_disturbs_is_said_before_the_first_run(run: Run, words: list[object
         "warning: load average: 13.33 on 2 cores. It slows. See 'dlrmbench doctor'."
     ]
     assert lines.index("warning: load average: 13.33 on 2 cores. It slows. See 'dlrmbench doctor'.") <= 1
-    assert "warning" not in run(*words, "-q").stderr
+    assert run(*words, "-q").stderr.splitlines()[0].startswith("warning: load average")
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_what_disturbs_is_said_again_before_a_set_goes_on(
         assert "warning" not in CliRunner().invoke(cli, ["resume", str(folder)]).stderr
     monkeypatch.setattr("harness.run_sets.environment.run_checks", lambda *folders: (LOAD,))
     assert "warning: load average" in CliRunner().invoke(cli, ["resume", str(lenient)]).stderr
-    assert "warning" not in CliRunner().invoke(cli, ["resume", str(lenient), "-q"]).stderr
+    assert "warning: load average" in CliRunner().invoke(cli, ["resume", str(lenient), "-q"]).stderr
     refused = CliRunner().invoke(cli, ["resume", str(strict)]).exception
     assert refused is not None and exit_code_of(refused) == ExitCode.ENVIRONMENT, repr(refused)
 
@@ -111,7 +111,7 @@ def test_progress_does_not_round_a_miss_to_the_target(
     monkeypatch: pytest.MonkeyPatch, metric: MetricName, label: str
 ) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(StatusLine, "show", lambda line, text: shown.append(text))
+    monkeypatch.setattr(StatusLine, "show_rows", lambda line, rows, text, now: shown.append(text))
     progress = RunProgress("run 1 of 1", Quality(metric=metric, target=0.905, evals_per_epoch=20, max_epochs=1.0))
     progress.on_event({"event": "start", "train_samples": 1000})
     progress.on_event({"event": "eval", "quality": 0.90496})

@@ -1,6 +1,7 @@
 """The second opinion on whole rounds: asked about what is judged, shown in the row that it is about."""
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from official_opinion import ask_official_checker
 from submission_builder import DCNV2, set_folder, write_submission
 
 from harness.cli.shared.output import show_opinions
+from harness.foundation import status_line
 from harness.foundation.status_line import StatusLine
 from rules.checks.verdict import Verdict
 from rules.judge import second_opinion
@@ -102,11 +104,14 @@ def test_progress_is_a_bar_on_a_terminal_and_a_line_now_and_then_elsewhere(monke
         def isatty(self) -> bool:
             return True
 
+    monkeypatch.setattr(status_line, "_DRAWN_EVERY_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
     terminal, file = Terminal(), io.StringIO()
+    line = StatusLine(stream=terminal)
     for num_answered in range(1, 5):
-        show_opinions(StatusLine(stream=terminal), num_answered, 4)
-    assert "[##########..........] 2 of 4 official answers" in terminal.getvalue()
-    assert terminal.getvalue().endswith("\r\x1b[2K")
+        show_opinions(line, num_answered, 4)
+    assert re.search("2 of 4 official answers .* 50%", terminal.getvalue())
+    assert terminal.getvalue().endswith("\x1b[2K")
     seconds = iter(range(0, 100, 4))
     monkeypatch.setattr("time.monotonic", lambda: next(seconds))
     line = StatusLine(stream=file)
