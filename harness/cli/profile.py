@@ -7,14 +7,7 @@ from typing import Any
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import (
-    BENCHMARK,
-    QUIET,
-    completing,
-    configuration,
-    trainable,
-    warn_of_system,
-)
+from harness.cli.shared.options import BENCHMARK, QUIET, completing, configuration, trainable
 from harness.cli.shared.output import form_option, note, show
 from harness.cli.shared.requests import read_request, request_options
 from harness.experiment.request import Request
@@ -97,6 +90,7 @@ def profile(
         return
     from harness.experiment.attach import attach_profile, open_or_create
     from harness.foundation.files import read_record
+    from harness.run_sets.environment import warn
     from harness.run_sets.folder import open_run_set
     from harness.system.preflight import run_checks
     from reports.views.measurement import profile_blocks
@@ -105,7 +99,7 @@ def profile(
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.")
     folder = open_or_create(request)
-    warn_of_system(run_checks(Path(open_run_set(folder)[1].dataset.dir), given["output"]))
+    warn(run_checks(Path(open_run_set(folder)[1].dataset.dir), given["output"]))
     path = attach_profile(folder, num_steps=num_steps, trace=trace, on_progress=say)
     if form == "json":
         click.echo(path.read_text(encoding="utf-8"), nl=False)

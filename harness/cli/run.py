@@ -7,7 +7,7 @@ import click
 
 from harness.cli.shared.experiments import complete_and_show, start_and_show, usage_errors
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import BENCHMARK, QUIET, RUNS, ResultPath, configuration, warn_of_system
+from harness.cli.shared.options import BENCHMARK, QUIET, RUNS, ResultPath, configuration
 from harness.cli.shared.output import form_option, note
 from harness.cli.shared.requests import KINDS, read_request, request_options
 
@@ -98,6 +98,7 @@ def resume(
     """
     from harness.experiment.context import Context
     from harness.experiment.loop import look_again
+    from harness.run_sets.environment import warn
     from harness.run_sets.hooks import Hooks
     from reports.text.formatting import printable
 
@@ -107,5 +108,5 @@ def resume(
         checks, other = look_again(folder, context)
     if other is not None:
         note(f"warning: {printable(other)} What is resumed will hold runs of both.")
-    warn_of_system(checks)
+    warn(checks)
     complete_and_show(folder, context, num_runs=num_runs, form=form, quiet=quiet)

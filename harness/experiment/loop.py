@@ -17,16 +17,18 @@ from harness.experiment.request import RequestError
 from harness.experiment.stopping import State, find_stop_rule
 from harness.experiment.store import Store, hold, parts_of, read
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import write_record
 from harness.measure.kinds import find_kind
 from harness.run_sets.commands import resume_command
 from harness.run_sets.environment import check_again
 from harness.run_sets.event_log import EventLog, open_event_log, quantity_of
-from harness.run_sets.folder import RunSet, describe_other_code, open_run_set
+from harness.run_sets.folder import LOAD_FILE, RunSet, describe_other_code, open_run_set
 from harness.run_sets.hooks import HookError, Hooks
 from harness.run_sets.keepers import KeptOutcome, find_keeper
 from harness.run_sets.outside_code import refuse_outside_code
 from harness.run_sets.progress import Outlook
 from harness.run_sets.progress import Progress as ShownProgress
+from harness.system.load import LoadWatch
 from rules.records.codec import Damage
 from rules.records.experiment import ExperimentRecord, StageRecord, group_file, read_group
 from rules.records.kinds import why_absent
@@ -250,11 +252,15 @@ def perform(repetition: Repetition, executor: WorkerExecutor, progress: ShownPro
     def on_event(event: Mapping[str, Any]) -> None:
         progress.on_event(event)
         events.on_event(event)
+        watch.look()
 
     events.write("repetition_start", {"seed": repetition.record.seeds[index]})
     try:
         hooks.run("prepare", folder, partial(events.write, "prepare"))
+        watch = LoadWatch()
         end = executor.run(repetition, folder, on_event)
+        with suppress(OSError):  # what was measured counts without it
+            write_record(folder / LOAD_FILE, watch.end())
     except BaseException as error:
         progress.finish(keeper.close(index, folder, error, repetition.resume).words)
         events.write("repetition_end", {"outcome": "failed", "reason": str(error) or type(error).__name__})

@@ -13,7 +13,7 @@ from harness.launch.process import STDERR_FILE, explain_end, launch_worker
 from harness.measure.job import write_job
 from harness.measure.kinds import Kind, OnEvent
 from harness.measure.refusals import refuse_id_map
-from harness.run_sets.environment import refuse_disturbed_environment
+from harness.run_sets.environment import Environment, refuse_disturbed_environment
 from harness.run_sets.output import refuse_output
 from rules.records.codec import Damage, decode
 from rules.records.study import StudyRecord
@@ -27,6 +27,7 @@ def measure_study(
 
     `asked` is what its job has besides; what jobs of further configurations would have are its `others`. Raises what
     `check` and `prepare_data` raise, and HarnessError with the process's last words and exit code where it fails.
+    The study has the environment check, which warns on standard error, and the load meanwhile.
     """
     for config in configs:
         kind.check(config.workload)
@@ -47,14 +48,16 @@ def measure_study(
         for config, prepared in zip(configs, ready, strict=True)
     ]
     more = {"others": members[1:]} if members[1:] else {}
+    environment = Environment.check(ready[0].data_dir, request.output)
     with temporary_folder(kind.name) as folder:
         if choice is not None:
             members[0]["tables"] = kind.with_choice(members[0]["tables"], choice)
         job = kind.job(**{"seed": 0, "folder": str(folder), **members[0], **more, **asked})
-        end = launch_worker(write_job(kind, job), num_threads=num_threads, on_event=on_event)
+        with environment.measuring():
+            end = launch_worker(write_job(kind, job), num_threads=num_threads, on_event=on_event)
         study = decode(folder / kind.file, StudyRecord)
         if isinstance(study, Damage):
             error = HarnessError(*explain_end(end))
             error.add_note((folder / STDERR_FILE).read_text(encoding="utf-8", errors="replace"))  # for --debug
             raise error
-    return study
+    return environment.put_on(study)

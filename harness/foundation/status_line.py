@@ -95,6 +95,13 @@ class StatusLine:
             self._stream.flush()
 
 
+def folded(text: str, stream: TextIO) -> str:
+    """Return `text` with lines that fit the stream's terminal, where it is one; words and commands stay whole."""
+    from reports.render.terminal import fold
+
+    return fold(text, terminal_columns(stream) - 1) if stream.isatty() else text
+
+
 def terminal_columns(stream: TextIO | None) -> int:
     """Return how wide a stream's terminal is, as COLUMNS or itself says; 80 where neither does."""
     with suppress(ValueError):

@@ -1,11 +1,64 @@
-"""The environment check around an experiment: what disturbs its measurements is said, or stops it."""
+"""The environment of what is measured: what disturbs it is said before, or stops it, and is kept with what was found.
 
-from collections.abc import Iterable
+Whatever measures has it from here: the check before, with its warnings on standard error, and the load while each
+process measures.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.status_line import folded
+from harness.system.load import LoadWatch
 from harness.system.preflight import run_checks
+from rules.logs.text import printable
+from rules.records.calibration import CalibrationRecord
+from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck, RunSetRecord
+from rules.records.study import StudyRecord
+
+_DOCTOR = "'dlrmbench doctor'"
+T = TypeVar("T", StudyRecord, CalibrationRecord)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Environment:
+    """The environment of what is measured outside of a set: of a set run_set.json has the check, and each record of
+    what a process measured has the load."""
+
+    preflight: tuple[PreflightCheck, ...]
+    loads: list[LoadRecord] = field(default_factory=list)
+
+    @classmethod
+    def check(cls, data: Path | None = None, output: Path | None = None) -> "Environment":
+        """Check what disturbs, and say it on standard error; `data` and `output` are the folders that are used."""
+        checks = run_checks(data, output)
+        warn(checks)
+        return cls(preflight=checks)
+
+    @contextmanager
+    def measuring(self) -> Iterator[LoadWatch]:
+        """Keep what else the system does while the body measures, unless that fails."""
+        watch = LoadWatch()
+        yield watch
+        self.loads.append(watch.end())
+
+    def put_on(self, record: T) -> T:
+        """Return a record with the check and the loads."""
+        return msgspec.structs.replace(record, preflight=self.preflight, loads=tuple(self.loads))
+
+
+def warn(checks: Iterable[PreflightCheck]) -> None:
+    """Say on standard error what the environment check warns of, however little else is said."""
+    for text in describe_warnings(checks):
+        sys.stderr.write(f"{folded(f'warning: {printable(text)} See {_DOCTOR}.', sys.stderr)}\n")
+    sys.stderr.flush()
 
 
 def describe_warnings(checks: Iterable[PreflightCheck]) -> list[str]:

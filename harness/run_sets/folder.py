@@ -9,12 +9,14 @@
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import (
@@ -34,15 +36,18 @@ from reference_models.process.atomic_write import remove_drafts, sync_folder, wr
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.records.chain import LAST_FILE, digest_record, first_link, follow, read_link
-from rules.records.codec import Damage, DamageError, convert, read_object
+from rules.records.codec import Damage, DamageError, Record, convert, decode, read_object
 from rules.records.experiment import is_plain_name
 from rules.records.kept.weights import WEIGHTS_FOLDER
+from rules.records.load import LoadRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 from rules.tree.attempts import RECORD_FILE
 
 RUN_SET_FILE = "run_set.json"
 LOCK_FILE = "lock"
+LOAD_FILE = "load.json"
+"""What else the system did while a repetition was made, until it is in the record of that."""
 _ATTEMPT = re.compile("attempt_(0|[1-9][0-9]{0,8})")
 
 
@@ -104,6 +109,7 @@ class RunSet:
                 if not (attempt / RECORD_FILE).exists():
                     _record_finished(attempt, index, log)
                 self._add_observation(attempt)
+                add_load(attempt / RECORD_FILE, RunRecord)
                 self._link(attempt / RECORD_FILE)
                 self.commit(index, attempt)
             self._complete_record(index, attempt)
@@ -117,10 +123,7 @@ class RunSet:
             return
         path, observed_s = attempt / RECORD_FILE, seen.pop("observed_s", None)
         observation = {"observed_s": observed_s, "observed_by": "timekeeper", "observed": seen}
-        content = {**read_json(path), **observation}
-        with suppress(DamageError):
-            convert(dict(content), RunRecord)
-            write_json(path, content)
+        _add_members(path, observation, RunRecord)
 
     def _link(self, path: Path) -> None:
         """Make a run's record the last of the set's chain; nothing in a set that an earlier version began."""
@@ -150,6 +153,23 @@ class RunSet:
             record_interrupted(attempt, index=index, reason="the process ended before the run did", exit_code=None)
             return
         _record_finished(attempt, index, read_log(result))
+
+
+def add_load(path: Path, record: type[Record]) -> None:
+    """Move into what one process left what else the system did meanwhile, which is beside it in LOAD_FILE; nothing
+    where that is missing or damaged."""
+    beside = path.with_name(LOAD_FILE)
+    found = decode(beside, LoadRecord)
+    if not isinstance(found, Damage):
+        _add_members(path, {"loads": [msgspec.to_builtins(found)]}, record)
+    beside.unlink(missing_ok=True)
+
+
+def _add_members(path: Path, members: Mapping[str, Any], record: type[Record]) -> None:
+    content = {**read_json(path), **members}
+    with suppress(DamageError):
+        convert(dict(content), record)
+        write_json(path, content)
 
 
 def given_fields(record: RunSetRecord) -> dict[str, SubmissionValue]:

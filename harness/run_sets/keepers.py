@@ -12,7 +12,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record, write_record
 from harness.launch.process import STDERR_FILE, WorkerEnd, explain_end
 from harness.measure.kinds import Kind
-from harness.run_sets.folder import RunSet, record_interrupted
+from harness.run_sets.folder import LOAD_FILE, RunSet, add_load, record_interrupted
 from harness.run_sets.progress import ALONE, MeasuringProgress, Outlook, Progress, RunProgress
 from reference_models.process.atomic_write import remove
 from rules.benchmarks.loader import parse_benchmark, read_toml
@@ -87,6 +87,7 @@ class LogKeeper:
         )
 
     def _interrupted(self, index: int, folder: Path, end: WorkerEnd | BaseException, resume: str) -> KeptOutcome:
+        (folder / LOAD_FILE).unlink(missing_ok=True)
         if isinstance(end, BaseException):
             reason = str(end).partition("\n")[0] or type(end).__name__
             record_interrupted(folder, index=index, reason=reason, exit_code=None)
@@ -175,6 +176,8 @@ class RecordKeeper:
             if frames := _show_frames(end):
                 frames += f"\n{folder / STDERR_FILE} has the whole traceback."
             return KeptOutcome(words="", error=HarnessError(f"{self._failure(index)}: {reason}{frames}", code))
+        if issubclass(self._kind.record, Measurement):
+            add_load(path, self._kind.record)
         found = read_record(path, self._kind.record)
         self.gather()
         return KeptOutcome(words="", record=found)
@@ -193,7 +196,9 @@ class RecordKeeper:
         measured = [part for part in found if isinstance(part, Measurement)]
         processes = tuple(process for part in measured for process in part.repetitions())
         code = measured[0].code if len({part.code for part in measured}) == 1 else None
-        write_record(self.path, msgspec.structs.replace(measured[0], processes=processes, code=code))
+        loads = tuple(part.loads[0] if part.loads else None for part in measured)
+        kept = loads if any(loads) else ()
+        write_record(self.path, msgspec.structs.replace(measured[0], processes=processes, code=code, loads=kept))
 
     def progress(self, index: int, *, quiet: bool, outlook: Outlook = ALONE) -> Progress:
         return MeasuringProgress(f"process {index + 1}", quiet=quiet, outlook=outlook)

@@ -7,7 +7,8 @@ from reports.comparison.factor import factor_of
 from reports.comparison.noise import MIN_EFFECT
 from reports.facts.noise import DRIFT_BAND, Shares, Smallest, spread_reach
 from reports.parts.cells import ALL_EQUAL
-from reports.results.result import Result
+from reports.parts.load import difference_words
+from reports.results.result import Result, load_of
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
 from reports.text.formatting import interval, percent, ratio
 
@@ -63,12 +64,17 @@ def _between(low: str, high: str) -> str:
 
 
 def outlier_words(result: Result) -> str | None:
-    """'run 3 (seed 17) at 0.65× the speed of the others': each run that was far slower or faster than all others."""
-    found = [
-        f"{run.label}{'' if run.seed is None else f' (seed {run.seed})'} at {ratio(over)} the speed of the others"
-        for run, over in result.outliers
-    ]
-    return ", ".join(found) or None
+    """'run 3 (seed 17) at 0.65× the speed of the others, while other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)': each
+    run that was far slower or faster than all others, and what else is known to have been different of it."""
+    found = []
+    for run, over in result.outliers:
+        others = [load_of(other) for other in result.converged if other is not run]
+        different = difference_words(load_of(run), others)
+        words = (
+            f"{run.label}{'' if run.seed is None else f' (seed {run.seed})'} at {ratio(over)} the speed of the others"
+        )
+        found.append(words if different is None else f"{words}, while {different}")
+    return "; ".join(found) or None
 
 
 def disturbed_words(speed_cv: float | None, num_runs: int, outlier: str | None) -> str:

@@ -5,6 +5,7 @@ from functools import partial
 
 from reports.document.blocks import Table, numeric, table_of, text_table
 from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
+from reports.parts.load import load_words
 from reports.text.formatting import MISSING, count, duration, interval, num_bytes, percent, plural, printable, si
 from reports.text.formatting import throughput_text as speed
 from rules.records.profile import LayerProduct, ProfileRecord, Rate
@@ -57,6 +58,7 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
             if record.device.startswith("cuda") and record.precision == "fp32"
             else ()
         ),
+        *((f"Measured {words}.",) if (words := load_words(record.loads)) else ()),
     )
 
 

@@ -5,6 +5,7 @@ from typing import TypeGuard
 
 from reports.document.blocks import Block, Bullets, Cell, Heading, Prose, Table, TableColumn, table_of, text_table
 from reports.facts.profile import amount
+from reports.parts.load import environment_words
 from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, si, time_unit
 from rules.records.study import TIMELINE, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 from rules.records.study import Cell as Value
@@ -21,6 +22,7 @@ def study_parts(study: StudyRecord) -> tuple[Block, ...]:
         *(Prose(text=printable(finding)) for finding in study.findings),
         *(study_table(table) for table in study.tables if not table.title.startswith(TIMELINE)),
         *study_grounds(study),
+        *((Prose(text=words),) if (words := environment_words(study.preflight, study.loads)) else ()),
     )
 
 

@@ -19,6 +19,7 @@ from reports.statistics.intervals import AT_LEAST, NOMINAL, Interval, LogSummary
 from reports.statistics.outliers import find_outliers
 from reports.text.formatting import printable
 from rules.checks.verdict import Verdict, VerdictOutcome
+from rules.records.load import LoadRecord
 from rules.records.measure import Measure, Measurement
 from rules.records.metrics import Metric, metric_of, metric_of_member
 from rules.records.run_set import RunSetRecord
@@ -335,6 +336,14 @@ class Result:
         ratios = {at: math.exp(logs[at] - (total - logs[at]) / (len(logs) - 1)) for at in find_outliers(logs)}
         return tuple((self.converged[at], ratio) for at, ratio in ratios.items())
 
+    @cached_property
+    def loads(self) -> tuple[LoadRecord | None, ...]:
+        """What else the system did during each repetition, in their order; None where that is not known."""
+        if self.measured is not None:
+            found = self.measured.loads
+            return (*found[: self.num_runs], *(None,) * (self.num_runs - len(found)))
+        return tuple(load_of(each) for each in self.repetitions)
+
     @property
     def overhead(self) -> LogSummary | None:
         """The time to train over the training time, over the runs that converged."""
@@ -347,6 +356,12 @@ def standing_of(status: Status, place: Path | None, score: BenchmarkResult) -> S
         return status
     is_ours = place is not None or any(run.definition_sha256 for run in score.runs)
     return "unverified" if is_ours else "published"
+
+
+def load_of(run: Repetition) -> LoadRecord | None:
+    """Return what else the system did during a run that left a log, as its record says it."""
+    loads = getattr(run.record, "loads", ())
+    return loads[0] if loads else None
 
 
 def overhead_ratio(run: RunResult) -> float | None:

@@ -9,7 +9,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from rules.records.codec import Count, Document, PositiveAmount, PositiveCount, Record, Sha256, Share
+from rules.records.load import LoadRecord
 from rules.records.metrics import ROC_AUC, MetricName
+from rules.records.run_set import PreflightCheck
 
 Epochs = Annotated[float, Meta(gt=0)]
 
@@ -115,6 +117,10 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     tuning: tuple[TuningRow, ...]
     proposal: Proposal | None
     conditions: tuple[Condition, ...]
+    preflight: tuple[PreflightCheck, ...] = ()
+    """The environment check before the command that wrote this. Empty in files of earlier versions."""
+    loads: tuple[LoadRecord, ...] = ()
+    """What else the system did while that command trained; likewise."""
 
     def __post_init__(self) -> None:
         if all(summary.global_batch_size != self.default_batch_size for summary in self.batch_sizes):

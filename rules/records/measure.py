@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from msgspec import Meta
 
 from rules.records.codec import Document, Record, Sha256
+from rules.records.load import LoadRecord
 from rules.records.rows import Row
 
 Commit = Annotated[str, Meta(pattern="^[0-9a-f]{40}([0-9a-f]{24})?$")]
@@ -87,6 +88,9 @@ class Measurement(Document, frozen=True, kw_only=True):
     code: CodeRecord | None = None
     """Set by the harness for every kind, in one place. None in files of versions 1 and 2, for an attempt that was cut
     off, and where the processes of one measurement ran different code."""
+    loads: tuple[LoadRecord | None, ...] = ()
+    """What else the system did while each process measured, in their order; None where that was not watched. Set by
+    who starts the processes. Empty in files of earlier versions, and where torchrun or srun started them."""
 
     @property
     def measure(self) -> Measure:

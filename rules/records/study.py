@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from rules.records.codec import Count, Document, Record
+from rules.records.load import LoadRecord
+from rules.records.run_set import PreflightCheck
 
 STUDY_FILE = "study.json"
 TIMELINE = "Timeline of the first second"
@@ -73,3 +75,7 @@ class StudyRecord(Document, frozen=True, kw_only=True):
     tables: Annotated[tuple[StudyTable, ...], Meta(min_length=1)]
     findings: tuple[str, ...]
     checks: tuple[StudyCheck, ...]
+    preflight: tuple[PreflightCheck, ...] = ()
+    """The environment check before it was measured; empty where nothing was, and in files of earlier versions."""
+    loads: tuple[LoadRecord, ...] = ()
+    """What else the system did while each process measured, in their order; likewise."""

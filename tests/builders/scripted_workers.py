@@ -135,7 +135,7 @@ class ScriptedWorkers:
             is_met = spec["run_index"] not in self.missing
             train(spec, folder, code, self.moment.now, leaves, on_event, is_met=is_met, num_evals=self.num_evals)
             return
-        if kind == "queue":
+        if kind in ("queue", "forward"):
             (folder / "study.json").write_text(encode(queue_answer()), encoding="utf-8")
             return
         if kind == "profile":
@@ -155,7 +155,7 @@ class ScriptedWorkers:
 
 
 def queue_answer() -> StudyRecord:
-    """What a process that simulates a queue finds: one rate, and what waits at it."""
+    """What a process finds that simulates a queue: one rate, and what waits at it. Of any study it is the answer."""
     columns: Columns = (("Queries/s", None, "simulated"), ("p99", "s", "simulated"))
     table = make_table("Latency", columns, [(100.0, 0.01)])
     return make_study("queue", "a queue", None, tables=[table], parameters=(), findings=("It waits.",))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.options import warn_of_system
 from harness.cli.shared.output import note, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.foundation.status_line import StatusLine
@@ -62,7 +61,7 @@ def _begin(request: "Request") -> Path:
 
         experiment = prepare(expand(request))
         folder = create(experiment)
-        _warn(folder)
+        _warn_of_environment(folder)
         if not request.quiet:
             _announce(experiment, folder)
         elif experiment.source is not None:
@@ -84,19 +83,21 @@ def make_group(request: "Request") -> Path:
 
     with usage_errors():
         folder = create(prepare(expand(request)))
+    _warn_of_environment(folder)
     complete(folder, Context(watcher=Watcher(on_step=_say_step)))
     write_folder_page(folder)
     return folder
 
 
-def _warn(folder: Path) -> None:
-    """Say on standard error what disturbs the runs of a new experiment, also to who wants to be told little."""
+def _warn_of_environment(folder: Path) -> None:
+    """Say on standard error what disturbs what is about to be made, as its sets have it on record."""
     from harness.experiment.store import parts_of
+    from harness.run_sets.environment import warn
     from harness.run_sets.folder import open_run_set
 
     first, *others = [open_run_set(part)[1].preflight for part in parts_of(folder).values()] or [()]
     of_others = (check for checks in others for check in checks if check.name == "precision")
-    warn_of_system(dict.fromkeys((*first, *of_others)))  # all others were checked within seconds
+    warn(dict.fromkeys((*first, *of_others)))  # all others were checked within seconds
 
 
 def _announce(experiment: "Experiment", folder: Path) -> None:

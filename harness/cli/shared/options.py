@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from harness.config.run_config import Override
-    from rules.records.run_set import PreflightCheck
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -361,15 +360,6 @@ def configuration(command: F, options: Iterable[Callable[[F], F]] = _CONFIGURATI
 def defining(command: F) -> F:
     """Add those of `configuration` that say what is trained on, and not how: -c, --set, --name, --data, --model."""
     return configuration(command, (*_DEFINING, MODEL))
-
-
-def warn_of_system(checks: "Iterable[PreflightCheck]") -> None:
-    """Print what an environment check warns of."""
-    from harness.cli.shared.output import note
-    from harness.run_sets.environment import describe_warnings
-
-    for text in describe_warnings(checks):
-        note(f"warning: {text} See 'dlrmbench doctor'.")
 
 
 _SECTIONS = {

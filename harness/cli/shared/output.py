@@ -4,14 +4,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from harness.foundation.status_line import StatusLine, terminal_columns
+from harness.foundation.status_line import StatusLine, folded, terminal_columns
 from reports.document.blocks import Block
 from reports.render.forms import FORMS
-from reports.render.terminal import ansi, fold, plain, render_terminal
+from reports.render.terminal import ansi, plain, render_terminal
 from rules.logs.text import printable
 
 if TYPE_CHECKING:
@@ -106,11 +106,6 @@ def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> No
 def note(text: str) -> None:
     """Print a sentence on standard error; on a terminal its lines are broken at blanks, never inside a word."""
     click.echo(folded(text, sys.stderr), err=True)
-
-
-def folded(text: str, stream: TextIO) -> str:
-    """Return `text` with lines that fit the stream's terminal, where it is one; words and commands stay whole."""
-    return fold(text, terminal_columns(stream) - 1) if stream.isatty() else text
 
 
 def say(doing: str) -> None:

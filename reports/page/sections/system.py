@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
-from reports.document.blocks import Block, Cell, Fold, Prose, Table, table_of, text_table
+from reports.document.blocks import Block, Cell, Fold, Prose, Table, numeric, table_of, text_table
 from reports.document.page import PageSection
 from reports.facts.energy import explain_clocks
 from reports.parts.cost import energy_records
+from reports.parts.load import clock_range, load_range, load_words, others_range, temperature_range
 from reports.results.records import config_texts, environment_texts
 from reports.results.result import Result
 from reports.text.formatting import MISSING, names, plural, printable
 from rules.records.run_set import PreflightCheck
 
+NOISE = "Noise and environment"
 MAX_COLUMNS = 4
 MAX_VALUES = 24
 """Most values shown of a key that differs, the most frequent ones; of a seed or a moment every configuration has its
@@ -32,37 +34,71 @@ def noise_section(group: Sequence[Result], id_: str) -> PageSection:
     if not rows:
         blocks.append(Prose(text="No environment check came with these results.", kind="absent"))
     else:
-        disturbing = [check for check in rows if check.status == "warning"]
-        quiet = [check for check in rows if check.status != "warning"]
-        blocks.append(Prose(text=_noise_lead(disturbing, rows)))
-        if disturbing:
-            blocks.append(_checks(disturbing, rows, group, f"{id_}-noise-table"))
-        if quiet:
-            table = _checks(quiet, rows, group, f"{id_}-quiet-table")
-            blocks.append(Fold(summary=f"✓ {plural(len(quiet), 'check')} without a remark", blocks=(table,)))
+        who = {check: _who(labels, group) for check, labels in rows.items()} if len(group) > 1 else None
+        blocks += check_blocks([*rows], id_, who)
     without = [result.label for result in group if not (result.asked and result.asked.preflight)]
     if rows and without:
         blocks.append(Prose(text=f"No environment check came with {names(without)}.", kind="note"))
+    blocks += _loads(group, f"{id_}-load-table")
     if moved := explain_clocks(energy for result in group for energy in energy_records(result)):
         blocks.append(Prose(text=moved, kind="note"))
-    return PageSection(id=f"{id_}-noise", heading="Noise and environment", name="Noise", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-noise", heading=NOISE, name="Noise", blocks=tuple(blocks))
 
 
-def _noise_lead(disturbing: Sequence[PreflightCheck], rows: Mapping[PreflightCheck, list[str]]) -> str:
+def _loads(group: Sequence[Result], id_: str) -> tuple[Block, ...]:
+    """What else the system did while each repetition was made; nothing where no record says it."""
+    known = [result for result in group if any(result.loads)]
+    if not known:
+        return ()
+    if len(group) == 1:
+        words = load_words([load for load in known[0].loads if load])
+        return () if words is None else (Prose(text=f"Measured {words}."),)
+    table = table_of(
+        known,
+        (
+            ("Configuration", "label"),
+            (numeric("Load average", "when each began"), "loads", load_range),
+            (numeric("Other work", "CPUs kept busy"), "loads", others_range),
+            (numeric("Clock", "of the CPUs"), "loads", clock_range),
+            (numeric("Temperature", "of a CPU, at most"), "loads", temperature_range),
+        ),
+        id_=id_,
+        caption="What else the system did while each process measured: the least and the most",
+    )
+    return (table,)
+
+
+def check_blocks(
+    checks: Sequence[PreflightCheck],
+    id_: str,
+    who: Mapping[PreflightCheck, str] | None = None,
+    before: str = "the first run",
+) -> tuple[Block, ...]:
+    """What the environment check found: what disturbs, and all else folded; `who` says of which configurations."""
+    disturbing = [check for check in checks if check.status == "warning"]
+    quiet = [check for check in checks if check.status != "warning"]
+    blocks: list[Block] = [Prose(text=_noise_lead(disturbing, checks, before))]
+    if disturbing:
+        blocks.append(_checks(disturbing, who, f"{id_}-noise-table"))
+    if quiet:
+        table = _checks(quiet, who, f"{id_}-quiet-table")
+        blocks.append(Fold(summary=f"✓ {plural(len(quiet), 'check')} without a remark", blocks=(table,)))
+    return tuple(blocks)
+
+
+def _noise_lead(disturbing: Sequence[PreflightCheck], checks: Sequence[PreflightCheck], before: str) -> str:
     if not disturbing:
-        return f"Nothing that disturbs was found: {plural(len(rows), 'check')} before the first run."
+        return f"Nothing that disturbs was found: {plural(len(checks), 'check')} before {before}."
     text = names(list(dict.fromkeys(check.name for check in disturbing)), most=5)
-    return f"Looked at before the first run, and able to disturb: {text}."
+    return f"Looked at before {before}, and able to disturb: {text}."
 
 
-def _checks(
-    chosen: Sequence[PreflightCheck], rows: Mapping[PreflightCheck, list[str]], group: Sequence[Result], id_: str
-) -> Table:
+def _checks(chosen: Sequence[PreflightCheck], who: Mapping[PreflightCheck, str] | None, id_: str) -> Table:
     return table_of(
         sorted(chosen, key=lambda check: _ORDER.index(check.status)),
         (
             ("Check", "name"),
-            ("Configuration" if len(group) > 1 else None, lambda check: _who(rows[check], group)),
+            ("Configuration" if who else None, lambda check: (who or {})[check]),
             ("Found", lambda check: check.value or None),
             ("Status", "status", lambda status: Cell(text=status, kind="warn" if status == "warning" else "")),
             ("Why it matters", "why"),

@@ -6,6 +6,8 @@ Printed by the verbs that make one, and on the page: there with the chart that i
 from reports.document.blocks import Block, Prose
 from reports.document.page import PageSection
 from reports.kinds.details import details_of
+from reports.page.sections.system import NOISE, check_blocks
+from reports.parts.load import load_words
 from reports.parts.study import study_grounds, study_table
 from reports.text.formatting import printable
 from rules.records.study import StudyRecord
@@ -26,4 +28,12 @@ def study_sections(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
         )
         name = printable(table.title, 100)
         made.append(PageSection(id=place, heading=name, name=name, blocks=blocks))
-    return tuple(made)
+    return (*made, *_noise(study, id_))
+
+
+def _noise(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
+    """What could disturb what was measured; none of a study that measured nothing, or before that was recorded."""
+    blocks = check_blocks(study.preflight, id_, before="the measurement") if study.preflight else ()
+    if words := load_words(study.loads):
+        blocks = (*blocks, Prose(text=f"Measured {words}."))
+    return (PageSection(id=f"{id_}-noise", heading=NOISE, name="Noise", blocks=blocks),) if blocks else ()

@@ -1,0 +1,106 @@
+"""What else the system did while something was measured, in words: on the page, the terminal, beside an outlier."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+from reports.text.formatting import interval, names, plural, printable
+from rules.records.load import LoadRecord
+from rules.records.run_set import PreflightCheck
+
+_CPU_SHARE, _CLOCK_SHARE, _DEGREES = 0.1, 0.05, 10.0
+"""How far from the median of the others, and beyond all of them, a run's load or other work (as a share of the CPUs),
+its clock (as a share of theirs) and its temperature are said to be different."""
+
+
+def load_range(loads: Iterable[LoadRecord | None]) -> str | None:
+    """'0.31 – 8.00': the load average when each process began; None where none is known."""
+    return _range((load.load_avg_before for load in loads if load), "{:.2f}".format)
+
+
+def others_range(loads: Iterable[LoadRecord | None]) -> str | None:
+    """'0.1 – 1.9 of 2': the CPUs that other work kept busy."""
+    known = [load for load in loads if load]
+    found = _range((load.other_cpus for load in known), "{:.1f}".format)
+    return None if found is None else f"{found} of {known[0].num_cpus}"
+
+
+def clock_range(loads: Iterable[LoadRecord | None]) -> str | None:
+    """'3,100 – 3,400 MHz'."""
+    found = _range((load.cpu_clock_mhz for load in loads if load), "{:,.0f}".format)
+    return None if found is None else f"{found} MHz"
+
+
+def temperature_range(loads: Iterable[LoadRecord | None]) -> str | None:
+    """'61 – 74 °C': the highest of each process."""
+    found = _range((load.max_temperature_c for load in loads if load), "{:.0f}".format)
+    return None if found is None else f"{found} °C"
+
+
+def _range(values: Iterable[float | None], number: Callable[[float], str]) -> str | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    low, high = number(min(known)), number(max(known))
+    return low if low == high else interval(low, high)
+
+
+def load_words(loads: Sequence[LoadRecord | None]) -> str | None:
+    """'at a load average of 8.00 – 8.20 when its 5 processes began, while other work kept 1.4 – 1.9 of 2 CPUs busy';
+    None where nothing is known."""
+    began = "when it began" if len(loads) == 1 else f"when its {plural(len(loads), 'process', 'processes')} began"
+    clock, temperature = clock_range(loads), temperature_range(loads)
+    parts = (
+        None if (found := load_range(loads)) is None else f"at a load average of {found} {began}",
+        None if (found := others_range(loads)) is None else f"while other work kept {found} CPUs busy",
+        clock and f"with CPUs at {clock}",
+        temperature and f"at {temperature} at most",
+    )
+    return ", ".join(filter(None, parts)) or None
+
+
+def environment_words(preflight: Sequence[PreflightCheck], loads: Sequence[LoadRecord | None]) -> str | None:
+    """Say in one sentence or two what could disturb what was measured; None of what records nothing of it."""
+    warned = names([printable(check.name) for check in preflight if check.status == "warning"])
+    checked = "The environment check before warned of nothing." if preflight else None
+    if warned:
+        checked = f"The environment check before warned of {warned}."
+    found = load_words(loads)
+    measured = None if found is None else f"Measured {found}."
+    return " ".join(filter(None, (checked, measured))) or None
+
+
+def difference_words(load: LoadRecord | None, others: Sequence[LoadRecord | None]) -> str | None:
+    """'other work kept 1.8 of 2 CPUs busy (0.1 – 0.2)': what else was different of one process than of all others;
+    None where nothing is known to have been."""
+    rest = [other for other in others if other is not None]
+    if load is None or not rest:
+        return None
+    cpus = _CPU_SHARE * load.num_cpus
+    parts = (
+        _apart(load.load_avg_before, [each.load_avg_before for each in rest], cpus, "load average {} when it began",
+               "{:.2f}".format),
+        _apart(load.other_cpus, [each.other_cpus for each in rest], cpus,
+               f"other work kept {{}} of {load.num_cpus} CPUs busy", "{:.1f}".format),
+        _apart(load.cpu_clock_mhz, [each.cpu_clock_mhz for each in rest], None, "CPUs at {} MHz", "{:,.0f}".format),
+        _apart(load.max_temperature_c, [each.max_temperature_c for each in rest], _DEGREES, "at most {} °C",
+               "{:.0f}".format),
+    )  # fmt: skip
+    return ", ".join(filter(None, parts)) or None
+
+
+def _apart(
+    value: float | None,
+    others: Sequence[float | None],
+    least: float | None,
+    words: str,
+    number: Callable[[float], str],
+) -> str | None:
+    """Say a value beside those of all others, where it lies beyond them and `least` from their median."""
+    known = [other for other in others if other is not None]
+    if value is None or not known:
+        return None
+    middle = statistics.median(known)
+    is_beyond = not min(known) <= value <= max(known)
+    if not is_beyond or abs(value - middle) < (_CLOCK_SHARE * middle if least is None else least):
+        return None
+    return f"{words.format(number(value))} ({_range(known, number)})"
