@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import DATA, QUIET, completing_or_files, output_option
+from harness.cli.shared.options import DATA, QUIET, RUNS, completing_or_files, output_option
 from harness.cli.shared.output import form_option
 from reports.render.forms import FORMS
 
@@ -35,6 +35,15 @@ def _usages() -> Iterable[str]:
     metavar="N",
     help="Processes that take frames.  [default: the usage's]",
 )
+@click.option(
+    "-n",
+    "--processes",
+    "num_processes",
+    type=RUNS,
+    default=5,
+    show_default=True,
+    help="Measure all of it so often, each time by workers that are started anew and with other arrivals.",
+)
 @click.option("--threads", "num_threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores]")
 @click.option(
     "--score",
@@ -57,8 +66,9 @@ def usage(
     """Serve the models of a usage, each with a rate and a deadline: feed, vr_gaming, … or FILE.toml; a study.
 
     Frames of several models are scheduled, the earliest deadline first, in one process for each worker, or on a
-    virtual clock. A frame that has not begun at its deadline is dropped. The usages of XRBench's scenarios have
-    stand-ins for its models. --set is of MODEL.KEY, or usage.KEY.
+    virtual clock. A frame that has not begun at its deadline is dropped. All is measured in several processes, and
+    the score has a 95 % interval over them (Student's t). The usages of XRBench's scenarios have stand-ins for its
+    models. --set is of MODEL.KEY, or usage.KEY.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.axes import split_values

@@ -12,25 +12,31 @@ from harness.extensions.serving.job import resolve_served
 from harness.extensions.serving.queue_job import KIND
 from harness.extensions.usage.crew import Crew, open_retrieval
 from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, Usage, parse_usage
+from harness.extensions.usage.measuring import MeasuredUsage, Seeds, Share, measure_usage
 from harness.extensions.usage.score import Counting
-from harness.extensions.usage.study import make_usage_study, measure_usage
+from harness.extensions.usage.study import make_usage_study
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from harness.measure.refusals import refuse_unservable
+from harness.run_sets.environment import Environment
 from harness.run_sets.output import refuse_output
 from harness.system.resources import read_resources
 from reference_models.costs import FLOAT_BYTES
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.benchmarks.seeds import derive_seeds
 from rules.errors import DefinitionError
 from rules.records.study import StudyRecord
 
 
 def study_usage(
     path: str, points: Sequence[tuple[str, Mapping[str, Any]]], axis: str | None, *, data: Path | None, output: Path,
-    num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
+    num_processes: int, num_threads: int | None, quiet: bool, seed: int, is_simulated: bool, counting: Counting,
 ) -> StudyRecord:  # fmt: skip
     """Check every point of an axis, its text and tables, before anything is made; then measure all of them.
+
+    All points are measured `num_processes` times, by workers that are started anew each time, and with arrivals of
+    their own. The study has the environment check, which warns on standard error, and the load each time.
 
     Raises ConfigError, DefinitionError, DatasetError, OSError; HarnessError, with exit code 7 where no rate meets all
     deadlines.
@@ -55,13 +61,21 @@ def study_usage(
         }
         for of_point in configs
     ]
-    found, line = [], StatusLine(quiet=quiet)
-    with Crew(most, threads) as crew:
-        for (text, _), usage, its in zip(points, usages, served, strict=True):
-            line.show(f"{axis}={text}: timing models" if axis else "timing models, then scheduling frames", now=True)
-            found.append(measure_usage(crew, text, usage, its, seed=seed, is_simulated=is_simulated))
+    environment, line = Environment.check(data, output), StatusLine(quiet=quiet)
+    found: list[list[MeasuredUsage]] = [[] for _ in points]
+    seeds = derive_seeds(seed, num_processes)
+    for number, arrivals in enumerate(seeds):
+        of = f"process {number + 1} of {num_processes}"
+        with environment.measuring() as watch, Crew(most, threads) as crew:
+            for (text, _), usage, its, measured in zip(points, usages, served, found, strict=True):
+                at = f"{of}, {axis}={text}" if axis else of
+                line.show(f"{at}: timing models, then scheduling frames", now=True)
+                share, drawn = Share(number, num_processes), Seeds(seed, arrivals)
+                measured.append(measure_usage(crew, text, usage, its, drawn, share, is_simulated=is_simulated))
+                watch.look()
     line.finish()
-    return make_usage_study(found, axis, counting, seed, threads)
+    study = make_usage_study(found, axis, counting, seed, environment.loads, num_threads=threads)
+    return environment.put_on(study)
 
 
 def _refuse_large(path: str, usage: Usage) -> None:

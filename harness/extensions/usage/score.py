@@ -6,6 +6,7 @@ the form of its released code (github.com/XRBench/XRBench-MLSys2023, HET_scoring
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import fsum
 from typing import Literal
 
@@ -57,6 +58,24 @@ def score_model(frames: Sequence[Frame], spans: Spans, counting: Counting, energ
         real_time=scores / len(kept) if kept else None,
         quality=quality,
         score=None if quality is None or factor is None else scores * energy / requested * factor,
+    )
+
+
+def join_scores(scores: Sequence[ModelScore]) -> ModelScore:
+    """Join the scores of one model over several processes: counts and latencies of all frames, means of the rest."""
+
+    def mean(values: Iterable[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return fsum(known) / len(known) if known else None
+
+    return ModelScore(
+        requested=sum(score.requested for score in scores),
+        dropped=sum(score.dropped for score in scores),
+        late=sum(score.late for score in scores),
+        latencies_s=tuple(chain.from_iterable(score.latencies_s for score in scores)),
+        real_time=mean(score.real_time for score in scores),
+        quality=mean(score.quality for score in scores),
+        score=mean(score.score for score in scores),
     )
 
 

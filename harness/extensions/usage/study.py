@@ -1,127 +1,67 @@
 """A usage as a study: what became of every model's frames, its score, the highest rates, candidates of retrievals."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from harness.extensions.usage.crew import Crew, RealClock, RetrievalTrial, build_models, repeat_calls, try_retrieval
-from harness.extensions.usage.definition import RETRIEVAL, STAND_IN, Usage
-from harness.extensions.usage.schedule import (
-    GRID,
-    Frame,
-    Spans,
-    VirtualClock,
-    draw_frames,
-    draw_service,
-    find_highest_factor,
-    run_schedule,
-)
-from harness.extensions.usage.score import Counting, ModelScore, score_model, score_usage
+from harness.extensions.usage.definition import STAND_IN
+from harness.extensions.usage.measuring import MeasuredUsage
+from harness.extensions.usage.schedule import GRID
+from harness.extensions.usage.score import Counting, ModelScore, join_scores
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_study, make_table
 from harness.foundation.virtual_clock import percentile_of
-from harness.system.energy import EnergyMeter
+from reports.statistics.intervals import Interval, mean_interval
 from reports.text.formatting import percent
+from rules.records.load import LoadRecord
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord
 
 PUBLISHED_MEMORY = "1.5 to 13.4 times less, published by MeLoPPR for a CPU, of six other graphs"
 LEAST_PRECISION, LEAST_SAVING, TIMELINE_S = 0.8, 1.5, 1.0
+Point = Sequence[MeasuredUsage]
+"""What all processes found of one usage, in their order: at least one."""
 Columns = tuple[tuple[str, str | None, Origin], ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredUsage:
-    """What was found of one usage: `text` is the value of the axis, empty without one."""
-
-    text: str
-    usage: Usage
-    frames: Sequence[Frame]
-    spans: Spans
-    """By the clock that the study is of."""
-    simulated: Spans
-    times_s: Mapping[str, Sequence[float]]
-    energies_j: Mapping[str, float]
-    """Joules of a frame by model, where that was measured."""
-    energy_gap: str
-    highest_factor: float
-    failed: Frame | None
-    """What fails first above the highest factor."""
-    trials: Mapping[str, Sequence[RetrievalTrial]]
-
-    def score(self, name: str, spans: Spans, counting: Counting) -> ModelScore:
-        """Score one model by a schedule."""
-        pairs = [pair for pair in zip(self.frames, spans, strict=True) if pair[0].model == name]
-        frames, its = [frame for frame, _ in pairs], [span for _, span in pairs]
-        return score_model(frames, its, counting, self.energies_j.get(name))
-
-
-def measure_usage(
-    crew: Crew, text: str, usage: Usage, served: Mapping[str, Any], *, seed: int, is_simulated: bool
-) -> MeasuredUsage:
-    """Time frames of all models on all workers at once, then schedule those of the usage on the virtual clock, and,
-    unless `is_simulated`, on the real one."""
-    count = usage.workers
-    crew.ask([partial(build_models, usage=usage, served=served, seed=seed)] * count)
-    energies_j, energy_gap = dict[str, float](), ""
-    for name in usage.models:
-        meter = EnergyMeter()
-        meter.start()
-        num_calls = sum(crew.ask([partial(repeat_calls, name=name)] * count))
-        energy = meter.stop() or {"energy_j": None, "not_measured": []}
-        if energy["energy_j"] is not None:
-            energies_j[name] = energy["energy_j"] / num_calls
-        energy_gap = " ".join(gap["reason"] for gap in energy["not_measured"])
-    times_s = crew.time_frames([*usage.models], seed)
-    frames = draw_frames(usage, seed)
-    service_s = draw_service(frames, times_s, seed)
-    simulated = run_schedule(frames, count, VirtualClock(service_s))
-    spans = simulated if is_simulated else run_schedule(frames, count, RealClock(crew, frames))
-    trials: dict[str, list[RetrievalTrial]] = {}
-    for name, model in usage.models.items():
-        if model.source == RETRIEVAL:
-            ask = partial(try_retrieval, model=model, seed=seed)
-            trials[name] = [*chain(*crew.ask([partial(ask, share=(worker, count)) for worker in range(count)]))]
-    highest, failed = find_highest_factor(usage, seed, service_s)
-    return MeasuredUsage(
-        text=text, usage=usage, frames=frames, spans=spans, simulated=simulated, times_s=times_s, trials=trials,
-        energies_j=energies_j, energy_gap=energy_gap, highest_factor=highest, failed=failed,
-    )  # fmt: skip
-
-
 def make_usage_study(
-    points: Sequence[MeasuredUsage], axis: str | None, counting: Counting, seed: int, num_threads: int
+    points: Sequence[Point],
+    axis: str | None,
+    counting: Counting,
+    seed: int,
+    loads: Sequence[LoadRecord],
+    *,
+    num_threads: int,
 ) -> StudyRecord:
-    """Make the study of one usage, or of one for each value of an axis.
+    """Make the study of one usage, or of one for each value of an axis; `loads` are those of the processes.
 
-    Raises HarnessError (exit 7) where no rate meets all deadlines of any.
+    Raises HarnessError (exit 7) where no rate meets all deadlines of any in any process.
     """
-    first = points[0]
-    if first.failed is not None and not any(point.highest_factor for point in points):
-        most_ms = max(first.times_s[first.failed.model]) * 1e3
-        raise HarnessError(
-            f"no rate meets all deadlines: at {GRID:.0%} of all rates {first.failed.model} fails first: a frame has "
-            f"{first.failed.within_s * 1e3:.4g} ms, and takes up to {most_ms:.4g} ms alone. Give longer deadlines.",
-            ExitCode.INCONCLUSIVE,
-        )
+    _refuse_hopeless(points)
+    first = points[0][0]
     origin: Origin = "simulated" if first.spans is first.simulated else "measured"
     stand_ins = [name for name, model in first.usage.models.items() if model.source == STAND_IN]
     note = f"; stand-ins, MLPs of ours: {', '.join(stand_ins)}" if stand_ins else ""
     head: Columns = () if axis is None else ((axis, None, "given"),)
-    models, retrievals, findings = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[str]()
+    scores, processes, findings = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[str]()
+    models, retrievals = list[tuple[Cell, ...]](), list[tuple[Cell, ...]]()
     for point in points:
-        key = () if axis is None else (point.text,)
-        scores = {name: point.score(name, point.spans, counting) for name in point.usage.models}
-        models += [(*key, *_list_model(point, *each, counting, origin)) for each in scores.items()]
-        retrievals += [(*key, *_list_retrieval(point, name)) for name in point.trials]
-        findings.append((f"{axis}={point.text}: " if axis else "") + _say_point(point, scores, origin))
-    tables = [make_table(f"Models{note}", (*head, *_model_columns(origin)), models)]
+        key = () if axis is None else (point[0].text,)
+        scores.append((*key, *_list_score(point, counting)))
+        processes += [(*key, *row) for row in _list_processes(point, counting, loads)]
+        models += [(*key, *_list_model(point, name, counting, origin)) for name in point[0].usage.models]
+        retrievals += [(*key, *_list_retrieval(point, name)) for name in point[0].trials]
+        findings.append((f"{axis}={point[0].text}: " if axis else "") + _say_point(point, counting, origin))
+    tables = [
+        make_table(f"Score{note}", (*head, *_score_columns(origin)), scores),
+        make_table(f"Models{note}", (*head, *_model_columns(origin)), models),
+    ]
     if retrievals:
         tables.append(make_table(f"Retrieval{note}", (*head, *_RETRIEVAL), retrievals))
         findings += _say_retrieval([row[len(head) :] for row in retrievals])
+    tables.append(make_table(f"Processes{note}", (*head, *_process_columns(origin)), processes))
     where = f", {axis}={first.text}" if axis else ""
     tables.append(make_table(f"{TIMELINE}{where}{note}", _timeline_columns(origin), _list_timeline(first)))
     clock = "a virtual clock" if origin == "simulated" else "the real clock"
@@ -130,10 +70,67 @@ def make_usage_study(
         f"{first.usage.title}: deadlines met on {clock}",
         None,
         seed=seed,
-        parameters=_list_parameters(first, counting, num_threads, stand_ins),
+        parameters=_list_parameters(points[0], counting, num_threads, stand_ins),
         tables=tables,
         findings=[*findings, f"Numbers of the usage: {first.usage.source}"],
     )
+
+
+def _refuse_hopeless(points: Sequence[Point]) -> None:
+    """Raise HarnessError (exit 7) where no rate meets all deadlines of any point in any process."""
+    measured = [*chain.from_iterable(points)]
+    failed, times_s = measured[0].failed, measured[0].times_s
+    if failed is None or any(each.highest_factor for each in measured):
+        return
+    raise HarnessError(
+        f"no rate meets all deadlines: at {GRID:.0%} of all rates {failed.model} fails first: a frame has "
+        f"{failed.within_s * 1e3:.4g} ms, and takes up to {max(times_s[failed.model]) * 1e3:.4g} ms alone. Give "
+        "longer deadlines.",
+        ExitCode.INCONCLUSIVE,
+    )
+
+
+def score_interval(scores: Sequence[float]) -> Interval | None:
+    """Return Student's t interval of the mean score at 95 %, within 0 to 100; None for one process."""
+    found = mean_interval(scores)
+    if found is None:
+        return None
+    low, high = (min(max(bound, 0.0), 100.0) for bound in (found.low, found.high))
+    return Interval(low=low, high=high, confidence=found.confidence, method=found.method)
+
+
+def _least(point: Point) -> MeasuredUsage:
+    """Return what has the lowest of the highest rates: those meet all deadlines in every process."""
+    return min(point, key=lambda each: each.highest_factor)
+
+
+def _score_columns(origin: Origin) -> Columns:
+    return (
+        ("Score", None, origin), ("From", None, origin), ("To", None, origin), ("Processes", None, "given"),
+        ("Deadlines met", "share", origin), ("Highest factor on all rates", None, "simulated"),
+    )  # fmt: skip
+
+
+def _list_score(point: Point, counting: Counting) -> tuple[Cell, ...]:
+    scores = [each.score_all(counting) for each in point]
+    bounds = score_interval(scores)
+    interval = (None, None) if bounds is None else (bounds.low, bounds.high)
+    met = fmean(each.share_met for each in point)
+    return (fmean(scores), *interval, len(point), met, _least(point).highest_factor)
+
+
+def _process_columns(origin: Origin) -> Columns:
+    return (
+        ("Process", None, "given"), ("Seed of arrivals", None, "given"), ("Score", None, origin),
+        ("Deadlines met", "share", origin), ("Highest factor on all rates", None, "simulated"),
+        ("Load average before", None, "measured"), ("CPUs of other work", None, "measured"),
+    )  # fmt: skip
+
+
+def _list_processes(point: Point, counting: Counting, loads: Sequence[LoadRecord]) -> Iterator[tuple[Cell, ...]]:
+    for number, (each, load) in enumerate(zip(point, loads, strict=True), start=1):
+        found = (each.score_all(counting), each.share_met, each.highest_factor)
+        yield (number, str(each.seed), *found, load.load_avg_before, load.other_cpus)
 
 
 def _model_columns(origin: Origin) -> Columns:
@@ -147,50 +144,62 @@ def _model_columns(origin: Origin) -> Columns:
     )  # fmt: skip
 
 
-def _list_model(
-    point: MeasuredUsage, name: str, score: ModelScore, counting: Counting, origin: Origin
-) -> tuple[Cell, ...]:
-    usage, beside = point.usage, tuple[Cell, ...]()
+def _list_model(point: Point, name: str, counting: Counting, origin: Origin) -> tuple[Cell, ...]:
+    """List one model over all processes: counts and latencies of all frames, means of the scores."""
+    usage, beside = point[0].usage, tuple[Cell, ...]()
+    score = _join(point, name, counting)
     if origin == "measured":
-        simulated = point.score(name, point.simulated, counting)
+        simulated = join_scores([each.score(name, each.simulated, counting) for each in point])
         beside = (simulated.dropped, _percentile(simulated.latencies_s, 0.99))
-    rate, service_s = (usage.models[name].rate or 0.0) * usage.factor, float(np.mean(point.times_s[name]))
-    p50_s, p99_s = (_percentile(score.latencies_s, share) for share in (0.5, 0.99))
-    counts, energy_j = (score.requested, score.dropped, score.late), point.energies_j.get(name)
-    scores = (score.real_time, score.quality, energy_j, score.score)
+    energies_j = [each.energies_j[name] for each in point if name in each.energies_j]
     return (
         name,
         usage.models[name].items,
-        rate,
+        (usage.models[name].rate or 0.0) * usage.factor,
         usage.within_s(name),
-        service_s,
-        *counts,
-        p50_s,
-        p99_s,
+        fmean(chain.from_iterable(each.times_s[name] for each in point)),
+        score.requested,
+        score.dropped,
+        score.late,
+        *(_percentile(score.latencies_s, share) for share in (0.5, 0.99)),
         *beside,
-        *scores,
+        score.real_time,
+        score.quality,
+        fmean(energies_j) if energies_j else None,
+        score.score,
     )
+
+
+def _join(point: Point, name: str, counting: Counting) -> ModelScore:
+    return join_scores([each.score(name, each.spans, counting) for each in point])
 
 
 def _percentile(seconds: Sequence[float], share: float) -> float | None:
     return percentile_of(np.array(seconds), share) if seconds else None
 
 
-def _say_point(point: MeasuredUsage, scores: Mapping[str, ModelScore], origin: Origin) -> str:
-    usage, requested = point.usage, len(point.frames)
-    num_failed = sum(score.dropped + score.late for score in scores.values())
-    work_s = sum(float(np.mean(point.times_s[name])) * score.requested for name, score in scores.items())
+def _say_point(point: Point, counting: Counting, origin: Origin) -> str:
+    scores, bounds = [each.score_all(counting) for each in point], None
+    models = [_join(point, name, counting) for name in point[0].usage.models]
+    requested = sum(score.requested for score in models)
+    num_met = requested - sum(score.dropped + score.late for score in models)
+    bounds, of = score_interval(scores), "one process, so no interval"
+    if bounds is not None:
+        of = f"95 % interval {bounds.low:.2f} to {bounds.high:.2f} over {len(point)} processes"
     words = (
-        f"score {score_usage(scores.values()):.2f} of 100, {requested - num_failed:,} of {requested:,} deadlines met "
+        f"score {fmean(scores):.2f} of 100 ({of}), {num_met:,} of {requested:,} deadlines met ({origin}), at a load "
+        f"of {percent(fmean(each.offered_load for each in point))}. "
     )
-    words += f"({origin}), at a load of {percent(work_s * usage.factor / usage.duration_s / usage.workers)}. "
-    if point.failed is None:
-        return f"{words}All are met at {point.highest_factor:g} times all rates, where the search ends (simulated)."
-    if not point.highest_factor:
-        return f"{words}No rate meets all: at {GRID:.0%} of all rates {point.failed.model} fails first (simulated)."
-    highest = f"{point.highest_factor:.2f} times all rates"
+    least = _least(point)
+    if least.failed is None:
+        return f"{words}All are met at {least.highest_factor:g} times all rates, where the search ends (simulated)."
+    every = "" if len(point) == 1 else " in every process"
+    if not least.highest_factor:
+        first = f"at {GRID:.0%} of all rates {least.failed.model} fails first"
+        return f"{words}No rate meets all{every}: {first} (simulated)."
     return (
-        f"{words}The highest rates that meet all are {highest}; above, {point.failed.model} fails first (simulated)."
+        f"{words}The highest rates that meet all{every} are {least.highest_factor:.2f} times all rates; above, "
+        f"{least.failed.model} fails first (simulated)."
     )
 
 
@@ -207,12 +216,12 @@ _RETRIEVAL: Columns = (
 )
 
 
-def _list_retrieval(point: MeasuredUsage, name: str) -> tuple[Cell, ...]:
-    trials = point.trials[name]
+def _list_retrieval(point: Point, name: str) -> tuple[Cell, ...]:
+    trials = [*chain.from_iterable(each.trials[name] for each in point)]
     precision, mean_s, at_once_s = np.mean([trial[:3] for trial in trials], axis=0).tolist()
     peaks = max(trial.staged_bytes for trial in trials), max(trial.at_once_bytes for trial in trials)
     p99_s = _percentile([trial.staged_s for trial in trials], 0.99)
-    subgraphs = str(point.usage.models[name].num_subgraphs)
+    subgraphs = str(point[0].usage.models[name].num_subgraphs)
     return (name, subgraphs, precision, mean_s, p99_s, *peaks, peaks[1] / peaks[0], at_once_s / mean_s)
 
 
@@ -244,13 +253,20 @@ def _list_timeline(point: MeasuredUsage) -> Iterator[tuple[Cell, ...]]:
 
 
 def _list_parameters(
-    point: MeasuredUsage, counting: Counting, num_threads: int, stand_ins: Sequence[str]
+    point: Point, counting: Counting, num_threads: int, stand_ins: Sequence[str]
 ) -> tuple[Parameter, ...]:
-    usage, has_energy = point.usage, bool(point.energies_j)
+    usage, has_energy = point[0].usage, any(each.energies_j for each in point)
     rows: tuple[tuple[str, Scalar, str | None, Source, str | None], ...] = (
         ("stand-ins", ", ".join(stand_ins) or None, None, "file", "MLPs, not the networks of the source"),
         ("releases", usage.duration_s / usage.factor, "s", "file", "what was released by then is finished"),
         ("workers", usage.workers, None, "file", "processes, one frame at a time each"),
+        (
+            "processes",
+            len(point),
+            None,
+            "given",
+            "one after the other, with workers and arrivals of their own",
+        ),
         ("threads of a worker", num_threads, None, "given", None),
         ("factor on all rates", usage.factor, None, "file", None),
         ("order", "earliest deadline first", None, "default", "not preempted; dropped if not begun by it"),
@@ -260,7 +276,7 @@ def _list_parameters(
             "measured" if has_energy else "not given",
             None,
             "measured",
-            "whole packages; score: (1.5 J - E) / 1.5 J" if has_energy else f"EN is 1. {point.energy_gap}",
+            "whole packages; score: (1.5 J - E) / 1.5 J" if has_energy else f"EN is 1. {point[0].energy_gap}",
         ),
     )
     return tuple(

@@ -43,18 +43,26 @@ def test_models_one_after_another_meet_deadlines_far_away(
     words: tuple[str, ...], origin: str, inside: Inside, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE)
-    done = inside("usage", "mine.toml", *words, "--seed", 3, "-o", "out", "--format", "json")
+    done = inside("usage", "mine.toml", *words, "--seed", 3, "-n", 2, "-o", "out", "--format", "json")
     assert done.returncode == 0, done.stderr
     study = read_study(tmp_path / "out")
     assert json.loads(done.stdout)["kind"] == study.kind == "usage" and study.seed == 3
     models = rows_of(study, "Models; stand-ins, MLPs of ours: eyes, gaze")
     assert [(row["Model"], row["Requested"], row["Late"], row["QoE"]) for row in models] == [
-        ("eyes", 40, 0, 1),
-        ("gaze", 40, 0, 1),
+        ("eyes", 80, 0, 1),
+        ("gaze", 80, 0, 1),
     ]
     assert all(row["Score"] == pytest.approx(1) and 0 < row["p50"] <= row["p99"] for row in models)
-    assert "score 100.00 of 100, 80 of 80 deadlines met" in study.findings[0] and origin in study.findings[0]
-    (late,) = (column for column in study.tables[0].columns if column.name == "Late")
+    said = "score 100.00 of 100 (95 % interval 100.00 to 100.00 over 2 processes), 160 of 160 deadlines met"
+    assert said in study.findings[0] and origin in study.findings[0]
+    (score,) = rows_of(study, "Score; stand-ins")
+    assert [score[name] for name in ("Score", "From", "To", "Processes")] == [pytest.approx(100)] * 3 + [2]
+    processes = rows_of(study, "Processes; stand-ins")
+    assert [row["Process"] for row in processes] == [1, 2] and len(
+        {row["Seed of arrivals"] for row in processes}
+    ) == 2
+    assert len(study.loads) == 2 and study.preflight
+    (late,) = (column for column in study.tables[1].columns if column.name == "Late")
     assert late.origin == origin
     energy = next(parameter for parameter in study.parameters if parameter.name == "energy of a frame")
     assert energy.value == ("measured" if models[0]["Energy"] is not None else "not given")
@@ -76,7 +84,7 @@ def test_a_retrieval_is_held_against_exact_candidates_at_each_value_of_an_axis(
     """On a star every ball of three hops is the whole graph: no setting saves memory, and the study says so."""
     (tmp_path / "mine.toml").write_text(HEAD + FIND)
     (tmp_path / "edges.txt").write_text("# a star\n" + "".join(f"0 {leaf}\n" for leaf in range(1, 60)))
-    words = ("--virtual-clock", "--axis", "find.num_subgraphs=1,all", *ONE, "-o", "out")
+    words = ("--virtual-clock", "--axis", "find.num_subgraphs=1,all", *ONE, "-n", 1, "-o", "out")
     done = inside("usage", "mine.toml", *words)
     assert done.returncode == 0, done.stderr
     study = read_study(tmp_path / "out")
@@ -97,7 +105,19 @@ def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tm
     )
     (tmp_path / "edges.txt").write_text("".join(f"{node} {node + 1}\n" for node in range(30)))
     done = inside(
-        "usage", "mine.toml", "--virtual-clock", "--data", data_root, "-q", "-o", "out", "--score", "once", *ONE
+        "usage",
+        "mine.toml",
+        "--virtual-clock",
+        "--data",
+        data_root,
+        "-q",
+        "-o",
+        "out",
+        "-n",
+        1,
+        "--score",
+        "once",
+        *ONE,
     )
     assert done.returncode == 0, done.stderr
     study = read_study(tmp_path / "out")
@@ -109,7 +129,7 @@ def test_a_benchmark_ranks_what_is_handed_on(inside: Inside, data_root: Path, tm
 @pytest.mark.once("workers of a usage")
 def test_where_no_rate_meets_all_deadlines_the_model_is_named(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE.replace("60000", "0.0001"))
-    done = inside("usage", "mine.toml", "--virtual-clock", "-o", "out", *ONE)
+    done = inside("usage", "mine.toml", "--virtual-clock", "-n", 1, "-o", "out", *ONE)
     assert done.returncode == ExitCode.INCONCLUSIVE, done.stderr
     assert "no rate meets all deadlines: at 1% of all rates gaze fails first" in done.stderr
     assert not (tmp_path / "out").exists()

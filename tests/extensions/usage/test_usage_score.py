@@ -1,18 +1,41 @@
 """The score of a usage, by its formula."""
 
 from math import exp
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_crew import ScriptedCrew
 
-from harness.extensions.usage import study
-from harness.extensions.usage.definition import parse_usage
+from harness.extensions.usage import measuring, study
+from harness.extensions.usage.definition import Usage, parse_usage
+from harness.extensions.usage.measuring import MeasuredUsage, Seeds, Share
 from harness.extensions.usage.schedule import Frame, Span
 from harness.extensions.usage.score import MAX_ENERGY_J, score_frame, score_model, score_usage
+from rules.records.load import LoadRecord
+from rules.records.study import StudyRecord
 
+LOAD = LoadRecord(num_cpus=2, duration_s=1.0, load_avg_before=0.5, load_avg_after=1.0, other_cpus=0.25)
+WHOLE = Share(0, 1)
 FRAMES = [Frame(model="a", number=number, release_s=0.1 * number, within_s=0.1) for number in range(4)]
 EARLY = [Span(0, frame.release_s, frame.release_s + 0.01) for frame in FRAMES]
+
+
+def measure(usage: Usage, arrivals: int, share: Share = WHOLE) -> MeasuredUsage:
+    return measuring.measure_usage(
+        ScriptedCrew(),  # type: ignore[arg-type]
+        "",
+        usage,
+        {},
+        Seeds(1, arrivals),
+        share,
+        is_simulated=True,
+    )
+
+
+def rows_of(made: StudyRecord, title: str) -> list[dict[str, Any]]:
+    (table,) = (table for table in made.tables if table.title.startswith(title))
+    return [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
 
 
 def test_a_frame_that_is_done_at_its_deadline_scores_a_half() -> None:
@@ -64,12 +87,12 @@ def test_energy_is_scored_where_it_was_measured_and_said_to_be_absent_elsewhere(
             gaps = [] if energy_j is not None else [{"what": "CPU packages", "reason": "no counter here."}]
             return {"energy_j": energy_j, "not_measured": gaps}
 
-    monkeypatch.setattr(study, "EnergyMeter", ScriptedMeter)
+    monkeypatch.setattr(measuring, "EnergyMeter", ScriptedMeter)
     model = {"source": "stand_in", "widths": [2, 2], "rate": 10}
     usage = parse_usage({"usage": {"title": "a test", "source": "a test", "duration_s": 1}, "a": model}, "a test")
-    found = study.measure_usage(ScriptedCrew(), "", usage, {}, seed=1, is_simulated=True)  # type: ignore[arg-type]
-    made = study.make_usage_study([found], None, "released", 1, 1)
-    row = dict(zip((column.name for column in made.tables[0].columns), made.tables[0].rows[0], strict=True))
+    found = measure(usage, 1)
+    made = study.make_usage_study([[found]], None, "released", 1, [LOAD], num_threads=1)
+    (row,) = rows_of(made, "Models")
     (energy,) = (each for each in made.parameters if each.name == "energy of a frame")
     if energy_j is None:
         assert (row["Energy"], energy.value, energy.note) == (None, "not given", "EN is 1. no counter here.")
@@ -77,3 +100,50 @@ def test_energy_is_scored_where_it_was_measured_and_said_to_be_absent_elsewhere(
     else:
         assert (row["Energy"], energy.value) == (0.3, "measured")
         assert row["Score"] == pytest.approx((1.5 - 0.3) / 1.5)
+
+
+def test_the_interval_is_students_t_over_the_processes() -> None:
+    """Of five scores with mean 90 and standard deviation 2: 2.776 times 2 over the root of 5 to either side."""
+    scores = [90 + 2 * each / 2.5**0.5 for each in (-2, -1, 0, 1, 2)]
+    found = study.score_interval(scores)
+    assert found is not None and found.confidence == 0.95
+    reach = 2.7764451051977987 * 2 / 5**0.5
+    assert (found.low, found.high) == (pytest.approx(90 - reach), pytest.approx(90 + reach))
+    near = study.score_interval([99.0, 100.0, 98.0])
+    assert near is not None and near.high == 100.0 and near.low < 98.0
+    assert study.score_interval([97.0]) is None
+
+
+def test_processes_have_arrivals_of_their_own_and_are_joined() -> None:
+    """One worker that takes 2 ms a frame, and deadlines of 3 ms at random arrivals: which are late differs."""
+    model = {"source": "stand_in", "widths": [8, 8], "rate": 60, "arrivals": "poisson", "deadline_ms": 3}
+    head = {"title": "a", "source": "a", "duration_s": 5, "workers": 1}
+    usage = parse_usage({"usage": head, "eyes": model}, "u.toml")
+    point = [measure(usage, arrivals) for arrivals in (11, 12, 13)]
+    made = study.make_usage_study([point], None, "once", 1, [LOAD] * 3, num_threads=1)
+    scores = [each.score_all("once") for each in point]
+    assert len(set(scores)) == 3 and max(scores) < 100
+    (whole,), processes = rows_of(made, "Score"), rows_of(made, "Processes")
+    bounds = study.score_interval(scores)
+    assert bounds is not None and (whole["From"], whole["To"]) == (bounds.low, bounds.high)
+    assert whole["Score"] == pytest.approx(sum(scores) / 3) and whole["Processes"] == 3
+    assert [row["Score"] for row in processes] == scores
+    assert [row["CPUs of other work"] for row in processes] == [0.25] * 3
+    assert whole["Highest factor on all rates"] == min(each.highest_factor for each in point)
+    (eyes,) = rows_of(made, "Models")
+    assert eyes["Requested"] == sum(len(each.frames) for each in point)
+    assert eyes["Requested"] - eyes["Dropped"] - eyes["Late"] == sum(
+        round(each.share_met * len(each.frames)) for each in point
+    )
+    said = f"95 % interval {bounds.low:.2f} to {bounds.high:.2f} over 3 processes"
+    assert said in made.findings[0] and "meet all in every process" in made.findings[0]
+
+
+def test_processes_share_the_nodes_of_a_retrieval(tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("".join(f"0 {leaf}\n" for leaf in range(1, 30)))
+    model = {"source": "retrieval", "rate": 2, "deadline_ms": 60000, "graph": str(tmp_path / "edges.txt"), "top_k": 5}
+    head = {"title": "a", "source": "a", "duration_s": 2, "workers": 2}
+    usage = parse_usage({"usage": head, "find": model}, "u.toml")
+    whole = measure(usage, 3).trials["find"]
+    shares = [measure(usage, 3, Share(number, 4)).trials["find"] for number in range(4)]
+    assert sorted(trial for share in shares for trial in share) == sorted(whole) and len(whole) == 30
