@@ -528,6 +528,7 @@ def test_a_study_and_its_verb(tree: Tree) -> None:
         "harness/cli/batches.py",
         "harness/cli/__init__.py",
         "tests/builders/hostile_folders.py",
+        "tests/builders/measuring.py",
     }
     helped = tree.run("dlrmbench --help")
     assert "batches" in helped.stdout.split("Data")[1], helped.stderr
@@ -540,8 +541,8 @@ def test_a_study_and_its_verb(tree: Tree) -> None:
     promised = "-k 'promised or batches or section_of'"
     tests = tree.run(f"pytest tests/whole/test_surface.py tests/whole/test_docs.py {promised}")
     assert tests.returncode == 0, tests.stdout
-    walked = tree.run("pytest tests/core/cli/test_hostile_folders.py -k every_verb")
-    assert "1 passed" in walked.stdout, walked.stdout
+    walked = tree.run("pytest tests/core/cli/test_hostile_folders.py tests/core/cli/test_measuring.py -k every_verb")
+    assert "2 passed" in walked.stdout, walked.stdout
     printed = tree.run("dlrmbench batches dlrm_tiny --size 512 --size 1000")
     assert printed.returncode == 0, printed.stderr
     steps, dropped = divmod(load_benchmark("dlrm_tiny").data_samples("train_samples") or 0, 1000)

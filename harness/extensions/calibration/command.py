@@ -126,7 +126,9 @@ def calibrate(
     refuse_to_replace(output, entry, plan)
     if is_planned:
         from harness.extensions.calibration.outlook import look_ahead, outlook_blocks
+        from harness.run_sets.environment import Environment
 
+        Environment.check(data_root, output)  # steps are timed, and nothing is kept
         show(outlook_blocks(entry, plan, look_ahead(entry, plan, data_root)))
         return
     output.mkdir(parents=True, exist_ok=True)
@@ -141,12 +143,14 @@ def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: 
     from harness.extensions.calibration.runs import RunStore, problem_digest
     from harness.extensions.calibration.table import calibration_blocks
     from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.environment import Environment
     from harness.run_sets.progress import generation_progress
     from reports.text.formatting import duration
 
     store = RunStore(output, problem_digest(entry))
     with generation_progress(entry.workload.data) as on_progress:
         folder = ensure_dataset(entry.workload.data, data_root, num_threads=plan.num_workers, on_progress=on_progress)
+    environment = Environment.check(folder, output)
     note(f"at most {count_runs(entry, plan)} epochs to train, {plan.num_workers} at a time")
     started_s, num_done = time.monotonic(), 0
 
@@ -163,11 +167,18 @@ def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: 
         )
 
     try:
-        calibration = run_calibration(entry, folder, plan, store, on_result=show_result)
+        with environment.measuring() as watch:
+
+            def on_result(part: str, result: "CalibrationResult", left: int) -> None:
+                watch.look()
+                show_result(part, result, left)
+
+            calibration = run_calibration(entry, folder, plan, store, on_result=on_result)
     except BaseException:
         command = shlex.join(["dlrmbench", *sys.argv[1:]])
         note(f"Finished epochs are kept in {store.path}. Go on with the same command: {command}")
         raise
+    calibration = environment.put_on(calibration)
     write_calibration(output, entry, calibration)
     show(calibration_blocks(calibration))
     note(f"written to {output}{'' if calibration.is_calibrated else ', uncalibrated'}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.extensions.calibration.runs import CalibrationResult
 from reports.document.blocks import Block, Bullets, Heading, Prose, text_table
+from reports.parts.load import environment_words
 from rules.benchmarks.loader import Benchmark
 from rules.errors import DefinitionError
 from rules.logs import keys
@@ -325,6 +326,7 @@ def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
             caption=f"{metric.capital} over {len(default.seeds)} seeds at batch size {size}:",
         ),
         *([text_table(columns_of_tuning, tuning, numbers=columns_of_tuning, caption=_TUNING)] if tuning else []),
+        *([Prose(text=words)] if (words := environment_words(calibration.preflight, calibration.loads)) else []),
     )
 
 

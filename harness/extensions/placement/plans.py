@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,14 @@ from harness.extensions.placement.learnt import Keeper, learn_costs, learn_polic
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import Columns, make_study, make_table
 from harness.planning.plan import require_table_rows, source_of
+from harness.run_sets.environment import Environment
 from harness.system.resources import read_resources
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.distributed.placement import Devices, PlannerEstimate
 from reference_models.distributed.search.costs import DEVICE_S, TABLE_S, Additive, Bandwidth, Exchange, SetCost, Sum
 from reference_models.distributed.search.optimal import MAX_ENUMERATED, lower_bound
 from reference_models.distributed.search.registry import TORCHREC, find_search
-from reference_models.distributed.search.task import Plan, Task
+from reference_models.distributed.search.task import Plan, Table, Task
 from reference_models.distributed.search.tasks import NEUROSHARD, generate_tasks, read_tasks, task_of
 from reference_models.process.errors import ConfigError
 from reference_models.registry import find_model
@@ -38,6 +39,9 @@ from reports.statistics.intervals import mean_interval
 from reports.text.formatting import duration, percent
 from rules.records.kept.placement import PlanRecord
 from rules.records.study import Parameter, Scalar, Source, StudyRecord, StudyTable
+
+if TYPE_CHECKING:
+    from reference_models.distributed.search.measured import MeasuredCost
 
 NUM_GENERATED = 10
 HEURISTICS = ("random", "dim", "lookup", "size_lookup", "greedy")
@@ -60,6 +64,11 @@ class PlacementQuestion:
     """Sets of tables that a net is trained on after those of the bandwidths; None: none is measured."""
     on_progress: Callable[[int, int], None] = lambda done, total: None
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether sets of tables are measured here."""
+        return self.cost == "measured" or self.num_measured is not None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
@@ -73,6 +82,8 @@ class Costs:
     predicted: SetCost | None = None
     origin: Literal["measured", "modelled"] = "modelled"
     """Origin of what plans are judged by."""
+    spread_of: Callable[[Collection[Table]], float | None] = lambda tables: None
+    """How far apart the rounds lay in which a set of tables was measured, as a fraction of their median."""
     findings: tuple[str, ...] = ()
 
 
@@ -86,6 +97,8 @@ class FoundPlan:
     balance: float | None = None
     predicted_s: float | None = None
     took_s: float | None = None
+    spread: float | None = None
+    """How far apart the rounds lay in which the slowest device's tables were measured."""
     fault: Exception | None = None
 
 
@@ -153,8 +166,19 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
 def search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
     """Search plans of tasks, which are those of a benchmark or of none.
 
-    Raises the first search's error where no search has a plan; of several searches a row says why one has none.
+    Where sets of tables are measured here, the study has the environment check, which warns on standard error, and
+    the load meanwhile. Raises the first search's error where no search has a plan; of several searches a row says why
+    one has none.
     """
+    if not question.is_measured:
+        return _search_plans(question, tasks, config)
+    environment = Environment.check(question.keeper.data_root)
+    with environment.measuring():
+        placement = _search_plans(question, tasks, config)
+    return replace(placement, study=environment.put_on(placement.study))
+
+
+def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: RunConfig | None) -> Placement:
     for name in question.by:
         if name != TORCHREC:
             find_search(name)
@@ -213,22 +237,14 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
         assert make is not None
         estimate = partial(make, batch_size=batch_size, devices=question.devices)
         return Costs(make_search=lambda: Additive(estimate()), judge=Additive(estimate()), modelled=bandwidth)
-    is_measured = question.cost == "measured" or question.num_measured is not None
 
     def make_true() -> SetCost:
-        if not is_measured:
-            return memory
-        from reference_models.distributed.search.measured import MeasuredCost
+        return _measure_sets(question, batch_size) if question.is_measured else memory
 
-        free = read_resources().available_memory_bytes
-        return MeasuredCost(batch_size=batch_size, available_bytes=free, seed=question.keeper.seed)
-
-    judged = partial(
-        Costs,
-        judge=Sum((make_true(), exchange)),
-        modelled=bandwidth,
-        origin="measured" if is_measured else "modelled",
-    )
+    judged = partial(Costs, judge=Sum((make_true(), exchange)), modelled=bandwidth)
+    if question.is_measured:
+        true = _measure_sets(question, batch_size)
+        judged = partial(judged, judge=Sum((true, exchange)), origin="measured", spread_of=true.spread_of)
     if question.cost == "measured":
         return judged(make_search=lambda: Sum((make_true(), exchange)), predicted=bandwidth)
     from reference_models.distributed.search.net import choose
@@ -245,6 +261,14 @@ def _make_costs(question: PlacementQuestion, tasks: Sequence[Task]) -> Costs:
         return Sum((choose(net, make_true()), exchange))
 
     return judged(make_search=make_search, predicted=make_search(), findings=(finding,))
+
+
+def _measure_sets(question: PlacementQuestion, batch_size: int) -> "MeasuredCost":
+    """Return what measures sets of tables, and knows none yet."""
+    from reference_models.distributed.search.measured import MeasuredCost
+
+    free = read_resources().available_memory_bytes
+    return MeasuredCost(batch_size=batch_size, available_bytes=free, seed=question.keeper.seed)
 
 
 def _search(question: PlacementQuestion, costs: Costs, name: str, task: Task, policy: object) -> FoundPlan:
@@ -273,7 +297,11 @@ def judge_plans(costs: Costs, tasks: Sequence[Task], found: dict[str, list[Found
         slowest_s, mean_s = float(device_s.max()), float(device_s.mean())
         predicted_s = float(predicted[0].max()) if predicted else None
         done[name][at] = replace(
-            done[name][at], cost_s=slowest_s, balance=slowest_s / mean_s, predicted_s=predicted_s
+            done[name][at],
+            cost_s=slowest_s,
+            balance=slowest_s / mean_s,
+            predicted_s=predicted_s,
+            spread=costs.spread_of(sets[name, at][int(device_s.argmax())]),
         )
     return done
 
@@ -311,7 +339,7 @@ def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig 
     if question.cost != TORCHREC or "autoshard" in question.by:
         rows.append(("fixed time of a device that holds tables, assumed", DEVICE_S, "s", "default"))
         rows.append(("fixed time of a table, assumed", TABLE_S, "s", "default"))
-    if question.cost == "measured" or question.num_measured is not None:
+    if question.is_measured:
         timed = "timed on one thread of this CPU; the exchange is modelled"
         rows.append(("lookups and updates", timed, None, "measured"))
     if config is not None and TORCHREC in question.by:
@@ -352,6 +380,7 @@ def _compare(
                 *((interval.low, interval.high) if interval else (None, None)),
                 PUBLISHED if name == "neuroshard" else None,
                 _mean([each.predicted_s for each in of]),
+                max((each.spread for each in of if each.spread is not None), default=None),
                 next((str(each.fault) for each in of if each.fault is not None), None),
             )
         )
@@ -360,7 +389,8 @@ def _compare(
         ("Over the optimum" if is_small else "Over the bound of whole tables", "share", origin),
         ("Search time", "s", "measured"), ("Cuts tables", None, "computed"),
         (f"Faster than {base or 'a heuristic'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
-        ("Published", None, "published"), ("Predicted cost", "s", "modelled"), ("Why it has none", None, "computed"),
+        ("Published", None, "published"), ("Predicted cost", "s", "modelled"),
+        ("Spread of rounds", "share", "measured"), ("Why it has none", None, "computed"),
     )  # fmt: skip
     kept = [at for at in range(len(columns)) if at < 6 or any(row[at] is not None for row in rows)]
     table = make_table(

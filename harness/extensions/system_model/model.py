@@ -1,6 +1,7 @@
 """What a training step, and a run to the target, would take on a system by its rates: modelled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -13,6 +14,7 @@ from harness.measure.kinds import Work
 from harness.planning.hardware.system import System
 from harness.planning.memory import model_memory
 from harness.planning.plan import Schedule, estimate_time, make_schedule, require_sizes, source_of
+from harness.run_sets.environment import Environment
 from harness.system.resources import read_resources
 from reference_models.costs import FLOAT_BYTES, Matmul, PhaseCosts
 from reference_models.data.registry import locate_dataset
@@ -20,7 +22,8 @@ from reference_models.data.synthetic.config import ZIPF_EXPONENT
 from reference_models.data.traces.sources import expect_touched
 from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of
-from reports.text.formatting import duration, num_bytes, throughput_text
+from reports.parts.load import load_words
+from reports.text.formatting import duration, num_bytes, percent, throughput_text
 from rules.benchmarks.loader import Benchmark
 from rules.benchmarks.rounds import OFFICIAL_ROUNDS
 from rules.logs import keys
@@ -164,12 +167,14 @@ def system_study(
     systems: Mapping[str, System],
     prices: Sequence[float],
     data_root: Path | None,
+    environment: Environment | None = None,
     *,
     measure: bool,
 ) -> StudyRecord:
     """Model step, throughput, time and cost to train, and memory on each system; `measure` times steps on `THIS`.
 
-    `prices` are of an hour, of each system, or none. Raises ConfigError, DatasetError.
+    `environment` is that of `THIS`, which has been checked; a file says how its own system was measured. `prices` are
+    of an hour, of each system, or none. Raises ConfigError, DatasetError.
     """
     workload, benchmark = config.workload, config.benchmark
     train_samples, eval_samples, num_embeddings = require_sizes(config, data_root)
@@ -184,7 +189,8 @@ def system_study(
             Work(num_steps=1, num_evals=0, eval_samples=eval_samples),
             locate_dataset(workload.data, data_root),
         )
-        measured = estimate_time(config, num_embeddings, work, folder)
+        with nullcontext() if environment is None else environment.measuring():
+            measured = estimate_time(config, num_embeddings, work, folder)
     whole, parts, findings = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[str]()
     for (name, system), price in zip_longest(systems.items(), prices):
         phases = model_step(costs, system)
@@ -211,17 +217,34 @@ def system_study(
     kept = [place for place in range(len(_WHOLE)) if place < 6 or any(row[place] is not None for row in whole)]
     title = f"{benchmark.name} ({label_of(workload.runtime.implementation)}) on systems by their rates"
     shown = [[row[place] for place in kept] for row in whole]
-    return make_study(
+    study = make_study(
         "system",
         title,
         benchmark,
-        findings=(*findings, *_REMARKS),
+        findings=(*findings, *_describe_noise(systems), *_REMARKS),
         tables=(
             make_table("What training would take", [_WHOLE[place] for place in kept], shown),
             make_table("Where a step's time would go", _PARTS, parts),
         ),
         parameters=_list_parameters(config, costs, (epochs, why), unique_rows, systems),
     )
+    return study if environment is None else environment.put_on(study)
+
+
+def _describe_noise(systems: Mapping[str, System]) -> Iterator[str]:
+    """Say what could disturb the rates of each system, and how far apart their repetitions lay."""
+    for name, system in systems.items():
+        spreads = [number.spread for number in system.numbers if number.spread is not None]
+        words = [] if name == THIS else [*system.warnings]
+        if name != THIS and (found := load_words(system.loads)):
+            words.append(f"Measured {found}.")
+        if spreads:
+            least, most = (percent(share) for share in (min(spreads), max(spreads)))
+            words.append(
+                f"The middle half of the repetitions of a rate lay within {least} to {most} of it (measured)."
+            )
+        if words:
+            yield f"{name}: {' '.join(words)}"
 
 
 def _list_parameters(

@@ -47,8 +47,9 @@ def plan_system(
     from harness.cli.shared.studies import show_study
     from harness.config.run_config import resolve
     from harness.extensions.system_model.model import THIS, system_study
-    from harness.extensions.system_model.rates import measure_rates
+    from harness.extensions.system_model.rates import measure_here
     from harness.planning.hardware.system import read_system
+    from harness.run_sets.environment import Environment
 
     if len(set(systems)) < len(systems):
         raise click.UsageError("--system names the same one twice.")
@@ -56,5 +57,9 @@ def plan_system(
         raise click.UsageError(f"--price-per-hour is given {len(prices)} times, --system {len(systems)} times.")
     config = resolve(benchmark, collect_overrides(given), given["name"])
     config.workload.implementation.require_installed()
-    found = {name: measure_rates(say) if name == THIS else read_system(Path(name)) for name in systems}
-    show_study(system_study(config, found, prices, given["data_root"], measure=measure), form)
+    environment = Environment.check(given["data_root"]) if THIS in systems else None
+    found = {
+        name: measure_here(say, environment) if name == THIS and environment else read_system(Path(name))
+        for name in systems
+    }
+    show_study(system_study(config, found, prices, given["data_root"], environment, measure=measure), form)

@@ -6,13 +6,17 @@ operands that stay in a cache; those here are a layer's own, on operands that do
 
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import cycle
 from typing import Any
 
+import msgspec
+import numpy as np
+
 from harness.config.catalog import load_entry
 from harness.planning.hardware.system import System, SystemNumber
+from harness.run_sets.environment import Environment, describe_warnings
 from harness.system.hardware import read_processors
 from harness.system.resources import read_resources
 from harness.system.software import WORKER_VARIABLES
@@ -24,6 +28,14 @@ _TABLE_BYTES, _ROW_FLOATS, _NUM_LOOKUPS = tuple(1 << power for power in (16, 20,
 _GRID, _BUDGET_S = 64, 0.5
 _IDLE = "dlrm_tiny"
 """A benchmark whose reference has next to nothing to do on two samples but to launch its operators."""
+
+
+def measure_here(say: Callable[[str], None], environment: Environment) -> System:
+    """Measure the rates, and have with them what the environment check warned of and what the load was meanwhile."""
+    with environment.measuring():
+        system = measure_rates(say)
+    warned = tuple(describe_warnings(environment.preflight))
+    return msgspec.structs.replace(system, warnings=warned, loads=tuple(environment.loads))
 
 
 def measure_rates(say: Callable[[str], None]) -> System:
@@ -44,8 +56,10 @@ def measure_rates(say: Callable[[str], None]) -> System:
         SystemNumber(of="memory", value=resources.memory_bytes, source="what this process may use"),
     ]
 
-    def add(of: str, size: float, value: float, what: str) -> None:
-        numbers.append(SystemNumber(of=of, size=size, value=value, source=f"{how}; {what}"))  # type: ignore[arg-type]
+    def add(of: str, size: float, value: float, what: str, took_s: Sequence[float] = ()) -> None:
+        spread = _spread_of(took_s) if took_s else None
+        source = f"{how}; {what}"
+        numbers.append(SystemNumber(of=of, size=size, value=value, source=source, spread=spread))  # type: ignore[arg-type]
 
     say("measuring matrix products")
     is_emulated = explain_emulation(RuntimeConfig(precision="bf16")) is not None
@@ -54,7 +68,7 @@ def measure_rates(say: Callable[[str], None]) -> System:
             depth = max(width, _DEPTH)
             took_s = ceilings.repeat(_make_layers(width, depth, dtype), device, budget_s=_BUDGET_S)
             what = f"a layer of {depth} to {width} on a batch of {_BATCH}: forward, and both gradients"
-            add(name, width, 6 * _BATCH * depth * width / statistics.median(took_s), what)
+            add(name, width, 6 * _BATCH * depth * width / statistics.median(took_s), what, took_s)
     say("measuring copies and rows")
     for copy in ceilings.measure_copies(device, resources.available_memory_bytes):
         add("copy", copy.bytes, copy.bytes_per_s.median, "read and written")
@@ -66,15 +80,22 @@ def measure_rates(say: Callable[[str], None]) -> System:
     say("measuring transforms and operators")
     points = torch.ones(_GRID, _GRID, _GRID, dtype=torch.complex64)
     took_s = ceilings.repeat(lambda: torch.fft.fft2(points), device, budget_s=_BUDGET_S)
-    add("other", 1, _GRID * fft_flop(_GRID) / statistics.median(took_s), f"Fourier transforms of {_GRID} x {_GRID}")
+    what = f"Fourier transforms of {_GRID} x {_GRID}"
+    add("other", 1, _GRID * fft_flop(_GRID) / statistics.median(took_s), what, took_s)
     idle = load_entry(_IDLE).workload
     given = (idle.implementation.load, idle.model, idle.data, idle.train, 2)
     num_operators = sum(count_operators(*given).values())
     took_s = ceilings.repeat(prepare_step(*given)[1], device, budget_s=_BUDGET_S)
     what = f"a step of {_IDLE}'s reference on 2 samples, by its {num_operators} operators"
-    add("operator", 1, statistics.median(took_s) / num_operators, what)
+    add("operator", 1, statistics.median(took_s) / num_operators, what, took_s)
     model = read_processors().model_name or "unknown processor"
     return System(title=f"{model}, cores: {resources.num_cores}", numbers=tuple(numbers))
+
+
+def _spread_of(took_s: Sequence[float]) -> float:
+    """Return between which quartiles repetitions lie, as a fraction of their median."""
+    low, middle, high = np.quantile(took_s, (0.25, 0.5, 0.75))
+    return float((high - low) / middle)
 
 
 def _make_layers(width: int, depth: int, dtype: Any) -> Callable[[], object]:

@@ -11,6 +11,7 @@ from msgspec import Meta, structs
 from reference_models.process.errors import ConfigError, did_you_mean
 from rules.benchmarks.toml_file import read_toml
 from rules.records.codec import DamageError, PositiveAmount, Record, convert
+from rules.records.load import LoadRecord
 
 T = TypeVar("T", bound=Record)
 Bounded = Annotated[float, Meta(ge=1e-30, le=1e30)]
@@ -28,6 +29,9 @@ class SystemNumber(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     size: Bounded = 1.0
     value: Bounded
     source: Annotated[str, Meta(min_length=1, max_length=500)]
+    spread: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+    """How far apart the repetitions lay of which the value is the median: the middle half of them, as a fraction of
+    it. None where it was not repeated, or nobody says."""
 
 
 class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +39,10 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     title: Annotated[str, Meta(min_length=1, max_length=200)]
     numbers: Annotated[tuple[SystemNumber, ...], Meta(max_length=1000)]
+    warnings: Annotated[tuple[Annotated[str, Meta(max_length=1000)], ...], Meta(max_length=100)] = ()
+    """What the environment check warned of before they were measured."""
+    loads: Annotated[tuple[LoadRecord, ...], Meta(max_length=100)] = ()
+    """What else the system did meanwhile."""
 
     def find(self, of: str, size: PositiveAmount = 1.0) -> float:
         """Return a number, interpolated over the sizes' logarithms, beyond them the nearest. Raises ConfigError."""
@@ -70,9 +78,15 @@ def read_hardware(what: str, name: str, shipped: Mapping[str, Path], record: typ
 
 def write_system(system: System) -> str:
     """Write a system as the file that `read_system` reads."""
-    numbers = (
-        ", ".join(f"{key} = {json.dumps(value)}" for key, value in structs.asdict(number).items())
-        for number in system.numbers
-    )
-    lines = (f"title = {json.dumps(system.title)}", "numbers = [", *(f"  {{ {each} }}," for each in numbers), "]")
+    lines = [f"title = {json.dumps(system.title)}"]
+    if system.warnings:
+        lines.append(f"warnings = {json.dumps(system.warnings)}")
+    for name, tables in (("loads", system.loads), ("numbers", system.numbers)):
+        if tables:
+            lines += [f"{name} = [", *(f"  {{ {_write_table(each)} }}," for each in tables), "]"]
     return "\n".join((*lines, ""))
+
+
+def _write_table(record: Record) -> str:
+    known = ((key, value) for key, value in structs.asdict(record).items() if value is not None)
+    return ", ".join(f"{key} = {json.dumps(value)}" for key, value in known)

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,6 +35,8 @@ class MeasuredCost:
     available_bytes: int = field(repr=False)
     seed: int = 0
     known: dict[frozenset[tuple[Table, int]], float] = field(default_factory=dict, repr=False, compare=False)
+    spreads: dict[frozenset[tuple[Table, int]], float] = field(default_factory=dict, repr=False, compare=False)
+    """Between which quartiles the rounds of a set lay, as a fraction of their median."""
     lookups: "dict[_Key, _Lookup]" = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, sets: Sets, /) -> Seconds:
@@ -50,8 +52,15 @@ class MeasuredCost:
             self._take({key for each in new.values() for key in each})
             held = [[self.lookups[key] for key in each] for each in new.values()]
             taken = [[_time_step(each) for each in held] for _ in range(1 + _NUM_ROUNDS)]
-        self.known.update(zip(new, np.median(taken[1:], axis=0).tolist(), strict=True))
+        low, middle, high = np.quantile(np.array(taken[1:]), (0.25, 0.5, 0.75), axis=0)
+        self.known.update(zip(new, middle.tolist(), strict=True))
+        self.spreads.update(zip(new, ((high - low) / middle).tolist(), strict=True))
         return np.array([self.known[key] if key else 0.0 for key in keys])
+
+    def spread_of(self, tables: Iterable[Table]) -> float | None:
+        """Return how far apart the rounds of a set lay, as a fraction of their median; None where it has no table, or
+        was not measured."""
+        return self.spreads.get(frozenset(Counter(tables).items()))
 
     def _take(self, tables: set[_Key]) -> None:
         if sum(self._count_bytes(table) for table, _ in tables.union(self.lookups)) > self.available_bytes:

@@ -6,6 +6,7 @@ from typing import Any
 
 _TRACE = "trace rm1_deeprecsys --lookups 6400 -o t"
 WORDS = {"trace": ((), _TRACE), "tiers": ((_TRACE,), "tiers --trace t --cache 5%")}
+MEASURING_NOTHING = {"trace": "misses are computed", "tiers": "waits are simulated"}
 FILE_WORDS = {
     "tier": "tiers --trace results --tier {}.toml",
     "lookups": "trace {}.pt -o u",

@@ -7,3 +7,4 @@ WORDS = {
         "package results/latest --submitter me -o out --no-second-opinion --allow-non-compliant",
     )
 }
+MEASURING_NOTHING = {"package": "it copies what was measured"}

@@ -9,6 +9,15 @@ WORDS = {
     "place-tasks": ((), "place-tasks -n 1 --devices 2 --by lookup"),
     "plan-devices": ((), "plan-devices dlrm_tiny --devices 2 --device-memory 8GB"),
 }
+MEASURING = {
+    "place": ((), "place dlrm_tiny --devices 2 --by dim --cost measured --format json"),
+    "place-tasks": (
+        (),
+        "place-tasks --read tasks.txt tables.json --devices 2 --by dim --cost measured --format json",
+    ),
+}
+MEASURED_SLOWLY = dict.fromkeys(MEASURING, "tables are really looked up")
+MEASURING_NOTHING = {"plan-devices": "all of it is modelled"}
 KEEPERS = {"place": "learning:learn"}
 FILE_WORDS = {
     "tasks": "place-tasks --devices 2 --read {} clicks.csv",
@@ -19,11 +28,12 @@ _TABLES = [
     for rows in (1000, 2000, 500)
 ]
 
+FILES = {"tasks.txt": "0,1,2 16,32,64\n0,0,0,1 4,4,8,8\n", "tables.json": json.dumps(_TABLES)}
+
 
 def _tasks() -> dict[str, Any]:
-    files = {"tasks.txt": "0,1,2 16,32,64\n0,0,0,1 4,4,8,8\n", "tables.json": json.dumps(_TABLES)}
     words = "place-tasks --read tasks.txt tables.json --devices 2 --by lookup,greedy"
-    return {"files": files, "words": (words,), "share": 2}
+    return {"files": FILES, "words": (words,), "share": 2}
 
 
 def _plan() -> dict[str, Any]:

@@ -6,6 +6,8 @@ WORDS = {
     "serve": ((), "serve dlrm_tiny -n 1 -q --seed 5"),
     "simulate": ((), "simulate dlrm_tiny --target-latency 10s --threads 1 -q --seed 5"),
 }
+MEASURING = WORDS
+MEASURED_SLOWLY = {"simulate": "it is shown by 'profile --forward'"}
 KILLED = {"serve": ((), "serve dlrm_tiny -n 2 -q --seed 5")}
 STAND_INS = {"harness.extensions.serving.loadgen:require_loadgen": "scripted_loadgen:require_nothing"}
 RECORDS = {"harness.extensions.serving.records:ServeRecord": "served_records:make_content"}

@@ -3,6 +3,8 @@
 from typing import Any
 
 WORDS = {"suite": ((), "suite mine.toml -q --threads 1")}
+MEASURING = WORDS
+MEASURED_SLOWLY = {"suite": "it has two sides"}
 FILES = {"mine.toml": 'benchmarks = ["dlrm_tiny"]\n[base.runtime]\nthreads = 1\n[new.runtime]\nthreads = 2\n'}
 FILE_WORDS = {"benchmarks of a suite": "suite asked.toml -q --threads 1"}
 FILE_KEYS = {"benchmarks of a suite": "benchmarks = [{}]\n[base.runtime]\nthreads = 1\n[new.runtime]\nthreads = 2\n"}

@@ -9,6 +9,8 @@ WORDS = {
         "samples_per_s --throughput 10",
     ),
 }
+MEASURING = WORDS
+MEASURED_SLOWLY = {"tune": "it has several trials"}
 
 KILLED = {
     "search": (

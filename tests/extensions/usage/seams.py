@@ -3,6 +3,7 @@
 from typing import Any
 
 WORDS = {"usage": ((), "usage models.toml --virtual-clock --workers 1 -q --seed 5")}
+MEASURING = WORDS
 FILES = {
     "models.toml": '[usage]\ntitle = "a test"\nsource = "a test"\nduration_s = 1\n'
     '[eyes]\nsource = "stand_in"\nwidths = [8, 8]\nrate = 20\ndeadline_ms = 60000\n',

@@ -6,10 +6,8 @@ from harness.planning.hardware.system import System, SystemNumber
 
 
 def give_system(say: Callable[[str], None]) -> System:
-    """Say that something is measured, and return a system of two numbers."""
+    """Say that something is measured, and return a system whose numbers are all the same."""
     say("measuring matrix products")
-    numbers = (
-        SystemNumber(of="cores", value=1, source="a test"),
-        SystemNumber(of="fp32", value=1e9, source="a test"),
-    )
+    kinds = ("cores", "memory", "fp32", "copy", "rows", "other", "operator")
+    numbers = tuple(SystemNumber(of=kind, value=1e9, source="a test", spread=0.1) for kind in kinds)  # type: ignore[arg-type]
     return System(title="a test's", numbers=numbers)
