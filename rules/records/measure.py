@@ -20,7 +20,7 @@ class Column:
     member: str
     title: str
     unit: str | None
-    origin: Literal["measured", "measured over simulated", "simulated", "computed"] = "measured"
+    origin: Literal["measured", "simulated", "computed"] = "measured"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

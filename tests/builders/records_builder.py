@@ -221,31 +221,38 @@ def quality_process(*, num_samples: int = 100_352, auc: float = 0.75, **changes:
 
 
 def serve_process(**changes: Any) -> dict[str, Any]:
-    """One process of serve.json: 100 queries a second, VALID at 90 and not at 110."""
+    """One process of serve.json: 100 queries a second, VALID twice, and not at 102."""
     rate = changes.get("queries_per_s", 100.0)
     run = {
-        "folder": "run_1", "asked_per_s": rate, "completed_per_s": rate, "num_queries": 200, "num_late": 4,
+        "folder": "run_1", "asked_per_s": rate, "completed_per_s": rate * 0.99, "num_queries": 200, "num_late": 3,
         "duration_s": 2.0, "mean_s": 0.01, "latency_s": 0.02, "is_valid": True, "reason": None,
     }  # fmt: skip
     late = {
         **run,
         "folder": "run_2",
-        "asked_per_s": rate * 1.1,
-        "completed_per_s": rate * 1.1,
-        "latency_s": 0.03,
+        "asked_per_s": rate * 1.02,
+        "completed_per_s": rate * 1.01,
+        "num_late": 4,
+        "latency_s": 0.024,
         "is_valid": False,
-        "reason": "too many queries were late",
+        "reason": "too few queries to be sure that enough are in time",
     }
     return {
+        "completed_per_s": rate * 0.99,
+        "spread_low_per_s": rate * 0.96,
+        "spread_high_per_s": rate * 1.04,
+        "invalid_per_s": rate * 1.02,
+        "long_run_per_s": rate * 1.25,
+        "loadgen_share": 0.8,
         "queries_per_s": rate,
         "items_per_s": rate * 165,
         "latency_s": 0.02,
-        "modelled_per_s": rate * 1.05,
+        "modelled_per_s": rate * 1.3,
         "alone_per_s": None,
         "overhead_s": 0.0001,
         "service": [{"items": 165.0, "num_queries": 1, "num_calls": 50, "mean_s": 0.005, "percentile_s": 0.006}],
         "curve": [{"queries_per_s": rate * share, "latency_s": 0.005 / (1.2 - share)} for share in (0.1, 0.5, 1.0)],
-        "runs": [run, late],
+        "runs": [run, late, {**run, "folder": "run_3"}],
         "quality": None,
         "peak_rss_bytes": 2**28,
         "started_utc": "2026-11-21T03:00:00.000+00:00",

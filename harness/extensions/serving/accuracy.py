@@ -94,7 +94,7 @@ def write_accuracy_log(
             ]
         )
 
-    settings = basic_settings(serve.scenario, seeds_of_process(0, is_mlperf=bool(serve.mlperf)))
+    settings = basic_settings(serve.scenario, seeds_of_process(0, serve.mlperf_round))
     settings.mode = loadgen.TestMode.AccuracyOnly
     settings.server_target_qps = settings.offline_expected_qps = serve.target_qps or _AT_ONCE
     run_loadgen(work, sizes, workers, settings, folder, note, complete)

@@ -11,9 +11,10 @@ import numpy as np
 from harness.extensions.serving.bound import Limit, ModelledBound, highest_rate, model_bound, most_per_s
 from harness.extensions.serving.config import ServeConfig
 from harness.extensions.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, Seeds, judge
-from harness.extensions.serving.records import LoadGenRun, ServiceTime
+from harness.extensions.serving.records import LoadGenRun, LongRunEnd, ServiceTime
 from harness.extensions.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
 from harness.extensions.serving.search import Attempt, Bracket, bracket_of, search_highest
+from harness.extensions.serving.spread import SearchCase, SearchSpread, simulate_spread
 from harness.extensions.serving.stalls import Call, Stalls, find_stalls
 from harness.extensions.serving.timing import TimedSize, choose_calls, fit_service, time_calls
 from harness.extensions.serving.worker_pool import Answer, QueryPart
@@ -36,6 +37,11 @@ LOADED_S, MIN_LOADED = 0.8, 40
 """How long more is asked than can be answered, and the fewest queries of that."""
 USUAL_RUNS = 4
 """LoadGen's runs of a search that begins near the bound, and two thirds of them again where it does not."""
+SLOWER = 1.05
+"""By how much slower calls the virtual clock says what the bound owes to them."""
+NUM_LATE_DRAWS, NONE_LATE = 20, 0.05
+"""Draws of a run on the virtual clock, and the share of them without a late query below which a real one without
+contradicts the clock."""
 MOST_ABOVE = 10
 """Times the rate that the virtual clock says, above which none is tried: its queue would take hours to empty."""
 NUM_SIMULATED = 20_000
@@ -71,15 +77,25 @@ class ProcessMeasurements:
     loadgen_share: float | None
     """What the virtual clock says that LoadGen calls VALID, as a share of the long run's bound; None without a limit.
     """
+    long_run_end: LongRunEnd | None
+    """Why LoadGen's runs say nothing of the long run; None where they do, and without a limit."""
+    spread: SearchSpread | None
+    """Simulated: by which factors such a search may miss what it looks for; None without a limit."""
     service: ServiceTimes
     traffic: Traffic
     """Queries on the virtual clock, whose table is made of them."""
 
     @property
-    def bounded_per_s(self) -> float:
-        """What is within the limit in the long run, where there is a limit; of each process."""
-        share = self.loadgen_share
-        return self.best.completed_per_s if share is None else self.best.asked_per_s / share
+    def valid_per_s(self) -> float:
+        """What LoadGen judged VALID, of each process: asked of a server, completed where no rate is asked."""
+        return self.best.completed_per_s if self.loadgen_share is None else self.best.asked_per_s
+
+    @property
+    def long_run_per_s(self) -> float | None:
+        """What the long run would allow each process, simulated; None where LoadGen's runs do not say it."""
+        if self.loadgen_share is None or self.long_run_end is not None:
+            return None
+        return self.valid_per_s / self.loadgen_share
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,6 +179,7 @@ class Bench:
             )
         plan = self._plan(traffic, service, slowest, overhead_s, world)
         done: list[LoadGenRun] = []
+        attempts: list[Attempt] = []
 
         def try_rate(rate: float) -> Attempt:
             number = f"{name}_{len(done) + 1}"
@@ -177,13 +194,13 @@ class Bench:
             run = world.broadcast(None if whole is None else self._describe_run(whole, number, rate))
             assert run is not None
             done.append(run)
-            of_limit = run.latency_s / self.limit.seconds
-            return Attempt(rate=rate, is_valid=run.is_valid, of_limit=of_limit, is_held_up=run.is_held_up)
+            attempts.append(Attempt(rate=rate, is_valid=run.is_valid, is_held_up=run.is_held_up))
+            return attempts[-1]
 
         def may_go_on() -> bool:
             took_s = sum(run.duration_s for run in done)
-            most_s = (2 if any(run.is_valid for run in done) else 4) * self.duration_s
-            return bool(world.broadcast(took_s + plan.run_s <= most_s))
+            has_low = bracket_of(attempts).low is not None
+            return bool(world.broadcast(self._may_go_on(took_s, plan.run_s, has_low)))
 
         if self.serve.scenario == "server":
             least = min(slowest / 4, plan.start / 2)
@@ -198,6 +215,14 @@ class Bench:
         best = next(run for run in reversed(done) if run.is_valid and run.asked_per_s == bracket.low)
         if world.rank != 0:
             return None
+        end, spread = None, None
+        if self.serve.scenario == "server":
+            model = self._queue(traffic, service, overhead_s)
+            runs = model.draw_runs(self.seeds.schedule, plan.num_queries, NUM_LATE_DRAWS)
+            late = [model.count_late(each, best.asked_per_s) for each in runs]
+            end = end_of_long_run(done, best, best.asked_per_s * plan.rate / plan.bound, self.limit.seconds, late)
+            self._say("simulating what other arrivals would have given")
+            spread = simulate_spread(model, self._case(plan, timed, model, world), self.seed)
         return ProcessMeasurements(
             timed=timed,
             modelled=replace(modelled, rate=slowest * world.size),
@@ -207,6 +232,8 @@ class Bench:
             best=best,
             bracket=bracket,
             loadgen_share=plan.bound / plan.rate if self.serve.scenario == "server" else None,
+            long_run_end=end,
+            spread=spread,
             service=service,
             traffic=traffic,
         )
@@ -250,8 +277,7 @@ class Bench:
         if self.serve.scenario != "server":
             num_queries = max(self.min_queries, round(rate * usual_s))
             return _Plan(rate=rate, bound=rate, start=asked or rate, num_queries=num_queries)
-        limit = self._limit_without(overhead_s)
-        model = QueueModel(traffic=traffic, service=service, workers=self.workers, limit=limit)
+        model = self._queue(traffic, service, overhead_s)
         near = asked or rate
         counts = world.gather(model.count_queries(rate, usual_s * near / rate, self.min_queries))
         fewest = math.ceil(near * (self.serve.min_duration_s or 0.0))
@@ -270,10 +296,38 @@ class Bench:
                 ExitCode.USAGE,
             )
         self._say(
-            f"runs of LoadGen take {plan.run_s:.3g} s ({num_queries:,} queries): {plan.run_s * 2:.3g} s if the first "
+            f"runs of LoadGen take {plan.run_s:.3g} s ({num_queries:,} queries): {plan.run_s * 4:.3g} s if the first "
             f"rate is right, as a rule {2 * self.duration_s:.3g} s at most"
         )
         return plan
+
+    def _may_go_on(self, took_s: float, run_s: float, has_low: bool) -> bool:
+        """Say whether runs that took so long together leave time for another: more where no rate is VALID yet."""
+        return took_s + run_s <= (2 if has_low else 4) * self.duration_s
+
+    def _case(self, plan: _Plan, timed: Sequence[TimedSize], model: QueueModel, world: World) -> SearchCase:
+        """Describe the search: its start rests on the mean of calls that were timed, and of those under load.
+
+        What that mean misses by, the start misses by, times what the clock says that slower calls do to the bound.
+        """
+        services_s = model.service.of(model.traffic.items, model.traffic.factors)
+        variation = float(services_s.std() / services_s.mean())
+        num_timed = sum(len(size.seconds) for size in timed)
+        num_loaded = max(MIN_LOADED, 1.5 * LOADED_S * most_per_s(model.traffic, model.service, self.workers))
+        slower = replace(model, service=replace(model.service, by_items_s=model.service.by_items_s * SLOWER))
+        bound = slower.loadgen_bound(self.seeds.schedule, plan.num_queries, plan.bound) or plan.bound
+        sensitivity = max(1.0, math.log(plan.bound / bound) / math.log(SLOWER))
+        return SearchCase(
+            num_queries=plan.num_queries,
+            near=plan.bound,
+            start_error=sensitivity * variation * math.sqrt(1 / num_timed + 2 / num_loaded),
+            may_go_on=self._may_go_on,
+            num_copies=world.size,
+        )
+
+    def _queue(self, traffic: Traffic, service: ServiceTimes, overhead_s: float) -> QueueModel:
+        limit = self._limit_without(overhead_s)
+        return QueueModel(traffic=traffic, service=service, workers=self.workers, limit=limit)
 
     def _judge(
         self, trial: ScheduledRun, folder: Path, timed: Sequence[TimedSize], service: ServiceTimes
@@ -374,6 +428,26 @@ class Bench:
             )
             for size in timed
         )
+
+
+def end_of_long_run(
+    done: Sequence[LoadGenRun], best: LoadGenRun, long_run_per_s: float, limit_s: float, late: Sequence[int]
+) -> LongRunEnd | None:
+    """Say which of LoadGen's runs contradict that the long run would allow `long_run_per_s`, of each process.
+
+    An INVALID run at a lower rate than the VALID one does; so does one at a lower rate than the long run's whose
+    percentile itself was beyond `limit_s`, which is more than LoadGen's rule for short runs. And so do VALID runs
+    without a late query, where nearly all of `late`, what the virtual clock says of draws of them, have some.
+    """
+    for run in done:
+        if run.is_valid or run.is_held_up:
+            continue
+        if run.asked_per_s < best.asked_per_s or (run.asked_per_s < long_run_per_s and run.latency_s > limit_s):
+            return "invalid_below"
+    own = [run for run in done if run.is_valid and run.asked_per_s == best.asked_per_s]
+    if not any(run.num_late for run in own) and list(late).count(0) < NONE_LATE * len(late):
+        return "none_late"
+    return None
 
 
 def _slowest(rates: Sequence[float | None]) -> float | None:

@@ -33,7 +33,7 @@ _NUM_SIMULATED = 4_000
 """Queries on the virtual clock: the same ones for every way, so that few are enough to tell them apart."""
 _NOT_OF_A_CALL = (
     "weights", "train_samples", "duration_s", "colocate", "target_qps", "min_duration_s", "min_queries", "library",
-    "mlperf", "user_conf",
+    "mlperf", "round", "user_conf",
 )  # fmt: skip
 """Keys of [serve] that change no call."""
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from harness.extensions.serving.query_file import MAX_ITEMS, PREFIX, QueryFile, read_query_file
+from harness.extensions.serving.rounds import EARLIEST, FORMS, NUM_CANDIDATES, ROUNDS
 from reference_models.config.records import PositiveCount, read_section
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import canonical_sha256
@@ -24,21 +25,11 @@ _MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
 """Twenty quantiles of the items of a query, mean 270 (mlcommons/inference, dlrm, dist_quantile.txt)."""
 _NUM_LOGNORMAL, _MOST_OF_FILE = 256, 1024
 """Quantiles that stand for a distribution with a tail; most queries that stand for those of a file."""
-MLPERF_FORM: Mapping[str, Mapping[str, Any]] = {
-    "server": {
-        "percentile": 99.0,
-        "target_latency_ms": 60.0,
-        "queries": "mlperf",
-        "min_duration_s": 600.0,
-        "library": 204_800,
-    },
-    "offline": {"queries": "mlperf", "min_duration_s": 600.0, "min_queries": 24_576, "library": 204_800},
-}
-"""What MLPerf Inference v5.1 asks of dlrm-v2, by scenario (mlcommons/inference, loadgen/mlperf.conf and
-dist_quantile.txt): a latency of at most so much, counts and a duration of at least."""
 LIBRARY_BYTES = 1 << 30
 """Most memory of a sample library whose size nobody gives."""
 MIN_LIBRARY = 64
+_FEWEST_RUNS = 4
+"""Of a search whose first rate is right."""
 _PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
 """Keys that say what is asked of a service; the others say how it is done."""
 
@@ -54,8 +45,9 @@ class ServeConfig:
     percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
     """Percentile of the queries' latencies by which a service is judged: one that LoadGen reports."""
     queries: str = "deeprecsys"
-    """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (100 to 700, mean 270), `lognormal:MEDIAN:SIGMA`
-    (a heavy tail), `fixed:N`, or `file:PATH` with a line for each query: its items, or SECONDS,ITEMS."""
+    """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (dlrm-v2's: 100 to 700, mean 270), `dlrm-v3`
+    (2,048), `lognormal:MEDIAN:SIGMA` (a heavy tail), `fixed:N`, or `file:PATH` with a line for each query: its items,
+    or SECONDS,ITEMS."""
     batch: PositiveCount | Literal["auto"] | None = None
     """Items of one call at most: queries are merged up to it, a larger one is split among `threads`. `auto`: searched
     on the virtual clock, with `split_from`. Left out, every query is a call of its own; offline it is `auto`."""
@@ -80,7 +72,9 @@ class ServeConfig:
     """Queries of LoadGen's sample library. Left out, as many as the evaluation split holds in whole rounds of
     `queries`, within 1 GiB; at least 64, for which the split begins again."""
     mlperf: bool | None = None
-    """Whether all that MLPerf Inference asks of dlrm-v2's runs must hold: limit, sizes, duration, library, seeds."""
+    """Whether all that MLPerf Inference asks of a recommender must hold: limit, sizes, duration, library, seeds."""
+    round: Literal["5.0", "5.1", "6.0", "6.1"] | None = None
+    """The round of MLPerf Inference whose form `mlperf` asks for; left out, the last one that has the model."""
     user_conf: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
     """Given as the path of a user.conf of LoadGen, whose lines become these keys; kept as its SHA-256."""
     colocate: PositiveCount = 1
@@ -99,6 +93,11 @@ class ServeConfig:
     def max_items(self) -> int | None:
         """Items of a call at most; None where every query is a call, or nobody chose."""
         return None if self.batch == "auto" else self.batch
+
+    @property
+    def mlperf_round(self) -> str | None:
+        """The round whose form must hold; None without MLPerf's form."""
+        return (self.round or EARLIEST) if self.mlperf else None
 
     @property
     def is_batch_searched(self) -> bool:
@@ -151,6 +150,8 @@ def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
         raise ConfigError("serve.split_from splits among the calls of serve.batch; give that a number of items, too.")
     if serve.weights is not None and serve.train_samples is not None:
         raise ConfigError("serve.weights and serve.train_samples both say what is served; give one of them.")
+    if serve.round is not None and not serve.mlperf:
+        raise ConfigError(f"serve.round is {serve.round!r}, which is of --mlperf. Give that, too, or leave it out.")
     if serve.mlperf:
         _refuse_other_form(serve)
     return serve
@@ -158,11 +159,12 @@ def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
 
 def _refuse_other_form(serve: ServeConfig) -> None:
     """Raise ConfigError for what MLPerf Inference's form does not allow."""
-    form = MLPERF_FORM.get(serve.scenario)
+    forms = FORMS[ROUNDS[serve.mlperf_round or EARLIEST].model]
+    form = forms.get(serve.scenario)
     if form is None:
         raise ConfigError(
             f"serve.scenario is {serve.scenario!r}, but MLPerf Inference asks its recommenders as "
-            f"{' and '.join(MLPERF_FORM)}. Give one of these, or leave --mlperf out."
+            f"{' and '.join(forms)}. Give one of these, or leave --mlperf out."
         )
     for key, asked in {**form, "colocate": 1}.items():
         found = getattr(serve, key)
@@ -183,6 +185,8 @@ def list_sizes(queries: str) -> tuple[int, ...]:
         return tuple(min(max(round(_DEEPRECSYS.inv_cdf(level)), 1), MAX_ITEMS) for level in levels)
     if queries == "mlperf":
         return _MLPERF
+    if queries == "dlrm-v3":
+        return (NUM_CANDIDATES,)
     if queries.startswith(PREFIX):
         items = sorted(read_query_file(Path(queries.removeprefix(PREFIX))).items)
         count = min(len(items), _MOST_OF_FILE)
@@ -195,8 +199,27 @@ def list_sizes(queries: str) -> tuple[int, ...]:
     if kind == "fixed" and re.fullmatch(r"(?a:\d{1,4})", number) and 1 <= int(number) <= MAX_ITEMS:
         return (int(number),)
     raise ConfigError(
-        f"serve.queries is {queries[:80]!r}, expected deeprecsys, mlperf, fixed:N with N from 1 to {MAX_ITEMS} "
-        "items, lognormal:MEDIAN:SIGMA such as lognormal:100:0.8, or file:PATH."
+        f"serve.queries is {queries[:80]!r}, expected deeprecsys, mlperf, dlrm-v3, fixed:N with N from 1 to "
+        f"{MAX_ITEMS} items, lognormal:MEDIAN:SIGMA such as lognormal:100:0.8, or file:PATH."
+    )
+
+
+def explain_needs(serve: ServeConfig) -> str:
+    """Say what MLPerf's form needs, before anything is asked: queries, samples, and how long that is at least."""
+    name = serve.mlperf_round or EARLIEST
+    sizes = list_sizes(serve.queries)
+    num_samples = (serve.library or 0) * sum(sizes) // len(sizes)
+    run_s = serve.min_duration_s or 0.0
+    if serve.scenario == "server":
+        fewest = f"at least {math.ceil(math.log(0.01) / math.log(serve.share)):,} queries"
+        runs = f"at least {_FEWEST_RUNS} runs a process, two at each end of the bracket: "
+        runs += f"{_FEWEST_RUNS * run_s:,.0f} s"
+    else:
+        fewest, runs = f"at least {serve.min_queries:,} queries", f"one run a process: {run_s:,.0f} s"
+    return (
+        f"MLPerf Inference v{name} asks {ROUNDS[name].model} from a library of {serve.library:,} queries, "
+        f"{num_samples:,} samples of the evaluation split; every run takes at least {run_s:,.0f} s and has {fewest}; "
+        f"{runs}"
     )
 
 
@@ -214,7 +237,7 @@ def library_sizes(serve: ServeConfig, num_samples: int, sample_bytes: int) -> tu
         raise ConfigError(
             f"serve.library is {serve.library:,} queries, which take {sum(sizes):,} samples, but the evaluation "
             f"split holds {num_samples:,}: {num_samples * len(round_of) // sum(round_of):,} queries. Serve a "
-            "benchmark of a larger split, or ask for fewer."
+            "benchmark of a larger split, or ask for fewer" + (", without --mlperf." if serve.mlperf else ".")
         )
     return sizes
 

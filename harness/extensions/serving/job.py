@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.extensions.serving.bench import Bench, ProcessMeasurements
-from harness.extensions.serving.config import SERVE, library_sizes, read_serve
+from harness.extensions.serving.config import SERVE, explain_needs, library_sizes, read_serve
 from harness.extensions.serving.loadgen import require_loadgen, seeds_of_process
 from harness.extensions.serving.records import CurvePoint, ServeProcess, ServeRecord
+from harness.extensions.serving.rounds import LAST_ROUNDS, ROUNDS
 from harness.extensions.serving.study import make_queue_study
-from harness.extensions.serving.user_conf import MLPERF_MODEL, MODELS
+from harness.extensions.serving.user_conf import MODELS
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.measure.kinds import Job, Kind, OnEvent, Option
@@ -60,7 +61,7 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
     num_threads = config.runtime.threads or 1
     served, quality = build_served(job, benchmark, config, serve, with_quality=world.rank == 0)
     seed = (job.seed + world.rank) % 2**62
-    seeds = seeds_of_process(job.index * world.size + world.rank, is_mlperf=bool(serve.mlperf))
+    seeds = seeds_of_process(job.index * world.size + world.rank, serve.mlperf_round)
     bench = Bench(
         answer=served.answer,
         sizes=served.sizes,
@@ -80,18 +81,23 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         write_record(Path(job.folder) / STUDY_FILE, study)
     mean_items = sum(served.sizes) / len(served.sizes)
     num_copies = world.size
+    is_asked = found.loadgen_share is not None
+    valid_per_s = found.valid_per_s * (num_copies if is_asked else 1)
+    low, high = (None, None) if found.spread is None else found.spread.around(found.bracket)
     process = ServeProcess(
-        queries_per_s=found.best.completed_per_s,
-        items_per_s=found.best.completed_per_s * mean_items,
+        queries_per_s=valid_per_s,
+        completed_per_s=found.best.completed_per_s,
+        items_per_s=valid_per_s * mean_items,
         invalid_per_s=found.bracket.high,
-        long_run_per_s=None
-        if found.loadgen_share is None
-        else found.best.asked_per_s * num_copies / found.loadgen_share,
+        spread_low_per_s=None if low is None else low * num_copies,
+        spread_high_per_s=None if high is None else high * num_copies,
+        long_run_per_s=None if found.long_run_per_s is None else found.long_run_per_s * num_copies,
+        long_run_end=found.long_run_end,
         loadgen_share=found.loadgen_share,
         schedule_seed=str(seeds.schedule),
         latency_s=found.best.latency_s,
         modelled_per_s=found.modelled.rate,
-        alone_per_s=None if alone is None else alone.bounded_per_s,
+        alone_per_s=None if alone is None else alone.valid_per_s,
         overhead_s=found.overhead_s,
         loaded_factor=found.loaded,
         service=bench.describe_service(found.timed),
@@ -178,8 +184,9 @@ class ServeKind(ServedKind):
         return config
 
     def remarks(self, config: RunConfig) -> list[str]:
-        emulated = explain_emulation(config.workload.runtime)
-        return [] if emulated is None else [f"warning: {emulated}"]
+        emulated, serve = explain_emulation(config.workload.runtime), read_serve(config.tables)
+        remarks = [] if emulated is None else [f"warning: {emulated}"]
+        return [*remarks, explain_needs(serve)] if serve.mlperf else remarks
 
     def make_job(self, record: RunSetRecord, index: int, members: Mapping[str, Any], more: Mapping[str, Any]) -> Job:
         if record.choice is not None:
@@ -209,10 +216,16 @@ def resolve_served(benchmark: str | Path, overrides: Iterable[Override], label: 
     """Resolve a benchmark with its [serve]. Raises ConfigError, as for a split that is too small; DefinitionError."""
     config = resolve(benchmark, overrides, label, derived_suffix="_serve", sections=(SERVE,))
     serve, data, model = read_serve(config.tables), config.workload.data, config.workload.model_name
-    if serve.mlperf and MODELS.get(model) != MLPERF_MODEL:
-        raise ConfigError(f"--mlperf is the form of {MLPERF_MODEL}, which a model {model!r} is not. Leave it out.")
-    if data.eval_samples is not None:
-        library_sizes(serve, data.eval_samples, bytes_per_sample(data.mapped))  # refused before anything is written
+    if serve.mlperf_round is not None and MODELS.get(model) != (asked := ROUNDS[serve.mlperf_round].model):
+        other = f"Give --round {LAST_ROUNDS[MODELS[model]]}" if model in MODELS else "Leave it out"
+        raise ConfigError(
+            f"--mlperf of round {serve.mlperf_round} is the form of {asked}, which a model {model!r} is not. {other}."
+        )
+    if data.eval_samples is not None:  # refused before anything is written
+        try:
+            library_sizes(serve, data.eval_samples, bytes_per_sample(data.mapped))
+        except ConfigError as error:
+            raise ConfigError(f"{error} {explain_needs(serve)}." if serve.mlperf else str(error)) from None
     return config
 
 

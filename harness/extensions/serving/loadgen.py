@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.extensions.serving.rounds import ROUNDS
 from harness.extensions.serving.worker_pool import (
     Answer,
     Query,
@@ -47,10 +48,6 @@ class Seeds:
     def of_process(self, index: int) -> "Seeds":
         """Return those of a measurement's process of that number, from 0: the first has LoadGen's own."""
         return replace(self, schedule=(self.schedule + index) % 2**64)
-
-
-ROUND_5_1 = Seeds(library=1780908523862526354, samples=14771362308971278857, schedule=18209322760996052031)
-"""MLPerf Inference v5.1's, the last round of dlrm-v2 (mlcommons/inference at v5.1, loadgen/mlperf.conf)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,9 +97,12 @@ def published_seeds() -> Seeds:
     )
 
 
-def seeds_of_process(number: int, *, is_mlperf: bool) -> Seeds:
+def seeds_of_process(number: int, mlperf_round: str | None) -> Seeds:
     """Return the seeds of a measurement's process of that number: in MLPerf's form, the round's own for all."""
-    return ROUND_5_1 if is_mlperf else published_seeds().of_process(number)
+    if mlperf_round is None:
+        return published_seeds().of_process(number)
+    asked = ROUNDS[mlperf_round]
+    return Seeds(library=asked.library, samples=asked.samples, schedule=asked.schedule)
 
 
 def judge(

@@ -9,6 +9,7 @@ import click
 
 from harness.cli.shared.options import FiniteRange, configuration, duration
 from harness.cli.shared.requests import request_options
+from harness.extensions.serving.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from harness.config.run_config import Override
@@ -22,6 +23,7 @@ _KEYS = {
     "target_latency_ms": "--target-latency", "percentile": "--percentile", "queries": "--queries",
     "scenario": "--scenario", "batch": "--batch", "num_workers": "--workers",
     "duration_s": "--duration", "colocate": "--colocate", "train_samples": "--train", "mlperf": "--mlperf",
+    "round": "--round",
     "user_conf": "--user-conf",
 }  # fmt: skip
 """Keys of [serve] that have an option; threads of it are --workers."""
@@ -44,8 +46,8 @@ _ASKING = (
     click.option(
         "--queries",
         metavar="SIZES",
-        help="Items of a query: deeprecsys (mean 165), mlperf (mean 270), lognormal:MEDIAN:SIGMA, fixed:N, or "
-        "file:PATH with a line for each: ITEMS, or SECONDS,ITEMS for 'simulate'.",
+        help="Items of a query: deeprecsys (mean 165), mlperf (dlrm-v2's, mean 270), dlrm-v3 (2,048), "
+        "lognormal:MEDIAN:SIGMA, fixed:N, or file:PATH with a line for each: ITEMS, or SECONDS,ITEMS for 'simulate'.",
     ),
     click.option(
         "--scenario",
@@ -82,8 +84,14 @@ _ANSWERING = (
         "--mlperf",
         is_flag=True,
         default=None,
-        help="Ask what MLPerf Inference v5.1 asks of dlrm-v2: runs of 600 s, 204,800 queries of 100 to 700 items, "
-        "its seeds.",
+        help="Ask what MLPerf Inference asks of a recommender: runs of 600 s, 204,800 queries of dlrm-v2 (100 to 700 "
+        "items) or 349,823 of dlrm-v3 (2,048 items), the round's seeds.",
+    ),
+    click.option(
+        "--round",
+        type=click.Choice(sorted(ROUNDS)),
+        help="The round of --mlperf: 5.0 and 5.1 have dlrm-v2, 6.0 and 6.1 dlrm-v3 (HSTU).  [default: the model's "
+        "last]",
     ),
     click.option(
         "--user-conf",

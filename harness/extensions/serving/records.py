@@ -20,11 +20,18 @@ from rules.records.rows import (
     meaning,
 )
 
+ASKED_VALID = "asked, and VALID in most runs"
+COMPLETED = "completed in a VALID run, the best of up to three"
+COMPLETED_SHORT = "completed in a short VALID run"
+"""What rates are: of this version, and of two earlier ones."""
 Percentile = Annotated[float, Meta(ge=50, le=99.9)]
 WIDEST_BRACKET = 1.05
 """Between a VALID rate and the lowest INVALID one, where the former may be called the bound."""
 MAX_ENTRIES = 1000
 """Most entries of a list of one process."""
+LongRunEnd = Literal["invalid_below", "none_late"]
+"""Why LoadGen's runs say nothing of the long run: a run at a lower rate was INVALID, or the VALID one had no late
+query where the virtual clock says that some are."""
 
 
 class ServedRow(Row, kw_only=True, frozen=True):
@@ -50,10 +57,19 @@ class ServedRow(Row, kw_only=True, frozen=True):
     precision: Annotated[str, meaning("of matrix products")]
     table_precision: Annotated[str, meaning("of embedding rows")]
     model_bytes: Annotated[Bytes, meaning("computed: of tables and products, in their precisions")]
-    queries_per_s: Annotated[QueriesPerSecond, meaning("measured: completed by the fastest run that is VALID")]
-    long_run_per_s: Annotated[
-        QueriesPerSecond, meaning("what is within the limit in the long run: VALID, measured, over loadgen_share")
+    judged_as: Annotated[Text, meaning("what queries_per_s is; of other kinds in older files")] = None
+    queries_per_s: Annotated[
+        QueriesPerSecond, meaning("measured: VALID by LoadGen; of a server the highest rate that was asked and VALID")
+    ]
+    completed_per_s: Annotated[QueriesPerSecond, meaning("measured: completed in that run")] = None
+    spread_low_per_s: Annotated[
+        QueriesPerSecond, meaning("simulated: the least of such searches' truths, with 95 % confidence")
     ] = None
+    spread_high_per_s: Annotated[QueriesPerSecond, meaning("simulated: the greatest, likewise")] = None
+    long_run_per_s: Annotated[
+        QueriesPerSecond, meaning("simulated: what the long run would allow, queries_per_s over loadgen_share")
+    ] = None
+    long_run_end: Annotated[Text, meaning("why LoadGen's runs do not say that: invalid_below or none_late")] = None
     loadgen_share: Annotated[Number, meaning("simulated: VALID on LoadGen's arrivals, of the long run's rate")] = None
     invalid_per_s: Annotated[QueriesPerSecond, meaning("measured: the lowest rate of a process, not VALID")] = None
     items_per_s: Annotated[ItemsPerSecond, meaning("measured: ranked; queries_per_s times mean_items")]
@@ -145,13 +161,23 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     """One fresh process, or several beside each other."""
 
     queries_per_s: PositiveAmount
-    """Completed by the fastest run that is VALID, below every rate that is not."""
+    """VALID by LoadGen. Of a server, what was asked of all processes: the highest rate of which most runs are VALID,
+    below every rate of which most are not. Of another scenario, and in files without `completed_per_s`, what the
+    fastest VALID run completed."""
+    completed_per_s: PositiveAmount | None = None
+    """Completed in that run, of all processes: chance of its arrivals, and its end, move it. None in older files."""
+    spread_low_per_s: PositiveAmount | None = None
+    """Simulated, with `spread_high_per_s`: holds with 95 % confidence the rate at which half of all runs as long as
+    these are VALID, whatever their arrivals and service times. None without a limit, where runs are too long to
+    simulate searches of them, and in older files."""
+    spread_high_per_s: PositiveAmount | None = None
     invalid_per_s: PositiveAmount | None = None
     """Asked of each process, at the lowest rate above it that was not VALID and not held up; None where there was
     none."""
     long_run_per_s: PositiveAmount | None = None
-    """What is within the limit in the long run: the rate that was VALID, measured, over `loadgen_share`. None without
-    a limit, and in older files."""
+    """Simulated: what the long run would allow, the VALID rate over `loadgen_share`. None without a limit, where
+    `long_run_end` says why not, and in the oldest files."""
+    long_run_end: LongRunEnd | None = None
     loadgen_share: PositiveAmount | None = None
     """Simulated: the rate that LoadGen's rule calls VALID on its arrivals, of that which is within the limit in the
     long run; None without a limit, and in older files."""
@@ -182,14 +208,23 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     @property
     def valid_run(self) -> LoadGenRun:
         """Return the run whose rate is the process's answer."""
+        completed_per_s = self.queries_per_s if self.completed_per_s is None else self.completed_per_s
         valid = [run for run in self.runs if run.is_valid]
-        found = [run for run in valid if run.completed_per_s == self.queries_per_s]
+        found = [run for run in valid if run.completed_per_s == completed_per_s]
         return (found or valid or list(self.runs))[-1]
 
     @property
-    def bounded_per_s(self) -> float:
-        """Return what is compared: the rate of the long run; without a limit, or in an older file, the VALID one."""
-        return self.queries_per_s if self.long_run_per_s is None else self.long_run_per_s
+    def judged_as(self) -> str | None:
+        """Return what `queries_per_s` is, which older files have otherwise; None where no rate is asked."""
+        if self.completed_per_s is not None:
+            return ASKED_VALID if self.loadgen_share is not None else None
+        return COMPLETED if self.loadgen_share is not None else COMPLETED_SHORT
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether several runs say that the rate is VALID, or no rate was searched."""
+        asked = [run for run in self.runs if run.asked_per_s == self.valid_run.asked_per_s]
+        return self.judged_as != ASKED_VALID or len(asked) > 1
 
     @property
     def width(self) -> float | None:
@@ -214,7 +249,10 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     @property
     def times_alone(self) -> float | None:
         """How many times the queries of one process; None where there is only one."""
-        return None if self.alone_per_s is None else self.bounded_per_s / self.alone_per_s
+        if self.alone_per_s is None:
+            return None
+        is_old = self.judged_as == COMPLETED and self.long_run_per_s is not None  # both are of the long run there
+        return ((self.long_run_per_s if is_old else None) or self.queries_per_s) / self.alone_per_s
 
 
 class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
@@ -222,15 +260,15 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     MEASURE: ClassVar[Measure] = Measure(
         title="Serving",
-        value="bounded_per_s",
+        value="queries_per_s",
         unit="queries/s",
         scale="ratio",
         direction="higher",
         columns=(
-            Column(member="bounded_per_s", title="Queries/s", unit="queries/s", origin="measured over simulated"),
-            Column(member="queries_per_s", title="VALID queries/s", unit="queries/s"),
+            Column(member="queries_per_s", title="Queries/s", unit="queries/s"),
             Column(member="items_per_s", title="Items/s", unit="items/s"),
             Column(member="latency_s", title="Latency", unit="s"),
+            Column(member="long_run_per_s", title="Long run queries/s", unit="queries/s", origin="simulated"),
             Column(member="modelled_per_s", title="Modelled queries/s", unit="queries/s", origin="simulated"),
             Column(member="times_alone", title="Times one process", unit=None),
             Column(member="auc", title="AUC", unit="auc"),
@@ -295,12 +333,10 @@ class ServeRecord(ProcessMeasurement, frozen=True, kw_only=True):
 
     @property
     def judged_as(self) -> str | None:
-        """Return what its rates are, which older files have as LoadGen judged short runs; None without a limit.
+        """Return what its rates are, which older files have otherwise; None without a limit.
 
         A set that an earlier version began and this one went on with has both.
         """
         if self.target_latency_s is None:
             return None
-        kinds = {process.long_run_per_s is not None for process in self.processes}
-        words = {True: "of the long run", False: "VALID in short runs"}
-        return " and ".join(words[kind] for kind in sorted(kinds, reverse=True))
+        return " and ".join(sorted({process.judged_as or "" for process in self.processes}))

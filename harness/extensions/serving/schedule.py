@@ -6,6 +6,7 @@ both do is known: the virtual clock judges the same arrivals by the same rule, a
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,29 +79,41 @@ class QueueModel:
 
         None where it calls none VALID. `bound` is that of the long run, from which the search begins.
         """
-        allowed = most_late(num_queries, self.limit.share)
-        if allowed is None:
-            return None
-        arrivals_s, number = draw_arrivals(seed, num_queries), len(self.traffic.items)
         num_draws = max(1, min(_NUM_DRAWS, _MOST_DRAWN // num_queries))
-        draws = [
+        return self.bound_of(self.draw_runs(seed, num_queries, num_draws), bound)
+
+    def draw_runs(self, seed: int, num_queries: int, num_draws: int) -> list[Traffic]:
+        """Draw what LoadGen's runs of that seed may be asked: its arrivals, other items and factors in each."""
+        arrivals_s, number = draw_arrivals(seed, num_queries), len(self.traffic.items)
+        places = [(np.arange(num_queries) + draw * num_queries) % number for draw in range(num_draws)]
+        return [
             Traffic(
                 arrivals_s=arrivals_s,
-                items=np.take(self.traffic.items, places),
-                factors=np.take(self.traffic.factors, places),
+                items=np.take(self.traffic.items, of_draw),
+                factors=np.take(self.traffic.factors, of_draw),
             )
-            for places in ((np.arange(num_queries) + draw * num_queries) % number for draw in range(num_draws))
+            for of_draw in places
         ]
 
-        def is_valid(rate: float) -> bool:
-            late = sum(
-                int((simulate(draw, rate, self.service, self.workers) > self.limit.seconds).sum()) for draw in draws
-            )
-            return late <= allowed * len(draws)
+    def count_late(self, run: Traffic, rate: float) -> int:
+        """Return how many queries of a run are late at `rate`."""
+        return int((simulate(run, rate, self.service, self.workers) > self.limit.seconds).sum())
 
-        is_above, step, rate = is_valid(bound), _STEP, bound
+    def bound_of(self, runs: Sequence[Traffic], near: float) -> float | None:
+        """Return the highest rate at which `runs` have no more late queries than LoadGen's rule allows, on average.
+
+        None where it calls none VALID. The search begins at `near`.
+        """
+        allowed = most_late(len(runs[0].items), self.limit.share)
+        if allowed is None:
+            return None
+
+        def is_valid(rate: float) -> bool:
+            return sum(self.count_late(run, rate) for run in runs) <= allowed * len(runs)
+
+        is_above, rate = is_valid(near), near
         for _ in range(_MOST_STEPS):
-            following = rate * step if is_above else rate / step
+            following = rate * _STEP if is_above else rate / _STEP
             if is_valid(following) != is_above:
                 break
             rate = following

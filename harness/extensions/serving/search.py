@@ -1,19 +1,21 @@
-"""The highest rate that is judged VALID: step out until one rate is and one is not, then halve between them.
+"""The highest rate that is judged VALID: step out until one rate is and one is not, halve between them, then repeat
+the runs at both ends.
 
-A run that was held up says nothing of the rate, and an INVALID run right above one whose latency is far below the
-limit is no property of a queue: such runs are made again.
+At the border a run is VALID or not by chance. Whatever end of the bracket is repeated until two of its runs agree, so
+that neither verdict has a better chance than the other. Runs that were held up and INVALID say nothing of the rate,
+and are made again.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.extensions.serving.records import WIDEST_BRACKET
-
 RESOLUTION = 1.02
 """Between the highest VALID rate and the lowest INVALID one."""
-MAX_RATES, MAX_REPEATS = 16, 2
-_FAR_BELOW = 0.5
-"""Share of the limit: a latency below it, at a rate within `WIDEST_BRACKET`, makes an INVALID run odd."""
+MAX_RATES = 16
+ENOUGH = 2
+"""Runs of equal verdict that settle a rate, of three at most."""
+MAX_HELD_UP = 3
+"""Runs at one rate that may be held up, before it counts as INVALID."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,10 +24,32 @@ class Attempt:
 
     rate: float
     is_valid: bool
-    of_limit: float = 1.0
-    """Its latency at the percentile, as a share of the limit."""
     is_held_up: bool = False
     """Whether it stood still for so long that the verdict may be due to that."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Votes:
+    """The runs at one rate, by their verdicts."""
+
+    valid: int = 0
+    invalid: int = 0
+    held_up: int = 0
+    """INVALID, and held up."""
+
+    @property
+    def is_valid(self) -> bool:
+        return self.valid > self.invalid
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no further run is needed: enough of them agree, or all stood still."""
+        return max(self.valid, self.invalid) >= ENOUGH or self.held_up >= MAX_HELD_UP
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no verdict at all yet: as many runs are VALID as are not, or all were held up."""
+        return self.valid == self.invalid and not self.is_settled
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +60,22 @@ class Bracket:
     """The highest VALID rate below every INVALID one."""
     high: float | None
     """The lowest rate above it that was INVALID in a run that was not held up; None where there was none."""
+    is_settled: bool = True
+    """Whether enough runs agree at both ends; not so where the time was up."""
+
+
+def count_votes(attempts: Sequence[Attempt]) -> dict[float, Votes]:
+    """Count the verdicts of each rate."""
+    votes: dict[float, Votes] = {}
+    for each in attempts:
+        old = votes.get(each.rate, Votes())
+        is_held_up = each.is_held_up and not each.is_valid
+        votes[each.rate] = Votes(
+            valid=old.valid + each.is_valid,
+            invalid=old.invalid + (not each.is_valid and not is_held_up),
+            held_up=old.held_up + is_held_up,
+        )
+    return votes
 
 
 def search_highest(
@@ -48,51 +88,47 @@ def search_highest(
     """Try rates from `start` on, at most `MAX_RATES`, none below `least`, as long as `may_go_on`; at least one.
 
     The first step is `RESOLUTION`, and each is twice as long, in powers of it, as the one before, as long as all
-    attempts are alike: a start that is right takes two attempts. The highest VALID rate below every INVALID one is
-    then known to `RESOLUTION`, as far as the attempts go.
+    rates are judged alike: a start that is right takes two runs there and two above. The highest VALID rate below
+    every INVALID one is then known to `RESOLUTION`, as far as the attempts go.
     """
     attempts: list[Attempt] = []
-
-    def judge(rate: float) -> bool:
-        for _ in range(1 + MAX_REPEATS):
-            attempts.append(try_rate(rate))
-            if not _is_doubtful(attempts) or not may_go_on():
-                break
-        return attempts[-1].is_valid
-
-    low, high = 0.0, float("inf")
-    rate, power = start, 1
-    for _ in range(MAX_RATES):
-        if judge(rate):
-            low = max(low, rate)
-        else:
-            high = min(high, rate)
-        if (low > 0 and high / low <= RESOLUTION * (1 + 1e-9)) or not may_go_on():
+    rate: float | None = start
+    power = 1
+    while rate is not None:
+        attempts.append(try_rate(rate))
+        if not may_go_on():
             break
-        if low > 0 and high < float("inf"):
-            rate = (low * high) ** 0.5
+        votes = count_votes(attempts)
+        if votes[rate].is_open:
+            continue
+        low, high = _ends(votes)
+        if low is not None and high is not None:
+            power = 1  # an end that is turned has the border beside it
+            if high / low <= RESOLUTION * (1 + 1e-9):
+                rate = next((end for end in (low, high) if not votes[end].is_settled), None)
+            else:
+                rate = (low * high) ** 0.5
         else:
-            rate = low * RESOLUTION**power if low > 0 else max(least, high / RESOLUTION**power)
+            rate = max(least, high / RESOLUTION**power) if high is not None else (low or start) * RESOLUTION**power
             power *= 2
-        if rate == high:
+            if rate == high:
+                break
+        if rate is not None and rate not in votes and len(votes) == MAX_RATES:
             break
     return attempts
 
 
-def _is_doubtful(attempts: Sequence[Attempt]) -> bool:
-    """Whether the last attempt is INVALID for what may not be its rate."""
-    last = attempts[-1]
-    if last.is_valid:
-        return False
-    near = (each for each in attempts if each.is_valid and last.rate / WIDEST_BRACKET <= each.rate)
-    return last.is_held_up or any(each.of_limit < _FAR_BELOW for each in near)
+def _ends(votes: dict[float, Votes]) -> tuple[float | None, float | None]:
+    """Return the highest VALID rate below every INVALID one, and the lowest INVALID one above it."""
+    high = min((rate for rate, each in votes.items() if not each.is_valid), default=None)
+    valid = (rate for rate, each in votes.items() if each.is_valid and (high is None or rate < high))
+    return max(valid, default=None), high
 
 
 def bracket_of(attempts: Sequence[Attempt]) -> Bracket:
-    """Return what is known after so many attempts; the last of a rate counts."""
-    last = {attempt.rate: attempt for attempt in attempts}.values()
-    invalid = [attempt for attempt in last if not attempt.is_valid]
-    lowest = min((attempt.rate for attempt in invalid), default=float("inf"))
-    low = max((attempt.rate for attempt in last if attempt.is_valid and attempt.rate < lowest), default=None)
-    clean = (attempt.rate for attempt in invalid if not attempt.is_held_up)
-    return Bracket(low=low, high=min(clean, default=None))
+    """Return what is known after so many attempts; most runs of a rate decide."""
+    votes = count_votes(attempts)
+    low, high = _ends(votes)
+    clean = (rate for rate, each in votes.items() if not each.is_valid and each.invalid)
+    ends = [votes[end] for end in (low, high) if end is not None]
+    return Bracket(low=low, high=min(clean, default=None), is_settled=all(each.is_settled for each in ends))

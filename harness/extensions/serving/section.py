@@ -17,7 +17,7 @@ def take_serve(tables: dict[str, Any], sources: dict[str, str], model: str) -> N
     """Write out what a user.conf and MLPerf's form ask of [serve], in place, and parse it. Raises ConfigError."""
     table = tables["serve"] = dict(tables.get("serve", {}))
     take_user_conf(table, sources, model)
-    take_mlperf_form(table, sources)
+    take_mlperf_form(table, sources, model)
     try:
         parse_serve(table)
     except ConfigError as error:

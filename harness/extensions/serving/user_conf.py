@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.extensions.serving.config import MLPERF_FORM
+from harness.extensions.serving.rounds import EARLIEST, FORMS, LAST_ROUNDS, ROUNDS
 from reference_models.process.errors import ConfigError, DatasetError, did_you_mean
 from reference_models.process.open_file import read_regular
 
-MLPERF_MODEL = "dlrm-v2"
-MODELS = {"dlrm": MLPERF_MODEL, "hstu": "dlrm-v3"}
+MODELS = {"dlrm": "dlrm-v2", "hstu": "dlrm-v3"}
 """What MLPerf Inference calls a recommender, by the model of a definition."""
 MAX_BYTES = 1 << 16
 _SCENARIOS = {"server": "Server", "offline": "Offline", "single_stream": "SingleStream"}
@@ -116,11 +115,19 @@ def take_user_conf(serve: dict[str, Any], sources: dict[str, str], model: str) -
     sources["serve.user_conf"] = f"file {path}"
 
 
-def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str]) -> None:
-    """Give every key of MLPerf's form that nobody gave, where serve.mlperf was given now; in place."""
+def take_mlperf_form(serve: dict[str, Any], sources: dict[str, str], model: str) -> None:
+    """Give every key of MLPerf's form that nobody gave, where serve.mlperf was given now; in place.
+
+    The form is that of the round that was given, else of the last one that has the definition's `model`.
+    """
     if "serve.mlperf" not in sources or serve["mlperf"] is not True:
         return
-    for key, value in MLPERF_FORM.get(str(serve.get("scenario", "server")), {}).items():
+    if serve.get("round") is None:
+        serve["round"] = LAST_ROUNDS.get(MODELS.get(model, ""), EARLIEST)
+        sources["serve.round"] = sources["serve.mlperf"]
+    if (asked := ROUNDS.get(str(serve["round"]))) is None:
+        return  # refused where it is parsed
+    for key, value in FORMS[asked.model].get(str(serve.get("scenario", "server")), {}).items():
         if f"serve.{key}" not in sources:
             serve[key], sources[f"serve.{key}"] = value, sources["serve.mlperf"]
 

@@ -188,6 +188,7 @@ def test_a_missing_member_is_named_and_an_unknown_one_is_ignored(
                 "read_data", "with_fit", "checkpoints", "gpus", "peak_reserved_bytes", "id_map_sha256", "in_fp32",
                 "started_utc", "ended_utc", "num_ranks", "device", "rank", "batch_items", "auc", "accuracy", "metric",
                 "library_queries",
+                "completed_per_s", "spread_low_per_s", "spread_high_per_s", "long_run_end",
                 "invalid_per_s", "long_run_per_s", "loadgen_share", "schedule_seed", "stall_s", "is_held_up", "hooks",
                 "auc_ratio", "accuracy_ratio", "mlperf_class", "loaded_factor", "split_items", "stop",
             )  # fmt: skip

@@ -43,7 +43,7 @@ def test_the_sizes_of_queries_are_those_of_their_sources() -> None:
     "text", ("", "fixed", "fixed:", "fixed:0", "fixed:1025", "fixed:-1", "fixed:1e3", "other:3", *TAILS)
 )
 def test_other_sizes_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"serve\.queries is .*deeprecsys, mlperf, fixed:N"):
+    with pytest.raises(ConfigError, match=r"serve\.queries is .*deeprecsys, mlperf, dlrm-v3, fixed:N"):
         parse_serve({**LIMIT, "queries": text})
 
 

@@ -18,8 +18,8 @@ from waiting import HANG_S, skip_where_busy
 
 from harness.extensions.serving import loadgen
 from harness.extensions.serving.bound import Limit, model_bound
-from harness.extensions.serving.config import MLPERF_FORM
 from harness.extensions.serving.loadgen import ScheduledRun, Seeds, read_judgement, require_loadgen
+from harness.extensions.serving.rounds import FORMS
 from harness.extensions.serving.rule import most_late
 from harness.extensions.serving.schedule import draw_arrivals
 from harness.extensions.serving.worker_pool import Query, QueryPart, RequestQueue, split_query, start_workers
@@ -259,7 +259,7 @@ def refused_officially(keys: dict[str, Any], min_duration_ms: int) -> list[str]:
 @pytest.mark.parametrize("scenario", ("offline", pytest.param("server", marks=pytest.mark.long)))
 def test_the_official_check_passes_on_what_mlperfs_form_asks(tmp_path: Path, scenario: str) -> None:
     rate = {"offline": 20_000, "server": 500}[scenario]
-    form = {**MLPERF_FORM[scenario], "mlperf": True, "scenario": scenario, "duration_s": 5, "target_qps": rate}
+    form = {**FORMS["dlrm-v2"][scenario], "mlperf": True, "scenario": scenario, "duration_s": 5, "target_qps": rate}
     judge_alone(tmp_path, **form, service_s=0, shortened={"min_duration_s": 0.5})
     keys = read_keys(tmp_path / "run_1" / loadgen.DETAIL)
     assert refused_officially(keys, 500) == []

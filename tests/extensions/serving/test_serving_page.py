@@ -2,17 +2,21 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import Browser, find_browser
+from click.testing import CliRunner
 from records_builder import run_set_content, serve_content, serve_process
 from report_builder import write_report
 
+from harness.cli import cli
 from harness.extensions.serving.records import ServeProcess, ServeRecord
 from harness.extensions.serving.shown.lines import quality_words, serve_facts
 from harness.extensions.serving.shown.words import served_answer
+from harness.foundation.errors import ExitCode, exit_code_of
 from reports.results.measured import make_measured
 from reports.results.result import Result
 from rules.records.codec import convert, encode
@@ -30,7 +34,8 @@ QUALITY = {
 
 def write_served(root: Path, rates: tuple[float, ...] = (100.0,), **changes: Any) -> Path:
     """A measurement of serving, a process per rate; `changes` are members of serve.json, of a process what it has."""
-    of_process = {key: changes.pop(key) for key in ("quality", "alone_per_s") if key in changes}
+    own = ("quality", "alone_per_s", "completed_per_s", "spread_low_per_s", "spread_high_per_s", "loadgen_share")
+    of_process = {key: changes.pop(key) for key in own if key in changes}
     (root / "extra").mkdir(parents=True)
     record = run_set_content(kind="serve", num_runs=len(rates), seeds=list(range(len(rates))))
     (root / "extra" / "run_set.json").write_text(json.dumps(record))
@@ -72,7 +77,8 @@ def title_of(page: str) -> str:
 def test_the_title_of_one_process_answers_and_says_that_it_has_no_interval(tmp_path: Path) -> None:
     page = page_of(write_served(tmp_path / "one"))
     assert title_of(page) == (
-        "dlrm_tiny: 100 queries/s within 25.0 ms at p95, VALID (no interval: fewer than five processes)"
+        "dlrm_tiny: 100 queries/s within 25.0 ms at p95, VALID by LoadGen (p95 20.0 ms; five would tell it to about "
+        "± 2.6 % (simulated)); the long run would allow 125 (simulated)"
     )
     assert "limit 25.0 ms" in page and "Latency against load" in page
 
@@ -80,7 +86,9 @@ def test_the_title_of_one_process_answers_and_says_that_it_has_no_interval(tmp_p
 def test_five_processes_have_their_interval_in_the_title(tmp_path: Path) -> None:
     title = title_of(page_of(write_served(tmp_path / "five", (99.0, 100.0, 101.0, 100.0, 100.0))))
     assert re.fullmatch(
-        r"dlrm_tiny: 100.* queries/s within 25.0 ms at p95, VALID \(95% interval 99.* – 10.*\)", title
+        r"dlrm_tiny: 100.* queries/s within 25.0 ms at p95, VALID by LoadGen \(p95 20.0 ms; 95% interval 9.* – 10.*\)"
+        r"; the long run would allow 125 \(simulated\)",
+        title,
     )
 
 
@@ -195,33 +203,70 @@ def test_no_table_scrolls_at_1100_pixels_and_no_page_at_400(width: int, tmp_path
         assert width < 1100 or tab.evaluate(scrolling) == []
 
 
-def searched(**changes: Any) -> Result:
-    """A measurement of two processes whose searches ended so."""
+def searched(num: int = 2, late: Mapping[str, Any] | None = None, **changes: Any) -> Result:
+    """A measurement of processes whose searches ended so; `late` changes the INVALID run."""
     runs = serve_process()["runs"]
-    runs[1] = {**runs[1], **changes.pop("late", {})}
-    known = {"long_run_per_s": 125.0, "loadgen_share": 0.8, "invalid_per_s": 102.0, "runs": runs}
-    record = convert(serve_content([serve_process(**(known | changes)) for _ in range(2)]), ServeRecord)
+    runs[1] = {**runs[1], **(late or {})}
+    known = {"runs": runs, **changes}
+    record = convert(serve_content([serve_process(**known) for _ in range(num)]), ServeRecord)
     return make_measured(Path("here"), "serve", record, None)
 
 
-def test_the_rate_is_the_long_runs_and_loadgens_own_is_beside_it() -> None:
+def test_the_rate_is_the_one_that_was_valid_with_its_own_latency_and_the_long_runs_is_beside_it() -> None:
     facts = dict(serve_facts(found := searched()))
-    assert facts["latency-bounded"].startswith("125 queries/s, 20.6 k items/s, VALID by LoadGen in 2 of 2 processes")
-    assert facts["long run"].startswith(
-        "LoadGen's own is 100 queries/s, in runs of 200 queries: 20.0 % below the long"
+    assert facts["latency-bounded"] == (
+        "100 queries/s, 16.5 k items/s, VALID by LoadGen in 2 of 2 processes, p95 20.0 ms of 25.0 ms"
     )
-    assert "doubt" not in facts and served_answer([found]).startswith("here: 125")
-    near = dict(serve_facts(searched(long_run_per_s=101.0, loadgen_share=0.99)))
-    assert "within 3 % of the long run" in near["long run"]
+    assert facts["long run"].startswith("would allow 125 queries/s (simulated): VALID over 0.8, ")
+    assert facts["spread"].startswith("96.0 – 104 queries/s: half of such runs are VALID")
+    assert facts["virtual clock"] == (
+        "said 130 queries/s of the long run, 104 queries/s of LoadGen (simulated); measured is 96.2 % of it"
+    )
+    assert "doubt" not in facts and served_answer([found]).startswith("here: 100")
 
 
-@pytest.mark.slow
+def test_one_process_says_what_five_would_tell() -> None:
+    assert dict(serve_facts(searched(1)))["interval"].endswith("five would tell it to about ± 2.6 % (simulated)")
+    unknown = searched(1, spread_low_per_s=None, spread_high_per_s=None)
+    assert dict(serve_facts(unknown))["interval"] == "none, and no verdicts: takes 5 processes, has 1"
+    assert "no interval: fewer than five processes" in served_answer([unknown])
+
+
+@pytest.mark.parametrize(
+    ("end", "words"), (("invalid_below", "a run of less was INVALID"), ("none_late", "no query was late"))
+)
+def test_runs_that_contradict_the_clock_end_the_long_run(end: str, words: str) -> None:
+    found = searched(long_run_per_s=None, long_run_end=end)
+    facts = dict(serve_facts(found))
+    assert facts["long run"].startswith(f"not said, for 2 of 2 processes: {words}")
+    assert "long run" not in served_answer([found])
+
+
+OLDER = dict.fromkeys(("completed_per_s", "spread_low_per_s", "spread_high_per_s"))
+
+
+def test_an_older_file_is_read_as_what_it_is_and_not_compared(tmp_path: Path) -> None:
+    for changes, kind in (
+        ({}, "the best of up to three"),
+        ({"loadgen_share": None}, "completed in a short VALID run"),
+    ):
+        facts = dict(serve_facts(found := searched(**(OLDER | changes))))
+        assert facts["latency-bounded"].startswith("100 queries/s") and kind in facts["older file"]
+        assert f"{kind}, by an earlier version" in served_answer([found])
+    old, new = write_served(tmp_path / "old", **OLDER), write_served(tmp_path / "new")
+    done = CliRunner().invoke(cli, ["compare", str(old), str(new)])
+    assert exit_code_of(done.exception or SystemExit()) == ExitCode.USAGE
+    said = " ".join((done.output + str(done.exception)).split())
+    assert "rates of different kinds: completed in a VALID run" in said and "Measure the older one again" in said
+
+
 @pytest.mark.parametrize(
     ("changes", "rate", "doubt"),
     (
-        ({"invalid_per_s": 300.0}, "between 125 and 375", "the rate was left open in 2 of 2 processes"),
-        ({"invalid_per_s": None}, "at least 125", "the rate was left open in 2 of 2 processes"),
-        ({"late": {"is_held_up": True, "stall_s": 0.31}}, "125", "2 of 4 runs held up, up to 310.0 ms"),
+        ({"invalid_per_s": 300.0}, "between 100 and 300", "the rate was left open in 2 of 2 processes"),
+        ({"invalid_per_s": None}, "at least 100", "the rate was left open in 2 of 2 processes"),
+        ({"late": {"is_held_up": True, "stall_s": 0.31}}, "100", "2 of 6 runs held up, up to 310.0 ms"),
+        ({"runs": serve_process()["runs"][:2]}, "100", "VALID in a single run in 2 of 2 processes"),
     ),
 )
 def test_what_a_search_left_open_or_a_stall_disturbed_is_said_with_the_rate(

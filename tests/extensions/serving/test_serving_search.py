@@ -1,6 +1,8 @@
 """The search for the bound: LoadGen's rule, which rates are tried, stalls, and all of it on the virtual clock."""
 
+import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,16 +10,21 @@ import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.stats import binom
+from virtual_loadgen import VirtualSystem, half_valid
 
+from harness.extensions.serving import bench
+from harness.extensions.serving.bench import ProcessMeasurements, end_of_long_run
 from harness.extensions.serving.bound import Limit, model_bound
 from harness.extensions.serving.loadgen import Seeds
+from harness.extensions.serving.records import LoadGenRun
 from harness.extensions.serving.rule import MOST_QUERIES, fewest_queries, most_late
 from harness.extensions.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
 from harness.extensions.serving.search import MAX_RATES, RESOLUTION, Attempt, Bracket, bracket_of, search_highest
 from harness.extensions.serving.stalls import Stalls, find_stalls
 from harness.extensions.serving.timing import TimedSize
-from harness.foundation.virtual_clock import ServiceTimes, Traffic, Workers, draw_traffic, percentile_of, simulate
+from harness.foundation.virtual_clock import ServiceTimes, Traffic, Workers, draw_traffic, simulate
 
 # LoadGen's rule
 
@@ -57,7 +64,9 @@ def test_the_search_finds_the_bound_wherever_it_starts(bound: float, off: float)
     assert bound / (RESOLUTION * 1.0001) <= best <= bound
 
 
-@pytest.mark.parametrize(("off", "most"), ((1.0, 2), (0.99, 2), (1.01, 2), (0.95, 5), (1.05, 5), (0.8, 8), (1.25, 8)))
+@pytest.mark.parametrize(
+    ("off", "most"), ((1.0, 4), (0.99, 4), (1.01, 4), (0.95, 7), (1.05, 7), (0.8, 10), (1.25, 10))
+)
 def test_a_start_that_is_nearly_right_takes_few_attempts(off: float, most: int) -> None:
     tried = search_highest(valid_below(100), 100 * off)
     best = max(rate for rate, is_valid in ((each.rate, each.is_valid) for each in tried) if is_valid)
@@ -76,32 +85,68 @@ def test_the_search_tries_nothing_below_the_least_rate_and_that_once(least: floa
     assert rates[-1] == least and len(set(rates)) == len(rates)
 
 
-def tries(*verdicts: bool, of_limit: float = 1.0, held_up: Sequence[int] = ()) -> Any:
+def tries(*verdicts: bool, held_up: Sequence[int] = ()) -> Any:
     """Runs that end so, one after the other, whatever the rate; those of these numbers are held up."""
     left = iter(enumerate(verdicts))
 
     def attempt(rate: float) -> Attempt:
         number, is_valid = next(left)
-        return Attempt(rate=rate, is_valid=is_valid, of_limit=of_limit, is_held_up=number in held_up)
+        return Attempt(rate=rate, is_valid=is_valid, is_held_up=number in held_up)
 
     return attempt
 
 
-def test_a_run_that_was_held_up_is_made_again_and_its_second_verdict_counts() -> None:
-    tried = search_highest(tries(True, False, True, False, False, True, held_up=(1,)), 100.0, least=1.0)
-    assert [(each.rate, each.is_valid) for each in tried[:3]] == [(100, True), (102, False), (102, True)]
-    assert bracket_of(tried[:3]) == Bracket(low=102.0, high=None)
+def of(tried: Sequence[Attempt]) -> list[tuple[float, bool]]:
+    return [(pytest.approx(each.rate), each.is_valid) for each in tried]
 
 
-def test_an_invalid_run_beside_a_latency_far_below_the_limit_is_made_again() -> None:
-    tried = search_highest(tries(True, False, False, False, of_limit=0.2), 100.0)
-    assert [each.rate for each in tried] == [100, 102, 102, 102]
+def test_both_ends_of_the_bracket_are_repeated_until_two_of_their_runs_agree() -> None:
+    tried = search_highest(tries(True, False, False, True, False), 100.0)
+    assert of(tried) == [(100, True), (102, False), (100, False), (100, True), (102, False)]
     assert bracket_of(tried) == Bracket(low=100.0, high=102.0)
 
 
+def test_a_valid_run_that_two_others_contradict_is_no_answer() -> None:
+    tried = search_highest(tries(True, False, False, False, True, True, False), 100.0)
+    assert of(tried)[:4] == [(100, True), (102, False), (100, False), (100, False)]
+    assert of(tried)[4:] == [(100 / 1.02, True), (100 / 1.02, True)]
+    assert bracket_of(tried) == Bracket(low=pytest.approx(100 / 1.02), high=100.0)
+
+
+def test_an_invalid_run_that_two_others_contradict_is_no_end() -> None:
+    tried = search_highest(tries(True, False, True, True, True, False, False, True), 100.0)
+    assert of(tried)[:5] == [(100, True), (102, False), (100, True), (102, True), (102, True)]
+    assert bracket_of(tried) == Bracket(low=102.0, high=pytest.approx(104.04))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.integers(0, 2**32), st.floats(0.1, 0.9), st.floats(0, 0.5))
+def test_whatever_runs_say_the_answer_was_asked_and_valid_in_most_runs_below_every_other_end(
+    seed: int, valid: float, held_up: float
+) -> None:
+    random = np.random.default_rng(seed)
+
+    def attempt(rate: float) -> Attempt:
+        return Attempt(rate=rate, is_valid=random.random() < valid, is_held_up=random.random() < held_up)
+
+    tried = search_highest(attempt, 100.0, least=1)
+    found = bracket_of(tried)
+    if found.low is not None:
+        own = [each for each in tried if each.rate == found.low and (each.is_valid or not each.is_held_up)]
+        assert 2 * sum(each.is_valid for each in own) > len(own)
+        assert found.high is None or found.low < found.high
+    assert len({each.rate for each in tried}) <= MAX_RATES
+
+
+def test_a_run_that_was_held_up_is_made_again_and_its_second_verdict_counts() -> None:
+    tried = search_highest(tries(True, False, True, *[False] * 60, held_up=(1,)), 100.0, least=1.0)
+    assert of(tried[:3]) == [(100, True), (102, False), (102, True)]
+    assert bracket_of(tried[:3]) == Bracket(low=102.0, high=None, is_settled=False)
+
+
 def test_what_was_always_held_up_is_no_upper_end() -> None:
-    tried = search_highest(tries(True, *[False] * 3, held_up=(1, 2, 3)), 100.0)
-    assert [each.rate for each in tried] == [100, 102, 102, 102]
+    tried = search_highest(tries(True, *[False] * 3, True, held_up=(1, 2, 3)), 100.0)
+    assert [each.rate for each in tried] == [100, 102, 102, 102, 100]
     assert bracket_of(tried) == Bracket(low=100.0, high=None)
 
 
@@ -154,10 +199,7 @@ def found_on_the_clock(
             asked = Traffic(arrivals_s=arrivals_s, items=np.ones(len(arrivals_s), dtype=np.int64), factors=factors)
             latencies_s = simulate(asked, rate, service, Workers())
             late = int((latencies_s > limit.seconds).sum())
-            of_limit = percentile_of(latencies_s, limit.share) / limit.seconds
-            return Attempt(
-                rate=rate, is_valid=late <= (most_late(len(asked.items), limit.share) or 0), of_limit=of_limit
-            )
+            return Attempt(rate=rate, is_valid=late <= (most_late(len(asked.items), limit.share) or 0))
 
         low = bracket_of(search_highest(attempt, start, least=start / 2)).low
         assert low is not None
@@ -231,6 +273,131 @@ def test_runs_that_are_long_enough_make_loadgens_own_rate_that_of_the_long_run(
     found, loadgen = found_on_the_clock(service, limit, 500.0, draw)
     assert found == pytest.approx(long_run(service, limit), rel=0.03)
     assert loadgen == pytest.approx(1, abs=0.03)
+
+
+# whole searches of systems on the virtual clock, under a virtual LoadGen
+
+
+@pytest.fixture
+def few_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer queries of the long run: enough where its rate is not held to anything."""
+    monkeypatch.setattr(bench, "NUM_SIMULATED_FAST", 20_000)
+
+
+def system_of(kind: str, times: float, seed: int, share: float = 0.95) -> VirtualSystem:
+    random = np.random.default_rng(seed)
+    return VirtualSystem(kind=kind, service_s=0.005, limit_s=0.005 * times, percentile=100 * share, random=random)
+
+
+def seeds_at(number: int) -> Seeds:
+    return Seeds(library=1, samples=2, schedule=SEED).of_process(number)
+
+
+def assert_was_asked_and_valid(system: VirtualSystem, found: ProcessMeasurements) -> None:
+    """The rate is one that LoadGen was asked, VALID in most of its runs, and no run of less outweighs it."""
+    verdicts = [is_valid for rate, is_valid in system.asked if rate == found.valid_per_s]
+    assert 2 * sum(verdicts) > len(verdicts) and found.best.is_valid
+    assert found.best.asked_per_s == found.valid_per_s
+    assert found.bracket.high is None or found.bracket.high > found.valid_per_s
+
+
+@pytest.mark.parametrize(("kind", "times"), (("constant", 5), ("lognormal", 10)))
+def test_the_rate_was_asked_and_valid_and_the_spread_is_around_it(
+    kind: str, times: float, tmp_path: Path, few_simulated: None
+) -> None:
+    system = system_of(kind, times, 7)
+    found = system.search(seeds_at(0), tmp_path)
+    assert_was_asked_and_valid(system, found)
+    assert found.spread is not None
+    low, high = found.spread.around(found.bracket)
+    assert low is not None and high is not None and low < found.valid_per_s < high
+    if kind == "constant":  # a start that is right: two runs at each end
+        assert [rate for rate, _ in system.asked[2:]] == [rate for rate, _ in system.asked[:2]]
+        assert len(system.asked) == 4 and found.bracket.is_settled
+
+
+def erlang_bound(service_s: float, limit_s: float, share: float) -> float:
+    """The rate of an M/D/1 at which `share` is answered within `limit_s`: Erlang's series of the wait, 1909."""
+    wait_s = limit_s - service_s
+
+    def within(rate: float) -> float:
+        terms = [rate * (number * service_s - wait_s) for number in range(int(wait_s / service_s + 1e-9) + 1)]
+        series = math.fsum(
+            term**number / math.factorial(number) * math.exp(-term) for number, term in enumerate(terms)
+        )
+        return (1 - rate * service_s) * series
+
+    return float(brentq(lambda rate: within(rate) - share, 1e-3 / service_s, (1 - 1e-9) / service_s))
+
+
+NUM_SEARCHES = pytest.mark.parametrize(
+    "number", (40, pytest.param(500, marks=pytest.mark.long)), ids=("forty", "five hundred")
+)
+
+
+@pytest.mark.slow
+@NUM_SEARCHES
+def test_constant_service_is_within_a_hundredth_and_a_half_of_erlangs_rate(number: int, tmp_path: Path) -> None:
+    truth = erlang_bound(0.005, 0.025, 0.95)
+    for at in range(number):
+        system = system_of("constant", 5, at)
+        found = system.search(seeds_at(at), tmp_path)
+        assert_was_asked_and_valid(system, found)
+        assert found.long_run_per_s == pytest.approx(truth, rel=0.015)
+
+
+@pytest.mark.slow
+@NUM_SEARCHES
+@pytest.mark.parametrize(("kind", "times"), (("constant", 5), ("exponential", 10), ("lognormal", 10)))
+def test_the_spread_holds_the_rate_at_which_half_of_all_runs_are_valid(
+    kind: str, times: float, number: int, tmp_path: Path, few_simulated: None
+) -> None:
+    truths: dict[int, float] = {}
+    num_held = 0
+    for at in range(number):
+        system = system_of(kind, times, at)
+        found = system.search(seeds_at(at), tmp_path)
+        assert_was_asked_and_valid(system, found)
+        size = round(5 * math.log(found.best.num_queries))  # runs of about equal length have one truth
+        if size not in truths:
+            truths[size] = half_valid(system, round(math.exp(size / 5)), found.valid_per_s, 400, size)
+        assert found.spread is not None
+        low, high = found.spread.around(found.bracket)
+        num_held += (low or 0.0) <= truths[size] <= (high or math.inf)
+    assert num_held >= 0.9 * number
+
+
+def a_run(rate: float, is_valid: bool, **changes: Any) -> LoadGenRun:
+    members: dict[str, Any] = {
+        "folder": "run", "asked_per_s": rate, "completed_per_s": rate, "num_queries": 200, "num_late": 3,
+        "duration_s": 2.0, "mean_s": 0.01, "latency_s": 0.02, "is_valid": is_valid, "reason": None,
+    }  # fmt: skip
+    return LoadGenRun(**members | changes)
+
+
+@pytest.mark.parametrize(
+    ("others", "late", "end"),
+    (
+        ([], [3] * 20, None),
+        ([a_run(102, False, latency_s=0.024)], [3] * 20, None),  # what LoadGen's rule for short runs explains
+        ([a_run(102, False, latency_s=0.059)], [3] * 20, "invalid_below"),
+        ([a_run(126, False, latency_s=0.059)], [3] * 20, None),
+        ([a_run(99, False, latency_s=0.024)], [3] * 20, "invalid_below"),
+        ([a_run(99, False, latency_s=0.5, is_held_up=True)], [3] * 20, None),
+    ),
+)
+def test_invalid_runs_that_the_rule_for_short_runs_does_not_explain_end_the_long_run(
+    others: list[LoadGenRun], late: list[int], end: str | None
+) -> None:
+    best = a_run(100, True)
+    assert end_of_long_run([best, *others], best, 125.0, 0.025, late) == end
+
+
+@pytest.mark.parametrize(("late", "end"), (([3] * 20, "none_late"), ([3] * 19 + [0], None), ([0] * 20, None)))
+def test_no_late_query_where_the_clock_says_some_ends_the_long_run(late: list[int], end: str | None) -> None:
+    best = a_run(100, True, num_late=0)
+    assert end_of_long_run([best, best], best, 125.0, 0.025, late) == end
+    assert end_of_long_run([best, a_run(100, True)], best, 125.0, 0.025, late) is None
 
 
 def test_equal_process_numbers_have_equal_arrivals_and_the_first_has_those_of_loadgen() -> None:

@@ -1,6 +1,7 @@
 """A user.conf of LoadGen as keys of [serve], against LoadGen's own reading of it; MLPerf's form; sample libraries."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -15,15 +16,17 @@ from hypothesis import strategies as st
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.extensions.serving.config import (
     LIBRARY_BYTES,
-    MLPERF_FORM,
     ServeConfig,
+    explain_needs,
     library_sizes,
     list_sizes,
     parse_serve,
     read_serve,
     whole_split,
 )
+from harness.extensions.serving.job import resolve_served
 from harness.extensions.serving.loadgen import MODULE
+from harness.extensions.serving.rounds import FORMS, ROUNDS
 from harness.extensions.serving.user_conf import MAX_BYTES
 from reference_models.process.errors import ConfigError
 
@@ -32,16 +35,16 @@ READ = """
 import json, sys
 import mlperf_loadgen as loadgen
 settings = loadgen.TestSettings()
-path, scenario = sys.argv[1:]
-assert settings.FromConfig(path, "dlrm-v2", scenario, 1 if path else 0) == 0
+path, scenario, model = sys.argv[1:]
+assert settings.FromConfig(path, model, scenario, 1 if path else 0) == 0
 print(json.dumps({name: getattr(settings, name) for name in dir(settings) if not name.startswith("_")}, default=str))
 """
 """Print LoadGen's settings after its mlperf.conf and a user.conf: in a process of its own, where it keeps count."""
 
 
-def read_with_loadgen(path: Path | str, scenario: str) -> dict[str, Any]:
+def read_with_loadgen(path: Path | str, scenario: str, model: str = "dlrm-v2") -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-c", READ, str(path), scenario], capture_output=True, text=True, check=True
+        [sys.executable, "-c", READ, str(path), scenario, model], capture_output=True, text=True, check=True
     )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -159,10 +162,10 @@ def test_what_is_given_twice_is_refused_unless_it_is_the_same(tmp_path: Path) ->
         resolve("dlrm_tiny", [Override(key="serve.user_conf", value="none.conf", source="here")], sections=("serve",))
 
 
-def of_mlperf(**more: Any) -> RunConfig:
+def of_mlperf(benchmark: str = "dlrm_tiny", **more: Any) -> RunConfig:
     given = {"mlperf": True, **more}
     overrides = [Override(key=f"serve.{key}", value=value, source=f"option {key}") for key, value in given.items()]
-    return resolve("dlrm_tiny", overrides, sections=("serve",))
+    return resolve(benchmark, overrides, sections=("serve",))
 
 
 def test_mlperf_gives_what_nobody_gave_over_what_the_definition_says() -> None:
@@ -198,23 +201,68 @@ def test_a_user_conf_that_asks_for_less_than_mlperf_is_refused_by_its_line(tmp_p
 
 
 @needs_loadgen
-def test_the_form_is_what_loadgen_itself_asks_of_dlrm_v2() -> None:
-    """LoadGen's mlperf.conf has these numbers in every round; queries' sizes are the reference's."""
+@pytest.mark.parametrize(("model", "library"), (("dlrm-v2", True), ("dlrm-v3", False)))
+def test_the_form_is_what_loadgen_itself_asks(model: str, library: bool) -> None:
+    """LoadGen's mlperf.conf has these numbers in every round, but of dlrm-v3 neither library nor count; sizes of
+    queries are the reference's."""
+    said, form = read_with_loadgen("", "Server", model), FORMS[model]["server"]
+    assert form["percentile"] == pytest.approx(said["server_target_latency_percentile"] * 100)
+    assert form["target_latency_ms"] == said["server_target_latency_ns"] / 1e6
+    assert form["min_duration_s"] == said["min_duration_ms"] / 1e3
+    assert (form["library"] == said["performance_sample_count_override"]) is library
+    said, form = read_with_loadgen("", "Offline", model), FORMS[model]["offline"]
+    assert form["min_duration_s"] == said["min_duration_ms"] / 1e3
+    assert (form["min_queries"] == said["min_query_count"]) is library
+
+
+@needs_loadgen
+def test_the_seeds_of_some_round_are_those_that_the_installed_loadgen_publishes() -> None:
     said = read_with_loadgen("", "Server")
-    assert MLPERF_FORM["server"] == {
-        "percentile": pytest.approx(said["server_target_latency_percentile"] * 100),
-        "target_latency_ms": said["server_target_latency_ns"] / 1e6,
-        "queries": "mlperf",
-        "min_duration_s": said["min_duration_ms"] / 1e3,
-        "library": said["performance_sample_count_override"],
-    }
-    said = read_with_loadgen("", "Offline")
-    assert MLPERF_FORM["offline"] == {
-        "queries": "mlperf",
-        "min_duration_s": said["min_duration_ms"] / 1e3,
-        "min_queries": said["min_query_count"],
-        "library": said["performance_sample_count_override"],
-    }
+    published = tuple(int(said[name]) for name in ("qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"))
+    assert published in [(asked.library, asked.samples, asked.schedule) for asked in ROUNDS.values()]
+
+
+def test_a_round_has_its_own_model_and_the_last_one_is_the_models_default() -> None:
+    assert read_serve(of_mlperf().tables).mlperf_round == "5.1"
+    assert read_serve(of_mlperf(round="5.0").tables).mlperf_round == "5.0"
+    serve = read_serve(of_mlperf("dlrmv4_small").tables)
+    assert (serve.mlperf_round, serve.target_latency_ms, serve.library) == ("6.1", 80.0, 349_823)
+    assert list_sizes(serve.queries) == (2048,)
+    for benchmark, name, other in (("dlrm_tiny", "6.0", "5.1"), ("dlrmv4_small", "5.1", "6.1")):
+        config = of_mlperf(benchmark, round=name)
+        given = [
+            Override(key=f"serve.{key}", value=value, source=f"option {key}")
+            for key, value in (("mlperf", True), ("round", name))
+        ]
+        assert config.tables["serve"]["round"] == name
+        with pytest.raises(ConfigError, match=rf"--mlperf of round {name} .* Give --round {other}"):
+            resolve_served(benchmark, given, None)
+
+
+def test_a_round_without_the_form_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"serve.round is '6.1', which is of --mlperf"):
+        parse_serve({"target_latency_ms": 25, "round": "6.1"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    (
+        (
+            {},
+            "v5.1 asks dlrm-v2 from a library of 204,800 queries, 55,296,000 samples .* 459 queries; at least 4 runs",
+        ),
+        ({"scenario": "offline"}, "at least 600 s and has at least 24,576 queries; one run a process: 600 s"),
+    ),
+)
+def test_the_form_says_before_it_starts_what_it_needs(asked: dict[str, Any], said: str) -> None:
+    serve = read_serve(of_mlperf(**asked).tables)
+    assert re.search(said, explain_needs(serve))
+    given = [
+        Override(key=f"serve.{key}", value=value, source=f"option {key}")
+        for key, value in {"mlperf": True, **asked}.items()
+    ]
+    with pytest.raises(ConfigError, match=f"queries. Serve a .*{said}"):
+        resolve_served("dlrm_tiny", given, None)
 
 
 def test_a_library_is_the_split_in_whole_rounds_within_its_bound() -> None:
@@ -227,7 +275,7 @@ def test_a_library_is_the_split_in_whole_rounds_within_its_bound() -> None:
 
 
 def test_a_library_that_the_split_does_not_hold_is_refused_with_both_numbers() -> None:
-    serve = parse_serve({"scenario": "offline", "mlperf": True, **MLPERF_FORM["offline"]})
+    serve = parse_serve({"scenario": "offline", "mlperf": True, **FORMS["dlrm-v2"]["offline"]})
     with pytest.raises(ConfigError, match=r"204,800 queries, which take 55,296,000 samples.* 12,288: 45 queries"):
         library_sizes(serve, 12_288, 264)
     assert len(library_sizes(serve, 89_137_319, 1768)) == 204_800

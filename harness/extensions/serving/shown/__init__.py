@@ -10,7 +10,7 @@ from reports.kinds.details import Details
 SERVE = Details(
     lines=serve_facts,
     blocks=serving_blocks,
-    hidden=("queries_per_s", "times_alone", "auc"),
+    hidden=("modelled_per_s", "times_alone", "auc"),
     answer=served_answer,
     terms=TERMS,
 )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from harness.extensions.serving.records import LoadGenRun, ServeRecord
-from harness.extensions.serving.shown.words import ServedResult, doubts, promise_words, served_among
+from harness.extensions.serving.shown.words import ServedResult, doubts, promise_words, served_among, spread_words
 from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, Table, TableColumn, numeric, table_of
@@ -49,18 +49,18 @@ def _setup_table(found: Sequence[ServedResult], id_: str) -> Table:
             (TableColumn(name="Precision", help="given; bytes computed"), "record", _precision_cell),
             ("Weights", "record.weights"),
             (numeric("Of the model", "over simulated"), _model_cell),
-            (numeric("VALID", "of the long run"), _valid_cell),
+            (numeric("Spread", "simulated"), _spread_cell),
         ),
         id_=f"{id_}-setup",
-        caption="How queries were served; queries/s are of the long run: what LoadGen judged VALID, measured, over "
-        "its share of the long run, simulated",
+        caption="How queries were served; the spread holds the rate at which half of such runs are VALID, whatever "
+        "their arrivals, with 95 % confidence, for one process",
     )
 
 
-def _valid_cell(served: ServedResult) -> Cell:
-    """LoadGen's own rate, and how far from the long run it is."""
-    share = served.mean("loadgen_share")
-    return Cell(text=si(served.mean("queries_per_s")), sub="" if share is None else f"{percent(share)} of it")
+def _spread_cell(served: ServedResult) -> Cell:
+    """Where the truth of one process may be, and what the long run would allow."""
+    long_run = "" if served.long_run is None else f"long run {si(served.long_run)}"
+    return Cell(text=spread_words(served) or "—", sub=long_run)
 
 
 def _model_cell(served: ServedResult) -> Cell:
@@ -175,7 +175,7 @@ def _load_chart(served: ServedResult, id_: str) -> Chart | None:
     """The virtual clock's curve, LoadGen's runs, and the limit. None without a limit."""
     record, process, limit_s = served.record, served.first, served.record.target_latency_s
     curve = [(point.queries_per_s, point.latency_s) for point in process.curve]
-    drawn = [*curve, *((run.completed_per_s, run.latency_s) for run in process.runs)]
+    drawn = [*curve, *((run.asked_per_s * record.num_copies, run.latency_s) for run in process.runs)]
     if limit_s is None or not curve or not all(_LEAST < value < _MOST for point in drawn for value in point):
         return None
     # Rates beyond what the limit allows by far would leave no room for those near it.
@@ -185,7 +185,7 @@ def _load_chart(served: ServedResult, id_: str) -> Chart | None:
         *(
             Series(name=f"LoadGen, measured: {word}", hue=hue, dots=dots, is_joined=False)
             for word, hue, is_valid in (("VALID", 2, True), ("INVALID", 1, False))
-            if (dots := tuple(_run_dot(run) for run in process.runs if run.is_valid is is_valid))
+            if (dots := tuple(_run_dot(run, record) for run in process.runs if run.is_valid is is_valid))
         ),
     ]
     limit = f"limit {duration(limit_s)}"
@@ -198,9 +198,9 @@ def _load_chart(served: ServedResult, id_: str) -> Chart | None:
     )
     title = f"Latency against load: {served.result.label}"
     lead = f"{si(process.queries_per_s)} queries/s {promise_words(record)} were VALID" + (
-        f"; the virtual clock said {si(process.modelled_per_s)}." if process.modelled_per_s else "."
+        f"; the virtual clock said {si(process.modelled_per_s)} of the long run." if process.modelled_per_s else "."
     )
-    about = f"One dot per rate. {lead} The line across is the {limit}."
+    about = f"One dot per rate that was asked. {lead} The line across is the {limit}."
     figure = xy_figure(panel, id_=id_, title=title, description=about)
     return Chart(figure=figure, heading=title, lead=lead, table=_runs_table(served, f"{id_}-table"))
 
@@ -213,10 +213,10 @@ def _dot(rate: float, latency_s: float, words: str) -> Dot:
     return Dot(x=rate, y=latency_s * 1e3, hint=f"{si(rate)} queries/s: {duration(latency_s)}, {words}")
 
 
-def _run_dot(run: LoadGenRun) -> Dot:
+def _run_dot(run: LoadGenRun, record: ServeRecord) -> Dot:
     words = "VALID" if run.is_valid else f"INVALID: {printable(run.reason, 120)}"
     words += f", held up for {duration(run.stall_s)}" if run.is_held_up else ""
-    return _dot(run.completed_per_s, run.latency_s, words)
+    return _dot(run.asked_per_s * record.num_copies, run.latency_s, words)
 
 
 def _runs_table(served: ServedResult, id_: str) -> Table:

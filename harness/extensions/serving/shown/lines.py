@@ -1,7 +1,14 @@
 """What one measurement of serving found, in lines: the bound, what the virtual clock said, LoadGen's runs."""
 
-from harness.extensions.serving.records import ServeProcess, ServeRecord
-from harness.extensions.serving.shown.words import ServedResult, doubts, low_words, rate_words, served_among
+from harness.extensions.serving.records import ASKED_VALID, ServeProcess, ServeRecord
+from harness.extensions.serving.shown.words import (
+    ServedResult,
+    doubts,
+    five_words,
+    rate_words,
+    served_among,
+    spread_words,
+)
 from reports.parts.cells import bounds_text
 from reports.results.result import Result
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
@@ -31,9 +38,15 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     latency_s = max(process.latency_s for process in processes)
     items = f"{si(served.rate * record.mean_items)} items/s"
     parts = [f"{rate_words(served)} queries/s", items, _judged(served), limit_words(record, latency_s)]
-    facts = [(NAMES[record.scenario], f"{', '.join(parts)}; {_said(served)}")]
+    facts = [(NAMES[record.scenario], ", ".join(parts))]
+    if record.judged_as not in (None, ASKED_VALID):
+        facts.append(("older file", f"of an earlier version: {record.judged_as}. Measure again to compare"))
+    if spread := spread_words(served):
+        words = "half of such runs are VALID, whatever their arrivals (95 %, simulated; of one process)"
+        facts.append(("spread", f"{spread} queries/s: {words}"))
     if (long_run := _long_run(served)) is not None:
         facts.append(("long run", long_run))
+    facts.append(("virtual clock", _said(served)))
     if found := doubts(served):
         facts.append(("doubt", "; ".join(found)))
     if summary is not None and (bounds := summary.interval) is not None:
@@ -44,7 +57,8 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
             )
         )
     else:
-        facts.append(("interval", f"none, and no verdicts: takes {MIN_RUNS} processes, has {len(processes)}"))
+        words = f"none, and no verdicts: takes {MIN_RUNS} processes, has {len(processes)}"
+        facts.append(("interval", "; ".join(filter(None, (words, five_words(served))))))
     if (beside := beside_words(served)) is not None:
         facts.append(("co-location", beside))
     facts += [
@@ -72,24 +86,39 @@ def _judged(served: ServedResult) -> str:
     return judged + (f" in {num_valid or len(processes)} of {len(processes)} processes" if len(processes) > 1 else "")
 
 
+ENDS = {
+    "invalid_below": "a run of less was INVALID, which LoadGen's rule for short runs does not explain",
+    "none_late": "no query was late, where the virtual clock says that some are",
+}
+"""Why LoadGen's runs say nothing of the long run."""
+
+
 def _long_run(served: ServedResult) -> str | None:
-    """How the rate was made of LoadGen's: 'LoadGen's own is 130 queries/s, in runs of 830 queries: 6.1 % below …'."""
+    """What it would allow: 'would allow 150 queries/s (simulated): VALID over 0.867, what LoadGen's rule …'."""
     processes = served.record.processes
     share, queries = served.mean("loadgen_share"), processes[0].valid_run.num_queries
-    own = served.mean("queries_per_s")
-    if share is None or own is None:
+    if share is None:
         return None
-    how = low_words(served) or "within 3 % of the long run"
-    return (
-        f"LoadGen's own is {rate(own)}, in runs of {plural(queries, 'query', 'queries')}: {how}. The rate above is "
-        f"that over {share:.3f}, simulated"
-    )
+    if served.long_run is not None:
+        return (
+            f"would allow {rate(served.long_run)} (simulated): VALID over {share:.3g}, which LoadGen's rule and "
+            f"arrivals leave of it in runs of {plural(queries, 'query', 'queries')}"
+        )
+    ended = [end for process in processes if (end := process.long_run_end) is not None]
+    if not ended:
+        return None
+    whys = "; ".join(ENDS[end] for end in dict.fromkeys(ended))
+    return f"not said, for {len(ended)} of {plural(len(processes), 'process', 'processes')}: {whys}"
 
 
 def _said(served: ServedResult) -> str:
     if (mean := served.mean("modelled_per_s")) is None:
-        return "the virtual clock found no rate"
-    return f"the virtual clock said {rate(mean)} (measured is {percent(served.of_modelled)} of it)"
+        return "found no rate"
+    words = f"said {rate(mean)} of the long run"
+    share = served.mean("loadgen_share")
+    if share is not None:
+        words += f", {rate(mean * share)} of LoadGen"
+    return f"{words} (simulated); measured is {percent(served.of_modelled)} of it"
 
 
 def beside_words(served: ServedResult) -> str | None:

@@ -3,10 +3,14 @@
 TERMS = {
     "Latency-bounded throughput": "The highest rate of queries at which the percentile of their latencies stays "
     "within the limit. A virtual clock says near which rate that is; LoadGen judges real rates around it. The "
-    "highest that is VALID, over what LoadGen's rule leaves of the long run, is the answer.",
+    "highest that was asked and VALID, in most of its runs, is the answer.",
     "Long run": "LoadGen's rule allows fewer late queries the shorter a run is, and chance in the arrivals, whose "
     "seeds are LoadGen's own, moves a short run's bound. The virtual clock judges the same arrivals by the same rule "
-    "and knows the long run, so it says by how much LoadGen's rate is low or high.",
+    "and knows the long run: the VALID rate over its share is what the long run would allow, simulated. Runs that "
+    "contradict the clock end it.",
+    "Spread": "Searches on the virtual clock with other arrivals and service times say how far one search may be "
+    "from the rate at which half of such runs are VALID. The spread holds that rate with 95 % confidence, as far as "
+    "the clock knows the system: what is slow at other times is not in it.",
     "Held up": "Calls or the issuing of queries stood still for longer than half the limit, and for so many queries "
     "that the verdict may be due to that. Such a run is made again when it is INVALID.",
     "Query": "A number of items to be ranked for one user, in one request.",

@@ -4,15 +4,17 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from harness.extensions.serving.records import ServeProcess, ServeRecord
+from harness.extensions.serving.records import ASKED_VALID, ServeProcess, ServeRecord
 from reports.parts.cells import bounds_text
 from reports.results.measured import value_step
 from reports.results.result import Result
-from reports.statistics.intervals import MIN_RUNS, LogSummary, log_summary, mean_of_known
+from reports.statistics.distributions import student_quantile
+from reports.statistics.intervals import MIN_RUNS, NOMINAL, LogSummary, log_summary, mean_of_known
 from reports.text.formatting import duration, plural, printable, si
 
-_NEAR = 0.03
-"""Between LoadGen's rate and the long run's, where nothing need be said."""
+_FIVE = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
+_DEVIATIONS, _WIDEST = 2 * 1.96, 10.0
+"""Between the ends of a spread, which holds 95 %; the widest that is told, on logarithms."""
 _SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -40,9 +42,30 @@ class ServedResult(NamedTuple):
 
     @property
     def of_modelled(self) -> float | None:
-        """The mean share of what the virtual clock said; None where it found no rate."""
-        found = (each.bounded_per_s / each.modelled_per_s for each in self.record.processes if each.modelled_per_s)
-        return mean_of_known(found)
+        """The mean share of what the virtual clock said that LoadGen would find; None where it found no rate."""
+        return mean_of_known(
+            each.queries_per_s / (each.modelled_per_s * (each.loadgen_share or 1.0))
+            for each in self.record.processes
+            if each.modelled_per_s
+        )
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """Where the truth of one process may be, simulated; of several their geometric means. None where unknown."""
+        low, high = map(self.geometric_mean, ("spread_low_per_s", "spread_high_per_s"))
+        return None if low is None or high is None else (low, high)
+
+    @property
+    def long_run(self) -> float | None:
+        """What the long run would allow, simulated: the geometric mean; None where not all processes say it."""
+        return self.geometric_mean("long_run_per_s")
+
+    def geometric_mean(self, member: str) -> float | None:
+        """Return that of a positive member; None where not all processes have it."""
+        values = [getattr(each, member) for each in self.record.processes]
+        if None in values:
+            return None
+        return math.exp(math.fsum(map(math.log, values)) / len(values))
 
     def mean(self, member: str) -> float | None:
         """Return the arithmetic mean of the processes that have a value of `member`; None where none has."""
@@ -52,14 +75,19 @@ class ServedResult(NamedTuple):
 def served_answer(measured: Sequence[Result]) -> str:
     """Say what served configurations answer, the best first; empty where none of them was served.
 
-    'rm1: 551 queries/s within 25.0 ms at p95, VALID (no interval: fewer than five processes)'.
+    'rm1: 551 queries/s within 25.0 ms at p95, VALID by LoadGen (p95 22.0 ms; 95 % interval 540 – 562); the long run
+    would allow 600 (simulated)'.
     """
     found = served_among(measured)
     if not found:
         return ""
     best = max(found, key=lambda each: each.rate)
     label, rate = best.result.label, f"{rate_words(best)} queries/s".replace(" ", _NO_BREAK)
-    words = f"{rate} {promise_words(best.record)}, {_verdict_words(best)} ({_interval_words(best.summary)})"
+    latency_s = max(process.latency_s for process in best.record.processes)
+    own = f"p{best.record.percentile:g} {duration(latency_s)}; {_interval_words(best)}"
+    words = f"{rate} {promise_words(best.record)}, {_verdict_words(best)} ({own})"
+    if best.long_run is not None:
+        words += f"; the long run would allow {si(best.long_run)} (simulated)".replace(" k (", f"{_NO_BREAK}k (")
     if len(found) == 1:
         return f"{best.result.benchmark or label}: {words}"
     same = {(record.problem_sha256, each.benchmark) for each, record in found}
@@ -81,18 +109,27 @@ def rate_words(served: ServedResult) -> str:
     processes = served.record.processes
     if all(process.is_resolved for process in processes):
         return si(served.rate)
-    low = min(process.bounded_per_s for process in processes)
-    highs = [process.bounded_per_s * (process.width or math.inf) for process in processes]
+    low = min(process.queries_per_s for process in processes)
+    highs = [process.queries_per_s * (process.width or math.inf) for process in processes]
     return f"at least {si(low)}" if max(highs) == math.inf else f"between {si(low)} and {si(max(highs))}"
 
 
-def low_words(served: ServedResult) -> str:
-    """'6.1 % below the long run'; empty where LoadGen's own rate is within 3 % of it, or nothing says so."""
-    shares = [process.loadgen_share for process in served.record.processes]
-    mean = mean_of_known(shares)
-    if mean is None or abs(mean - 1) <= _NEAR:
+def spread_words(served: ServedResult) -> str:
+    """'950 – 1.07 k'; empty where that is not known."""
+    return "" if (spread := served.spread) is None else f"{si(spread[0])} – {si(spread[1])}"
+
+
+def five_words(served: ServedResult) -> str:
+    """Say what so many processes as an interval needs would tell: 'five would tell it to about ± 3.1 % (simulated)'.
+
+    By Student's t on logarithms, as an interval is made, of a deviation that is that of one process's spread. Empty
+    where that is not known.
+    """
+    if (spread := served.spread) is None:
         return ""
-    return f"{abs(mean - 1):.1%} {'below' if mean < 1 else 'above'} the long run".replace("%", " %")
+    deviation = (math.log(spread[1]) - math.log(spread[0])) / _DEVIATIONS
+    width = float(student_quantile(MIN_RUNS - 1, (1 + NOMINAL) / 2)) * deviation / math.sqrt(MIN_RUNS)
+    return f"{_FIVE} would tell it to about ± {math.expm1(min(abs(width), _WIDEST)) * 100:.2g} % (simulated)"
 
 
 def doubts(served: ServedResult) -> list[str]:
@@ -101,6 +138,8 @@ def doubts(served: ServedResult) -> list[str]:
     found = []
     if num_open := sum(not process.is_resolved for process in processes):
         found.append(f"the rate was left open in {num_open} of {plural(len(processes), 'process', 'processes')}")
+    if num_single := sum(not process.is_repeated for process in processes):
+        found.append(f"VALID in a single run in {num_single} of {plural(len(processes), 'process', 'processes')}")
     runs = [run for process in processes for run in process.runs]
     if held_up := [run for run in runs if run.is_held_up]:
         longest_s = max(run.stall_s for run in held_up)
@@ -112,7 +151,9 @@ def _verdict_words(served: ServedResult) -> str:
     processes = served.record.processes
     num_valid = sum(process.valid_run.is_valid for process in processes)
     of = f" in {num_valid} of {len(processes)} processes" if num_valid < len(processes) else ""
-    return "; ".join([f"VALID{of}" if num_valid else "not VALID", *doubts(served)])
+    kind = served.record.judged_as
+    earlier = [] if kind in (None, ASKED_VALID) else [f"{kind}, by an earlier version"]
+    return "; ".join([f"VALID by LoadGen{of}" if num_valid else "not VALID", *earlier, *doubts(served)])
 
 
 def served_among(measured: Sequence[Result]) -> list[ServedResult]:
@@ -120,8 +161,8 @@ def served_among(measured: Sequence[Result]) -> list[ServedResult]:
     return [ServedResult(each, each.measured) for each in measured if isinstance(each.measured, ServeRecord)]
 
 
-def _interval_words(summary: LogSummary | None) -> str:
+def _interval_words(served: ServedResult) -> str:
+    summary = served.summary
     if summary is None or summary.interval is None:
-        number = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
-        return f"no interval: fewer than {number} processes"
+        return five_words(served) or f"no interval: fewer than {_FIVE} processes"
     return f"{summary.interval.confidence:.0%} interval {bounds_text(summary.interval, si)}"

@@ -1,0 +1,83 @@
+"""What MLPerf Inference asks of recommenders, round by round: facts of mlcommons/inference, each with its file.
+
+loadgen/mlperf.conf has limits, percentiles, durations and seeds; tools/submission/submission_checker/constants.py the
+models of a round, and counts that mlperf.conf lacks. Of dlrm-v3 mlperf.conf says a limit alone. Its data set and its
+checkpoint, 2 TB and 1 TB, have no stand-in here: the form says how it is asked, by a definition of our own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NUM_CANDIDATES = 2048
+"""Items to be ranked of a dlrm-v3 request (recommendation/dlrm_v3/streaming_synthetic_data.py,
+num_inference_candidates)."""
+FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "dlrm-v2": {
+        "server": {
+            "percentile": 99.0,  # loadgen/mlperf.conf, *.Server.target_latency_percentile
+            "target_latency_ms": 60.0,  # dlrm-v2.Server.target_latency
+            "queries": "mlperf",  # recommendation/dlrm_v2, dist_quantile.txt
+            "min_duration_s": 600.0,  # *.Server.min_duration
+            "library": 204_800,  # dlrm-v2.*.performance_sample_count_override
+        },
+        "offline": {
+            "queries": "mlperf",
+            "min_duration_s": 600.0,  # *.Offline.min_duration
+            "min_queries": 24_576,  # dlrm-v2.Offline.min_query_count
+            "library": 204_800,
+        },
+    },
+    "dlrm-v3": {
+        "server": {
+            "percentile": 99.0,  # loadgen/mlperf.conf, *.Server.target_latency_percentile
+            "target_latency_ms": 80.0,  # dlrm-v3.Server.target_latency; constants.py accepts up to 60 s
+            "queries": "dlrm-v3",
+            "min_duration_s": 600.0,  # *.Server.min_duration
+            "library": 349_823,  # constants.py, performance-sample-count
+        },
+        "offline": {
+            "queries": "dlrm-v3",
+            "min_duration_s": 600.0,  # *.Offline.min_duration
+            "min_queries": 349_823,  # constants.py, OFFLINE_MIN_SPQ_SINCE_V4
+            "library": 349_823,
+        },
+    },
+}
+"""By what MLPerf Inference calls a model, and by scenario, keys of [serve]: limits are at most so much, counts and
+durations at least. constants.py asks a server for 270,336 queries, but not where LoadGen's early stopping judges, as
+it does there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Round:
+    """A round of MLPerf Inference: which recommender it has, and what LoadGen draws from."""
+
+    model: str
+    library: int
+    """LoadGen's qsl_rng_seed."""
+    samples: int
+    """Its sample_index_rng_seed."""
+    schedule: int
+    """Its schedule_rng_seed."""
+
+
+ROUNDS: Mapping[str, Round] = {
+    "5.0": Round(  # loadgen/mlperf.conf at v5.0
+        model="dlrm-v2", library=6023615788873153749, samples=15036839855038426416, schedule=9933818062894767841
+    ),
+    "5.1": Round(  # loadgen/mlperf.conf at v5.1
+        model="dlrm-v2", library=1780908523862526354, samples=14771362308971278857, schedule=18209322760996052031
+    ),
+    "6.0": Round(  # loadgen/mlperf.conf at 80aaa82a, of February 2026; constants.py, v6.0
+        model="dlrm-v3", library=2465351861681999779, samples=14276810075590677512, schedule=3936089224930324775
+    ),
+    "6.1": Round(  # loadgen/mlperf.conf at b0662794, of July 2026; constants.py, v6.1
+        model="dlrm-v3", library=2085463073848966840, samples=2747215439041700203, schedule=16159082839903944936
+    ),
+}
+"""Every round has the recommender that constants.py lists for it; no other one of these is in it."""
+LAST_ROUNDS: Mapping[str, str] = {round_.model: name for name, round_ in ROUNDS.items()}
+"""By model the last round that has it, of those that are known here."""
+EARLIEST = "5.1"
+"""The round of files that do not say theirs."""
