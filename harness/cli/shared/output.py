@@ -48,7 +48,10 @@ def show_json(content: "Mapping[str, Any] | msgspec.Struct") -> None:
 
     # Indented apart: with an indent, json writes in Python, which took half the time of a large check.
     text = json.dumps(msgspec.to_builtins(content), allow_nan=False)
-    click.echo(msgspec.json.format(text, indent=2))
+    try:
+        click.echo(msgspec.json.format(text, indent=2))
+    except msgspec.DecodeError:  # half of a pair of surrogates, as in the name of a file that is not UTF-8
+        click.echo(json.dumps(json.loads(text), indent=2))
 
 
 def show_as(form: str, document: "Mapping[str, Any] | msgspec.Struct", blocks: Sequence[Block]) -> None:

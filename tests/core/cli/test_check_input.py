@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -196,3 +197,14 @@ def test_many_findings_of_one_rule_are_counted_and_not_listed(command: Command, 
     out = command("check", tmp_path / "results", "--no-second-opinion", "--format", "json")[1]
     (verdict,) = json.loads(out)["verdicts"]
     assert [one["message"] for one in verdict["findings"]].count("80 more findings of HP101 are not listed") == 10
+
+
+@pytest.mark.parametrize("words", ["check", "score", "report --no-second-opinion", "diff"])
+def test_a_log_whose_name_is_no_utf8_leaves_every_document_whole(words: str, command: Command, tmp_path: Path) -> None:
+    try:
+        (log := tmp_path / os.fsdecode(b"result_\xff.txt")).write_text(to_text(make_records(TINY)))
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 alone")
+    code, out, err = command(*words.split(), *([log] if words == "diff" else []), tmp_path, "--format", "json")
+    assert code in (0, 3, 8) and "internal" not in err, err
+    assert json.loads(out) and (words == "check" or "udcff" in out)
