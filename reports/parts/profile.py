@@ -35,6 +35,10 @@ def headline(record: ProfileRecord) -> str:
     return " ".join(parts)
 
 
+def _spread_words(spread: float | None) -> str:
+    return "" if spread is None else f", of whose blocks the middle half lay within {percent(spread)} of it"
+
+
 def conditions(record: ProfileRecord) -> tuple[str, ...]:
     """Under what the numbers were taken, and how far they can be trusted."""
     step = record.step.measured
@@ -46,7 +50,7 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
     instrumented, fastest_instrumented, plain, fastest = (duration(amount(time_s)) for time_s in times)
     return (
         f"{record.implementation} on {record.device}, {record.precision}, {plural(record.num_threads, 'thread')}; "
-        f"medians over {count(step.num_blocks * step.steps_per_block)} steps.",
+        f"medians over {count(step.num_blocks * step.steps_per_block)} steps{_spread_words(step.step_spread)}.",
         f"Named phases cover {percent(amount(step.named_share))} of the step. Telling them apart costs {cost} of it: "
         f"a step takes {instrumented} with it and {plain} without (fastest block: {fastest_instrumented} and "
         f"{fastest}), all measured.",
@@ -114,9 +118,9 @@ def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
 
 def ceilings_table(record: ProfileRecord, id_: str = "ceilings") -> Table:
     return text_table(
-        ("Ceiling", "Size", "Best", "Median", "Of what"),
+        ("Ceiling", "Size", "Best", "Median", "Spread", "Of what"),
         _ceilings(record),
-        numbers=("Best", "Median"),
+        numbers=("Best", "Median", "Spread"),
         caption="Ceilings of this system, measured in the same process",
         id_=id_,
     )
@@ -142,9 +146,11 @@ def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, ...]]:
     yield "device to host", moved, *_rates(transfer.to_host_bytes_per_s if transfer else None, "B/s"), detail
 
 
-def _rates(rate: Rate | None, unit: str) -> tuple[str, str]:
-    """Return the best and the median."""
-    return (per_second(rate.best, unit), per_second(rate.median, unit)) if rate else (MISSING, MISSING)
+def _rates(rate: Rate | None, unit: str) -> tuple[str, str, str]:
+    """Return the best, the median, and how far apart the middle half of the trials lay."""
+    if rate is None:
+        return MISSING, MISSING, MISSING
+    return per_second(rate.best, unit), per_second(rate.median, unit), percent(rate.spread)
 
 
 def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:

@@ -13,11 +13,17 @@ from rules.records.measure import Column, Measure, Measurement
 Bound = Literal["compute", "memory", "gather", "overhead"]
 
 
+Spread = Annotated[float, Meta(ge=0, le=1e12)]
+"""How far apart repetitions lay: the middle half of their times, as a fraction of the median."""
+
+
 class Rate(Record, frozen=True, kw_only=True):
     """Per second: the best of several trials and their median."""
 
     best: PositiveAmount
     median: PositiveAmount
+    spread: Spread | None = None
+    """That of the trials. None in files of earlier versions."""
 
 
 class MeasuredStep(Record, frozen=True, kw_only=True):
@@ -31,6 +37,8 @@ class MeasuredStep(Record, frozen=True, kw_only=True):
     """With phases timed apart."""
     fastest_instrumented_step_s: PositiveAmount | None = field(name="fastest_told_step_s")
     samples_per_s: PositiveAmount
+    step_spread: Spread | None = None
+    """That of the blocks whose median is step_s. None in files of earlier versions."""
     named_share: Share
     instrumentation_cost: Annotated[
         float, Meta(description="Extra time of an instrumented step, as a fraction; median over neighbouring blocks.")

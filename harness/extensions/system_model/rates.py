@@ -6,13 +6,12 @@ operands that stay in a cache; those here are a layer's own, on operands that do
 
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import cycle
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from harness.config.catalog import load_entry
 from harness.planning.hardware.system import System, SystemNumber
@@ -56,8 +55,7 @@ def measure_rates(say: Callable[[str], None]) -> System:
         SystemNumber(of="memory", value=resources.memory_bytes, source="what this process may use"),
     ]
 
-    def add(of: str, size: float, value: float, what: str, took_s: Sequence[float] = ()) -> None:
-        spread = _spread_of(took_s) if took_s else None
+    def add(of: str, size: float, value: float, what: str, spread: float | None) -> None:
         source = f"{how}; {what}"
         numbers.append(SystemNumber(of=of, size=size, value=value, source=source, spread=spread))  # type: ignore[arg-type]
 
@@ -68,34 +66,29 @@ def measure_rates(say: Callable[[str], None]) -> System:
             depth = max(width, _DEPTH)
             took_s = ceilings.repeat(_make_layers(width, depth, dtype), device, budget_s=_BUDGET_S)
             what = f"a layer of {depth} to {width} on a batch of {_BATCH}: forward, and both gradients"
-            add(name, width, 6 * _BATCH * depth * width / statistics.median(took_s), what, took_s)
+            add(name, width, 6 * _BATCH * depth * width / statistics.median(took_s), what, ceilings.spread_of(took_s))
     say("measuring copies and rows")
     for copy in ceilings.measure_copies(device, resources.available_memory_bytes):
-        add("copy", copy.bytes, copy.bytes_per_s.median, "read and written")
+        add("copy", copy.bytes, copy.bytes_per_s.median, "read and written", copy.bytes_per_s.spread)
     for size in _TABLE_BYTES:
         num_rows = size // (4 * _ROW_FLOATS)
         ids = [torch.randint(num_rows, (_NUM_LOOKUPS, 1), generator=torch.Generator().manual_seed(0))]
         found, _ = ceilings.measure_gathers(ids, [num_rows], [1], _ROW_FLOATS, device, table_bytes=size)
-        add("rows", size, found.rows_per_s.median * found.row_bytes, f"uniform ids, rows of {found.row_bytes} B")
+        what = f"uniform ids, rows of {found.row_bytes} B"
+        add("rows", size, found.rows_per_s.median * found.row_bytes, what, found.rows_per_s.spread)
     say("measuring transforms and operators")
     points = torch.ones(_GRID, _GRID, _GRID, dtype=torch.complex64)
     took_s = ceilings.repeat(lambda: torch.fft.fft2(points), device, budget_s=_BUDGET_S)
     what = f"Fourier transforms of {_GRID} x {_GRID}"
-    add("other", 1, _GRID * fft_flop(_GRID) / statistics.median(took_s), what, took_s)
+    add("other", 1, _GRID * fft_flop(_GRID) / statistics.median(took_s), what, ceilings.spread_of(took_s))
     idle = load_entry(_IDLE).workload
     given = (idle.implementation.load, idle.model, idle.data, idle.train, 2)
     num_operators = sum(count_operators(*given).values())
     took_s = ceilings.repeat(prepare_step(*given)[1], device, budget_s=_BUDGET_S)
     what = f"a step of {_IDLE}'s reference on 2 samples, by its {num_operators} operators"
-    add("operator", 1, statistics.median(took_s) / num_operators, what, took_s)
+    add("operator", 1, statistics.median(took_s) / num_operators, what, ceilings.spread_of(took_s))
     model = read_processors().model_name or "unknown processor"
     return System(title=f"{model}, cores: {resources.num_cores}", numbers=tuple(numbers))
-
-
-def _spread_of(took_s: Sequence[float]) -> float:
-    """Return between which quartiles repetitions lie, as a fraction of their median."""
-    low, middle, high = np.quantile(took_s, (0.25, 0.5, 0.75))
-    return float((high - low) / middle)
 
 
 def _make_layers(width: int, depth: int, dtype: Any) -> Callable[[], object]:

@@ -71,8 +71,17 @@ def _time_events(call: Call, device: torch.device, num_stretches: int, num_calls
 
 
 def rate(amount: float, took_s: Sequence[float]) -> Rate:
-    """Return the amount per second of the fastest and of the median repetition."""
-    return Rate(best=amount / max(min(took_s), 1e-9), median=amount / max(statistics.median(took_s), 1e-9))
+    """Return the amount per second of the fastest and of the median repetition, and how far apart they lay."""
+    median_s = max(statistics.median(took_s), 1e-9)
+    return Rate(best=amount / max(min(took_s), 1e-9), median=amount / median_s, spread=spread_of(took_s))
+
+
+def spread_of(took_s: Sequence[float]) -> float:
+    """Return how far apart the middle half of repetitions lies, as a fraction of their median; 0 of a single one."""
+    if len(took_s) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(took_s, n=4, method="inclusive")
+    return (high - low) / max(middle, 1e-9)
 
 
 def measure_ceilings(

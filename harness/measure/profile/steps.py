@@ -13,6 +13,7 @@ from scipy.stats import quantile_test
 
 from harness.foundation.errors import HarnessError
 from harness.measure.clock import Clock
+from harness.measure.profile.measure_ceilings import spread_of
 from harness.measure.throughput import train_steps
 from reference_models.data.store.dataset import Batch
 from reference_models.serving.servable import ReportsForwardPhases, Servable
@@ -106,6 +107,7 @@ class StepTimes:
             instrumented_step_s=statistics.median(self.instrumented_s),
             fastest_instrumented_step_s=min(self.instrumented_s),
             samples_per_s=batch_size / self.step_s,
+            step_spread=spread_of(self.plain_s),
             named_share=1 - unnamed_s / sum(self.instrumented_s),
             instrumentation_cost=statistics.median(ratios),
             instrumentation_cost_interval=median_interval(ratios),
