@@ -97,7 +97,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     required=True,
     metavar="FILE…",
     type=click.Path(path_type=Path),
-    help="Files in order, also compressed; several after one --train.",
+    help="Files in order, also compressed, or folders of part files; several after one --train.",
 )
 @click.option(
     "--eval",
@@ -144,7 +144,7 @@ def prepare(
     from harness.run_sets.dataset import making_lock
     from reference_models.data.registry import find_data, locate_dataset
     from reference_models.process.errors import ConfigError
-    from reference_models.process.open_file import refuse_irregular
+    from reference_models.process.open_file import list_parts, refuse_irregular
 
     config = load_data(benchmark)
     spec = find_data(config.kind)
@@ -154,7 +154,8 @@ def prepare(
             f"data.kind is {config.kind!r}, which {how}. For files of your own begin another definition: 'dlrmbench "
             "init mine.toml --from-columns FILE' for CSV, JSON lines or Parquet, '--kind criteo' for Criteo's text."
         )
-    refuse_irregular([*train_files, *eval_files])
+    train_paths, eval_paths = list_parts(train_files), list_parts(eval_files)
+    refuse_irregular([*train_paths, *eval_paths])
     folder = locate_dataset(config, data_root)
     line, last = StatusLine(quiet=quiet), ""
 
@@ -165,7 +166,7 @@ def prepare(
 
     try:
         with making_lock(folder, data_root):
-            prepared = spec.prepare(train_files, eval_files, config, folder, on_progress=show_stage, **limits)
+            prepared = spec.prepare(train_paths, eval_paths, config, folder, on_progress=show_stage, **limits)
     finally:
         line.finish()
     unused = f", {prepared.num_unused:,} more of the last day unused" if prepared.num_unused else ""

@@ -35,7 +35,7 @@ _MODEL_TARGET = 0.87
     "columns_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="CSV, JSON lines or Parquet, also compressed: its columns are guessed, each guess is a comment.",
+    help="CSV, JSON lines or Parquet, or a folder of part files: its columns are guessed, each guess is a comment.",
 )
 @click.option(
     "--model",
@@ -101,12 +101,15 @@ def init(
         if kind is not None or data_of is not None:
             raise click.UsageError("--from-columns is data already; leave --kind and --data-of out.")
         from reference_models.data.columns.guess import guess_columns
-        from reference_models.process.open_file import refuse_irregular
+        from reference_models.process.open_file import list_parts, refuse_irregular
 
-        refuse_irregular([columns_file])
+        parts = list_parts([columns_file])
+        refuse_irregular(parts)
         of_parameters = [override for override in overrides if override.key.startswith(_PARAMETERS)]
         known = {override.key.removeprefix(_PARAMETERS): override.value for override in of_parameters}
-        columns = guess_columns(columns_file, name or path.stem, known)
+        columns = guess_columns(parts[0], name or path.stem, known)
+        sizes = [part.stat().st_size for part in parts]
+        columns.num_rows = round(columns.num_rows * sum(sizes) / sizes[0])
         title = title or f"Clicks of {columns_file.name}"
     begin = partial(
         begin_definition,

@@ -1,6 +1,7 @@
 """Open what strangers' files name, or what lies in their folders: the one way for all of them."""
 
 import os
+import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -44,6 +45,33 @@ def open_regular(path: Path, *, max_bytes: int | None = None, follows: bool = Fa
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def list_parts(paths: Iterable[Path]) -> list[Path]:
+    """Put the files of a folder of part files in its place, by name, numbers in it as numbers.
+
+    Files whose name begins with a dot or an underscore, as _SUCCESS does, are passed over. Raises DatasetError for a
+    folder without files, and for one with folders, whose names may be columns.
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            found.append(path)
+            continue
+        parts = [part for part in path.iterdir() if part.name[0] not in "._"]
+        if folders := sorted(part.name for part in parts if part.is_dir()):
+            raise DatasetError(
+                f"{path}: holds a folder {folders[0]!r:.80}, expected files. Give the folders one by one; where "
+                "their names are values of a column, write that into the files."
+            )
+        if not parts:
+            raise DatasetError(f"{path}: a folder without files, expected files of rows.")
+        found += sorted(parts, key=_by_number)
+    return found
+
+
+def _by_number(path: Path) -> list[tuple[int, str]]:
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"([0-9]{1,18})", path.name)]
 
 
 def refuse_irregular(paths: Iterable[Path]) -> None:

@@ -122,6 +122,27 @@ def test_nested_and_categorical_columns_of_parquet_are_looked_at(command: Call, 
     assert '{ column = "tags", max_ids = 2 }' in text and '{ column = "site_id" }' in text
 
 
+def test_a_folder_of_part_files_is_its_files_in_the_order_of_their_numbers(command: Call, here: Path) -> None:
+    frame = make_ads(3000)
+    for folder in ("parts", "one"):
+        Path(folder).mkdir()
+    Path("parts/_SUCCESS").touch()
+    Path("parts/.part-0.crc").write_bytes(b"crc")
+    for number in range(12):
+        frame[number * 250 : (number + 1) * 250].to_parquet(f"parts/part-{number}.parquet")
+    frame.to_parquet("one/part-0.parquet")
+    found = set()
+    assert command("init", "mine.toml", "--from-columns", "parts")[0] == 0
+    for folder in ("parts", "one"):
+        code, out, err = command("data", "prepare", "mine.toml", "--train", folder, "--data", f"{folder}-data")
+        assert code == 0, err
+        found |= {line for line in out.splitlines() if line.startswith("sha256")}
+    assert len(found) == 1
+    Path("parts/day=2").mkdir()
+    code, _, err = command("data", "prepare", "mine.toml", "--train", "parts", "--data", "other")
+    assert code == 8 and "holds a folder 'day=2', expected files" in err
+
+
 def test_data_that_is_generated_says_what_to_do_for_files_of_ones_own(command: Call, here: Path) -> None:
     code, _, err = command("data", "prepare", "dlrm_tiny", "--train", "my.csv")
     assert code == 2 and "is generated: no files go into it" in err
