@@ -13,7 +13,7 @@ from harness.extensions.serving.config import ServeConfig
 from harness.extensions.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, Seeds, judge
 from harness.extensions.serving.records import LoadGenRun, LongRunEnd, ServiceTime
 from harness.extensions.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
-from harness.extensions.serving.search import Attempt, Bracket, bracket_of, search_highest
+from harness.extensions.serving.search import RESOLUTION, Attempt, Bracket, bracket_of, search_highest
 from harness.extensions.serving.spread import SearchCase, SearchSpread, simulate_spread
 from harness.extensions.serving.stalls import Call, Stalls, find_stalls
 from harness.extensions.serving.timing import TimedSize, choose_calls, fit_service, time_calls
@@ -117,6 +117,15 @@ class _Plan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class _Simulated:
+    """What stands beside a rate, as `ProcessMeasurements` has it; nothing of a scenario without a limit."""
+
+    share: float | None = None
+    end: LongRunEnd | None = None
+    spread: SearchSpread | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
     """Measures what answers queries of a pool: its service times, the modelled bound, the runs of LoadGen."""
 
@@ -178,17 +187,60 @@ class Bench:
                 self._say_no_rate(answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
             )
         plan = self._plan(traffic, service, slowest, overhead_s, world)
+        done, bracket = self._search(world, name, plan, slowest, timed, service)
+        self._say(f"LoadGen has ended{self._say_found(done[-1])}")
+        if bracket.low is None:
+            raise RefusedByAllError(
+                self._say_none_valid(done, answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
+            )
+        best = next(run for run in reversed(done) if run.is_valid and run.asked_per_s == bracket.low)
+        simulated = _Simulated()
+        if self.serve.scenario == "server":
+            model = self._queue(traffic, service, overhead_s)
+            plan = self._plan_again(plan, best.num_queries // world.size, model, world)
+            if world.rank == 0:
+                simulated = self._simulate_beside(done, best, plan, timed, model, world)
+        if world.rank != 0:
+            return None
+        return ProcessMeasurements(
+            timed=timed,
+            modelled=replace(modelled, rate=slowest * world.size),
+            overhead_s=overhead_s,
+            loaded=loaded,
+            runs=tuple(done),
+            best=best,
+            bracket=bracket,
+            loadgen_share=simulated.share,
+            long_run_end=simulated.end,
+            spread=simulated.spread,
+            service=service,
+            traffic=traffic,
+        )
+
+    def _search(
+        self,
+        world: World,
+        name: str,
+        plan: _Plan,
+        slowest: float,
+        timed: Sequence[TimedSize],
+        service: ServiceTimes,
+    ) -> tuple[list[LoadGenRun], Bracket]:
+        """Let LoadGen judge rates around the start, or one rate where no limit is; equal on every rank."""
         done: list[LoadGenRun] = []
         attempts: list[Attempt] = []
+        min_duration_s = self.serve.min_duration_s or 0.0
 
         def try_rate(rate: float) -> Attempt:
             number = f"{name}_{len(done) + 1}"
             found = self._say_found(done[-1]) if done else ""
-            lasts_s = max(plan.num_queries / rate, self.serve.min_duration_s or 0.0)
+            # At higher rates more queries are asked: a run that ends before a queue can grow is VALID at any rate.
+            num_queries = max(plan.num_queries, math.ceil(plan.num_queries * rate / plan.start))
+            lasts_s = max(num_queries / rate, min_duration_s)
             self._say(f"LoadGen asks {rate:,.4g} queries/s for {lasts_s:.3g} s{found}")
             world.barrier()
             folder = self.folder / (Path(number) if world.size == 1 else Path(number) / f"process_{world.rank}")
-            trial = self._trial(self.serve.scenario, rate, plan.num_queries, self.serve.min_duration_s or 0.0)
+            trial = self._trial(self.serve.scenario, rate, num_queries, min_duration_s)
             judged = self._judge(trial, folder, timed, service)
             whole = world.gather(judged)
             run = world.broadcast(None if whole is None else self._describe_run(whole, number, rate))
@@ -203,40 +255,39 @@ class Bench:
             return bool(world.broadcast(self._may_go_on(took_s, plan.run_s, has_low)))
 
         if self.serve.scenario == "server":
-            least = min(slowest / 4, plan.start / 2)
-            bracket = bracket_of(search_highest(try_rate, plan.start, least=least, may_go_on=may_go_on))
+            least, most = min(slowest / 4, plan.start / 2), max(MOST_ABOVE * slowest, plan.start)
+            search_highest(try_rate, plan.start, least=least, most=most, may_go_on=may_go_on)
         else:
-            bracket = bracket_of([try_rate(self.serve.target_qps or plan.start * 1.2)])
-        self._say(f"LoadGen has ended{self._say_found(done[-1])}")
-        if bracket.low is None:
-            raise RefusedByAllError(
-                self._say_none_valid(done, answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
-            )
-        best = next(run for run in reversed(done) if run.is_valid and run.asked_per_s == bracket.low)
-        if world.rank != 0:
-            return None
-        end, spread = None, None
-        if self.serve.scenario == "server":
-            model = self._queue(traffic, service, overhead_s)
-            runs = model.draw_runs(self.seeds.schedule, plan.num_queries, NUM_LATE_DRAWS)
-            late = [model.count_late(each, best.asked_per_s) for each in runs]
-            end = end_of_long_run(done, best, best.asked_per_s * plan.rate / plan.bound, self.limit.seconds, late)
-            self._say("simulating what other arrivals would have given")
-            spread = simulate_spread(model, self._case(plan, timed, model, world), self.seed)
-        return ProcessMeasurements(
-            timed=timed,
-            modelled=replace(modelled, rate=slowest * world.size),
-            overhead_s=overhead_s,
-            loaded=loaded,
-            runs=tuple(done),
-            best=best,
-            bracket=bracket,
-            loadgen_share=plan.bound / plan.rate if self.serve.scenario == "server" else None,
-            long_run_end=end,
-            spread=spread,
-            service=service,
-            traffic=traffic,
+            try_rate(self.serve.target_qps or plan.start * 1.2)
+        return done, bracket_of(attempts)
+
+    def _simulate_beside(
+        self,
+        done: Sequence[LoadGenRun],
+        best: LoadGenRun,
+        plan: _Plan,
+        timed: Sequence[TimedSize],
+        model: QueueModel,
+        world: World,
+    ) -> _Simulated:
+        """Simulate what stands beside the rate that was found."""
+        runs = model.draw_runs(self.seeds.schedule, plan.num_queries, NUM_LATE_DRAWS)
+        late = [model.count_late(each, best.asked_per_s) for each in runs]
+        long_run = best.asked_per_s * plan.rate / plan.bound
+        self._say("simulating what other arrivals would have given")
+        return _Simulated(
+            share=plan.bound / plan.rate,
+            end=end_of_long_run(done, best, long_run, self.limit.seconds, late),
+            spread=simulate_spread(model, self._case(plan, timed, model, world), self.seed),
         )
+
+    def _plan_again(self, plan: _Plan, num_queries: int, model: QueueModel, world: World) -> _Plan:
+        """Say what LoadGen would call VALID in runs of `num_queries`, where the best one had more than planned."""
+        if num_queries <= plan.num_queries * RESOLUTION:
+            return plan
+        bounds = world.gather(model.loadgen_bound(self.seeds.schedule, num_queries, plan.rate))
+        bound = world.broadcast(None if bounds is None else _slowest(bounds)) or plan.bound
+        return replace(plan, bound=bound, num_queries=num_queries)
 
     def _time_loaded(self, traffic: Traffic, service: ServiceTimes, name: str) -> float:
         """Return how many times as long calls take while LoadGen asks for more than all workers can answer.

@@ -6,6 +6,7 @@ that neither verdict has a better chance than the other. Runs that were held up 
 and are made again.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -60,8 +61,6 @@ class Bracket:
     """The highest VALID rate below every INVALID one."""
     high: float | None
     """The lowest rate above it that was INVALID in a run that was not held up; None where there was none."""
-    is_settled: bool = True
-    """Whether enough runs agree at both ends; not so where the time was up."""
 
 
 def count_votes(attempts: Sequence[Attempt]) -> dict[float, Votes]:
@@ -83,9 +82,10 @@ def search_highest(
     start: float,
     *,
     least: float = 0.0,
+    most: float = math.inf,
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> list[Attempt]:
-    """Try rates from `start` on, at most `MAX_RATES`, none below `least`, as long as `may_go_on`; at least one.
+    """Try rates from `start` on, at most `MAX_RATES`, from `least` to `most`, as long as `may_go_on`; at least one.
 
     The first step is `RESOLUTION`, and each is twice as long, in powers of it, as the one before, as long as all
     rates are judged alike: a start that is right takes two runs there and two above. The highest VALID rate below
@@ -109,9 +109,10 @@ def search_highest(
             else:
                 rate = (low * high) ** 0.5
         else:
-            rate = max(least, high / RESOLUTION**power) if high is not None else (low or start) * RESOLUTION**power
+            step = RESOLUTION**power
+            rate = min(most, (low or start) * step) if high is None else max(least, high / step)
             power *= 2
-            if rate == high:
+            if rate in (low, high):
                 break
         if rate is not None and rate not in votes and len(votes) == MAX_RATES:
             break
@@ -128,7 +129,6 @@ def _ends(votes: dict[float, Votes]) -> tuple[float | None, float | None]:
 def bracket_of(attempts: Sequence[Attempt]) -> Bracket:
     """Return what is known after so many attempts; most runs of a rate decide."""
     votes = count_votes(attempts)
-    low, high = _ends(votes)
+    low, _ = _ends(votes)
     clean = (rate for rate, each in votes.items() if not each.is_valid and each.invalid)
-    ends = [votes[end] for end in (low, high) if end is not None]
-    return Bracket(low=low, high=min(clean, default=None), is_settled=all(each.is_settled for each in ends))
+    return Bracket(low=low, high=min(clean, default=None))

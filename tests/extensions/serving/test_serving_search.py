@@ -141,13 +141,18 @@ def test_whatever_runs_say_the_answer_was_asked_and_valid_in_most_runs_below_eve
 def test_a_run_that_was_held_up_is_made_again_and_its_second_verdict_counts() -> None:
     tried = search_highest(tries(True, False, True, *[False] * 60, held_up=(1,)), 100.0, least=1.0)
     assert of(tried[:3]) == [(100, True), (102, False), (102, True)]
-    assert bracket_of(tried[:3]) == Bracket(low=102.0, high=None, is_settled=False)
+    assert bracket_of(tried[:3]) == Bracket(low=102.0, high=None)
 
 
 def test_what_was_always_held_up_is_no_upper_end() -> None:
     tried = search_highest(tries(True, *[False] * 3, True, held_up=(1, 2, 3)), 100.0)
     assert [each.rate for each in tried] == [100, 102, 102, 102, 100]
     assert bracket_of(tried) == Bracket(low=100.0, high=None)
+
+
+def test_the_search_tries_nothing_above_the_most_rate() -> None:
+    tried = search_highest(valid_below(1e9), 100.0, most=130.0)
+    assert tried[-1].rate == 130 and bracket_of(tried) == Bracket(low=130.0, high=None)
 
 
 def test_the_search_ends_with_its_time() -> None:
@@ -313,7 +318,7 @@ def test_the_rate_was_asked_and_valid_and_the_spread_is_around_it(
     assert low is not None and high is not None and low < found.valid_per_s < high
     if kind == "constant":  # a start that is right: two runs at each end
         assert [rate for rate, _ in system.asked[2:]] == [rate for rate, _ in system.asked[:2]]
-        assert len(system.asked) == 4 and found.bracket.is_settled
+        assert len(system.asked) == 4
 
 
 def erlang_bound(service_s: float, limit_s: float, share: float) -> float:
@@ -365,6 +370,15 @@ def test_the_spread_holds_the_rate_at_which_half_of_all_runs_are_valid(
         low, high = found.spread.around(found.bracket)
         num_held += (low or 0.0) <= truths[size] <= (high or math.inf)
     assert num_held >= 0.9 * number
+
+
+def test_a_search_that_begins_far_below_ends_near_what_can_be_answered(tmp_path: Path, few_simulated: None) -> None:
+    """A limit of 100 service times: runs of as few queries as the start needs would be VALID at any rate."""
+    system = system_of("constant", 100, 3)
+    found = system.search(seeds_at(0), tmp_path, target_qps=40.0)
+    assert_was_asked_and_valid(system, found)
+    assert found.valid_per_s < 2 * 200 and max(rate for rate, _ in system.asked) <= 11 * 200
+    assert found.best.num_queries > 3 * found.runs[0].num_queries
 
 
 def a_run(rate: float, is_valid: bool, **changes: Any) -> LoadGenRun:
