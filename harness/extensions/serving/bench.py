@@ -11,7 +11,7 @@ import numpy as np
 from harness.extensions.serving.bound import Limit, ModelledBound, highest_rate, model_bound, most_per_s
 from harness.extensions.serving.config import ServeConfig
 from harness.extensions.serving.loadgen import LoadGenVerdict, Scenario, ScheduledRun, Seeds, judge
-from harness.extensions.serving.records import LoadGenRun, LongRunEnd, ServiceTime
+from harness.extensions.serving.records import WIDEST_BRACKET, LoadGenRun, LongRunEnd, ServiceTime
 from harness.extensions.serving.schedule import MIN_QUERIES, QueueModel, draw_arrivals
 from harness.extensions.serving.search import RESOLUTION, Attempt, Bracket, bracket_of, search_highest
 from harness.extensions.serving.spread import SearchCase, SearchSpread, simulate_spread
@@ -199,7 +199,7 @@ class Bench:
             model = self._queue(traffic, service, overhead_s)
             plan = self._plan_again(plan, best.num_queries // world.size, model, world)
             if world.rank == 0:
-                simulated = self._simulate_beside(done, best, plan, timed, model, world)
+                simulated = self._simulate_beside(done, best, bracket.high, plan, timed, model, world)
         if world.rank != 0:
             return None
         return ProcessMeasurements(
@@ -265,6 +265,7 @@ class Bench:
         self,
         done: Sequence[LoadGenRun],
         best: LoadGenRun,
+        high_per_s: float | None,
         plan: _Plan,
         timed: Sequence[TimedSize],
         model: QueueModel,
@@ -277,7 +278,7 @@ class Bench:
         self._say("simulating what other arrivals would have given")
         return _Simulated(
             share=plan.bound / plan.rate,
-            end=end_of_long_run(done, best, long_run, self.limit.seconds, late),
+            end=end_of_long_run(done, best, high_per_s, long_run, self.limit.seconds, late),
             spread=simulate_spread(model, self._case(plan, timed, model, world), self.seed),
         )
 
@@ -482,14 +483,22 @@ class Bench:
 
 
 def end_of_long_run(
-    done: Sequence[LoadGenRun], best: LoadGenRun, long_run_per_s: float, limit_s: float, late: Sequence[int]
+    done: Sequence[LoadGenRun],
+    best: LoadGenRun,
+    high_per_s: float | None,
+    long_run_per_s: float,
+    limit_s: float,
+    late: Sequence[int],
 ) -> LongRunEnd | None:
     """Say which of LoadGen's runs contradict that the long run would allow `long_run_per_s`, of each process.
 
-    An INVALID run at a lower rate than the VALID one does; so does one at a lower rate than the long run's whose
+    The share is of the border: it says nothing where `high_per_s`, the lowest INVALID rate, is not near. An INVALID
+    run at a lower rate than the VALID one contradicts; so does one at a lower rate than the long run's whose
     percentile itself was beyond `limit_s`, which is more than LoadGen's rule for short runs. And so do VALID runs
     without a late query, where nearly all of `late`, what the virtual clock says of draws of them, have some.
     """
+    if high_per_s is None or high_per_s > best.asked_per_s * WIDEST_BRACKET:
+        return "left_open"
     for run in done:
         if run.is_valid or run.is_held_up:
             continue

@@ -29,9 +29,9 @@ WIDEST_BRACKET = 1.05
 """Between a VALID rate and the lowest INVALID one, where the former may be called the bound."""
 MAX_ENTRIES = 1000
 """Most entries of a list of one process."""
-LongRunEnd = Literal["invalid_below", "none_late"]
-"""Why LoadGen's runs say nothing of the long run: a run at a lower rate was INVALID, or the VALID one had no late
-query where the virtual clock says that some are."""
+LongRunEnd = Literal["left_open", "invalid_below", "none_late"]
+"""Why LoadGen's runs say nothing of the long run: no rate near the VALID one was INVALID, a run at a lower rate was,
+or the VALID one had no late query where the virtual clock says that some are."""
 
 
 class ServedRow(Row, kw_only=True, frozen=True):
@@ -69,7 +69,9 @@ class ServedRow(Row, kw_only=True, frozen=True):
     long_run_per_s: Annotated[
         QueriesPerSecond, meaning("simulated: what the long run would allow, queries_per_s over loadgen_share")
     ] = None
-    long_run_end: Annotated[Text, meaning("why LoadGen's runs do not say that: invalid_below or none_late")] = None
+    long_run_end: Annotated[
+        Text, meaning("why LoadGen's runs do not say that: left_open, invalid_below or none_late")
+    ] = None
     loadgen_share: Annotated[Number, meaning("simulated: VALID on LoadGen's arrivals, of the long run's rate")] = None
     invalid_per_s: Annotated[QueriesPerSecond, meaning("measured: the lowest rate of a process, not VALID")] = None
     items_per_s: Annotated[ItemsPerSecond, meaning("measured: ranked; queries_per_s times mean_items")]

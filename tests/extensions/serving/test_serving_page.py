@@ -233,7 +233,12 @@ def test_one_process_says_what_five_would_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "words"), (("invalid_below", "a run of less was INVALID"), ("none_late", "no query was late"))
+    ("end", "words"),
+    (
+        ("left_open", "no rate near"),
+        ("invalid_below", "a run of less was INVALID"),
+        ("none_late", "no query was late"),
+    ),
 )
 def test_runs_that_contradict_the_clock_end_the_long_run(end: str, words: str) -> None:
     found = searched(long_run_per_s=None, long_run_end=end)

@@ -404,14 +404,20 @@ def test_invalid_runs_that_the_rule_for_short_runs_does_not_explain_end_the_long
     others: list[LoadGenRun], late: list[int], end: str | None
 ) -> None:
     best = a_run(100, True)
-    assert end_of_long_run([best, *others], best, 125.0, 0.025, late) == end
+    assert end_of_long_run([best, *others], best, 102.0, 125.0, 0.025, late) == end
 
 
 @pytest.mark.parametrize(("late", "end"), (([3] * 20, "none_late"), ([3] * 19 + [0], None), ([0] * 20, None)))
 def test_no_late_query_where_the_clock_says_some_ends_the_long_run(late: list[int], end: str | None) -> None:
     best = a_run(100, True, num_late=0)
-    assert end_of_long_run([best, best], best, 125.0, 0.025, late) == end
-    assert end_of_long_run([best, a_run(100, True)], best, 125.0, 0.025, late) is None
+    assert end_of_long_run([best, best], best, 102.0, 125.0, 0.025, late) == end
+    assert end_of_long_run([best, a_run(100, True)], best, 102.0, 125.0, 0.025, late) is None
+
+
+@pytest.mark.parametrize("high_per_s", (None, 110.0))
+def test_a_search_that_was_left_open_says_nothing_of_the_long_run(high_per_s: float | None) -> None:
+    best = a_run(100, True)
+    assert end_of_long_run([best], best, high_per_s, 125.0, 0.025, [3] * 20) == "left_open"
 
 
 def test_equal_process_numbers_have_equal_arrivals_and_the_first_has_those_of_loadgen() -> None:
