@@ -24,7 +24,7 @@ from harness.extensions.serving.config import (
     read_serve,
     whole_split,
 )
-from harness.extensions.serving.job import resolve_served
+from harness.extensions.serving.job import KIND, resolve_served
 from harness.extensions.serving.loadgen import MODULE
 from harness.extensions.serving.rounds import FORMS, ROUNDS
 from harness.extensions.serving.user_conf import MAX_BYTES
@@ -257,6 +257,7 @@ def test_a_round_without_the_form_is_refused() -> None:
 def test_the_form_says_before_it_starts_what_it_needs(asked: dict[str, Any], said: str) -> None:
     serve = read_serve(of_mlperf(**asked).tables)
     assert re.search(said, explain_needs(serve))
+    assert explain_needs(serve) in KIND.remarks(of_mlperf(**asked))
     given = [
         Override(key=f"serve.{key}", value=value, source=f"option {key}")
         for key, value in {"mlperf": True, **asked}.items()
