@@ -234,8 +234,9 @@ class Bench:
         def try_rate(rate: float) -> Attempt:
             number = f"{name}_{len(done) + 1}"
             found = self._say_found(done[-1]) if done else ""
-            # At higher rates more queries are asked: a run that ends before a queue can grow is VALID at any rate.
-            num_queries = max(plan.num_queries, math.ceil(plan.num_queries * rate / plan.start))
+            # At twice the rate twice the queries: a run that ends before a queue can grow is VALID at any rate. Below
+            # that they are the same ones, by which the border was found on the clock.
+            num_queries = plan.num_queries << max(0, math.floor(math.log2(rate / plan.start)))
             lasts_s = max(num_queries / rate, min_duration_s)
             self._say(f"LoadGen asks {rate:,.4g} queries/s for {lasts_s:.3g} s{found}")
             world.barrier()

@@ -378,7 +378,7 @@ def test_a_search_that_begins_far_below_ends_near_what_can_be_answered(tmp_path:
     found = system.search(seeds_at(0), tmp_path, target_qps=40.0)
     assert_was_asked_and_valid(system, found)
     assert found.valid_per_s < 2 * 200 and max(rate for rate, _ in system.asked) <= 11 * 200
-    assert found.best.num_queries > 3 * found.runs[0].num_queries
+    assert all(run.duration_s > 0.4 * found.runs[0].duration_s for run in found.runs)
 
 
 def a_run(rate: float, is_valid: bool, **changes: Any) -> LoadGenRun:
