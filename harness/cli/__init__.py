@@ -142,6 +142,15 @@ def _printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def _folded(text: str) -> str:
+    """Break lines at blanks where standard error is a terminal; paths and commands stay whole."""
+    if not sys.stderr.isatty():
+        return text
+    from harness.cli.shared.output import folded
+
+    return folded(text, sys.stderr)
+
+
 def _stream_of(error: Exception) -> str:
     """Name the stream that an error of writing is of, where it is one's (disk full): the error names files alone."""
     trace = error.__traceback__ if isinstance(error, OSError) and error.filename is None else None
@@ -199,7 +208,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         text = io.StringIO()
         error.show(file=text)
-        click.echo(_printable_lines(text.getvalue()), err=True, nl=False)
+        click.echo(_folded(_printable_lines(text.getvalue())), err=True, nl=False)
         leave(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -226,5 +235,5 @@ def main(argv: list[str] | None = None) -> NoReturn:
             code = ExitCode.INTERNAL_ERROR
         else:
             place = _stream_of(error)
-            click.echo(f"dlrmbench: error: {place}{_printable_lines(message_of(error))}", err=True)
+            click.echo(_folded(f"dlrmbench: error: {place}{_printable_lines(message_of(error))}"), err=True)
         leave(code)

@@ -9,7 +9,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import RULESET, WITH, ResultPath, distinct, fraction
-from harness.cli.shared.output import echo_others_at, form_option, show, show_as, show_json
+from harness.cli.shared.output import VERBOSE, echo_others_at, form_option, is_verbose, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 from reports.render.forms import FORMS
 
@@ -65,6 +65,7 @@ def confidence_level(text: str) -> float:
 )
 @RULESET
 @form_option("table", "json", "csv", *FORMS)
+@VERBOSE
 def compare(
     base: Path,
     news: tuple[Path, ...],
@@ -128,7 +129,7 @@ def compare(
         rows = comparison_rows(comparison_document(comparisons))
         click.echo(frame_csv(make_frame(COMPARISON_COLUMNS, rows)), nl=False)
     else:
-        show(comparison_blocks(comparisons), form)
+        show(comparison_blocks(comparisons, is_brief=form == "table" and not is_verbose()), form)
     if refused := refused_words(comparisons):
         raise HarnessError(refused, ExitCode.USAGE)
     for command in more_runs((base, *news), comparisons):

@@ -10,7 +10,7 @@ import click
 
 from harness.cli.shared.help import HelpedCommand, HelpedGroup
 from harness.cli.shared.options import DATA, QUIET, READ_DATA, FiniteRange, SizeParam, completing, trainable
-from harness.cli.shared.output import note
+from harness.cli.shared.output import note, tell
 from harness.foundation.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def verify(what: str, data_root: Path | None) -> None:
     with _byte_progress(folder.name, total) as on_bytes:
         verify_dataset(folder, on_bytes)
     splits = manifest["splits"]
-    click.echo(
+    tell(
         f"{folder / MANIFEST}: {manifest['name']}, {splits['train']:,} train and {splits['eval']:,} eval samples, "
         f"{total:,} bytes: all as the manifest says"
         + (" and as the definition asks" if config is not None else "")

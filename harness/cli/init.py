@@ -12,6 +12,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import completing, settable_keys
+from harness.cli.shared.output import tell
 from reference_models.data.registry import examples
 
 _PARAMETERS = "data.parameters."
@@ -132,7 +133,7 @@ def init(
     if model_file is not None:
         wrote, given = f"{model_file} and {path}", f"{shown} --model {shlex.quote(f'{model_file}:SPEC')}"
     more = f"dlrmbench calibrate {given}, " if model_file is None else ""
-    click.echo(f"wrote {wrote}. Next: dlrmbench plan {given}, {more}dlrmbench run {given}{first}")
+    tell(f"wrote {wrote}. Next: dlrmbench plan {given}, {more}dlrmbench run {given}{first}")
 
 
 def _begin_model(file: Path, definition: Path, begin: Callable[..., str]) -> str:

@@ -30,8 +30,8 @@ from rules.logs.text import printable
 GAP = "  "
 _MIN_WRAPPED = len("inconclusive:")
 """Columns of words are not wrapped below this many columns of the terminal."""
-_COMMAND = re.compile(r"(?<=: )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*")
-"""A command to be copied: behind a colon, to the end of its clause, or in quotes."""
+_COMMAND = re.compile(r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*")
+"""A command to be copied: behind a colon or comma, to the end of its clause, or in quotes."""
 _CODES = {
     "strong": "\x1b[1m",
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
@@ -64,7 +64,7 @@ def render_terminal(blocks: Sequence[Block], *, width: int = 80, style: Style = 
 def _lines(block: Block, width: int, style: Style) -> list[str]:
     match block:
         case Heading():
-            return _heading(block, style)
+            return _heading(block, width, style)
         case Prose(text=text):
             return _fill(printable(text), width)
         case Bullets(items=items):
@@ -82,7 +82,7 @@ def _lines(block: Block, width: int, style: Style) -> list[str]:
         case Fold(summary=summary, blocks=blocks):
             return [*_fill(printable(summary), width), *_inside(blocks, width, style)]
         case Part(heading=heading, blocks=blocks):
-            return [*_heading(heading, style), *_inside(blocks, width, style)]
+            return [*_heading(heading, width, style), *_inside(blocks, width, style)]
         case Chart(lead=lead, table=table):
             return [*_fill(printable(lead), width), *(_lines(table, width, style) if table else ())]
         case Multiples():
@@ -93,14 +93,16 @@ def _inside(blocks: Iterable[Block], width: int, style: Style) -> list[str]:
     return [GAP + line for block in blocks for line in _lines(block, width - len(GAP), style)]
 
 
-def _heading(heading: Heading, style: Style) -> list[str]:
+def _heading(heading: Heading, width: int, style: Style) -> list[str]:
     """The word of a verdict stands out where there is one, else the text."""
-    text = printable(heading.text)
-    if heading.word:
-        text = style(style(printable(heading.word), heading.kind), "strong") + GAP + text
-    else:
-        text = style(text, "strong")
-    return [text + (GAP + printable(heading.note) if heading.note else "")]
+    text, word = printable(heading.text), printable(heading.word)
+    said = GAP.join(filter(None, (word, text, printable(heading.note) if heading.note else "")))
+    first, *others = _hang(said, width)
+    if word and first.startswith(word):
+        return [style(style(word, heading.kind), "strong") + first.removeprefix(word), *others]
+    if first.startswith(text):
+        return [style(text, "strong") + first.removeprefix(text), *others]
+    return [style(line, "strong") for line in (first, *others)]
 
 
 def _facts(facts: Sequence[Fact], width: int) -> list[str]:
@@ -128,7 +130,8 @@ def _records(table: Table) -> Iterable[Part]:
 
 def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
     """The rule, then every place with what was found there; a remedy is printed once for all places that share it."""
-    lines = [f"{style(group.severity, group.severity)}  {printable(group.code)}  {printable(group.title)}"]
+    first, *lines = _hang(f"{group.severity}  {printable(group.code)}  {printable(group.title)}", width)
+    lines = [style(group.severity, group.severity) + first.removeprefix(group.severity), *lines]
     texts = []
     for row, following in zip(group.rows, (*group.rows[1:], None), strict=True):
         texts.append(f"{row.where}: {row.sentence}")

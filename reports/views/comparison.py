@@ -8,14 +8,20 @@ from reports.comparison.export import FACTOR_COLUMNS, factor_cells, mean_words, 
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.document.blocks import Block, Bullets, Heading, Part, Prose, text_table
+from reports.text.formatting import percent
 
 _MAX_CHANGES = 12
 
 
-def comparison_blocks(comparisons: Sequence[Comparison]) -> tuple[Block, ...]:
-    """Every comparison, then how all of them were judged."""
+def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = False) -> tuple[Block, ...]:
+    """Every comparison, then how all of them were judged; if `is_brief`, where that is said."""
     blocks = [block for comparison in comparisons for block in _comparison(comparison)]
     line = method_line(comparisons)
+    if line and is_brief:
+        line = (
+            f"Intervals are of {percent(comparisons[0].confidence)}. 'compare --verbose' and the page say how they "
+            "and the verdicts are made."
+        )
     return (*blocks, Prose(text=line)) if line else tuple(blocks)
 
 

@@ -20,7 +20,7 @@ def pair_blocks(
         *(block for result in sets for block in finished_blocks(result, *_places(result), page)),
         *(block for found in measured for block in measured_blocks(found, found.path)),
     ]
-    return (*sides, *comparison_blocks(comparisons))
+    return (*sides, *comparison_blocks(comparisons, is_brief=True))
 
 
 def pair_document(

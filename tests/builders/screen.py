@@ -57,13 +57,13 @@ class Terminal:
             self._parts.append(part)
 
     def frames(self, columns: int | None = None) -> list[list[str]]:
-        """What the screen shows whenever something is about to be drawn again, and in the end."""
+        """The rows about the cursor whenever something is about to be drawn again; all that stay in the end."""
         screen = pyte.Screen(columns or self.columns, ROWS)
         stream, found = pyte.Stream(screen), []
         for part in re.split(r"(?<=\n)(?=\r)|(?=\r\x1b\[)", self.written):
             stream.feed(part)
-            found.append([row.rstrip() for row in screen.display[: screen.cursor.y + 1]])
-        return found
+            found.append(_rows(screen, max(screen.cursor.y - 4, 0)))
+        return [*found, _rows(screen, 0)]
 
     def rows(self) -> list[str]:
         """What stays."""
@@ -73,6 +73,12 @@ class Terminal:
         """Rows that were longer than the terminal, as an endless one would have shown them, each once."""
         seen = (row for frame in self.frames(ENDLESS) for row in frame if len(row) > self.columns)
         return list(dict.fromkeys(seen))
+
+
+def _rows(screen: pyte.Screen, first: int) -> list[str]:
+    """The rows from `first` to the cursor, without blanks behind them."""
+    written = (screen.buffer[row] for row in range(first, screen.cursor.y + 1))
+    return ["".join(line[at].data for at in range(max(line, default=-1) + 1)).rstrip() for line in written]
 
 
 def run_on_terminal(

@@ -276,7 +276,7 @@ def _show_sides(folder: Path, record: "ExperimentRecord", form: str) -> ExitCode
         click.echo(f"report   {done.page}")
         if record.num_runs < MIN_RUNS:
             resume = printable(resume_command(folder, record.python))
-            click.echo(f"next     {resume} --runs {MIN_RUNS}, since {MIN_RUNS} pairs make a verdict")
+            click.echo(f"next     {MIN_RUNS} pairs make a verdict:\n{resume} --runs {MIN_RUNS}")
     return exit_code_of_sides(done)
 
 

@@ -29,6 +29,27 @@ def form_option(*forms: str, text: str = "Output form.") -> Callable[[F], F]:
     return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True, help=text)
 
 
+def _keep_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[_VERBOSE] = value
+
+
+VERBOSE = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_verbose,
+    help="Print also how it was found, and what it rests on.",
+)
+"""--verbose of verbs that print the answer and one table; `is_verbose` says whether it was given."""
+_VERBOSE = f"{__name__}.verbose"
+
+
+def is_verbose() -> bool:
+    """Return whether the command was given --verbose."""
+    return bool(click.get_current_context().meta.get(_VERBOSE))
+
+
 def show(blocks: Sequence[Block], form: str = "table") -> None:
     """Print `blocks` for a terminal, or as one of FORMS.
 
@@ -109,6 +130,11 @@ def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> No
 def note(text: str) -> None:
     """Print a sentence on standard error; on a terminal its lines are broken at blanks, never inside a word."""
     click.echo(folded(text, sys.stderr), err=True)
+
+
+def tell(text: str) -> None:
+    """Print a sentence on standard output; on a terminal its lines are broken as those of `note`."""
+    click.echo(folded(text, sys.stdout))
 
 
 def say(doing: str) -> None:

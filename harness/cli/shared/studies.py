@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.output import show
+from harness.cli.shared.output import is_verbose, show, tell
 
 if TYPE_CHECKING:
     from harness.experiment.finish import FinishedStudy
@@ -57,7 +57,24 @@ def show_finished(done: "FinishedStudy", folder: Path, form: str, last: str = ""
     show_study(done.study, form)
     if form == "table":
         ending = f"\n{printable(last)}" if last else ""
-        click.echo(f"results  {folder}\nreport   {done.page}{ending}")
+        tell(f"results  {folder}\nreport   {done.page}{ending}")
+
+
+def show_answer(study: "StudyRecord", form: str) -> None:
+    """Print a study; for a terminal, unless --verbose is given, what was found and its first table alone."""
+    from reports.document.blocks import Heading, Prose
+    from reports.parts.study import study_table
+    from reports.text.formatting import plural, printable
+
+    if form != "table" or is_verbose():
+        show_study(study, form)
+        return
+    first, *others = study.tables
+    hidden = [f"'{printable(table.title)}'" for table in others]
+    hidden += [f"the {plural(len(study.parameters), 'number')} that it rests on"] if study.parameters else []
+    more = [Prose(text=f"--verbose has also {', and '.join(hidden)}.")] if hidden else []
+    findings = (Prose(text=printable(finding)) for finding in study.findings)
+    show([Heading(text=printable(study.title)), *findings, study_table(first), *more])
 
 
 def show_study(study: "StudyRecord", form: str) -> None:

@@ -8,7 +8,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, collect_overrides, completing_or_files, defining, output_option
-from harness.cli.shared.output import form_option
+from harness.cli.shared.output import form_option, tell
 from harness.cli.shared.values import several
 from reports.render.forms import FORMS
 
@@ -75,4 +75,4 @@ def codesign(
     study = space_study(config, array, asked, [units[name] for name in pareto or units], trials, seed)
     keep_study(study, output, f"codesign-{config.benchmark.name}", form)
     if form == "table":
-        click.echo(f"\n{study.findings[-1]}")
+        tell(f"\n{study.findings[-1]}")

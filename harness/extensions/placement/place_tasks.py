@@ -7,7 +7,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import DATA
-from harness.cli.shared.output import form_option
+from harness.cli.shared.output import form_option, note, tell
 from harness.extensions.placement.options import COUNT, HEADINGS, device_options, read_question, search_options
 from reports.render.forms import FORMS
 
@@ -48,4 +48,4 @@ def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, 
     question = read_question(given)
     placement = search_plans(question, make_tasks(question, number, files), None)
     show_study(placement.study, form)
-    click.echo(placement.study.findings[0], err=form != "table")
+    (tell if form == "table" else note)(placement.study.findings[0])

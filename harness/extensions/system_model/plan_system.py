@@ -7,7 +7,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, collect_overrides, completing_or_files, configuration
-from harness.cli.shared.output import form_option, say
+from harness.cli.shared.output import VERBOSE, form_option, say
 from harness.cli.shared.values import amount
 
 
@@ -37,6 +37,7 @@ from harness.cli.shared.values import amount
 )
 @click.option("--measure/--no-measure", default=True, help="Time a few steps beside the model of `this`.")
 @form_option("table", "json")
+@VERBOSE
 def plan_system(
     benchmark: str, systems: tuple[str, ...], prices: tuple[float, ...], form: str, measure: bool, **given: Any
 ) -> None:
@@ -44,7 +45,7 @@ def plan_system(
 
     Modelled, from the rates in a system's file, each of which has its source. Beside `this`, a few steps are timed.
     """
-    from harness.cli.shared.studies import show_study
+    from harness.cli.shared.studies import show_answer
     from harness.config.run_config import resolve
     from harness.extensions.system_model.model import THIS, system_study
     from harness.extensions.system_model.rates import measure_here
@@ -62,4 +63,4 @@ def plan_system(
         name: measure_here(say, environment) if name == THIS and environment else read_system(Path(name))
         for name in systems
     }
-    show_study(system_study(config, found, prices, given["data_root"], environment, measure=measure), form)
+    show_answer(system_study(config, found, prices, given["data_root"], environment, measure=measure), form)
