@@ -146,7 +146,7 @@ def _folded(text: str) -> str:
     """Break lines at blanks where standard error is a terminal; paths and commands stay whole."""
     if not sys.stderr.isatty():
         return text
-    from harness.cli.shared.output import folded
+    from harness.foundation.status_line import folded
 
     return folded(text, sys.stderr)
 

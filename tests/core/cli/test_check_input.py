@@ -200,9 +200,7 @@ def test_many_findings_of_one_rule_are_counted_and_not_listed(command: Command, 
 
 
 @pytest.mark.parametrize("words", ["check", "score", "report --no-second-opinion", "diff"])
-def test_a_log_whose_name_is_no_utf8_leaves_every_document_whole(
-    words: str, command: Command, tmp_path: Path
-) -> None:
+def test_a_log_whose_name_is_no_utf8_leaves_documents_whole(words: str, command: Command, tmp_path: Path) -> None:
     try:
         (log := tmp_path / os.fsdecode(b"result_\xff.txt")).write_text(to_text(make_records(TINY)))
     except OSError:
