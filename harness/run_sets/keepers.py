@@ -159,7 +159,14 @@ class RecordKeeper:
         return not isinstance(decode(self.folder(index) / self._kind.file, self._kind.record), Damage)
 
     def recover(self, index: int) -> bool:
-        return self.is_done(index)
+        is_done = self.is_done(index)
+        if is_done:
+            self._add_load(self.folder(index))
+        return is_done
+
+    def _add_load(self, folder: Path) -> None:
+        if (folder / LOAD_FILE).exists() and (folder / self._kind.file).exists():
+            add_load(folder / self._kind.file, self._kind.record)
 
     def open(self, index: int) -> Path:
         folder = self.folder(index)
@@ -176,8 +183,7 @@ class RecordKeeper:
             if frames := _show_frames(end):
                 frames += f"\n{folder / STDERR_FILE} has the whole traceback."
             return KeptOutcome(words="", error=HarnessError(f"{self._failure(index)}: {reason}{frames}", code))
-        if issubclass(self._kind.record, Measurement):
-            add_load(path, self._kind.record)
+        self._add_load(folder)
         found = read_record(path, self._kind.record)
         self.gather()
         return KeptOutcome(words="", record=found)

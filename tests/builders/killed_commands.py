@@ -2,6 +2,7 @@
 
 import builtins
 import io
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from scripted_commands import Ended, run_scripted_command
 from scripted_workers import Moment, ScriptedWorkers
 
 _WRITES = ("rename", "replace", "mkdir", "fsync", "unlink", "rmdir", "symlink", "remove")
+_LOADS = re.compile(r',?\s*"loads": \[[^\]]*\]')
 _TIMES = (
     (re.compile(r"\d{8}T\d{6}Z(-\d+)?"), "MOMENT"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00"), "TIME"),
@@ -84,7 +86,8 @@ def run_killed(words: str, folder: Path, kill_at: int, passed_s: float = 0.0) ->
 
 
 def state(folder: Path, place: Path) -> dict[str, str]:
-    """Every file of a set, a sweep or a pair with its content; times, `place` and attempts that failed aside."""
+    """Every file of a set, a sweep or a pair with its content; times, loads, which are lost with who watched them,
+    `place` and attempts that failed aside."""
     found = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
@@ -92,7 +95,9 @@ def state(folder: Path, place: Path) -> dict[str, str]:
             continue
         name = _TIMES[0][0].sub("MOMENT", re.sub(r"attempt_\d+", "attempt", name))
         text = "" if path.suffix == ".html" else path.read_text(encoding="utf-8", errors="replace")
-        text = text.replace(str(place.resolve()), "PLACE")
+        if path.suffix == ".json":
+            text = json.dumps(json.loads(text), indent=1)
+        text = _LOADS.sub("", text.replace(str(place.resolve()), "PLACE"))
         for pattern, word in _TIMES:
             text = pattern.sub(word, text)
         found[name] = re.sub(r"attempt_\d+", "attempt", text)
