@@ -211,7 +211,7 @@ class Batch:
         self._leave_out(name, is_missing, "a time")
         if known is None or not known.is_date:
             times = _parse_time_numbers(column)
-            if known is not None or times[1][~is_missing].mean() * 2 <= 1 or is_missing.all():
+            if known is not None or 2 * times[1].sum() <= len(column) + is_missing.sum():
                 self._leave_out(name, times[1], EXPECTED_TIME)
                 return Times(times[0], False, False)
         values, is_none, has_zone = parse_times(column, None if known is None else known.has_zone)

@@ -29,6 +29,7 @@ _PIECE_BYTES = 1 << 25
 """Bytes of cells that a batch has at most, however small the file is that they are in."""
 _BATCH_ROWS = 1 << 16
 _BUFFER_BYTES = 1 << 18
+_MAX_PART_BYTES = 1 << 29
 _DELTA_ROWS = 256
 """Rows of a batch where text is kept as what it shares with the text before it, and may be far longer so."""
 _VALUE_BYTES = 16
@@ -179,18 +180,33 @@ class ColumnFile:
                 raise DatasetError(f"{self.path}: {len(schema):,} columns, expected at most {MAX_COLUMNS:,}.")
             needed = self._check_names([entry.name for entry in schema if not _is_nested(entry.type)])
             self.left_out += [entry.name for entry in schema if _is_nested(entry.type)]
-            deltas = _delta_columns(file)
-            texts = [name for name in needed if is_text(schema.field(name).type) and name not in deltas]
-            num_rows = _count_batch_rows(file, needed)
-            if deltas & {*needed}:
+            texts = {name for name in needed if is_text(schema.field(name).type)}
+            texts &= self._with_dictionary(file, texts)
+            num_rows, num_groups = _count_batch_rows(file, needed), file.num_row_groups
+            if any(uses_delta for *_, uses_delta in _encodings(file, {*needed})):
                 num_rows = min(num_rows, _DELTA_ROWS)
         with parquet.ParquetFile(
-            self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES, read_dictionary=texts
+            self.path, pre_buffer=False, buffer_size=_BUFFER_BYTES, read_dictionary=[*texts]
         ) as file:
-            for batch in file.iter_batches(batch_size=num_rows, columns=[*needed], use_threads=False):
-                yield from self._cut(batch)
+            for group in range(num_groups):  # each by itself, whose dictionaries are then forgotten
+                for batch in file.iter_batches(
+                    batch_size=num_rows, row_groups=[group], columns=[*needed], use_threads=False
+                ):
+                    yield from self._cut(batch)
         num_bytes = self.path.stat().st_size
         self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=file_sha256(self.path, on_bytes))
+
+    def _with_dictionary(self, file: parquet.ParquetFile, texts: set[str]) -> set[str]:
+        """Return the columns of text that hold each value once, and are read so. DatasetError where one is long."""
+        found: dict[str, bool] = {}
+        for name, num_bytes, uses_dictionary, uses_delta in _encodings(file, texts):
+            found[name] = found.get(name, True) and uses_dictionary and not uses_delta
+            if uses_dictionary and num_bytes > _MAX_PART_BYTES:
+                raise DatasetError(
+                    f"{self.path}: column {name!r:.80} has {num_bytes:,} bytes in one row group, expected at most "
+                    f"{_MAX_PART_BYTES:,}. Write smaller row groups."
+                )
+        return {name for name, has_dictionary in found.items() if has_dictionary}
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Cut a batch where its cells are long: what a dictionary holds once may stand in every row."""
@@ -238,11 +254,19 @@ def _count_batch_rows(file: parquet.ParquetFile, needed: Sequence[str]) -> int:
     return num_rows_within(row_bytes, _BATCH_ROWS)
 
 
-def _delta_columns(file: parquet.ParquetFile) -> set[str]:
-    """Return the columns of text that pyarrow cannot read as a dictionary."""
+def _encodings(file: parquet.ParquetFile, names: set[str]) -> Iterator[tuple[str, int, bool, bool]]:
+    """Yield of each part of a column its name, its bytes, and whether it has a dictionary, or differences."""
     parts = map(file.metadata.row_group, range(file.num_row_groups))
-    chunks = (part.column(place) for part in parts for place in range(part.num_columns))
-    return {chunk.path_in_schema for chunk in chunks if any("DELTA" in name for name in chunk.encodings)}
+    for chunk in (part.column(place) for part in parts for place in range(part.num_columns)):
+        if chunk.path_in_schema in names:
+            used = chunk.encodings
+            is_delta = chunk.physical_type == "BYTE_ARRAY" and any("DELTA" in name for name in used)
+            yield (
+                chunk.path_in_schema,
+                chunk.total_uncompressed_size,
+                any("DICTIONARY" in name for name in used),
+                is_delta,
+            )
 
 
 def _is_nested(kind: pa.DataType) -> bool:

@@ -153,11 +153,11 @@ def _read_head(file: ColumnFile) -> tuple[pa.Table, int]:
         if num_rows >= HEAD_ROWS or num_bytes >= HEAD_BYTES:
             is_whole = False
             break
-        batches.append(batch)
+        batches.append(_decode(batch))
         wrong += file.take_wrong_rows()
-        num_rows, num_bytes = num_rows + batch.num_rows, num_bytes + batch.nbytes
+        num_rows, num_bytes = num_rows + batch.num_rows, num_bytes + batches[-1].nbytes
     wrong += file.take_wrong_rows()
-    head = pa.Table.from_batches([_decode(batch) for batch in batches]) if batches else pa.table({})
+    head = pa.Table.from_batches(batches) if batches else pa.table({})
     share = 1.0 if is_whole or file.num_rows is not None else file.share_read
     if file.has_bad_text:
         head = _drop_bad_text(file, head, wrong)
@@ -254,8 +254,9 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
     pairs = [look for look in looks if look.type == "number" and {*np.unique(_there(look))} <= {0.0, 1.0}]
     words = [look for look in looks if look.type == "text" and {*_small(look)} <= {*WORDS} and look.num_distinct == 2]
     ratings = [by_name[name] for name in _RATINGS if name in by_name]
-    first = [look for look in named if look in pairs or look in words or _holds_signs(look)]
-    for look in [*first, *pairs, *words, *ratings, *named]:
+    first = [look for look in named if look in pairs or look in words or _holds_two(look)]
+    others = [look for look in (*pairs, *words) if _is_full(look)]
+    for look in [*first, *others, *ratings, *named]:
         if _take_label(look, guess):
             return
     parameters.pop("label", None)
@@ -298,8 +299,14 @@ def _take_label(look: Look, guess: Guess) -> bool:
     return True
 
 
-def _holds_signs(look: Look) -> bool:
-    return look.type == "number" and {*np.unique(_there(look))} == {-1.0, 1.0}
+def _holds_two(look: Look) -> bool:
+    return look.type == "number" and len(np.unique(_there(look))) == 2
+
+
+def _is_full(look: Look) -> bool:
+    """Return whether so few cells are missing that the rows may be left out."""
+    there = len(_there(look)) if look.type in ("number", "time") else len(look.values)
+    return len(look.cells) - there <= MAX_MALFORMED * len(look.cells)
 
 
 def _small(look: Look) -> list[str]:
@@ -323,7 +330,7 @@ def _guess_time(looks: Sequence[Look], guess: Guess) -> None:
     parameters = guess.data["parameters"]
     parameters["split"] = "fraction"
     guess.reasons["split", None] = "the last tenth of the rows, in the order of the file"
-    times = [look for look in looks if _is_time(look) and len(np.unique(_there(look))) > 1]
+    times = [look for look in looks if _is_time(look) and _is_full(look) and len(np.unique(_there(look))) > 1]
     sorted_times = [look for look in times if (np.diff(_there(look)) >= 0).all()]
     for look in sorted_times or times:
         parameters |= {"split": "time", "time": look.name}

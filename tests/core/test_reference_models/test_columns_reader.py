@@ -318,6 +318,59 @@ def test_rows_that_are_not_in_the_order_of_time_are_sorted(tmp_path: Path, monke
     assert prepared.dataset_sha256 == both(tmp_path / "sorted.csv")[1].dataset_sha256
 
 
+DRAWS: dict[str, Callable[[np.random.Generator, int], Any]] = {
+    "whole": lambda draw, size: draw.integers(-9, 10 ** draw.integers(1, 18), size),
+    "price": lambda draw, size: np.round(draw.lognormal(1, 3, size), 3),
+    "tiny": lambda draw, size: draw.random(size) * 1e-12,
+    "user_id": lambda draw, size: draw.integers(0, 60, size),
+    "hash": lambda draw, size: draw.integers(2**62, 2**63, 40).astype(np.uint64)[draw.integers(0, 40, size)] * 2,
+    "word": lambda draw, size: draw.choice(["a", "Zürich", 'so, "quoted"', " blank ", "NA", "", "0x1F", "1_0"], size),
+    "tags": lambda draw, size: ["|".join("abcde"[: draw.integers(0, 5)]) for _ in range(size)],
+    "grouped": lambda draw, size: [f"{number:,}" for number in draw.integers(0, 10**7, size)],
+    "comma": lambda draw, size: [f"{number:.2f}".replace(".", ",") for number in draw.random(size)],
+    "date": lambda draw, size: [f"2026-{1 + n % 12:02}-{1 + n % 28:02}" for n in draw.integers(0, 999, size)],
+    "at": lambda draw, size: [f"2026-01-01T00:{n // 60:02}:{n % 60:02}Z" for n in draw.integers(0, 3600, size)],
+    "us": lambda draw, size: [f"{1 + n % 12:02}/{1 + n % 28:02}/2026" for n in draw.integers(0, 999, size)],
+    "flag": lambda draw, size: draw.choice(["True", "False"], size),
+    "nothing": lambda draw, size: [None] * size,
+    "same": lambda draw, size: [7] * size,
+    "timestamp": lambda draw, size: 1_600_000_000 + draw.integers(0, 10**6, size),
+    "hour": lambda draw, size: draw.integers(0, 24, size),
+}
+"""Columns by their names, which guesses look at too."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(500))
+def test_what_is_guessed_of_a_table_is_what_is_prepared(tmp_path: Path, seed: int) -> None:
+    """No row is left out: each cell is, to `prepare`, what `init` took its column for; and twice makes the same."""
+    draw = np.random.default_rng(seed)
+    size = int(draw.integers(60, 400))
+    names = draw.choice([*DRAWS], draw.integers(1, 9), replace=False)
+    columns = {name: pd.Series(list(DRAWS[name](draw, size)), dtype=object) for name in names}
+    frame = pd.DataFrame(
+        {"key": draw.integers(0, 9, size).astype(str), "site_id": draw.integers(0, 5, size), **columns}
+    )
+    for name in names:
+        if draw.random() < 0.3:
+            frame.loc[draw.random(size) < 0.2, name] = None
+    labels = [(0, 1), ("no", "yes"), (-1, 1), (0, 3)][draw.integers(0, 4)]
+    frame.insert(int(draw.integers(0, len(frame.columns))), "label", [labels[row % 2] for row in range(size)])
+    form = draw.integers(0, 4)
+    path = tmp_path / ("a.jsonl" if form == 3 else "a.csv")
+    if form == 3:
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, index=False, sep=",;\t"[form])
+    guess, prepared = both(path)
+    assert prepared.num_malformed == 0
+    assert sum(prepared.num_samples.values()) == size
+    data = parse_data(json.loads(json.dumps(guess.data)))
+    assert prepare_columns([path], [], data, tmp_path / "again").dataset_sha256 == prepared.dataset_sha256
+    dense = open_dataset(prepared.folder, data).train.read(0, 20).dense.numpy()
+    assert np.isfinite(dense).all()
+
+
 def test_few_bytes_with_long_cells_are_refused_or_read_in_pieces(tmp_path: Path) -> None:
     frame = make_frame()
     for number, size in ((0, 2_000_000), (1, 200_000)):
