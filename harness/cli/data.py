@@ -185,8 +185,12 @@ def prepare(
         ),
     ):
         click.echo(f"{label:8} {text}")
+    shares = [f"{100 * share:.3g} % {split}" for split, share in prepared.positives.items()]
+    click.echo(f"labels   {', '.join(shares)} are 1")
     for name in prepared.malformed:
         click.echo(f"left out {name}")
+    for remark in prepared.remarks:
+        click.echo(f"remark   {remark}")
     option = [] if data_root is None else ["--data", str(data_root)]
     click.echo("next     " + shlex.join(["dlrmbench", "run", benchmark, *option]))
 

@@ -54,6 +54,7 @@ class _Reader:
         self._known: Times | None = None
         """The last times that were read, whose kind those of all files are of."""
         self._file: ColumnFile | None = None
+        self.numbers = [f"column {column.column!r}" for column in parameters.dense]
         self.features = [
             Feature(
                 name=f"column {column.column!r}",

@@ -72,6 +72,7 @@ class _Reader:
         self._parameters = parameters
         self._source: TextSource | None = None
         self.has_times = False
+        self.numbers = [f"column {2 + number}" for number in range(NUM_CRITEO_DENSE)]
         self.features = [
             Feature(
                 name=f"column {2 + NUM_CRITEO_DENSE + number}",

@@ -25,6 +25,13 @@ from reference_models.data.prepared.dictionary import (
     number_values,
 )
 from reference_models.data.prepared.lines import SourceFile
+from reference_models.data.prepared.look import (
+    MOST_ROWS,
+    ColumnLook,
+    ValueRates,
+    auc_of_number,
+    compare_positives,
+)
 from reference_models.data.prepared.order import sort_rows
 from reference_models.data.prepared.spool import Column, Spool, category_name
 from reference_models.data.store.layout import CLICKS
@@ -93,6 +100,10 @@ class Reader(Protocol):
         """The category columns, in the order of the tables."""
 
     @property
+    def numbers(self) -> Sequence[str]:
+        """What messages call the columns of numbers; none where there are none."""
+
+    @property
     def dense_dtype(self) -> str:
         """Type of the numbers as they are parsed."""
 
@@ -136,6 +147,16 @@ class PreparedDataset:
     num_malformed: int
     malformed: tuple[str, ...]
     stages_s: dict[str, float]
+    positives: dict[str, float]
+    """Share of labels that are 1, by split."""
+    looks: tuple[ColumnLook, ...]
+    """What is missing, rare and unseen in each column; numbers first."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What may be wrong with the data; nothing of most."""
+        found = compare_positives(self.positives["train"], self.positives["eval"])
+        return found + [remark for look in self.looks for remark in look.remarks()]
 
 
 @dataclass(slots=True)
@@ -217,8 +238,9 @@ def prepare_files(
             _sort(spool, data, reader)
         parsed_s = time.monotonic()
         splits = reader.split(tally.file_rows, len(train_files), lambda: _read_times(spool))
-        _check_splits(data, spool, splits)
-        num_embeddings = _number(spool, splits, reader, memory_bytes, report)
+        positives = _check_splits(data, spool, splits)
+        num_embeddings, looks = _number(spool, splits, reader, memory_bytes, report)
+        looks = _look_at_numbers(spool, splits, reader, data) + looks
         if data.num_embeddings is not None and data.num_embeddings != num_embeddings:
             raise DatasetError(
                 f"{train_files[0]}: the files have {list(num_embeddings)} categories (and one for the rest), the "
@@ -242,6 +264,8 @@ def prepare_files(
                 "num_lines": tally.num_lines,
                 "num_malformed": tally.num_malformed,
                 "malformed": tally.named,
+                "positives": positives,
+                "columns": [look.record() for look in looks],
                 "sources": [
                     {"name": source.path.name, "bytes": source.num_bytes, "sha256": source.sha256}
                     for source in tally.sources
@@ -259,6 +283,8 @@ def prepare_files(
             num_lines=tally.num_lines,
             num_malformed=tally.num_malformed,
             malformed=tuple(tally.named),
+            positives=positives,
+            looks=tuple(looks),
             stages_s={
                 "parsing": parsed_s - started_s,
                 "numbering": numbered_s - parsed_s,
@@ -324,7 +350,9 @@ def _read_times(spool: Spool) -> Iterator[NDArray[Any]]:
     return (spool.read(TIME, start, stop) for start, stop in _pieces(range(spool.num_rows), _COLUMN_ROWS))
 
 
-def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -> None:
+def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -> dict[str, float]:
+    """Return the share of positives of each split. Raises DatasetError for splits that are not as they must be."""
+    shares = {}
     for split, wanted in (("train", data.train_samples), ("eval", data.eval_samples)):
         found = len(splits[split])
         if found == 0:
@@ -340,27 +368,75 @@ def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -
             raise DatasetError(
                 f"all {found} {split} labels are {positives and 1}: nothing can be learnt or measured."
             )
+        shares[split] = positives / found
+    return shares
 
 
 def _number(
     spool: Spool, splits: Mapping[str, range], reader: Reader, memory_bytes: int, report: Progress
-) -> tuple[int, ...]:
-    """Replace every category column by ids; return the tables' sizes."""
-    num_embeddings = []
+) -> tuple[tuple[int, ...], list[ColumnLook]]:
+    """Replace every category column by ids; return the tables' sizes, and what was seen of each column."""
+    num_embeddings, looks = [], []
     for number, feature in enumerate(reader.features):
         name, num_rows = category_name(number), max(1, _COLUMN_ROWS // feature.width)
         if feature.num_hashed is None:
-            coder: Dictionary | _Hash = _count(spool, name, feature, splits["train"], reader, memory_bytes)
+            coder: Dictionary | _Hash
+            coder, num_distinct = _count(spool, name, feature, splits["train"], reader, memory_bytes)
         else:
-            coder = _Hash(feature.num_hashed, feature.missing)
+            coder, num_distinct = _Hash(feature.num_hashed, feature.missing), None
         num_embeddings.append(coder.num_embeddings)
-        pieces = (
-            coder.encode(_values(spool, name, start, stop, feature))
-            for start, stop in _pieces(range(splits["eval"].stop), num_rows)
+        look = ColumnLook(feature.name, "category", num_distinct=num_distinct)
+        spool.replace(
+            name, Column("int32", feature.width), _encode(spool, name, feature, coder, splits, num_rows, look)
         )
-        spool.replace(name, Column("int32", feature.width), pieces)
+        looks.append(look)
         report("numbering", (number + 1) / len(reader.features))
-    return tuple(num_embeddings)
+    return tuple(num_embeddings), looks
+
+
+def _encode(
+    spool: Spool,
+    name: str,
+    feature: Feature,
+    coder: "Dictionary | _Hash",
+    splits: Mapping[str, range],
+    num_rows: int,
+    look: ColumnLook,
+) -> Iterator[NDArray[np.int32]]:
+    """Yield the ids of a column, and look at them."""
+    rates = ValueRates(coder.num_embeddings) if feature.width == 1 else None
+    for start, stop in _pieces(range(splits["eval"].stop), num_rows):
+        values = _values(spool, name, start, stop, feature)
+        ids = coder.encode(values)
+        is_unknown = (ids == RARE_ID).reshape(-1, feature.width).all(axis=1)
+        is_missing = np.zeros(len(is_unknown), np.bool_)
+        if feature.missing is not None:
+            is_missing = (values == feature.missing).reshape(-1, feature.width).all(axis=1)
+        for number, split in enumerate(("train", "eval")):
+            first, last = (min(max(row, start), stop) for row in (splits[split].start, splits[split].stop))
+            there = slice(first - start, last - start)
+            look.add(number, is_missing[there], is_unknown[there])
+            if rates is not None and first < last and (rates.num_wanted if split == "train" else look.auc is None):
+                labels, some = spool.read("labels", first, min(last, first + MOST_ROWS)), ids[there][:MOST_ROWS]
+                if split == "train":
+                    rates.add(some, labels)
+                else:
+                    look.auc = rates.auc(some, labels)
+        yield ids
+
+
+def _look_at_numbers(spool: Spool, splits: Mapping[str, range], reader: Reader, data: DataConfig) -> list[ColumnLook]:
+    looks = [ColumnLook(name, "number") for name in reader.numbers]
+    for number, split in enumerate(("train", "eval") if looks else ()):
+        for start, stop in _pieces(splits[split], num_rows_within(8 * data.num_dense, _STORE_ROWS)):
+            values = spool.read("dense", start, stop).reshape(stop - start, data.num_dense)
+            is_missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+            for place, look in enumerate(looks):
+                look.add(number, is_missing[:, place])
+                if split == "eval" and start == splits["eval"].start:
+                    labels = spool.read("labels", start, stop)
+                    look.auc = auc_of_number(values[:, place].astype(np.float64), labels)
+    return looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +453,10 @@ class _Hash:
         return ids
 
 
-def _count(spool: Spool, name: str, feature: Feature, rows: range, reader: Reader, memory_bytes: int) -> Dictionary:
+def _count(
+    spool: Spool, name: str, feature: Feature, rows: range, reader: Reader, memory_bytes: int
+) -> tuple[Dictionary, int]:
+    """Return the dictionary of a column, and how many values it has in training."""
     bytes_per_value = BYTES_PER_VALUE[reader.category_dtype]
     max_values = (memory_bytes - WORKING_BYTES) // bytes_per_value
     counted = ValueCounts.empty(reader.category_dtype)
@@ -389,7 +468,8 @@ def _count(spool: Spool, name: str, feature: Feature, rows: range, reader: Reade
                 f"has room for. Give more --memory (about {bytes_per_value} bytes per category of the largest "
                 f"column), or {feature.remedy}."
             )
-    return number_values(counted, feature.min_count, feature.missing)
+    is_value = True if feature.missing is None else counted.values != feature.missing
+    return number_values(counted, feature.min_count, feature.missing), int(np.sum(is_value & (counted.counts > 0)))
 
 
 def _values(spool: Spool, name: str, start: int, stop: int, feature: Feature) -> NDArray[Any]:

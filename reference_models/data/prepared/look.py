@@ -1,0 +1,124 @@
+"""A look at the quality of prepared rows: what is missing, rare or unseen, and what tells the label by itself."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_ROWS = 1 << 17
+"""Rows of each split that an AUC is taken of: the first so many."""
+_TELLING_AUC = 0.95
+_DIFFERENT = 0.2
+"""Difference of shares between the splits from which on it is remarked."""
+_MOSTLY = 0.5
+_KEY_SHARE = 0.9
+_PRIOR_ROWS = 10.0
+"""Rows of the mean that a value's share of positives is drawn to."""
+
+
+@dataclass(slots=True)
+class ColumnLook:
+    """Counts of one column's cells by split: train, eval. A cell of several ids is unknown where all of them are."""
+
+    name: str
+    kind: str
+    """`number` or `category`."""
+    num_cells: list[int] = field(default_factory=lambda: [0, 0])
+    num_missing: list[int] = field(default_factory=lambda: [0, 0])
+    num_unknown: list[int] = field(default_factory=lambda: [0, 0])
+    """Of a category: cells whose value has id 0, as it is rare in training, or only evaluation has it."""
+    num_distinct: int | None = None
+    """Of a category with a dictionary: values in training, rare ones included."""
+    auc: float | None = None
+    """ROC AUC in evaluation of this column alone: of a number, or of the share of positives that a value has in
+    training. None where a row has several ids, or evaluation one label."""
+
+    def add(self, split: int, is_missing: NDArray[np.bool_], is_unknown: NDArray[np.bool_] | None = None) -> None:
+        """Add cells of a split, 0 of training and 1 of evaluation."""
+        self.num_cells[split] += len(is_missing)
+        self.num_missing[split] += int(is_missing.sum())
+        if is_unknown is not None:
+            self.num_unknown[split] += int((is_unknown & ~is_missing).sum())
+
+    def shares(self, counts: Sequence[int]) -> tuple[float, float]:
+        """Return counts as shares of all cells of each split."""
+        first, second = (count / max(1, total) for count, total in zip(counts, self.num_cells, strict=True))
+        return first, second
+
+    def remarks(self) -> list[str]:
+        """Say what may be wrong with the column; nothing of most."""
+        found = []
+        missing, unknown = self.shares(self.num_missing), self.shares(self.num_unknown)
+        if abs(missing[0] - missing[1]) > _DIFFERENT:
+            found.append(f"is missing in {missing[0]:.1%} of training and {missing[1]:.1%} of evaluation")
+        there = 1 - missing[1]
+        if self.kind == "category" and there and unknown[1] > max(_MOSTLY * there, unknown[0] + _DIFFERENT):
+            found.append(
+                f"holds in {unknown[1]:.1%} of evaluation values that training lacks (or has rarely): is it written "
+                "otherwise there, such as 7 and 7.0, or new each day?"
+            )
+        rows = self.num_cells[0] - self.num_missing[0]
+        if self.num_distinct is not None and self.num_distinct >= _KEY_SHARE * rows > 0:
+            found.append(
+                f"has {self.num_distinct:,} values in {rows:,} rows of training: a key of rows learns nothing"
+            )
+        if self.auc is not None and self.auc > _TELLING_AUC:
+            found.append(f"tells the label alone (ROC AUC {self.auc:.3f} in evaluation): is it known beforehand?")
+        return [f"{self.name} {remark}" for remark in found]
+
+    def record(self) -> dict[str, Any]:
+        """Return it as the manifest holds it."""
+        return asdict(self)
+
+
+def compare_positives(train: float, evaluation: float) -> list[str]:
+    """Say where the splits' shares of positives differ by more than a quarter of the larger."""
+    if abs(train - evaluation) <= max(train, evaluation) / 4:
+        return []
+    return [f"labels: {train:.1%} of training and {evaluation:.1%} of evaluation are 1: the splits differ"]
+
+
+def rank_auc(scores: NDArray[Any], labels: NDArray[np.uint8]) -> float | None:
+    """Return the ROC AUC of scores [n] by the Mann-Whitney statistic, ties as half; None with one label alone."""
+    num_positive = int(labels.sum())
+    if num_positive in (0, len(labels)):
+        return None
+    _, codes, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    middle = np.cumsum(counts) - (counts - 1) / 2  # mean rank of each group of ties, from 1
+    above = middle[codes][labels == 1].sum() - num_positive * (num_positive + 1) / 2
+    return float(above / (num_positive * (len(labels) - num_positive)))
+
+
+def auc_of_number(values: NDArray[np.float64], labels: NDArray[np.uint8]) -> float | None:
+    """Return the AUC of a number in either direction; rows where it is missing are left out."""
+    is_there = np.isfinite(values)
+    auc = rank_auc(values[is_there], labels[is_there])
+    return None if auc is None else max(auc, 1 - auc)
+
+
+@dataclass(slots=True)
+class ValueRates:
+    """Labels by id in training: what the AUC of a category is taken by."""
+
+    num_embeddings: int
+    num_wanted: int = MOST_ROWS
+    positives: NDArray[np.float64] = field(init=False)
+    rows: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.positives, self.rows = np.zeros(self.num_embeddings), np.zeros(self.num_embeddings, np.int64)
+
+    def add(self, ids: NDArray[np.int32], labels: NDArray[np.uint8]) -> None:
+        """Add training rows, until there are enough."""
+        ids, labels = ids[: self.num_wanted], labels[: self.num_wanted]
+        self.num_wanted -= len(ids)
+        self.rows += np.bincount(ids, minlength=self.num_embeddings)
+        self.positives += np.bincount(ids, weights=labels, minlength=self.num_embeddings)
+
+    def auc(self, ids: NDArray[np.int32], labels: NDArray[np.uint8]) -> float | None:
+        """Return the AUC of evaluation rows by the share of positives that their value has in training."""
+        mean = self.positives.sum() / max(1, int(self.rows.sum()))
+        rates = (self.positives + _PRIOR_ROWS * mean) / (self.rows + _PRIOR_ROWS)
+        return rank_auc(rates[ids], labels)
