@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -286,7 +286,6 @@ def test_a_date_of_toml_and_its_text_split_alike(tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
-@settings(max_examples=30)
 @given(
     st.lists(st.integers(-5, 5), max_size=60),
     st.integers(1, 9),
