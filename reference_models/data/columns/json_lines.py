@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+from pyarrow import compute
 
 from reference_models.data.columns.text import MAX_COLUMNS, Utf8Text
 from reference_models.data.prepared.lines import BLOCK_BYTES
@@ -13,6 +15,8 @@ from reference_models.process.errors import DatasetError
 
 _LOOKED_AT = 1000
 """Lines in which names are looked for."""
+_END = b"\x1f"
+"""Put behind each value: a byte that no JSON has within one."""
 _NOTHING = msgspec.Raw(b"null")
 _WORDS = {b"null": None, b"true": "true", b"false": "false"}
 
@@ -30,28 +34,28 @@ class JsonLines:
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns; lines that are no object are left out by `leave_out`."""
-        fields = [(f"f{place}", msgspec.Raw, _NOTHING) for place in range(len(names))]
-        row = msgspec.defstruct("Row", fields, rename={f"f{place}": name for place, name in enumerate(names)})
-        decoder = msgspec.json.Decoder(row)
+        decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
         lines, self._ahead = self._ahead, []
         lists: set[int] = set()
         while lines:
-            rows = []
+            rows: list[dict[str, msgspec.Raw]] = []
             for line in lines:
                 if not line.strip():
                     continue
                 self._num_lines += 1
                 try:
-                    rows.append(msgspec.structs.astuple(decoder.decode(line)))
+                    rows.append(decoder.decode(line))
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     self._leave_out(self._num_lines, "is no JSON object on a line of its own")
-            columns = [*zip(*rows, strict=True)] if rows else [()] * len(names)
+            columns = [[row.get(name, _NOTHING) for row in rows] for name in names]
             made = [self._make(column, place, lists) for place, column in enumerate(columns)]
             yield pa.RecordBatch.from_arrays(made, [*names])
             lines = self._read_lines()
 
     def _make(self, column: Sequence[msgspec.Raw], place: int, lists: set[int]) -> pa.Array:
-        tokens = pa.array([bytes(token) for token in column], pa.binary()).dictionary_encode()
+        if column and place not in lists and (plain := _read_plain(column)) is not None:
+            return plain
+        tokens = pa.array([*map(bytes, column)], pa.binary()).dictionary_encode()
         cells: list[Any] = [_read_token(token) for token in tokens.dictionary.to_pylist()]
         if place in lists or any(isinstance(cell, list) for cell in cells):
             lists.add(place)
@@ -93,6 +97,18 @@ class JsonLines:
                 "line; of one array: jq -c '.[]'."
             )
         return [name for name, is_nested in names.items() if not is_nested], [name for name in names if names[name]]
+
+
+def _read_plain(column: Sequence[msgspec.Raw]) -> pa.Array | None:
+    """Return the texts of values that are neither lists nor objects, nor hold an escape; None where any does."""
+    data = _END.join(column) + _END
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _END[0]) + 1
+    if len(ends) != len(column) or any(mark in data for mark in (b"\\", b"[", b"{")):
+        return None
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    texts = pa.StringArray.from_buffers(len(column), pa.py_buffer(offsets), pa.py_buffer(data))
+    is_null = compute.equal(texts, "null" + _END.decode())
+    return compute.if_else(is_null, pa.scalar(None, pa.string()), compute.utf8_trim(texts, '"' + _END.decode()))
 
 
 def _read_token(token: bytes) -> Any:
