@@ -12,6 +12,7 @@ PRODUCT := pyproject.toml README.md LICENSE $(shell find harness reference_model
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/dlrmbench run
+	@echo "next     is the optimized implementation faster? $(BIN)/dlrmbench versus latest --implementation optimized"
 
 # Three tiers, told apart by what a test costs: CONTRIBUTING.md has their table.
 test: $(VENV)/test.stamp
@@ -55,13 +56,13 @@ $(BIN)/python:
 
 # A newer stamp of either kind means that the product inside .venv is the one in this checkout.
 $(VENV)/demo.stamp: $(BIN)/python $(PRODUCT)
-	@echo "installing dlrmbench and what it needs into $(VENV) (torch is the large part)"
+	@echo "installing dlrmbench and what it needs into $(VENV): 1 GB, of CUDA more, two to five minutes; pip is silent"
 	@rm -rf build # which keeps files that a later commit has no more, and installs them again
 	$(PIP) install --upgrade .
 	@touch $@
 
 $(VENV)/test.stamp: $(BIN)/python $(PRODUCT) reference_models/dlrm/requirements/torchrec-cpu.txt
-	@echo "installing dlrmbench with what its tests need into $(VENV) (torch is the large part)"
+	@echo "installing dlrmbench and what tests need into $(VENV): 1 GB, of CUDA more, two to five minutes; pip is silent"
 	@rm -rf build
 	$(PIP) install --upgrade ".[test,dev]"
 	$(PIP) install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt || echo "no torchrec here: its tests skip"

@@ -11,7 +11,9 @@ COPY harness harness
 COPY reference_models reference_models
 COPY reports reports
 COPY rules rules
-RUN pip install .
+# What serve, tune and torchrec's verbs need is in it, as whoever runs it may not install.
+RUN pip install '.[serve,tune]'
+RUN pip install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt
 USER dlrmbench
 WORKDIR /work
 ENTRYPOINT ["dlrmbench"]

@@ -11,7 +11,8 @@ COPY harness harness
 COPY reference_models reference_models
 COPY reports reports
 COPY rules rules
-RUN pip install '.[gpu]'
+# torchrec is left out: its build for CUDA takes 2.8 GB.
+RUN pip install '.[gpu,serve,tune]'
 USER dlrmbench
 WORKDIR /work
 ENTRYPOINT ["dlrmbench"]

@@ -227,11 +227,9 @@ def main(argv: list[str] | None = None) -> NoReturn:
             traceback.print_exc()
         code = exit_code_of(error)
         if code is None:
-            click.echo(
-                f"dlrmbench: internal error: {type(error).__name__}: {_printable_lines(str(error))}\n"
-                "This is a defect of dlrmbench. Run again with --debug and report what it prints.",
-                err=True,
-            )
+            said = f"dlrmbench: internal error: {type(error).__name__}: {_printable_lines(str(error))}\n"
+            said += "This is a defect of dlrmbench. Run again with --debug and report what it prints."
+            click.echo(_folded(said), err=True)
             code = ExitCode.INTERNAL_ERROR
         else:
             place = _stream_of(error)

@@ -6,6 +6,7 @@ import pty
 import re
 import struct
 import termios
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -93,6 +94,8 @@ def run_on_terminal(
         redirect_stdout(stream),
         redirect_stderr(stream),
         suppress(SystemExit),
+        warnings.catch_warnings(),
     ):
+        warnings.simplefilter("ignore")  # of packages that a verb imports
         main(words.split())
     return terminal

@@ -36,8 +36,15 @@ def readme_commands() -> list[str]:
 @pytest.mark.parametrize(
     ("image", "installs"),
     [
-        ("cpu", ["pip install 'torch<2.14' --index-url https://download.pytorch.org/whl/cpu", "pip install ."]),
-        ("cuda", ["pip install '.[gpu]'"]),
+        (
+            "cpu",
+            [
+                "pip install 'torch<2.14' --index-url https://download.pytorch.org/whl/cpu",
+                "pip install '.[serve,tune]'",
+                "pip install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt",
+            ],
+        ),
+        ("cuda", ["pip install '.[gpu,serve,tune]'"]),
     ],
 )
 def test_an_image_is_made_by_the_commands_of_the_readme(image: str, installs: list[str]) -> None:

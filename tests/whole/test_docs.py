@@ -134,3 +134,11 @@ def test_each_exit_code_is_on_the_page_of_the_harness() -> None:
 
 def test_ci_runs_the_second_command_of_the_readme_and_the_rest() -> None:
     assert re.search(r"\bmake\b.* test test-all$", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE)
+
+
+def test_the_demo_says_what_it_does_and_ends_with_a_command_that_parses() -> None:
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (ending,) = re.findall(r"^demo:.*\n\t\$\(BIN\)/dlrmbench run\n\t@echo \"next .*? \$\(BIN\)/(.*)\"$", recipe, re.M)
+    test_each_command_of_the_readme_parses(ending)
+    (said,) = re.findall(r"^\$\(VENV\)/demo.stamp:.*\n\t@echo \"installing dlrmbench .*: (.*)\"$", recipe, re.M)
+    assert "GB" in said and "minutes" in said and "pip is silent" in said

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import runpy
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from made_sets import made_in
 from places import ROOT
 from sweep_builder import FastWorkers
+from waiting import HANG_S
 
 from rules.records.codec import Damage, decode, json_schema
 from rules.records.kept.event import EventRecord
@@ -155,17 +157,62 @@ def test_a_log_that_fails_later_costs_no_run(call: Command, tmp_path: Path) -> N
     assert code == 0 and err.count("warning: --log-to /dev/full") == 1
 
 
-def test_the_lines_of_the_page_feed_mlflow(call: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class RecordedMLflow(ModuleType):
+    """What the page's lines ask of mlflow, which refuses a second active run, and opens one for a metric of none."""
+
+    def __init__(self) -> None:
+        super().__init__("mlflow")
+        self.calls: list[tuple[str, Any]] = []
+        self._name: str | None = None
+
+    def active_run(self) -> str | None:
+        return self._name
+
+    def start_run(self, run_name: str) -> None:
+        assert self._name is None, f"Run {self._name} is already active"
+        self._name = run_name
+        self.calls.append(("start", run_name))
+
+    def log_metric(self, key: str, value: float, timestamp: int) -> None:
+        self._name = self._name or "one of its own"
+        self.calls.append((key, value))
+
+    def end_run(self, status: str) -> None:
+        self._name = None
+        self.calls.append(("end", status))
+
+
+@pytest.fixture
+def fed(call: Command, workers: FastWorkers, tmp_path: Path) -> Path:
+    """A folder with the page's lines, and with what two runs with commands around them appended."""
     (tmp_path / "feed.py").write_text(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[0])
-    assert call("run", "dlrm_tiny", "-n", 2, "--threads", 1, "--log-to", "log.jsonl")[0] == 0
-    calls: list[tuple[str, Any]] = []
-    mlflow = ModuleType("mlflow")
-    mlflow.start_run = lambda run_name: calls.append(("start", run_name))  # type: ignore[attr-defined]
-    mlflow.log_metric = lambda key, value, timestamp: calls.append((key, value))  # type: ignore[attr-defined]
-    mlflow.end_run = lambda status: calls.append(("end", status))  # type: ignore[attr-defined]
+    around = ("--prepare", "true", "--cleanup", "true", "--log-to", "log.jsonl")
+    assert call("run", "dlrm_tiny", "-n", 2, "--threads", 1, *around)[0] == 0
+    return tmp_path
+
+
+def test_the_lines_of_the_page_feed_mlflow(fed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = RecordedMLflow()
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    monkeypatch.setattr(sys, "stdin", io.StringIO((tmp_path / "log.jsonl").read_text()))
-    runpy.run_path(str(tmp_path / "feed.py"))
-    assert [name for name, _ in calls if name in ("start", "end")] == ["start", "end"] * 2
-    assert len([name for name, _ in calls if name == "repetition_end.duration_s"]) == 2
-    assert calls[-1] == ("end", "FINISHED")
+    monkeypatch.setattr(sys, "stdin", io.StringIO((fed / "log.jsonl").read_text()))
+    assert {event["event"] for event in events_of(fed / "log.jsonl")} >= {"prepare", "cleanup", "repetition_end"}
+    runpy.run_path(str(fed / "feed.py"))
+    assert [name for name, _ in mlflow.calls if name in ("start", "end")] == ["start", "end"] * 2
+    assert len([name for name, _ in mlflow.calls if name == "repetition_end.duration_s"]) == 2
+    assert len([name for name, _ in mlflow.calls if name == "prepare.exit_code"]) == 2
+    assert mlflow.calls[-1] == ("end", "FINISHED")
+
+
+@pytest.mark.slow
+def test_the_lines_of_the_page_feed_the_mlflow_that_is_installed(fed: Path) -> None:
+    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    variables = {**os.environ, "MLFLOW_TRACKING_URI": (fed / "runs").as_uri()}
+    with (fed / "log.jsonl").open() as events:
+        done = subprocess.run(
+            [sys.executable, "feed.py"], stdin=events, cwd=fed, env=variables, capture_output=True, text=True,
+            timeout=HANG_S, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    statuses = [path.read_text() for path in fed.glob("runs/*/*/meta.yaml")]
+    assert len(statuses) == 2 and all("status: 3" in text for text in statuses)
+    assert len([*fed.glob("runs/*/*/metrics/repetition_end.duration_s")]) == 2
