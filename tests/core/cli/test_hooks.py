@@ -206,7 +206,8 @@ def test_the_lines_of_the_page_feed_mlflow(fed: Path, monkeypatch: pytest.Monkey
 @pytest.mark.slow
 def test_the_lines_of_the_page_feed_the_mlflow_that_is_installed(fed: Path) -> None:
     pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
-    variables = {**os.environ, "MLFLOW_TRACKING_URI": (fed / "runs").as_uri()}
+    where = {"MLFLOW_TRACKING_URI": (fed / "runs").as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true"}
+    variables = {**os.environ, **where}
     with (fed / "log.jsonl").open() as events:
         done = subprocess.run(
             [sys.executable, "feed.py"], stdin=events, cwd=fed, env=variables, capture_output=True, text=True,
