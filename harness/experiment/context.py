@@ -31,6 +31,8 @@ class Watcher:
     """Called before each repetition of a group."""
     on_done: Callable[[int, KeptOutcome], None] = lambda index, outcome: None
     """Called after each repetition of a set alone."""
+    on_lost_energy: Callable[[str], None] = lambda why: None
+    """Called once a stage with why a power command that was asked for left no energy."""
     on_growth: Callable[[int], None] = lambda num_runs: None
     """Called with the number of repetitions that a stop rule is about to ask for."""
     quiet: bool = False

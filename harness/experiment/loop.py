@@ -29,9 +29,12 @@ from harness.run_sets.outside_code import refuse_outside_code
 from harness.run_sets.progress import Outlook
 from harness.run_sets.progress import Progress as ShownProgress
 from harness.system.load import LoadWatch
+from harness.system.power_command import NAME as POWER_COMMAND
 from rules.records.codec import Damage
 from rules.records.experiment import ExperimentRecord, StageRecord, group_file, read_group
 from rules.records.kinds import why_absent
+from rules.records.measure import Measurement
+from rules.records.run import EnergyRecord
 from rules.records.run_set import PreflightCheck, RunSetRecord
 
 
@@ -145,7 +148,7 @@ def _complete_stage(
     watcher: Watcher,
     around: Surroundings,
 ) -> None:
-    steps, took_s = store.steps(stage), dict[int, list[float]]()
+    steps, took_s, is_told = store.steps(stage), dict[int, list[float]](), False
     total = stage.repetitions * sum(store.record.configurations[place].failure is None for place in store.sets)
     if (planned := find_relation(store.record.relation).num_planned(store.record)) is not None:
         total = planned
@@ -166,8 +169,20 @@ def _complete_stage(
             store.note(stage, step, error)
             continue
         took_s.setdefault(step.configuration, []).append(time.monotonic() - started_s)
+        if not is_told and around.hooks.power_command is not None and (why := _why_no_energy(outcome)) is not None:
+            watcher.on_lost_energy(why)
+            is_told = True
         if store.path is None and outcome is not None:
             watcher.on_done(step.repetition, outcome)
+
+
+def _why_no_energy(outcome: KeptOutcome | None) -> str | None:
+    """Return why the power command left no energy of a repetition; None where it did, or nothing was measured."""
+    record = None if outcome is None else outcome.record
+    holder = record.repetitions()[0] if isinstance(record, Measurement) else record
+    energy: EnergyRecord | None = getattr(holder, "energy", None)
+    gaps = () if energy is None else energy.not_measured
+    return next((gap.reason for gap in gaps if gap.what == POWER_COMMAND), None)
 
 
 def _describe(

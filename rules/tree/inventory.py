@@ -21,7 +21,7 @@ from rules.records.experiment import EXPERIMENT_FILE, is_table, read_experiment,
 from rules.records.kinds import ABSENT, EXTRA_KINDS, PLACES, is_in_processes, is_logged, why_absent
 from rules.records.run_set import RunSetRecord
 from rules.records.study import STUDY_FILE
-from rules.tree.others import OtherSet, other_benchmark, summarise
+from rules.tree.others import LOADGEN, OtherSet, logged_benchmark, other_benchmark, summarise
 from rules.tree.result_set import (
     NOT_RESULTS,
     POWER_FOLDER,
@@ -40,6 +40,8 @@ _MAX_CANDIDATES = 20_000
 _MAX_NAMES_SHOWN = 3
 _HEAD_BYTES = 1 << 16
 _MARK = b":::MLLOG"
+_TEXTS = (".txt", ".log", ".out")
+"""How names of logs end."""
 _LOADGEN_FILES = ("mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log_accuracy.json")
 """What LoadGen writes beside results of MLPerf Inference."""
 
@@ -102,12 +104,12 @@ class Inventory:
             raise NothingToJudgeError(
                 f"{name}: a study, which has no logs to judge. 'dlrmbench report {name}' shows it."
             )
-        if of_inference := [path for path in self.candidates if path.name in _LOADGEN_FILES]:
+        if of_inference := [path for path in self.candidates if _is_of_loadgen(path)]:
             raise NothingToJudgeError(
                 f"{printable(str(self.path))}: NOT JUDGED: holds results of MLPerf Inference, such as "
                 f"{printable(str(of_inference[0]))}, which dlrmbench does not judge."
             )
-        texts = [str(path) for path in self.candidates if path.suffix in (".txt", ".log", ".out")]
+        texts = [str(path) for path in self.candidates if path.suffix in _TEXTS]
         raise NothingToJudgeError(
             f"{self.path}: no result_*.txt here or below. Expected <org>/results/<system>/<benchmark>/result_<i>.txt"
             ", or a directory of result_*.txt; a single log of another name can be given as a file"
@@ -260,12 +262,20 @@ def find_skipped(inventory: Inventory) -> tuple[SkippedFile, ...]:
             if path not in finished:
                 reason, remedy = _why_unfinished(path)
                 skipped.append(SkippedFile(path=path, reason=reason, remedy=remedy))
+        elif _is_of_loadgen(path):
+            reason = "is a log of MLPerf Inference, which dlrmbench does not judge"
+            skipped.append(SkippedFile(path=path, reason=reason, remedy="its submission checker does"))
         elif _holds_record(path):
             reason = "holds records of a log and is not named result_*.txt"
             skipped.append(SkippedFile(path=path, reason=reason, remedy="give it as a file to judge it"))
         if len(skipped) >= MAX_SKIPPED:
             break
     return tuple(skipped)
+
+
+def _is_of_loadgen(path: Path) -> bool:
+    """Return whether a file is what LoadGen writes, by its name or by what it holds."""
+    return path.name in _LOADGEN_FILES or (path.suffix in _TEXTS and logged_benchmark(path) == LOADGEN)
 
 
 def _why_unfinished(folder: Path) -> tuple[str, str]:

@@ -171,13 +171,14 @@ def complete_and_show(
     from reports.text.formatting import printable
 
     record = read(folder)
-    watcher = Watcher(quiet=True)
+    watcher = Watcher(quiet=True, on_lost_energy=_warn_of_energy)
     if not quiet:
         # What is left of a run on a terminal is the row in which it ended, which says whose it was.
         is_said_at_its_end = find_kind(record.kind).keeper == "logs" and StatusLine().is_terminal
         watcher = Watcher(
             on_step=partial(_say_step, is_said_at_its_end=is_said_at_its_end),
             on_done=_say_measured,
+            on_lost_energy=_warn_of_energy,
             on_growth=lambda number: note(f"not precise enough yet: run {number} is added"),
         )
         if find_kind(record.kind).keeper == "records":  # of runs, progress says each
@@ -198,6 +199,13 @@ def complete_and_show(
         raise
     code = _show(folder, record, form)
     click.get_current_context().exit(int(code))
+
+
+def _warn_of_energy(why: str) -> None:
+    """Say that the power command of the user's gave nothing, which no table shows."""
+    from reports.text.formatting import printable
+
+    note(f"warning: no energy by --power-command: {printable(why)}")
 
 
 def _say_kept(kept: int, planned: int) -> None:

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_sets import made_in
 from sweep_builder import FastWorkers
 
+from harness.launch.process import WorkerEnd
 from rules.benchmarks.loader import definition_text, load_benchmark
 
 Command = Callable[..., tuple[int, str, str]]
@@ -78,3 +80,29 @@ def test_the_variable_of_its_name_is_no_option(
 def test_every_run_is_asked_alike(verb: tuple[str, ...], call: Command, workers: FastWorkers) -> None:
     assert call(*verb, "dlrm_tiny", "-n", 2, "--threads", 1, "--power-command", "echo 7")[0] == 0
     assert {spec["power_command"] for spec in workers.launches} == {"echo 7"} and len(workers.launches) >= 2
+
+
+def test_one_that_gives_nothing_is_said_once_and_to_who_wants_no_progress_too(
+    call: Command, workers: FastWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "it ended with 1 and printed '', expected watts: a number alone."
+
+    def launch(spec_path: Path, **options: Any) -> WorkerEnd:
+        end, path = workers(spec_path, **options), spec_path.parent / "measured.json"
+        gap = {"what": "power command", "reason": reason}
+        energy = {
+            "energy_j": None,
+            "duration_s": 1.0,
+            "sampling_interval_s": None,
+            "parts": [],
+            "not_measured": [gap],
+        }
+        measured = json.loads(path.read_text())
+        measured["processes"][0]["energy"] = energy
+        path.write_text(json.dumps(measured))
+        return end
+
+    monkeypatch.setattr("harness.experiment.executors.launch_worker", launch)
+    for quiet in ((), ("-q",)):
+        code, _, err = call("run", "dlrm_tiny", "--throughput", 4, "--threads", 1, "--power-command", "false", *quiet)
+        assert code == 0 and err.count(f"warning: no energy by --power-command: {reason}") == 1, err

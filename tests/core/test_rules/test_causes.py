@@ -122,6 +122,17 @@ def test_logs_of_other_kinds_are_not_judged_and_named(line: str, said: str, tmp_
         assert "NOT JUDGED" in done.stdout + done.stderr and said in " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.parametrize("has_result", [False, True])
+def test_a_log_of_inference_by_another_name_is_not_asked_for(has_result: bool, tmp_path: Path) -> None:
+    """As a file it would be refused."""
+    write(tmp_path / "detail.txt", ':::MLLOG {"namespace": "mlperf::logging", "key": "loadgen_version"}\n')
+    if has_result:
+        write(tmp_path / "s" / "result_0.txt", to_text(RUNS[0]))
+    done = run_inside(tmp_path, "check", tmp_path, "--no-second-opinion")
+    assert "MLPerf Inference" in done.stderr and "as a file" not in done.stderr
+    assert done.returncode == (0 if has_result else 8)
+
+
 def test_a_tree_of_inference_is_named(tmp_path: Path) -> None:
     write(
         tmp_path
