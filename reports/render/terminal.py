@@ -96,10 +96,12 @@ def _inside(blocks: Iterable[Block], width: int, style: Style) -> list[str]:
 def _heading(heading: Heading, width: int, style: Style) -> list[str]:
     """The word of a verdict stands out where there is one, else the text."""
     text, word = printable(heading.text), printable(heading.word)
-    said = GAP.join(filter(None, (word, text, printable(heading.note) if heading.note else "")))
+    said = text + (GAP + printable(heading.note) if heading.note else "")
+    if word:
+        first, *others = _fill(said, max(width - display_width(word) - len(GAP), 20))
+        shown = style(style(word, heading.kind), "strong")
+        return [shown + GAP + first, *(GAP + line for other in others for line in _fill(other, width - len(GAP)))]
     first, *others = _hang(said, width)
-    if word and first.startswith(word):
-        return [style(style(word, heading.kind), "strong") + first.removeprefix(word), *others]
     if first.startswith(text):
         return [style(text, "strong") + first.removeprefix(text), *others]
     return [style(line, "strong") for line in (first, *others)]
