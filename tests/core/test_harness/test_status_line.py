@@ -97,7 +97,7 @@ def test_the_width_is_that_of_the_terminal_or_of_columns(
         assert line.is_terminal and line.columns == columns
         line.show("x" * 300)
         line.finish("words " * 40 + "results/" + "y" * 100)
-    assert max(len(row) for frame in terminal.frames()[:-1] for row in frame) == columns - 2
+    assert max(len(row) for frame in terminal.frames()[:-2] for row in frame) == columns - 2
     *words, path, _ = terminal.rows()[:-1]
     assert all(len(row) < columns for row in words) and path.startswith("  results/yyy")  # a path is not broken
 
