@@ -11,7 +11,9 @@ from seams import find_seams
 _SET = "run dlrm_tiny --threads 1 -n 1 -q --seed 1"
 _READS = "it reads what was measured"
 MEASURING: Mapping[str, Words] = {
-    **{name: CORE_WORDS[name] for name in ("run", "run pair", "resume", "resume sweep", "sweep", "profile")},
+    **{
+        name: CORE_WORDS[name] for name in ("run", "run pair", "versus", "resume", "resume sweep", "sweep", "profile")
+    },
     "run --throughput": ((), "run dlrm_tiny --throughput 10 --threads 1 -q --seed 5"),
     "run --quality": ((), "run dlrm_tiny --quality 4096 --threads 1 -q --seed 5"),
     "profile of a set": ((_SET,), "profile dlrm_tiny --threads 1 -q -o results/latest"),
@@ -21,7 +23,9 @@ MEASURING: Mapping[str, Words] = {
 """By what is measured, whose first word is the verb: as in `hostile_folders`, what was there before, and the command
 line."""
 MEASURED_SLOWLY: Mapping[str, str] = {
-    **dict.fromkeys(("run pair", "resume sweep", "run --quality", "profile of a set"), "others show the same"),
+    **dict.fromkeys(
+        ("run pair", "versus", "resume sweep", "run --quality", "profile of a set"), "others show the same"
+    ),
     **find_seams("MEASURED_SLOWLY"),
 }
 """Those that `make test` leaves to `make test-all`, each with why."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from command import Command
+from log_builder import make_runs
 from places import ROOT
 from report_builder import write_run_set
 
@@ -14,6 +15,7 @@ from harness.config.catalog import load_entry
 from reference_models.data.store.layout import CLICKS
 from reference_models.registry import find_model, pin_code
 from reports import frames
+from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
 pytestmark = pytest.mark.numeric
@@ -143,7 +145,13 @@ def test_the_notebook_makes_two_figures_and_a_table(
 
 
 def test_python_takes_the_names_that_commands_take(here: Path) -> None:
-    base, new = (write_run_set(here / "results" / f"dlrm_tiny-{name}-20260101T000000Z") for name in ("base", "new"))
+    base, new = (
+        write_run_set(
+            here / "results" / f"dlrm_tiny-{name}-20260101T000000Z",
+            runs=make_runs(load_benchmark("dlrm_tiny"), start_ms=start_ms),
+        )
+        for name, start_ms in (("base", 1_790_000_000_000), ("new", 1_790_100_000_000))
+    )
     assert api.compare("base", "new").equals(frames.compare(base, new))
     assert api.results("new").sets.equals(frames.read(new).sets)
     with pytest.raises(InputError, match=r"nwe: no such file or directory.*Did you mean 'new'\?"):

@@ -117,8 +117,8 @@ class _Plan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Simulated:
-    """What stands beside a rate, as `ProcessMeasurements` has it; nothing of a scenario without a limit."""
+class _LongRun:
+    """The simulated numbers that stand beside a rate, as in `ProcessMeasurements`; none without a latency limit."""
 
     share: float | None = None
     end: LongRunEnd | None = None
@@ -194,7 +194,7 @@ class Bench:
                 self._say_none_valid(done, answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
             )
         best = next(run for run in reversed(done) if run.is_valid and run.asked_per_s == bracket.low)
-        simulated = _Simulated()
+        simulated = _LongRun()
         if self.serve.scenario == "server":
             model = self._queue(traffic, service, overhead_s)
             plan = self._plan_again(plan, best.num_queries // world.size, model, world)
@@ -271,13 +271,13 @@ class Bench:
         timed: Sequence[TimedSize],
         model: QueueModel,
         world: World,
-    ) -> _Simulated:
+    ) -> _LongRun:
         """Simulate what stands beside the rate that was found."""
         runs = model.draw_runs(self.seeds.schedule, plan.num_queries, NUM_LATE_DRAWS)
         late = [model.count_late(each, best.asked_per_s) for each in runs]
         long_run = best.asked_per_s * plan.rate / plan.bound
         self._say("simulating what other arrivals would have given")
-        return _Simulated(
+        return _LongRun(
             share=plan.bound / plan.rate,
             end=end_of_long_run(done, best, high_per_s, long_run, self.limit.seconds, late),
             spread=simulate_spread(model, self._case(plan, timed, model, world), self.seed),

@@ -29,7 +29,7 @@ LIBRARY_BYTES = 1 << 30
 """Most memory of a sample library whose size nobody gives."""
 MIN_LIBRARY = 64
 _FEWEST_RUNS = 4
-"""Of a search whose first rate is right."""
+"""Runs of a search whose first rate is right."""
 _PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
 """Keys that say what is asked of a service; the others say how it is done."""
 

@@ -43,10 +43,10 @@ class SearchSpread:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchCase:
-    """What a search is, as one on the virtual clock is made like it."""
+    """The properties of a search that one on the virtual clock is given, too."""
 
     num_queries: int
-    """Of each run."""
+    """Queries of each run."""
     near: float
     """Queries a second near which the bound is."""
     start_error: float

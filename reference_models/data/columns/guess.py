@@ -60,9 +60,9 @@ class Look:
     name: str
     type: Literal["empty", "number", "time", "text", "list"]
     cells: pa.Array
-    """As the file has them; of text without blanks around it, null where a cell stands for a missing one."""
+    """The cells as the file has them; text without blanks around it; null where a cell stands for a missing one."""
     numbers: NDArray[np.float64]
-    """Of numbers and times [n], NaN where one is missing; nothing of others."""
+    """The values [n] of numbers and times, NaN where one is missing; none for other types."""
     is_whole: bool = False
     """Whether numbers are whole, as they are written."""
     marks: tuple[str, str] = (".", "")

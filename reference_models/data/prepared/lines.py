@@ -82,9 +82,9 @@ class TextSource:
                 elif begin.startswith(_GZIP_MAGIC):
                     yield cast("IO[bytes]", gzip.GzipFile(fileobj=plain, mode="rb"))
                 elif begin.startswith(_BZIP2_MAGIC):
-                    yield io.BufferedReader(_Decompressed(plain, BZ2Decompressor), BLOCK_BYTES)
+                    yield io.BufferedReader(_DecompressedFile(plain, BZ2Decompressor), BLOCK_BYTES)
                 elif begin.startswith(_XZ_MAGIC):
-                    yield io.BufferedReader(_Decompressed(plain, _begin_xz), BLOCK_BYTES)
+                    yield io.BufferedReader(_DecompressedFile(plain, _begin_xz), BLOCK_BYTES)
                 else:
                     yield plain
             except _DAMAGE as error:
@@ -160,8 +160,8 @@ def _begin_xz() -> lzma.LZMADecompressor:
     return lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)
 
 
-class _Decompressed(io.RawIOBase):
-    """What streams one after another decompress to, in bounded memory."""
+class _DecompressedFile(io.RawIOBase):
+    """Reads what compressed streams, one after another, decompress to, in bounded memory."""
 
     def __init__(self, file: IO[bytes], begin: "Callable[[], BZ2Decompressor | lzma.LZMADecompressor]") -> None:
         self._file, self._begin = file, begin

@@ -28,9 +28,9 @@ class ColumnLook:
     num_cells: list[int] = field(default_factory=lambda: [0, 0])
     num_missing: list[int] = field(default_factory=lambda: [0, 0])
     num_unknown: list[int] = field(default_factory=lambda: [0, 0])
-    """Of a category: cells whose value has id 0, as it is rare in training, or only evaluation has it."""
+    """Cells of a category whose value has id 0: it is rare in training, or only evaluation has it."""
     num_distinct: int | None = None
-    """Of a category with a dictionary: values in training, rare ones included."""
+    """Values in training, rare ones included, of a category that has a dictionary; else None."""
     auc: float | None = None
     """ROC AUC in evaluation of this column alone: of a number, or of the share of positives that a value has in
     training. None where a row has several ids, or evaluation one label."""
