@@ -152,7 +152,7 @@ def test_python_takes_the_names_that_commands_take(here: Path) -> None:
         )
         for name, start_ms in (("base", 1_790_000_000_000), ("new", 1_790_100_000_000))
     )
-    assert api.compare("base", "new").equals(frames.compare(base, new))
+    assert api.compare("base", "new").equals(frames.compare(base.relative_to(here), new.relative_to(here)))
     assert api.results("new").sets.equals(frames.read(new).sets)
     with pytest.raises(InputError, match=r"nwe: no such file or directory.*Did you mean 'new'\?"):
         api.results("nwe")
