@@ -49,6 +49,8 @@ MADE = {
 }
 """Files that are built, and not stored."""
 TYPES = [*FILES, *MADE]
+LARGE = (RunRecord, RunSetRecord)
+"""Records of which drawing some takes long."""
 WRONG: tuple[Any, ...] = ({"zz": 1}, [[]], "?", True, None, -1.5)
 """A value of each JSON type; where one is right, it is left out."""
 
@@ -246,7 +248,10 @@ def test_a_finding_is_safe_to_print(tmp_path: Path) -> None:
     assert str(found).isprintable() and "config" in str(found) and found.expected.startswith("a value")  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("record_type", TYPES)
+@pytest.mark.parametrize(
+    "record_type",
+    [pytest.param(each, marks=[pytest.mark.slow] if each in LARGE else []) for each in TYPES],
+)
 @settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
 def test_a_record_that_can_be_built_reads_back_as_itself(record_type: type[Record], data: st.DataObject) -> None:
