@@ -1,5 +1,6 @@
 """Start an experiment, or go on with one; say what happens, and show what came of it."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,6 +40,8 @@ def start_and_show(request: "Request", *, form: str) -> None:
     from harness.experiment.prepare import prepare
 
     if request.run_index is not None:
+        # That another rank is gone is an error in one line; torch's warnings of it would be pages.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         from harness.experiment.launched import run_in_world  # a rank trains in this process, with torch
 
         with usage_errors():
