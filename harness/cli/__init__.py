@@ -62,7 +62,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     heading: tuple(name for name, verb in COMMANDS.items() if verb.heading == heading) for heading in HEADINGS
 }
 EXAMPLES = (
-    "dlrmbench run                                       # train dlrm_small, judge, report",
+    "dlrmbench run                                       # dlrm_small, to a page",
     "dlrmbench versus latest --implementation optimized  # is that faster?",
 )
 ENDING = """Results go to ./results (-o, or DLRMBENCH_OUTPUT), datasets to ./data.

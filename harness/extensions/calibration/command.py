@@ -1,6 +1,5 @@
 """`calibrate`: measure where a benchmark's target should lie, and make its reference convergence points."""
 
-import math
 import shlex
 import sys
 import time
@@ -145,7 +144,7 @@ def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: 
     from harness.run_sets.dataset import ensure_dataset
     from harness.run_sets.environment import Environment
     from harness.run_sets.progress import generation_progress
-    from reports.text.formatting import duration
+    from reports.text.formatting import rough_duration
 
     store = RunStore(output, problem_digest(entry))
     with generation_progress(entry.workload.data) as on_progress:
@@ -158,7 +157,7 @@ def _complete(entry: "Entry", plan: "CalibrationPlan", output: Path, data_root: 
         nonlocal num_done
         num_done += 1
         left_s = (time.monotonic() - started_s) / num_done * left
-        about = f", about {duration(60 * math.ceil(left_s / 60))}" if left else ""
+        about = f", about {rough_duration(left_s)}" if left else ""
         run = result.run
         note(
             f"{part}: {run.model}, batch size {run.global_batch_size}, learning rate "

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from harness.config.catalog import WorkloadConfig
@@ -239,9 +240,9 @@ def _describe_noise(systems: Mapping[str, System]) -> Iterator[str]:
         if name != THIS and (found := load_words(system.loads)):
             words.append(f"Measured {found}.")
         if spreads:
-            least, most = (percent(share) for share in (min(spreads), max(spreads)))
+            middle, most = percent(median(spreads)), percent(max(spreads))
             words.append(
-                f"The middle half of the repetitions of a rate lay within {least} to {most} of it (measured)."
+                f"Repetitions of a rate lay apart by {middle} of it, of the noisiest by {most} (middle halves, measured)."
             )
         if words:
             yield f"{name}: {' '.join(words)}"

@@ -246,9 +246,11 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
         if not _take_label(by_name[given], guess):
             look = by_name[given]
             shown = ", ".join(ascii(str(value)) for value in look.values.unique().to_pylist()[:4]) or "nothing"
+            one = next((str(value) for value in look.values.unique().to_pylist() if value is not None), "purchase")
+            example = ascii(one)[1:-1] if one.isalnum() else "purchase"
             raise DatasetError(
                 f"{path}: column {given!r} holds {shown}: neither 0 and 1 nor numbers with two values. Say which "
-                "cells are 1, as with --set 'data.parameters.positive=[\"purchase\"]'."
+                f"cells are 1, as with --set 'data.parameters.positive=[\"{example}\"]'."
             )
         return
     pairs = [look for look in looks if look.type == "number" and {*np.unique(_there(look))} <= {0.0, 1.0}]
@@ -261,7 +263,8 @@ def _guess_label(path: Path, looks: Sequence[Look], given: str | None, guess: Gu
             return
     parameters.pop("label", None)
     raise DatasetError(
-        f"{path}: no column holds 0 and 1 alone. Name the label's with --set data.parameters.label=COLUMN."
+        f"{path}: no column holds 0 and 1 alone. Name the label's with --set data.parameters.label=COLUMN, "
+        "and the cells that are 1, where they are words, with --set 'data.parameters.positive=[\"WORD\"]'."
     )
 
 

@@ -92,7 +92,7 @@ def test_a_round_is_shown_by_submission_and_rule_and_fits_a_screen(command: Comm
     code, out, err = command("check", folder, "--no-second-opinion")
     text = " ".join(out.split())
     assert (code, err) == (3, "")
-    assert out.startswith("INVALID  round ") and "30 submissions: 30 invalid" in text
+    assert out.startswith("INVALID  round") and "30 submissions: 30 invalid" in text
     assert "and 10 more: 10 invalid (-v shows all)" in text
     assert "(60 places): submission_platform is a placeholder" in text
     assert len(out.splitlines()) < 150

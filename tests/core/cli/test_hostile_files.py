@@ -47,7 +47,9 @@ def test_whatever_is_named_is_refused_or_read(what: str, kind: str, base: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name == "versus" else []) for name in COMMANDS]
+)  # the options of versus are those of run
 def test_whatever_an_option_is_given_ends_no_command_unexplained(name: str, data_root: Path, tmp_path: Path) -> None:
     """Every option and argument of every verb of the registry that takes a word."""
     base, found = place_of(name, data_root, tmp_path / "place"), list[str]()
