@@ -242,7 +242,7 @@ def _describe_noise(systems: Mapping[str, System]) -> Iterator[str]:
         if spreads:
             middle, most = percent(median(spreads)), percent(max(spreads))
             words.append(
-                f"Repetitions of a rate lay apart by {middle} of it, of the noisiest by {most} (middle halves, measured)."
+                f"Repetitions of a rate lay apart by {middle} of it, at most by {most} (measured, middle half)."
             )
         if words:
             yield f"{name}: {' '.join(words)}"
