@@ -158,7 +158,7 @@ def test_an_interrupted_measurement_is_resumed(run: Run, workers: FastWorkers, t
     workers.fail = lambda spec: False
     again = CliRunner().invoke(cli, ["resume", str(only_folder(tmp_path))])
     assert again.exit_code == 0, again.output
-    assert "quality, measured; not a score" in again.output
+    assert "quality, measured; not a score" in " ".join(again.output.split())
     assert "2 of 5 processes had measured before and are kept" in again.stderr
     shown = [line for line in again.stderr.splitlines() if line.startswith("process ")]
     assert [line.split(":")[0] for line in shown] == ["process 3", "process 4", "process 5"]

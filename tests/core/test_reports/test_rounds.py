@@ -107,6 +107,7 @@ def test_findings_of_submissions_are_on_the_page_and_counted_as_check_counts(
     assert cell.sub == "0 errors, 0 warnings; submission: 1 warning"
 
 
+@pytest.mark.slow
 def test_names_that_differ_in_their_middle_differ_in_every_chart(page: Page) -> None:
     """In the drawing of every run, wide and narrow, and wherever else a system is named in a chart."""
     for drawing in re.findall(r'<svg role="img".*?</svg>', page.html, re.DOTALL):
