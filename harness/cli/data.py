@@ -184,7 +184,7 @@ def prepare(
             f"parsing {parsing_s:.1f} s, {prepared.num_lines / max(parsing_s, 1e-9):,.0f} rows/s",
         ),
     ):
-        click.echo(f"{label:8} {text}")
+        tell(f"{label:8} {text}")
     shares = [f"{100 * share:.3g} % {split}" for split, share in prepared.positives.items()]
     click.echo(f"labels   {', '.join(shares)} are 1")
     for name in prepared.malformed:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,10 +121,11 @@ def test_a_run_whose_processes_are_stopped_ends_by_its_timeout(
     module: str, base: str, method: str, more: tuple[object, ...], data_root: Path, tmp_path: Path, dlrmbench: Command
 ) -> None:
     """They stop themselves, so there is no moment to hit; of ranks all do, so that no rank is there to notice."""
+    data = shutil.copytree(data_root, tmp_path / "data")  # where threads are timed, something is left beside it
     (tmp_path / "stops.py").write_text(STOPS.format(module=module, base=base, method=method))
     done = dlrmbench(
         "run", "dlrm_tiny", "-n", 1, "--timeout", 0.001, "--implementation", "stops.py:LOAD",
-        "--data", data_root, "-o", "out", "-q", *more,
+        "--data", data, "-o", "out", "-q", *more,
     )  # fmt: skip
     assert done.returncode == 124, done.stderr
     assert "did not end by itself at its --timeout of 0.001 s" in done.stderr and "is stopped" in done.stderr
