@@ -28,7 +28,7 @@ class Outlook(NamedTuple):
     number: int
     total: int
     label: str = ""
-    """Whose repetition it is, of several configurations."""
+    """The configuration that is repeated; empty where there is one alone."""
     usual_s: float | None = None
     """Seconds that one of its configuration takes; None before the first."""
     later_s: float | None = None

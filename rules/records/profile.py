@@ -23,7 +23,7 @@ class Rate(Record, frozen=True, kw_only=True):
     best: PositiveAmount
     median: PositiveAmount
     spread: Spread | None = None
-    """That of the trials. None in files of earlier versions."""
+    """The spread of the trials. None in files of earlier versions."""
 
 
 class MeasuredStep(Record, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class MeasuredStep(Record, frozen=True, kw_only=True):
     fastest_instrumented_step_s: PositiveAmount | None = field(name="fastest_told_step_s")
     samples_per_s: PositiveAmount
     step_spread: Spread | None = None
-    """That of the blocks whose median is step_s. None in files of earlier versions."""
+    """The spread of the blocks whose median is step_s. None in files of earlier versions."""
     named_share: Share
     instrumentation_cost: Annotated[
         float, Meta(description="Extra time of an instrumented step, as a fraction; median over neighbouring blocks.")

@@ -38,7 +38,7 @@ LOADED_S, MIN_LOADED = 0.8, 40
 USUAL_RUNS = 4
 """LoadGen's runs of a search that begins near the bound, and two thirds of them again where it does not."""
 SLOWER = 1.05
-"""By how much slower calls the virtual clock says what the bound owes to them."""
+"""Times as long as measured, calls on the virtual clock: how far the bound then falls is what it owes to them."""
 NUM_LATE_DRAWS, NONE_LATE = 20, 0.05
 """Draws of a run on the virtual clock, and the share of them without a late query below which a real one without
 contradicts the clock."""

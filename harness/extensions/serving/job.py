@@ -16,7 +16,7 @@ from harness.config.run_config import Override, RunConfig, resolve
 from harness.extensions.serving.bench import Bench, ProcessMeasurements
 from harness.extensions.serving.config import SERVE, explain_needs, library_sizes, read_serve
 from harness.extensions.serving.loadgen import require_loadgen, seeds_of_process
-from harness.extensions.serving.records import CurvePoint, ServeProcess, ServeRecord
+from harness.extensions.serving.records import CurvePoint, ServedQuality, ServeProcess, ServeRecord
 from harness.extensions.serving.rounds import LAST_ROUNDS, ROUNDS
 from harness.extensions.serving.study import make_queue_study
 from harness.extensions.serving.user_conf import MODELS
@@ -79,38 +79,8 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         workers, overhead_s = bench.workers, found.overhead_s
         study = make_queue_study(benchmark, serve, seed, rates, found.traffic, found.service, workers, overhead_s)
         write_record(Path(job.folder) / STUDY_FILE, study)
-    mean_items = sum(served.sizes) / len(served.sizes)
-    num_copies = world.size
-    is_asked = found.loadgen_share is not None
-    valid_per_s = found.valid_per_s * (num_copies if is_asked else 1)
-    low, high = (None, None) if found.spread is None else found.spread.around(found.bracket)
-    process = ServeProcess(
-        queries_per_s=valid_per_s,
-        completed_per_s=found.best.completed_per_s,
-        items_per_s=valid_per_s * mean_items,
-        invalid_per_s=found.bracket.high,
-        spread_low_per_s=None if low is None else low * num_copies,
-        spread_high_per_s=None if high is None else high * num_copies,
-        long_run_per_s=None if found.long_run_per_s is None else found.long_run_per_s * num_copies,
-        long_run_end=found.long_run_end,
-        loadgen_share=found.loadgen_share,
-        schedule_seed=str(seeds.schedule),
-        latency_s=found.best.latency_s,
-        modelled_per_s=found.modelled.rate,
-        alone_per_s=None if alone is None else alone.valid_per_s,
-        overhead_s=found.overhead_s,
-        loaded_factor=found.loaded,
-        service=bench.describe_service(found.timed),
-        curve=tuple(
-            CurvePoint(queries_per_s=rate * num_copies, latency_s=latency_s + found.overhead_s)
-            for rate, latency_s in found.modelled.curve
-        ),
-        runs=found.runs,
-        quality=quality,
-        peak_rss_bytes=peak_rss_bytes(),
-        started_utc=started.isoformat(timespec="milliseconds"),
-        ended_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-    )
+    mean_items, num_copies = sum(served.sizes) / len(served.sizes), world.size
+    process = describe_process(bench, found, alone, mean_items, num_copies, quality, started)
     return ServeRecord(
         schema_version=VERSION,
         scenario=serve.scenario,
@@ -133,6 +103,48 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
         model_bytes=served.servable.served_bytes.total_bytes,
         loadgen_version=version("mlcommons-loadgen"),
         processes=(process,),
+    )
+
+
+def describe_process(
+    bench: Bench,
+    found: ProcessMeasurements,
+    alone: ProcessMeasurements | None,
+    mean_items: float,
+    num_copies: int,
+    quality: ServedQuality | None,
+    started: datetime,
+) -> ServeProcess:
+    """Describe what `num_copies` processes found together, and one of them `alone` where there are several."""
+    is_asked = found.loadgen_share is not None
+    valid_per_s = found.valid_per_s * (num_copies if is_asked else 1)
+    low, high = (None, None) if found.spread is None else found.spread.around(found.bracket)
+    return ServeProcess(
+        queries_per_s=valid_per_s,
+        completed_per_s=found.best.completed_per_s,
+        items_per_s=valid_per_s * mean_items,
+        invalid_per_s=found.bracket.high,
+        spread_low_per_s=None if low is None else low * num_copies,
+        spread_high_per_s=None if high is None else high * num_copies,
+        long_run_per_s=None if found.long_run_per_s is None else found.long_run_per_s * num_copies,
+        long_run_end=found.long_run_end,
+        loadgen_share=found.loadgen_share,
+        schedule_seed=str(bench.seeds.schedule),
+        latency_s=found.best.latency_s,
+        modelled_per_s=found.modelled.rate,
+        alone_per_s=None if alone is None else alone.valid_per_s,
+        overhead_s=found.overhead_s,
+        loaded_factor=found.loaded,
+        service=bench.describe_service(found.timed),
+        curve=tuple(
+            CurvePoint(queries_per_s=rate * num_copies, latency_s=latency_s + found.overhead_s)
+            for rate, latency_s in found.modelled.curve
+        ),
+        runs=found.runs,
+        quality=quality,
+        peak_rss_bytes=peak_rss_bytes(),
+        started_utc=started.isoformat(timespec="milliseconds"),
+        ended_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
 
 

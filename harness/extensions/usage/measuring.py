@@ -47,7 +47,7 @@ class MeasuredUsage:
     text: str
     usage: Usage
     seed: int
-    """That of the arrivals."""
+    """The seed of the arrivals."""
     frames: Sequence[Frame]
     spans: Spans
     """By the clock that the study is of."""

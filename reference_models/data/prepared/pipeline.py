@@ -241,12 +241,7 @@ def prepare_files(
         positives = _check_splits(data, spool, splits)
         num_embeddings, looks = _number(spool, splits, reader, memory_bytes, report)
         looks = _look_at_numbers(spool, splits, reader, data) + looks
-        if data.num_embeddings is not None and data.num_embeddings != num_embeddings:
-            raise DatasetError(
-                f"{train_files[0]}: the files have {list(num_embeddings)} categories (and one for the rest), the "
-                f"definition's data.num_embeddings says {list(data.num_embeddings)}. It is another dataset; leave "
-                "num_embeddings out to take what the files have."
-            )
+        _refuse_other_sizes(train_files[0], data, num_embeddings)
         numbered_s = time.monotonic()
         _write(spool, folder, replace(data, num_embeddings=num_embeddings), splits, reader, report)
         num_samples = {split: len(rows) for split, rows in splits.items()}
@@ -290,6 +285,15 @@ def prepare_files(
                 "numbering": numbered_s - parsed_s,
                 "writing": done_s - numbered_s,
             },
+        )
+
+
+def _refuse_other_sizes(file: Path, data: DataConfig, num_embeddings: tuple[int, ...]) -> None:
+    if data.num_embeddings is not None and data.num_embeddings != num_embeddings:
+        raise DatasetError(
+            f"{file}: the files have {list(num_embeddings)} categories (and one for the rest), the definition's "
+            f"data.num_embeddings says {list(data.num_embeddings)}. It is another dataset; leave num_embeddings out "
+            "to take what the files have."
         )
 
 
