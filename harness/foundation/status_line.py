@@ -97,8 +97,6 @@ class StatusLine:
 
 def folded(text: str, stream: TextIO) -> str:
     """Return `text` with lines that fit the stream's terminal, where it is one; words and commands stay whole."""
-    from reports.render.terminal import fold
-
     return fold(text, terminal_columns(stream) - 1) if stream.isatty() else text
 
 
