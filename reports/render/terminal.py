@@ -30,8 +30,12 @@ from rules.logs.text import printable
 GAP = "  "
 _MIN_WRAPPED = len("inconclusive:")
 """Columns of words are not wrapped below this many columns of the terminal."""
-_COMMAND = re.compile(r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*")
-"""A command to be copied: behind a colon or comma, to the end of its clause, or in quotes."""
+_WHOLE = re.compile(
+    r"(?<=[:,] )dlrmbench .+?(?:[.,;](?= |$)|$)|\S*['`]dlrmbench [^'`]*['`]\S*|\Adlrmbench [a-z-]+ \S+\Z"
+    r"|\S*\d(?: %)? – (?:over )?\d\S*(?: %\S*)?|\S*\d %\S*"
+)
+"""What stays in one line: a command to be copied, which is behind a colon or comma to the end of its clause, in
+quotes, or all there is; percent, and a range."""
 _CODES = {
     "strong": "\x1b[1m",
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
@@ -239,10 +243,10 @@ def fold(text: str, width: int) -> str:
 
 
 def _units(text: str) -> list[str]:
-    """Split at blanks, but not inside a command that is to be copied."""
-    units, end = [], 0
-    for found in _COMMAND.finditer(text):
-        before = text[end : found.start()]
+    """Split at blanks, but not inside what stays in one line."""
+    units, end = list[str](), 0
+    for found in _WHOLE.finditer(text):
+        before = text[end : found.start()].removeprefix(" " if units else "")
         units += before.removesuffix(" ").split(" ") if before.strip(" ") else []
         units.append(found[0])
         end = found.end()

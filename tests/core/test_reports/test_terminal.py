@@ -1,9 +1,10 @@
 """Blocks for a terminal: plain-text tables, wrapped and aligned."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.document.blocks import text_table
+from reports.document.blocks import Fact, Facts, text_table
 from reports.render.terminal import display_width, render_terminal, wrap
 from rules.logs.text import printable
 
@@ -38,3 +39,14 @@ def test_any_cells_make_lines_that_fit_and_can_be_printed(rows: list[list[str]],
 @given(st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1), st.integers(2, 20))
 def test_wrapping_loses_no_character(word: str, width: int) -> None:
     assert "".join(wrap(word, width)) == word
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 60])
+def test_ranges_percent_and_commands_stay_whole(width: int) -> None:
+    text = "CV 17.4 % (95 %: 10.4 – 50.0 %) and over 100 % later, 81 % (39 – over 100 %) in turns"
+    lines = wrap(text, width)
+    assert " ".join(lines) == text
+    for whole in ("17.4 %", "10.4 – 50.0 %)", "100 %", "81 %", "(39 – over 100 %)"):
+        assert any(whole in line for line in lines), whole
+    command = "dlrmbench report results/beside-dlrm_tiny-20261127T043036Z/new"
+    assert render_terminal((Facts(facts=(Fact(name="report", value=command),)),), width=40).count(command) == 1
