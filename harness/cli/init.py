@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import completing, settable_keys
+from harness.cli.shared.options import value_option
 from harness.cli.shared.output import tell
 from reference_models.data.registry import examples
 
@@ -47,14 +47,7 @@ _MODEL_TARGET = 0.87
 )
 @click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")
 @click.option("--target", type=float, help="Quality to reach.")
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="SECTION.KEY=VALUE",
-    shell_complete=completing(settable_keys),
-    help="One value; repeatable.",
-)
+@value_option("--set", "assignments", "One value; repeatable.")
 def init(
     path: Path | None,
     like: str | None,

@@ -202,6 +202,18 @@ def _data_option(callback: Callable[..., Path | None] | None) -> Callable[[F], F
     )
 
 
+def value_option(flag: str, name: str, text: str) -> Callable[[F], F]:
+    """Make an option of values as they are set, SECTION.KEY=VALUE, which may be given several times."""
+    return click.option(
+        flag,
+        name,
+        multiple=True,
+        metavar="SECTION.KEY=VALUE",
+        shell_complete=completing(settable_keys),
+        help=text,
+    )
+
+
 DATA, READ_DATA = _data_option(_refuse_unnamed_link), _data_option(None)
 """--data of verbs that may make what is not there yet, and of those that only read."""
 MODEL = click.option(
@@ -236,14 +248,7 @@ _DEFINING = (
         type=click.Path(path_type=Path),
         help="TOML file with [train], [runtime], [submission] … values.",
     ),
-    click.option(
-        "--set",
-        "assignments",
-        multiple=True,
-        metavar="SECTION.KEY=VALUE",
-        shell_complete=completing(settable_keys),
-        help="One value; repeatable.",
-    ),
+    value_option("--set", "assignments", "One value; repeatable."),
     click.option(
         "--name",
         help="Label of this configuration, which becomes part of the folder's name. Where --set changes what the "

@@ -7,7 +7,7 @@ import click
 
 from harness.cli.shared.experiments import start_and_show
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import QUIET, completing, completing_or_files, configuration, settable_keys
+from harness.cli.shared.options import QUIET, completing_or_files, configuration, value_option
 from harness.cli.shared.output import form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
 from reports.render.forms import FORMS
@@ -34,22 +34,8 @@ def has_ratios(kind: "Kind") -> bool:
 @verb("dlrmbench suite default", "dlrmbench suite ./s.toml --new runtime.implementation=optimized -n 5")
 @click.argument("suite", metavar="FILE.toml|default", shell_complete=completing_or_files(lambda: ("default",)))
 @configuration
-@click.option(
-    "--base",
-    "base_values",
-    multiple=True,
-    metavar="SECTION.KEY=VALUE",
-    shell_complete=completing(settable_keys),
-    help="One value of base alone.",
-)
-@click.option(
-    "--new",
-    "new_values",
-    multiple=True,
-    metavar="SECTION.KEY=VALUE",
-    shell_complete=completing(settable_keys),
-    help="One value of new alone.",
-)
+@value_option("--base", "base_values", "One value of base alone.")
+@value_option("--new", "new_values", "One value of new alone.")
 @request_options("sweep", "runs", "output", "seed", KINDS, help=_HELP, takes=has_ratios)
 @click.option("--to-target", "to_target", is_flag=True, help="Train to the quality targets instead, and judge.")
 @request_options("sweep", "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to")
