@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from command import Command
 from costs import Costs
+from goldens import lay_data
 from hypothesis import HealthCheck, settings
 from inside import run_inside, use_workers_inside
 from seams import put_builders_on_path
@@ -100,11 +101,12 @@ def patience_with_the_official_checkers(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture(scope="session")
 def data_root(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A folder with dlrm_tiny's dataset, shared by all tests and all workers of one session."""
+    """A folder with dlrm_tiny's dataset. Its files are links to one copy, which all workers of a session share; what
+    is written beside them (choices by timing, locks) is the worker's own."""
     base = tmp_path_factory.getbasetemp()
-    root = (base if worker_id == "master" else base.parent) / "data"
-    ensure_dataset(load_entry("dlrm_tiny").workload.data, root, num_threads=1)
-    return root
+    shared = (base if worker_id == "master" else base.parent) / "shared_data"
+    ensure_dataset(load_entry("dlrm_tiny").workload.data, shared, num_threads=1)
+    return lay_data(shared, base) / "data"
 
 
 @pytest.fixture(scope="session")
