@@ -12,10 +12,10 @@ from seams import find_seams
 from rules.judge.checker import check_paths
 
 SPREAD = 6
+"""Places at which an ordinary run of the tests kills each command."""
 OTHERS = find_seams("KILLED")
 MOST = 60
 """Writes of a command of an extension at which it is killed; some have over 400 that repeat."""
-"""Places at which an ordinary run of the tests kills each command."""
 BEFORE_S = 3600
 """When a command begins that is killed, and again when it is completed: after what was there before."""
 AXIS = "--axis train.opt_base_learning_rate=0.03,0.06"
