@@ -1,4 +1,4 @@
-"""How fast, and in how much memory, CSV and Parquet with 13 numbers and 26 categories are prepared.
+"""How fast, and in how much memory, CSV, JSON lines and Parquet with 13 numbers and 26 categories are prepared.
 
     python tests/performance/columns.py [--rows N] [--distinct]
 
@@ -8,6 +8,7 @@ process's own memory above the imports (without the page cache of files). Exits 
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,7 @@ _PARAMETERS = {
 
 
 def write_files(folder: Path, num_rows: int, is_distinct: bool) -> list[Path]:
-    """Write the same rows as CSV and as Parquet."""
+    """Write the same rows as CSV, as Parquet and as JSON lines."""
     draw, writers = np.random.default_rng(0), []
     paths = [folder / "rows.csv", folder / "rows.parquet"]
     for start in range(0, num_rows, _CHUNK_ROWS):
@@ -52,6 +53,10 @@ def write_files(folder: Path, num_rows: int, is_distinct: bool) -> list[Path]:
             writer.write_table(table)
     for writer in writers:
         writer.close()
+    paths.append(folder / "rows.jsonl")
+    with paths[-1].open("w") as lines, csv.open_csv(paths[0]) as batches:
+        for batch in batches:
+            lines.writelines(f"{json.dumps(row)}\n" for row in batch.to_pylist())
     return paths
 
 

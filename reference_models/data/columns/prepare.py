@@ -24,6 +24,8 @@ from reference_models.data.prepared.pipeline import (
 from reference_models.process.errors import ConfigError, DatasetError
 
 _MOST_ROWS = 1 << 20
+_JOINED_BYTES = 1 << 22
+"""Bytes of cells up to which batches are joined."""
 
 
 def prepare_columns(
@@ -119,7 +121,7 @@ class _Reader:
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Cut batches where their rows are wide: a short cell takes as many ids as its column may have."""
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
-        for batch in batches:
+        for batch in _joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
 
     def source(self) -> SourceFile:
@@ -191,6 +193,26 @@ class _Reader:
             return np.nan_to_num(result, nan=0).astype(np.float32)
 
         return finish
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches of text in a row, so that a value in many of them is hashed once."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        is_full = sum(piece.nbytes for piece in waiting) >= _JOINED_BYTES
+        if waiting and (is_full or batch.schema != waiting[0].schema):
+            yield _join(waiting)
+            waiting = []
+        waiting.append(batch)
+        if any(pa.types.is_dictionary(kind) for kind in batch.schema.types):
+            yield waiting.pop()
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    joined = pa.Table.from_batches(batches).combine_chunks().to_batches() if len(batches) > 1 else []
+    return joined[0] if joined else batches[0]
 
 
 def _moments(pieces: Iterator[NDArray[Any]], width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import zipfile
@@ -20,7 +21,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from reference_models.data.columns.guess import Guess, guess_columns
+from reference_models.data.columns.json_lines import JsonLines
 from reference_models.data.columns.prepare import prepare_columns
+from reference_models.data.columns.text import TextForm, Utf8Text
 from reference_models.data.prepared import order
 from reference_models.data.prepared.pipeline import PreparedDataset
 from reference_models.data.registry import open_dataset, parse_data
@@ -284,6 +287,59 @@ def test_a_date_of_toml_and_its_text_split_alike(tmp_path: Path) -> None:
         assert prepared.num_samples == {"train": 190, "eval": 110}
         digests.add(prepared.dataset_sha256)
     assert len(digests) == 1
+
+
+KEYS = ("a", "b1", "a longer name of a key", 'k"q', "x\\y", "é", "")
+SCALARS = (0, -7, 7.0, 1e22, 2**64, 1.5e-7, None, True, "", "7.0", "u, {v}", 'a "q"', "\\", "\\\\", "日", "[", "a\nb")
+LINES = st.lists(
+    st.dictionaries(st.sampled_from(KEYS), st.sampled_from((*SCALARS, ["p", 1], [], [None], {"n": 1})), min_size=1),
+    min_size=1,
+    max_size=12,
+)
+
+
+def read_json(text: bytes) -> tuple[Any, ...]:
+    """What lines hold, and those that are left out; or the error that they are."""
+    wrong: list[tuple[int, str]] = []
+    try:
+        stream = Utf8Text(io.BytesIO(text), TextForm((), ",", 0))
+        lines = JsonLines(Path("a.jsonl"), stream, lambda number, why: wrong.append((number, why)))
+        batches = [(str(batch.schema), batch.to_pydict()) for batch in lines.batches(lines.names)]
+    except DatasetError as error:
+        return (str(error),)
+    return batches, wrong, lines.names, lines.nested
+
+
+@given(LINES, st.sampled_from([(",", ":"), (", ", ": "), (" , ", " :  ")]), st.booleans(), st.data())
+def test_json_lines_read_at_once_are_those_read_one_by_one(
+    rows: list[dict[str, Any]], marks: tuple[str, str], is_ascii: bool, data: st.DataObject
+) -> None:
+    text = "\n".join(json.dumps(row, separators=marks, ensure_ascii=is_ascii) for row in rows).encode()
+    if data.draw(st.booleans()):
+        place = data.draw(st.integers(0, len(text)))
+        text = (
+            text[:place]
+            + data.draw(st.sampled_from([b"", b"{", b"]", b'"', b",", b"\\", b"\n", b"\r", b" "]))
+            + (text[place + data.draw(st.integers(0, 1)) :])
+        )
+    found = read_json(text)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(JsonLines, "_cut", lambda *_: None)
+        assert read_json(text) == found
+
+
+def test_usual_json_lines_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JsonLines, "_read_lines", None)
+    rows = [{"a": number, "b1": "u, v"} if number % 3 else {"b1": 'a "q"', "t": ["x", 1]} for number in range(9)]
+    for text in ("".join(json.dumps(row) + end for row in rows).encode() for end in ("\n", "\r\n")):
+        batches, wrong, *_ = read_json(text)
+        cells = {name: [row.get(name) for row in rows] for name in ("a", "b1", "t")}
+        assert batches[0][1] == {
+            "a": [None if cell is None else str(cell) for cell in cells["a"]],
+            "b1": cells["b1"],
+            "t": [None if cell is None else ["x", "1"] for cell in cells["t"]],
+        }
+        assert not wrong
 
 
 @given(
