@@ -170,11 +170,15 @@ def prepare(
     finally:
         line.finish()
     unused = f", {prepared.num_unused:,} more of the last day unused" if prepared.num_unused else ""
+    num_others = (
+        prepared.num_lines - prepared.num_malformed - sum(prepared.num_samples.values()) - prepared.num_unused
+    )
+    others = f", {num_others:,} not in the share" if num_others else ""
     total_s = sum(prepared.stages_s.values())
     parsing_s = prepared.stages_s["parsing"]
     for label, text in (
         ("dataset", f"{config.name} in {prepared.folder}"),
-        ("lines", f"{prepared.num_lines:,} read, {prepared.num_malformed:,} malformed and left out"),
+        ("lines", f"{prepared.num_lines:,} read, {prepared.num_malformed:,} malformed and left out{others}"),
         ("samples", f"{prepared.num_samples['train']:,} train, {prepared.num_samples['eval']:,} eval{unused}"),
         ("tables", ", ".join(map(str, prepared.num_embeddings)) + " rows (the first row: rare and unseen)"),
         ("sha256", prepared.dataset_sha256),

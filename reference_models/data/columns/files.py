@@ -60,7 +60,7 @@ class ColumnFile:
     """Rows of the file, where it says so itself."""
     _num_rows: int = 0
     """The number of the last row that was numbered."""
-    _wrong: list[str] = field(default_factory=list)
+    _wrong: list[tuple[int, str]] = field(default_factory=list)
     """What is wrong with rows of text that have another number of columns; not reported yet."""
     _unpassed: list[int] = field(default_factory=list)
     """Numbers of such rows, below which no row was numbered yet."""
@@ -113,10 +113,20 @@ class ColumnFile:
             self._unpassed = [number for number in self._unpassed if number > self._num_rows]
         return numbers
 
-    def take_wrong_rows(self) -> list[str]:
-        """Return what is wrong with the rows that have another number of columns, each once."""
+    def take_wrong_rows(self, last: int | None = None) -> list[str]:
+        """Return what is wrong with the rows up to `last` that have another number of columns, each once."""
         taken, self._wrong = self._wrong, []
-        return taken
+        return [f"row {number}: {why}" for number, why in taken if last is None or number <= last]
+
+    @property
+    def num_numbered(self) -> int:
+        """The number of the last row that was numbered, or is wrong behind it."""
+        return max([self._num_rows, *self._unpassed])
+
+    def stop(self) -> None:
+        """Read no more rows; the digest is of the whole file all the same."""
+        num_bytes = self.path.stat().st_size
+        self._source = SourceFile(path=self.path, num_bytes=num_bytes, sha256=file_sha256(self.path))
 
     @property
     def source(self) -> SourceFile:
@@ -161,7 +171,7 @@ class ColumnFile:
 
     def _leave_out_row(self, number: int, why: str) -> None:
         self._unpassed.append(number)
-        self._wrong.append(f"row {number}: {why}")
+        self._wrong.append((number, why))
 
     def _read_json(self, begin: bytes, on_bytes: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
         refuse_other_forms(self.path, begin)

@@ -79,6 +79,13 @@ class ColumnsParameters:
     with `time` alone."""
     eval_from: str | Amount | None = None
     """The first time that evaluates, instead of a fraction: a number, or a date or time as `time` has them."""
+    rows: PositiveCount | None = None
+    """Only the first so many rows, counted through all files, malformed ones among them. Not with split = 'files'."""
+    share: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    """Only about this share of the rows: those whose hash, BLAKE2b to 64 bits, little-endian, is below `share` times
+    2^64. It is the hash of the row's number, counted through all files from 1, or of the cell of `share_by`."""
+    share_by: str | None = None
+    """The column by whose values, such as users, rows are in the `share`: all rows of a value, none without one."""
     delimiter: Annotated[str, Meta(min_length=1, max_length=8)] = ","
     """What stands between the columns of text, such as `"::"`."""
     names: tuple[str, ...] = ()
@@ -87,9 +94,9 @@ class ColumnsParameters:
     @property
     def needed(self) -> tuple[str, ...]:
         """The columns that are read, each once."""
-        time = () if self.time is None else (self.time,)
+        named = [name for name in (self.time, self.share_by) if name is not None]
         columns = (*(column.column for column in self.dense), *(column.column for column in self.sparse))
-        return tuple(dict.fromkeys((self.label, *time, *columns)))
+        return tuple(dict.fromkeys((self.label, *named, *columns)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +181,12 @@ def _read(table: Mapping[str, Any]) -> ColumnsParameters:
                 f"data.parameters.sparse: column {column.column!r} has rows, which hash its values, and min_count, "
                 "which needs a dictionary. Leave one out."
             )
+    _refuse_together(parameters, table)
+    return parameters
+
+
+def _refuse_together(parameters: ColumnsParameters, table: Mapping[str, Any]) -> None:
+    """Raise ConfigError for values that say nothing, or two things, beside each other."""
     if parameters.positive and parameters.positive_from is not None:
         raise refuse("data.parameters", table, "positive", "nothing, except without positive_from")
     for dense in parameters.dense:
@@ -188,7 +201,10 @@ def _read(table: Mapping[str, Any]) -> ColumnsParameters:
         raise refuse(
             "data.parameters", table, "eval_from", "nothing, except with split = 'time' and no eval_fraction"
         )
-    return parameters
+    if parameters.rows is not None and parameters.split == "files":
+        raise refuse("data.parameters", table, "rows", "nothing, with split = 'files'")
+    if parameters.share_by is not None and parameters.share is None:
+        raise refuse("data.parameters", table, "share_by", "nothing, except with share")
 
 
 def _read_columns(key: str, given: Any, kind: type[T]) -> tuple[T, ...]:

@@ -1,6 +1,7 @@
 """Files with columns of the user's own to a dataset: what `prepared.pipeline` needs to know of them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.columns.cells import EXPECTED_TIME, names_zone, parse_time
-from reference_models.data.columns.convert import MISSING, Batch, Times, convert
+from reference_models.data.columns.convert import MISSING, Batch, Times, convert, hash_texts
 from reference_models.data.columns.files import ColumnFile
-from reference_models.data.columns.parameters import ColumnsParameters, read_parameters
+from reference_models.data.columns.parameters import ColumnsParameters, SparseColumn, read_parameters
 from reference_models.data.prepared.lines import SourceFile
 from reference_models.data.prepared.pipeline import (
     Feature,
@@ -55,6 +56,8 @@ class _Reader:
         self.has_times = parameters.time is not None
         self._known: Times | None = None
         """The last times that were read, whose kind those of all files are of."""
+        self._num_before = 0
+        """Rows of the files before the one that is read."""
         self._file: ColumnFile | None = None
         self.numbers = [f"column {column.column!r}" for column in parameters.dense]
         self.features = [
@@ -72,36 +75,60 @@ class _Reader:
     def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
         given = self._parameters
         file = self._file = ColumnFile(path, given.needed, given.delimiter, given.names)
+        most = None if given.rows is None else given.rows - self._num_before
+        """The number of the file's last row that is read."""
+        if most == 0:
+            self._file = None
+            return
         for columns in self._pieces(file.batches(on_bytes)):
-            batch = Batch(path, columns, file.number_rows(columns.num_rows))
-            if file.has_bad_text:
-                batch.leave_out_bad_text(given.needed)
-            labels, dense, categories = convert(batch, given)
-            times = None if given.time is None else self._read_times(batch, given.time)
-            keep = ~batch.is_wrong
-            wrong = file.take_wrong_rows()
-            if not keep.all():
-                labels, dense, categories = labels[keep], dense[keep], [values[keep] for values in categories]
-                times = None if times is None else times[keep]
-            yield Rows(
-                labels=labels,
-                dense=dense,
-                categories=categories,
-                num_malformed=int((~keep).sum()) + len(wrong),
-                malformed=[*wrong, *batch.reasons.values()],
-                times=times,
-            )
-        if wrong := file.take_wrong_rows():
-            nothing = [np.empty((0, feature.width), np.uint64) for feature in self.features]
-            dense = np.empty((0, max(1, len(self._parameters.dense))))
-            yield Rows(
-                labels=np.empty(0, np.uint8),
-                dense=dense,
-                categories=nothing,
-                num_malformed=len(wrong),
-                malformed=wrong,
-                times=np.empty(0, np.longdouble) if self.has_times else None,
-            )
+            numbers, num_others = file.number_rows(columns.num_rows), 0
+            is_last = False
+            if most is not None and bool((numbers >= most).any()):
+                is_last, numbers = True, numbers[numbers <= most]
+                columns = columns.slice(0, len(numbers))
+            if given.share is not None:
+                is_in = self._choose(Batch(path, columns, numbers), given.share)
+                columns, numbers, num_others = columns.filter(pa.array(is_in)), numbers[is_in], int((~is_in).sum())
+            rows = self._convert(Batch(path, columns, numbers), file, file.take_wrong_rows(most))
+            yield replace(rows, num_others=num_others)
+            if is_last:
+                file.stop()
+                break
+        else:
+            if wrong := file.take_wrong_rows(most):
+                nothing = pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in given.needed]))
+                yield self._convert(Batch(path, nothing, np.empty(0, np.int64)), file, wrong)
+        self._num_before += file.num_numbered if most is None else min(most, file.num_numbered)
+
+    def _choose(self, batch: Batch, share: float) -> NDArray[np.bool_]:
+        """Return which rows are in the share [n]."""
+        column = self._parameters.share_by
+        if column is None:
+            hashes = hash_texts([str(number).encode() for number in (self._num_before + batch.numbers).tolist()])
+        else:
+            hashes = batch.values_of(SparseColumn(column=column))
+        is_in: NDArray[np.bool_] = (hashes < np.uint64(share * 2.0**64)) & (hashes != MISSING)
+        return is_in
+
+    def _convert(self, batch: Batch, file: ColumnFile, wrong: Sequence[str]) -> Rows:
+        """Return the rows of a batch that are not malformed; `wrong` are others of the file that are."""
+        given = self._parameters
+        if file.has_bad_text:
+            batch.leave_out_bad_text(given.needed)
+        labels, dense, categories = convert(batch, given)
+        times = None if given.time is None else self._read_times(batch, given.time)
+        keep = ~batch.is_wrong
+        if not keep.all():
+            labels, dense, categories = labels[keep], dense[keep], [values[keep] for values in categories]
+            times = None if times is None else times[keep]
+        return Rows(
+            labels=labels,
+            dense=dense,
+            categories=categories,
+            num_malformed=int((~keep).sum()) + len(wrong),
+            malformed=[*wrong, *batch.reasons.values()],
+            times=times,
+        )
 
     def _read_times(self, batch: Batch, name: str) -> NDArray[np.longdouble]:
         times = batch.times_of(name, self._known)
@@ -124,9 +151,8 @@ class _Reader:
         for batch in _joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
 
-    def source(self) -> SourceFile:
-        assert self._file is not None, "a file was read before"
-        return self._file.source
+    def source(self) -> SourceFile | None:
+        return None if self._file is None else self._file.source
 
     def split(
         self, file_rows: Sequence[int], num_train_files: int, times: Callable[[], Iterator[NDArray[Any]]]

@@ -88,6 +88,8 @@ class Rows:
     categories: Sequence[NDArray[Any]]
     num_malformed: int = 0
     malformed: Sequence[str] = ()
+    num_others: int = 0
+    """Rows that were not asked for."""
     times: NDArray[np.longdouble] | None = None
     """The rows' times [n], where rows are sorted by it: longdouble holds each whole number and float64 of 64 bits."""
 
@@ -114,8 +116,8 @@ class Reader(Protocol):
     def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
         """Yield the rows of a file in order; `on_bytes` gets how many bytes were just read. Raises DatasetError."""
 
-    def source(self) -> SourceFile:
-        """Describe the file that was read last."""
+    def source(self) -> SourceFile | None:
+        """Describe the file that was read last; None where nothing of it was asked for."""
 
     @property
     def has_times(self) -> bool:
@@ -179,7 +181,7 @@ class _Tally:
             self.is_sorted = self.is_sorted and not bool((times[1:] < times[:-1]).any())
             self._last = times[-1:]
         self.named += [f"{path}:{name}" for name in rows.malformed[: NUM_NAMED - len(self.named)]]
-        self.num_lines += len(rows.labels) + rows.num_malformed
+        self.num_lines += len(rows.labels) + rows.num_malformed + rows.num_others
         self.num_malformed += rows.num_malformed
         self.file_rows[-1] += len(rows.labels)
         self.check(is_last=False)
@@ -339,7 +341,8 @@ def _parse(paths: Sequence[Path], spool: Spool, reader: Reader, max_malformed: f
             categories = {category_name(number): values for number, values in enumerate(rows.categories)}
             times = {} if rows.times is None else {TIME: rows.times}
             spool.append({"labels": rows.labels, "dense": rows.dense, **categories, **times})
-        tally.sources.append(reader.source())
+        if (source := reader.source()) is not None:
+            tally.sources.append(source)
     tally.check(is_last=True)
     spool.flush()
     return tally

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from reference_models.data.columns.prepare import prepare_columns
 from reference_models.data.prepared import lines, pipeline
 from reference_models.data.prepared.pipeline import PreparedDataset
 from reference_models.data.registry import open_dataset, parse_data
+from reference_models.data.store.manifest import file_sha256
 from reference_models.data.store.store import verify
 from reference_models.process.errors import ConfigError, DatasetError
 
@@ -164,6 +165,49 @@ def small(num_rows: int = 400, **changes: Any) -> pd.DataFrame:
 
 
 SMALL: dict[str, Any] = {"label": "clicked", "dense": [{"column": "price"}], "sparse": [{"column": "user"}]}
+
+
+def in_share(cell: object, share: float) -> bool:
+    return int.from_bytes(blake2b(str(cell).encode(), digest_size=8).digest(), "little") < share * 2**64
+
+
+@pytest.mark.parametrize(
+    ("part", "keep"),
+    [
+        ({"rows": 250}, lambda frame: frame[:250]),
+        ({"rows": 100}, lambda frame: frame[:100]),
+        ({"share": 0.3}, lambda frame: frame[[in_share(row + 1, 0.3) for row in range(len(frame))]]),
+        ({"share": 0.5, "share_by": "user"}, lambda frame: frame[[in_share(user, 0.5) for user in frame["user"]]]),
+        (
+            {"rows": 300, "share": 0.4},
+            lambda frame: frame[[in_share(row + 1, 0.4) for row in range(300)] + [False] * 100],
+        ),
+    ],
+)
+def test_a_part_of_the_rows_is_that_of_the_definition(
+    tmp_path: Path, part: dict[str, Any], keep: Callable[[pd.DataFrame], pd.DataFrame]
+) -> None:
+    """The first of two files ends in a row of another width, which has a number too."""
+    frame = small()
+    frame["user"] = frame["user"].astype(object)
+    frame.loc[99, "user"] = "u1,x"
+    whole = frame.to_csv(index=False).replace('"u1,x"', "u1,x").splitlines()
+    (tmp_path / "a.csv").write_text("\n".join(whole[:101]))
+    (tmp_path / "b.csv").write_text("\n".join([whole[0], *whole[101:]]))
+    kept = keep(frame.assign(number=range(len(frame))))
+    kept = kept[kept["number"] != 99].drop(columns="number")
+    found = prepare(
+        tmp_path / "part", tmp_path / "a.csv", tmp_path / "b.csv", parameters={**SMALL, **part}, max_malformed=1
+    )
+    expected = prepare(tmp_path / "whole", write(tmp_path / "kept.csv", kept), parameters=SMALL)
+    assert found.dataset_sha256 == expected.dataset_sha256
+    is_one_file = part == {"rows": 100}
+    assert found.num_lines == part.get("rows", 400), "others are counted too"
+    assert found.num_malformed == 1
+    sources = json.loads((found.folder / "manifest.json").read_text())["sources"]
+    assert [source["name"] for source in sources] == (["a.csv"] if is_one_file else ["a.csv", "b.csv"])
+    digests = [file_sha256(tmp_path / source["name"]) for source in sources]
+    assert [source["sha256"] for source in sources] == digests
 
 
 def test_what_evaluation_holds_changes_nothing_of_training(tmp_path: Path) -> None:
@@ -324,6 +368,8 @@ def test_bad_files_are_one_clear_error_and_leave_no_dataset(
         ({"sparse": [{"column": "user", "rows": 9, "min_count": 2}]}, r"'user' has rows, .* and min_count"),
         ({"split": "time"}, r"data.parameters.time is missing, expected a column's name"),
         ({"time": "day"}, r"data.parameters.time is 'day', expected nothing, except with 'time'"),
+        ({"rows": 9, "split": "files"}, r"rows is 9, expected nothing, with split = 'files'"),
+        ({"share_by": "user"}, r"share_by is 'user', expected nothing, except with share"),
         ({"eval_from": 3}, r"eval_from is 3, expected nothing, except with split = 'time'"),
         ({"eval_fraction": 1.0}, r"eval_fraction is 1.0"),
     ],
