@@ -8,12 +8,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import open_lock, read_json
 from reference_models.config.sections import DataConfig
 from reference_models.data.registry import find_data, generate_dataset, locate_dataset, open_dataset
 from reference_models.process.errors import DatasetError
-from rules.records.run_set import DatasetRecord
+from rules.records.run_set import DataLookRecord, DatasetRecord
 
 _LOCK = ".lock"
 
@@ -44,9 +46,34 @@ def ensure_dataset(
     return folder
 
 
+_MOST_LOOKS = 500
+"""Columns of which the record of a set has what was seen of them; the manifest has all."""
+_MOST_REMARKS = 50
+
+
 def dataset_record(data_dir: Path) -> dict[str, Any]:
-    """Return where the data is, and the digest that its manifest says, as run_set.json has it."""
-    return {"dir": str(data_dir.resolve()), "dataset_sha256": _read_digest(data_dir)}
+    """Return where the data is, and its manifest's digest and look at its quality, as run_set.json has them."""
+    record = {"dir": str(data_dir.resolve()), "dataset_sha256": _read_digest(data_dir)}
+    look = _read_look(data_dir / "manifest.json")
+    return record if look is None else {**record, "look": msgspec.to_builtins(look)}
+
+
+def _read_look(manifest: Path) -> DataLookRecord | None:
+    """Return what was seen while the data was prepared; None of other data, and of a manifest that was changed."""
+    found = read_json(manifest) if manifest.is_file() else {}
+    columns, remarks = found.get("columns"), found.get("remarks", [])
+    if not isinstance(columns, list) or not isinstance(remarks, list):
+        return None
+    look = {
+        "positives": found.get("positives"),
+        "columns": columns[:_MOST_LOOKS],
+        "num_columns": len(columns),
+        "remarks": remarks[:_MOST_REMARKS],
+    }
+    try:
+        return msgspec.convert(look, DataLookRecord)
+    except msgspec.ValidationError:
+        return None
 
 
 def _read_digest(folder: Path) -> Any:

@@ -22,6 +22,7 @@ from reports.page.figures.times import (
 )
 from reports.page.sections.comparison import comparison_section, why_section
 from reports.page.sections.convergence import convergence_section
+from reports.page.sections.data import data_section
 from reports.page.sections.differences import differences_section
 from reports.page.sections.measured import measured_section, processes_section
 from reports.page.sections.reference import reference_section
@@ -94,6 +95,7 @@ SECTIONS = (
     Section(TRAINED, lambda group: runs_section(group.results, group.id)),
     Section(TRAINED, lambda group: _time_section(group.results, group.id)),
     Section(TRAINED, lambda group: exchange_section(group.results, group.id)),
+    Section(TRAINED, lambda group: data_section(group.results, group.id)),
     Section(ALL, lambda group: noise_section(group.results, group.id), is_of_sweeps=True),
     Section(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
     Section(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True, is_brief=True),

@@ -40,11 +40,40 @@ class GivenField(Record, frozen=True, kw_only=True):
     source: str
 
 
+class ColumnLookRecord(Record, frozen=True, kw_only=True):
+    """Counts of one column's cells that data was prepared from; of training, then of evaluation."""
+
+    name: str
+    kind: Literal["number", "category"]
+    num_cells: tuple[Count, Count]
+    num_missing: tuple[Count, Count]
+    num_unknown: tuple[Count, Count]
+    """Cells of a category whose value is rare in training, or not there."""
+    num_distinct: Count | None
+    """Values in training, of a category with a dictionary."""
+    auc: float | None
+    """ROC AUC in evaluation of this column alone, from the first rows."""
+
+
+class DataLookRecord(Record, frozen=True, kw_only=True):
+    """What was seen of the quality of data while it was prepared from files of a user's own."""
+
+    positives: dict[Literal["train", "eval"], Annotated[float, Meta(ge=0, le=1)]]
+    """Share of labels that are 1, by split."""
+    columns: tuple[ColumnLookRecord, ...]
+    """The first of them, numbers before categories."""
+    num_columns: Count
+    remarks: tuple[str, ...] = ()
+    """What may be wrong."""
+
+
 class DatasetRecord(Record, frozen=True, kw_only=True):
     """Where the data is, and what it is."""
 
     dir: str
     dataset_sha256: Sha256 | None
+    look: DataLookRecord | None = None
+    """None of data that was not prepared from a user's files."""
 
 
 class DescribedSystem(Record, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """A look at the quality of prepared rows: what is missing, rare or unseen, and what tells the label by itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -71,6 +71,12 @@ class ColumnLook:
     def record(self) -> dict[str, Any]:
         """Return it as the manifest holds it."""
         return asdict(self)
+
+
+def remarks_on(positives: Mapping[str, float], looks: Sequence[ColumnLook]) -> list[str]:
+    """Say what may be wrong with data, by the share of positives of each split and its columns; nothing of most."""
+    found = compare_positives(positives["train"], positives["eval"])
+    return found + [remark for look in looks for remark in look.remarks()]
 
 
 def compare_positives(train: float, evaluation: float) -> list[str]:

@@ -30,7 +30,7 @@ from reference_models.data.prepared.look import (
     ColumnLook,
     ValueRates,
     auc_of_number,
-    compare_positives,
+    remarks_on,
 )
 from reference_models.data.prepared.order import sort_rows
 from reference_models.data.prepared.spool import Column, Spool, category_name
@@ -157,8 +157,7 @@ class PreparedDataset:
     @property
     def remarks(self) -> list[str]:
         """What may be wrong with the data; nothing of most."""
-        found = compare_positives(self.positives["train"], self.positives["eval"])
-        return found + [remark for look in self.looks for remark in look.remarks()]
+        return remarks_on(self.positives, self.looks)
 
 
 @dataclass(slots=True)
@@ -263,6 +262,7 @@ def prepare_files(
                 "malformed": tally.named,
                 "positives": positives,
                 "columns": [look.record() for look in looks],
+                "remarks": remarks_on(positives, looks),
                 "sources": [
                     {"name": source.path.name, "bytes": source.num_bytes, "sha256": source.sha256}
                     for source in tally.sources

@@ -1,6 +1,7 @@
 """Columns of the user's own from the command line: guessed, prepared, trained, as a newcomer would."""
 
 import gzip
+import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -164,3 +165,8 @@ def test_a_guessed_definition_trains_at_the_first_try_and_its_data_verify(
     code, out, err = command("run", "mine.toml", "-n", "1", "--seed", "3", "--threads", "1")
     assert code in (0, 3), err
     assert "1 of 1 reached the target" in out
+    record = json.loads(next((here / "results").glob("*/extra/run_set.json")).read_text())
+    manifest = json.loads(next((here / "data").glob("*/manifest.json")).read_text())
+    seen = {key: manifest[key] for key in ("positives", "columns", "remarks")}
+    assert record["dataset"]["look"] == {**seen, "num_columns": len(seen["columns"])}
+    assert "counted while it was prepared" in next((here / "results").glob("*/report.html")).read_text()

@@ -130,6 +130,39 @@ def test_hostile_names_stay_text(tmp_path: Path, own: Page, nasty: str) -> None:
         render_report(ReportContent(results=sets), output_format=exported)
 
 
+def look(name: str, **changes: object) -> dict[str, object]:
+    counts = {"num_cells": [200, 100], "num_missing": [20, 0], "num_unknown": [0, 75], "num_distinct": 7, "auc": 0.97}
+    return {"name": f"column {name!r}", "kind": "category", **counts, **changes}
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_the_look_at_prepared_data_is_shown_whatever_its_columns_are_called(
+    tmp_path: Path, own: Page, nasty: str
+) -> None:
+    columns = [look(nasty), look("price", kind="number", num_distinct=None, auc=None)]
+    seen = {
+        "positives": {"train": 0.25, "eval": 0.5},
+        "columns": columns,
+        "num_columns": 900,
+        "remarks": [f"{nasty} tells"],
+    }
+    changes = {"dataset": {"dir": "data/mine", "dataset_sha256": "d" * 64, "look": seen}}
+    page = render(write_run_set(tmp_path / "set", changes=changes))
+    for words in (
+        "Labels are 1 in 25.0 % of training, 50.0 % of evaluation",
+        "10.0 %",
+        "75.0 %",
+        "0.970",
+        "898 more",
+    ):
+        assert words in page.text, words
+    assert "Rare or unseen" not in own.text
+    assert {tag for tag, _ in page.elements} <= {tag for tag, _ in own.elements} | {"ul", "li", "div", "span", "wbr"}
+    assert not page.all("img")
+    assert len(page.scripts) == len(own.scripts)
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.html)
+
+
 EXTREMES = (
     1e308,
     -1e308,
