@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_train
 from reference_models.costs import PhaseCosts, Step, click_lookups
@@ -46,6 +45,8 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
     weights and no bytes, and its products have no shapes. Tables are `nn.EmbeddingBag` and `nn.Embedding`. Raises
     ConfigError for a workload that is no `TrainingLoop`.
     """
+    from torch.utils.flop_counter import FlopCounterMode  # imports triton
+
     counted = max(2, batch_size)  # since layers such as BatchNorm train on no single sample
     train = {"global_batch_size": counted, "opt_name": opt_name, "opt_base_learning_rate": 0.01}
     small = _cut_tables(data)
@@ -72,20 +73,28 @@ def count_step(load: Any, opt_name: str, model: Any, data: DataConfig, batch_siz
     )
 
 
-class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what torch's dispatcher is asked for while it is entered, autograd's operators too, by phase."""
+class _Counting:
+    """How operators are counted, in a class apart: torch wraps what a mode itself defines, and then imports its
+    compiler and triton at the first operator."""
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.counts: Counter[str] = Counter()
-        self._phase: str = Phase.OTHER
-
-    def enter(self, phase: str) -> None:
-        self._phase = phase
+    counts: Counter[str]
+    _phase: str
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.counts[self._phase] += 1
         return func(*args, **(kwargs or {}))
+
+
+class OperatorCounter(_Counting, TorchDispatchMode):
+    """Counts what torch's dispatcher is asked for while it is entered, autograd's operators too, by phase."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counts = Counter()
+        self._phase = Phase.OTHER
+
+    def enter(self, phase: str) -> None:
+        self._phase = phase
 
 
 def prepare_step(

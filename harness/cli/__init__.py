@@ -190,6 +190,9 @@ def main(argv: list[str] | None = None) -> NoReturn:
         except OSError:  # Python would try again at its end, and then end with 120
             os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
             code = code or ExitCode.RESOURCES
+        if argv is None and "triton" in sys.modules:  # taken down by Python, it lists all that its bindings leak
+            atexit._run_exitfuncs()
+            end_process(int(code))
         sys.exit(int(code))
 
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))

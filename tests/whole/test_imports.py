@@ -175,6 +175,20 @@ def test_nothing_is_looked_through_when_a_command_ends(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "True"
 
 
+def test_a_command_that_loaded_triton_ends_before_its_bindings_list_what_they_leak(tmp_path: Path) -> None:
+    """As they do it, when Python has been taken down; what is registered for the end is done all the same."""
+    code = (
+        "import atexit, ctypes, resource, sys, types\nfrom harness.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+        "assert ctypes.pythonapi.Py_AtExit(ctypes.CDLL(None).abort) == 0\natexit.register(print, 'registered')\n"
+        "sys.modules[sys.argv[2]] = types.ModuleType(sys.argv[2])\nsys.argv = ['dlrmbench', sys.argv[1]]\nmain()\n"
+    )
+    for verb, module, expected in (("--version", "triton", 0), ("--nothing", "triton", 2), ("--version", "other", -6)):
+        command = [sys.executable, "-c", code, verb, module]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=False)
+        assert done.returncode == expected and done.stdout.splitlines()[-1] == "registered", done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("report", "."), ("compare", ".", "../again")])
 def test_frames_are_made_where_they_are_asked_for(two_results: Path, arguments: Arguments) -> None:

@@ -1,5 +1,7 @@
 """A training step by the rates of a system: as by hand, and each number with its source."""
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as change
+from waiting import HANG_S
 
 from harness.config.catalog import load_entry
 from harness.config.run_config import Override, resolve
@@ -170,6 +173,19 @@ def test_the_number_of_operators_is_that_of_layers_and_tables() -> None:
     assert deeper["top_mlp_forward"] > one["top_mlp_forward"] and deeper["loss"] == one["loss"]
     assert more_tables["embedding_forward"] == 2 * one["embedding_forward"]
     assert more_tables["top_mlp_forward"] == one["top_mlp_forward"]
+
+
+@pytest.mark.slow
+def test_operators_are_counted_without_the_compiler_of_torch() -> None:
+    code = (
+        "import sys\nfrom harness.config.run_config import resolve\n"
+        "from reference_models.count_step import count_operators\n"
+        "workload = resolve('dlrm_tiny', []).workload\n"
+        "count_operators(workload.implementation.load, workload.model, workload.data, workload.train, 64)\n"
+        "print({'triton', 'torch._dynamo'} & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 def test_unique_rows_are_about_those_of_real_batches(data_root: Path) -> None:
