@@ -59,6 +59,7 @@ def versus(form: str, **given: Any) -> None:
     SET is a run set or a measurement: its folder, its name, or 'latest'. The options given here are the change;
     --python OTHER measures SET in another environment, with the code there. What SET measured, both sides measure.
     Two sets that are measured one after the other differ by whatever the system did meanwhile; a pair does not.
+    A command that ran around SET's runs is given again, or declined, as by --prepare ''.
     'compare PAIR/base PAIR/new --fail-on regression' makes its verdict an exit code. 'run --beside SET' is the same.
     """
     start_and_show(read_request("run", None, given), form=form)

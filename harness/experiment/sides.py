@@ -11,7 +11,6 @@ from harness.experiment.request import Request
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import Kind, find_kind
 from harness.run_sets.folder import RunSet, given_fields, open_run_set
-from harness.run_sets.hooks import Hooks
 from harness.run_sets.outside_code import refuse_outside_code
 from reference_models.registry import parse_place
 from rules.benchmarks.loader import (
@@ -65,10 +64,7 @@ def open_source(request: Request, asked: Kind | None) -> Source:
         )
     _refuse_other_definition(run_set, record, parse_benchmark(read_toml(run_set.definition), run_set.definition))
     refuse_outside_code(folder, given_code(request), _again)
-    if record.hooks:
-        again = " ".join(f"--{name} {shlex.quote(command)}" for name, command in record.hooks.items())
-        hooks = Hooks.asked_by(request)
-        hooks.refuse_other(folder, record.hooks, f"{again}, which then run around both sides' runs")
+    _refuse_unsaid_hooks(folder, request, record)
     source = read_source(folder)  # only now: to parse it may be to import its code
     if request.division not in (None, record.division):
         raise HarnessError(
@@ -92,6 +88,22 @@ def read_source(folder: Path) -> Source:
         submission={name: entry for name, entry in given_fields(record).items() if name != "division"},
     )
     return Source(folder=folder, record=record, kind=find_kind(record.kind), config=config)
+
+
+def _refuse_unsaid_hooks(folder: Path, request: Request, record: RunSetRecord) -> None:
+    """Raise HarnessError (exit 2) where a command ran around the set's runs and nothing is said of it: no file starts
+    one, and both sides have what is given, or none."""
+    unsaid = {
+        name: command for name, command in record.hooks.items() if getattr(request, name.replace("-", "_")) is None
+    }
+    if not unsaid:
+        return
+    again = " ".join(f"--{name} {shlex.quote(command)}" for name, command in unsaid.items())
+    without = " ".join(f"--{name} ''" for name in unsaid)
+    raise HarnessError(
+        f"{folder}: was made with commands around its runs. To run them around both sides' runs, give the same: "
+        f"{again}. To measure both without: {without}."
+    )
 
 
 def _refuse_other_kind(folder: Path, request: Request, asked: Kind | None, kind: Kind) -> None:

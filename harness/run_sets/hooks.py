@@ -37,8 +37,12 @@ class Hooks:
 
     @classmethod
     def asked_by(cls, request: Any) -> "Hooks":
-        """Return those of a request."""
-        return cls(prepare=request.prepare, cleanup=request.cleanup, power_command=request.power_command)
+        """Return those of a request, in which an empty command is none."""
+        return cls(
+            prepare=request.prepare or None,
+            cleanup=request.cleanup or None,
+            power_command=request.power_command or None,
+        )
 
     @property
     def asked(self) -> dict[HookName, str]:

@@ -54,7 +54,7 @@ class Search(Relation):
                 changed = Override(key=axis.key, value=value, source=f"--axis {axis.key}")
                 kind.resolve(benchmark, [*request.overrides, changed], request.name)
         kind.check(base.workload)
-        if ENERGY_DELAY.member in columns_asked(search) and request.power_command is None:
+        if ENERGY_DELAY.member in columns_asked(search) and not request.power_command:
             EnergyMeter(base.workload.runtime.device).require_counter()
         known = base.values()
         default = {
@@ -102,7 +102,7 @@ class Search(Relation):
         from harness.cli.shared.studies import show_finished
 
         done = finish_search(folder, problem)
-        show_finished(done, folder, form, last=done.study.findings[0])
+        show_finished(done, folder, form)
         return done.code
 
 

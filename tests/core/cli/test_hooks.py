@@ -74,6 +74,20 @@ def test_nothing_starts_them_but_the_one_who_asks(call: Command, command: Comman
     assert (tmp_path / "seen").read_text() == before + "once\n"
 
 
+@pytest.mark.parametrize(("words", "number"), [(("--prepare", ""), 0), (("--prepare", "echo other >> seen"), 4)])
+def test_both_sides_are_measured_without_them_where_that_is_said(
+    words: tuple[str, ...], number: int, call: Command, tmp_path: Path
+) -> None:
+    assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1, "--prepare", "true", "-o", "one")[0] == 0
+    (folder,) = made_in(tmp_path / "one")
+    change = ("versus", folder, "-n", 2, "--set", "train.opt_base_learning_rate=0.02")
+    code, _, err = call(*change)
+    assert code == 2 and "give the same: --prepare true. To measure both without: --prepare ''" in err
+    assert call(*change, *words)[0] == 0
+    seen = tmp_path / "seen"
+    assert (len(seen.read_text().splitlines()) if seen.exists() else 0) == number
+
+
 def test_a_set_without_them_is_not_resumed_with_them(call: Command, tmp_path: Path) -> None:
     assert call("run", "dlrm_tiny", "-n", 1, "--threads", 1)[0] == 0
     (folder,) = made_in(tmp_path / "results")
