@@ -80,6 +80,10 @@ def _why_other_measurement(base: Result, new: Result) -> str | None:
     return SAME_SET if is_same else None
 
 
+PROCESSOR = "processor"
+"""The name of the row of what differs that has both sides' processors."""
+
+
 def systems_differ(base: Result, new: Result) -> bool:
     """Whether the sides were measured on different systems, by their descriptions where both have one.
 
@@ -107,6 +111,24 @@ def list_hardware_changes(base: Result, new: Result) -> tuple[Change, ...]:
         Change(name=name, base=of_base.get(name), new=of_new.get(name)) for name in dict.fromkeys((*of_base, *of_new))
     )
     return tuple(change for change in changes if _said(change.base or "") != _said(change.new or ""))
+
+
+def list_processor_change(base: Result, new: Result) -> tuple[Change, ...]:
+    """Return the processors of two sides where their names, or their numbers if both are known, differ."""
+    numbers = [side.asked.environment.get("processor") if side.asked else None for side in (base, new)]
+    known = numbers if all(numbers) else [None, None]
+    of_base, of_new = (_processor(side, number) for side, number in zip((base, new), known, strict=True))
+    return () if of_base == of_new else (Change(name=PROCESSOR, base=of_base, new=of_new),)
+
+
+def _processor(side: Result, number: object) -> str | None:
+    """'1 x AMD EPYC, 2 cores (AuthenticAMD family 25 model 1)', of what is known of it; None where nothing is."""
+    hardware = dict(side.hardware)
+    count, name = hardware.get("host_processors_per_node"), hardware.get("host_processor_model_name")
+    cores = hardware.get("host_processor_core_count")
+    words = " x ".join(filter(None, (count if name else None, name)))
+    words += f", {cores} cores" if words and cores else ""
+    return printable(f"{words} ({number})" if words and number else words or str(number or "")) or None
 
 
 def list_changes(base: Result, new: Result) -> tuple[Change, ...]:

@@ -14,7 +14,14 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
-from reports.comparison.comparability import beside_command, list_changes, notes_of, systems_differ, why_refused
+from reports.comparison.comparability import (
+    beside_command,
+    list_changes,
+    list_processor_change,
+    notes_of,
+    systems_differ,
+    why_refused,
+)
 from reports.comparison.drift_tolerance import (
     NO_REPEATS,
     DriftTolerance,
@@ -189,7 +196,7 @@ def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
         factors=tuple(factor for factor, _ in made),
         olympic_ratio=_ratio(base.score.olympic_mean_s, new.score.olympic_mean_s),
         score_ratio=_ratio(base.score.score_s, new.score.score_s),
-        changes=list_changes(base, new) if settings.is_described else (),
+        changes=(*list_processor_change(base, new), *list_changes(base, new)) if settings.is_described else (),
         notes=notes_of(base, new, pairing) if settings.is_described else (),
         invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
     )

@@ -114,12 +114,21 @@ def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
     return found[0]
 
 
+def _count_unlike(one: Result, other: Result) -> int:
+    """Count the values of their configurations that differ, so that the most alike can be shown first."""
+    of_one, of_other = ({} if side.asked is None else dict(side.asked.config) for side in (one, other))
+    keys = of_one.keys() | of_other.keys()
+    values = [(of_one.get(key), of_other.get(key)) for key in keys]
+    return sum((a and a.value) != (b and b.value) for a, b in values)
+
+
 def results_to_compare(
     base: Path, news: Sequence[Path], reference: str | None = None, ruleset: str | None = None
 ) -> tuple[Result, tuple[Result, ...]]:
     """Read the result at `base` and those at `news`, where one of several that is `base` itself is left out.
 
-    After them come those of the `reference` system of that name which measure the same. Their labels are distinct.
+    After them come those of the `reference` system of that name which measure the same, first those whose
+    configuration is most alike. Their labels are distinct.
     Raises InputError where a path holds nothing, or `base` several sets, ReferenceSystemError as `with_alike` does.
     """
     first = one_result(base, ruleset)
@@ -140,7 +149,9 @@ def results_to_compare(
             again.update(range(len(others), len(others) + len(kept)))
         others += kept
     if reference is not None:
-        first, *others = with_alike([first, *others], read_results(find_system(reference)))
+        asked = [first, *others]
+        shipped = with_alike(asked, read_results(find_system(reference)))[len(asked) :]
+        others += sorted(shipped, key=lambda result: _count_unlike(first, result))
     labelled, *rest = distinct([first, *others])
     # A measurement without logs is known to be the same by its label: two of them may well have learnt the same.
     return labelled, tuple(

@@ -4,13 +4,17 @@ from collections.abc import Sequence
 
 from msgspec.structs import astuple
 
+from reports.comparison.comparability import PROCESSOR
 from reports.comparison.export import FACTOR_COLUMNS, factor_cells, mean_words, method_line, remarks
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.document.blocks import Block, Bullets, Heading, Part, Prose, text_table
-from reports.text.formatting import percent
+from reports.results.records import THREADS_TIMED
+from reports.text.formatting import MISSING, names, percent
 
-_MAX_CHANGES = 12
+_MAX_CHANGES, _MAX_UNLIKE = 12, 5
+_SET = ("data.", "model.", "train.", "runtime.", "serve.")
+"""Sections whose values are said before anything else where two systems are compared."""
 
 
 def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = False) -> tuple[Block, ...]:
@@ -25,13 +29,25 @@ def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = Fal
     return (*blocks, Prose(text=line)) if line else tuple(blocks)
 
 
+def _unlike_words(comparison: Comparison) -> str:
+    """'Unlike: processor (A, new: B), train.global_batch_size (512, new: 1024).' of two systems; else nothing."""
+    if not comparison.is_cross_system:
+        return ""
+    told = [each for each in comparison.changes if each.name == PROCESSOR or each.name.startswith(_SET)]
+    told = [each for each in told if each.name != THREADS_TIMED]
+    words = names([f"{each.name} ({each.base or MISSING}, new: {each.new or MISSING})" for each in told], _MAX_UNLIKE)
+    return f"Two systems, unlike in {words}." if words else ""
+
+
 def _comparison(comparison: Comparison) -> list[Block]:
     kind: str = "refused" if comparison.refusal is not None else comparison.verdict
     word = kind.upper()
     if comparison.invalid_sides:
         word, kind = f"INVALID ({' and '.join(comparison.invalid_sides)}), {kind}", "invalid"
     heading = Heading(word=word, kind=kind, text=f"{comparison.new} against {comparison.base}")
-    blocks: list[Block] = [Part(heading=heading, blocks=(Prose(text=sentence(comparison)),))]
+    unlike = _unlike_words(comparison)
+    said = (*([Prose(text=unlike)] if unlike else []), Prose(text=sentence(comparison)))
+    blocks: list[Block] = [Part(heading=heading, blocks=said)]
     if comparison.refusal is not None:
         return blocks
     factors = [factor_cells(factor) for factor in comparison.factors]

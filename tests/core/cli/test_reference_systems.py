@@ -83,6 +83,24 @@ def test_compare_holds_a_set_against_what_the_system_measured_alike(
     assert command("compare", mine, "--with", "box", "--fail-on", "regression")[0] == 5
 
 
+def test_what_is_most_alike_comes_first(command: Command, shipped: Path, tmp_path: Path) -> None:
+    def made_by(implementation: str) -> dict[str, Any]:
+        return {"config": {"runtime.implementation": {"value": implementation, "source": "--set"}}}
+
+    for name, seed in (("reference", 6), ("optimized", 7)):
+        folder = shipped / "box" / f"dlrm_tiny-{name}-20261121T020000Z"
+        write_runs(folder, 90_000.0, seed=seed, **made_by(name))
+    shutil.rmtree(shipped / "box" / "dlrm_tiny-box-20261121T030000Z")
+    mine = write_runs(tmp_path / "mine", 20_000.0, seed=3, **made_by("reference"))
+    optimized = write_runs(tmp_path / "other", 20_000.0, seed=4, **made_by("optimized"))
+    for base, first in ((mine, "dlrm_tiny-reference-"), (optimized, "dlrm_tiny-optimized-")):
+        code, out, _ = command("compare", base, "--with", "box", "--format", "json")
+        comparisons = json.loads(out)["comparisons"]
+        assert code == 0 and len(comparisons) == 2 and comparisons[0]["new"].startswith(first)
+    text = " ".join(command("compare", mine, "--with", "box")[1].split())
+    assert "mine Two systems, unlike in runtime.implementation (reference, new: optimized)." in text
+
+
 def test_other_code_is_a_named_difference(command: Command, shipped: Path, tmp_path: Path) -> None:
     mine = write_speed(tmp_path / "mine", 2_500.0, environment={"commit": "abc"}, harness_version="0.2.0")
     code, out, _ = command("compare", mine, "--with", "box", "--format", "json")
@@ -169,7 +187,7 @@ def test_a_set_of_another_processor_is_of_another_system(command: Command, tmp_p
     )
     for base, new in ((xeon, zen3), (zen3, zen4)):
         code, out, _ = command("compare", base, new, "--format", "md")
-        assert code == 0 and ONE_SYSTEM in out
+        assert code == 0 and ONE_SYSTEM in out and out.count("processor") >= 2, "said first, and a row"
         content = gather_everything([base, new], second_opinion=False)
         assert ONE_SYSTEM in render_report(content)
     again = write_speed(tmp_path / "again", 2_100.0, system=epyc, environment={"processor": "25 1"})
