@@ -183,7 +183,11 @@ def test_a_command_that_loaded_triton_ends_before_its_bindings_list_what_they_le
         "assert ctypes.pythonapi.Py_AtExit(ctypes.CDLL(None).abort) == 0\natexit.register(print, 'registered')\n"
         "sys.modules[sys.argv[2]] = types.ModuleType(sys.argv[2])\nsys.argv = ['dlrmbench', sys.argv[1]]\nmain()\n"
     )
-    for verb, module, expected in (("--version", "triton", 0), ("--nothing", "triton", 2), ("--version", "other", -6)):
+    for verb, module, expected in (
+        ("--version", "triton", 0),
+        ("--nothing", "triton", 2),
+        ("--version", "other", -6),
+    ):
         command = [sys.executable, "-c", code, verb, module]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert done.returncode == expected and done.stdout.splitlines()[-1] == "registered", done.stderr
