@@ -172,17 +172,20 @@ def describe_way(way: ServiceWayRecord) -> str:
 
 
 def _describe_services(service: ServiceChoice) -> str:
-    """Say what the chosen way answers, and the best one of every other number of workers and threads; simulated."""
+    """Say how many of its queries the best of every other number of workers and threads would answer; simulated.
+
+    No rate: one that is found later, at another load of the system, would seem to contradict it.
+    """
     best: dict[tuple[int, int], ServiceWayRecord] = {}
     for way in sorted(service.tried, key=lambda way: way.queries_per_s):
         best[way.setup[:2]] = way
     best.pop(service.chosen.setup[:2], None)
-    rates = [f"{service.chosen.queries_per_s:,.4g} queries/s, simulated"]
     plain = [way for way in service.tried if way.setup == (*service.chosen.setup[:2], None, None)]
-    if plain and service.chosen.batch_items is not None:
-        rates.append(f"a call for each query: {plain[0].queries_per_s:,.4g}")
-    rates += [f"{describe_way(way)}: {way.queries_per_s:,.4g}" for _, way in sorted(best.items())[:MAX_ITEMS]]
-    return "; ".join(rates)
+    others = [("a call for each query", plain[0])] if plain and service.chosen.batch_items is not None else []
+    others += [(describe_way(way), way) for _, way in sorted(best.items())[:MAX_ITEMS]]
+    chosen = service.chosen.queries_per_s
+    shares = [f"{name}: {way.queries_per_s / chosen * 100:.0f} % of its queries" for name, way in others]
+    return "; ".join(("simulated", *shares)) if shares else ""
 
 
 def environment_texts(record: RunSetRecord | None) -> dict[str, str]:

@@ -47,8 +47,9 @@ def simulate_queue(job: QueueJob, world: World, on_event: OnEvent) -> StudyRecor
     if bound.rate is None:
         alone_s = percentile_of(answer_alone(traffic, service, workers), limit.share)
         raise HarnessError(
-            f"no rate meets the limit: a query alone takes {alone_s * 1e3:.3g} ms at p{serve.percentile:g}, the "
-            f"limit is {limit.seconds * 1e3:g} ms. Give a longer --target-latency or smaller --queries.",
+            f"no rate meets the limit: a query alone takes {alone_s * 1e3:.3g} ms at p{serve.percentile:g}, as timed "
+            f"just now beside whatever else runs here, and the limit is {limit.seconds * 1e3:g} ms. Try again "
+            "where 'dlrmbench doctor' warns of no load, or give a longer --target-latency or smaller --queries.",
             ExitCode.INCONCLUSIVE,
         )
     rates = sorted({*(rate for rate, _ in bound.curve), bound.rate})

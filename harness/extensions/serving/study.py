@@ -11,6 +11,11 @@ from rules.benchmarks.loader import Benchmark
 from rules.records.study import Origin, Parameter, Scalar, Source, StudyCheck, StudyRecord
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+_BESIDE_SERVE = (
+    "Its calls were timed one after another, while no query waited. 'serve' has LoadGen ask the model itself, under "
+    "load. Each rests on what else the system did meanwhile, which both have on record: beside other work the "
+    "two may be far apart."
+)
 
 
 def make_queue_study(
@@ -51,7 +56,7 @@ def make_queue_study(
         seed=seed,
         parameters=_list_parameters(serve, mean_s, overhead_s, workers, len(traffic.items)),
         tables=(make_table("Equal traffic at every rate", columns, rows),),
-        findings=_say_most(benchmark, serve, most),
+        findings=(*_say_most(benchmark, serve, most), *([_BESIDE_SERVE] if overhead_s is None else [])),
         checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
     )
 

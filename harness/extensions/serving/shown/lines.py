@@ -10,6 +10,7 @@ from harness.extensions.serving.shown.words import (
     spread_words,
 )
 from reports.parts.cells import bounds_text
+from reports.parts.load import load_words
 from reports.results.result import Result
 from reports.statistics.intervals import IF_INDEPENDENT, MIN_RUNS
 from reports.text.formatting import duration, num_bytes, percent, plural, printable, si
@@ -47,6 +48,8 @@ def serve_facts(measured: Result) -> list[tuple[str, str]]:
     if (long_run := _long_run(served)) is not None:
         facts.append(("long run", long_run))
     facts.append(("virtual clock", _said(served)))
+    if disturbed := load_words(measured.loads):
+        facts.append(("measured", f"{disturbed}; 'simulate' times calls alone, at another moment, and may differ"))
     if found := doubts(served):
         facts.append(("doubt", "; ".join(found)))
     if summary is not None and (bounds := summary.interval) is not None:
