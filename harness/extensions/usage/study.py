@@ -139,8 +139,9 @@ def _model_columns(origin: Origin) -> Columns:
     return (
         ("Model", None, "given"), ("Items", None, "given"), ("Rate", "/s", "given"), ("Deadline", "s", "given"),
         ("Service", "s", "measured"), ("Requested", None, "computed"), ("Dropped", None, origin),
-        ("Late", None, origin), ("p50", "s", origin), ("p99", "s", origin), *beside, ("RT", None, origin),
-        ("QoE", None, origin), ("Energy", "J", "measured"), ("Score", None, origin),
+        ("Late", None, origin), ("p50", "s", origin), ("p99", "s", origin), *beside,
+        ("Real-time score", None, origin), ("Quality of experience", None, origin), ("Energy", "J", "measured"),
+        ("Score", None, origin),
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def test_models_one_after_another_meet_deadlines_far_away(
     study = read_study(tmp_path / "out")
     assert json.loads(done.stdout)["kind"] == study.kind == "usage" and study.seed == 3
     models = rows_of(study, "Models; stand-ins, MLPs of ours: eyes, gaze")
-    assert [(row["Model"], row["Requested"], row["Late"], row["QoE"]) for row in models] == [
+    assert [(row["Model"], row["Requested"], row["Late"], row["Quality of experience"]) for row in models] == [
         ("eyes", 80, 0, 1),
         ("gaze", 80, 0, 1),
     ]
@@ -178,7 +178,7 @@ def test_what_is_no_usage_is_refused_by_its_file(
     ("words", "code", "said"),
     (
         (("vr_gamin",), ExitCode.USAGE, "no such usage, nor a FILE.toml. Did you mean 'vr_gaming'?"),
-        (("none.toml",), ExitCode.USAGE, "none.toml: cannot be read"),
+        (("none.toml",), ExitCode.USAGE, "none.toml: no such file"),
         (("mine.toml", "--batch", "4"), ExitCode.USAGE, "No such option"),
         (("mine.toml", "--axis", "find.top_k"), ExitCode.USAGE, "expected MODEL.KEY=VALUE"),
         (("mine.toml", "--axis", "found.top_k=1,2"), ExitCode.USAGE, "Did you mean 'find'?"),
