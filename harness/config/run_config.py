@@ -337,7 +337,12 @@ def read_set_option(text: str, option: str = "--set") -> Override:
     key, equals, value = text.partition("=")
     section, _, name = key.strip().partition(".")
     if not equals or not name:
-        raise ConfigError(f"{option} {text!r}: expected section.key=value, for example train.global_batch_size=4096.")
+        like = ""
+        if (known := find_sections().get(section)) is not None:
+            like = f" Keys of {section}: {', '.join(known.record.__dataclass_fields__)}."
+        raise ConfigError(
+            f"{option} {text!r}: expected section.key=value, for example train.global_batch_size=4096.{like}"
+        )
     if section not in _SECTIONS:
         raise ConfigError(f"{option} {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
     parsed = value if section == SUBMISSION else parse_value(value)
@@ -363,7 +368,8 @@ def check_known(override: Override, tables: Mapping[str, Any]) -> None:
             f"{override.source}: unknown key {override.key!r}. It is called {_NAMED_OTHERWISE[override.key]} here."
         )
     if read is not None and key not in known:
-        raise ConfigError(f"{override.source}: unknown key {override.key!r}.{did_you_mean(key, known)}")
+        every = f" Keys of {name}: {', '.join(known)}." if did_you_mean(key, known).startswith(" Did") else ""
+        raise ConfigError(f"{override.source}: unknown key {override.key!r}.{did_you_mean(key, known)}{every}")
 
 
 def fill_table(override: Override, tables: Mapping[str, Any]) -> Override:

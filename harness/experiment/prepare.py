@@ -22,6 +22,7 @@ from harness.experiment.sides import Source
 from harness.foundation.errors import HarnessError, first_line
 from harness.foundation.status_line import StatusLine
 from harness.measure.kinds import Kind
+from harness.measure.refusals import refuse_restores
 from harness.run_sets.dataset import dataset_record, ensure_dataset, find_recorded, refuse_other_data
 from harness.run_sets.environment import refuse_disturbed_environment
 from harness.run_sets.folder import given_fields
@@ -50,7 +51,12 @@ def prepare(experiment: Experiment) -> Experiment:
         configurations = _prepare_alike(experiment)
     sizes = [each.prepared.size for each in configurations if each.prepared is not None]
     sizes += [(size, num_samples) for _, num_samples in sizes for size in experiment.batch_sizes]
-    return replace(experiment, configurations=configurations, options=experiment.kind.fit(experiment.options, sizes))
+    options = experiment.kind.fit(experiment.options, sizes)
+    if "restores" in experiment.kind.takes:
+        for each in configurations:
+            if each.prepared is not None:
+                refuse_restores(each.config.workload.checkpoint, options["num_samples"], each.prepared.size[1])
+    return replace(experiment, configurations=configurations, options=options)
 
 
 def prepare_data(kind: Kind, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Preparation:

@@ -11,6 +11,7 @@ from harness.foundation.errors import ExitCode, HarnessError, exit_code_of, mess
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
 from harness.measure.companions import Companion
+from harness.measure.refusals import refuse_restores
 from harness.measure.weights import as_array, refuse_foreign
 from harness.system.resources import read_resources
 from reference_models.config.checkpoint import CheckpointConfig
@@ -110,12 +111,9 @@ class CheckpointsCompanion(Companion):
                 f"checkpoint: implementation {config.code_label!r} trains by another loop than TrainingLoop."
             )
         num_samples, restores = self.process.num_samples, checkpoint.restores
-        num_taken = num_samples // checkpoint.interval(self.process.dataset.train.num_samples)
-        if restores > num_taken:
-            raise ConfigError(
-                f"checkpoint.restores is {restores}, but {num_samples} samples make {num_taken} checkpoints, one "
-                f"every {checkpoint.every}. Ask for fewer restores, or more checkpoints."
-            )
+        train_samples = self.process.dataset.train.num_samples
+        refuse_restores(checkpoint, num_samples, train_samples)
+        num_taken = num_samples // checkpoint.interval(train_samples)
         remove(self._root)
         self._root.mkdir()
         store = CheckpointFolder(root=self._root, about=self._describe(checkpoint))

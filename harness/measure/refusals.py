@@ -8,6 +8,7 @@ from harness.config.catalog import WorkloadConfig, refuse_without_bags
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.system.launcher_env import launcher_of_many
 from harness.system.resources import read_resources
+from reference_models.config.checkpoint import CheckpointConfig
 from reference_models.config.sections import DataConfig, RuntimeConfig
 from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of, refuse_impossible_runtime, refuse_impossible_serving
@@ -43,12 +44,25 @@ def refuse_checkpoint(workload: WorkloadConfig, *, has_restores: bool) -> None:
         interval, batch = workload.checkpoint.interval(samples or 0), workload.train.global_batch_size
         if interval < batch:
             raise ConfigError(
-                f"checkpoint.every is {every!r}, {interval} samples: less than a batch of {batch}. Give more."
+                f"checkpoint.every is {every!r}, {interval} samples: less than a batch of {batch}. Give more, or a "
+                "share of the epoch such as 5%."
             )
     if workload.checkpoint.restores and not has_restores:
         raise ConfigError(
             "checkpoint.restores is for --quality SAMPLES alone: after a failure, MLPerf's rules ask for a fresh "
             "start. Give that, or leave it out."
+        )
+
+
+def refuse_restores(checkpoint: CheckpointConfig | None, num_samples: int, train_samples: int) -> None:
+    """Raise ConfigError where training `num_samples` makes fewer checkpoints than are to be restored."""
+    if checkpoint is None:
+        return
+    num_taken = num_samples // checkpoint.interval(train_samples)
+    if checkpoint.restores > num_taken:
+        raise ConfigError(
+            f"checkpoint.restores is {checkpoint.restores}, but {num_samples} samples make {num_taken} checkpoints, "
+            f"one every {checkpoint.every}. Ask for fewer restores, or more checkpoints."
         )
 
 
