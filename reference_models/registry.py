@@ -216,6 +216,8 @@ def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
     """Read a file and its digest. Raises ConfigError where it cannot be read, or has another digest than `sha256`."""
     try:
         source = read_regular(path, _MAX_CODE_BYTES, follows=True)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file. Give PATH.py:OBJECT of a file that is there.") from None
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read: {error.strerror}. Give PATH.py:OBJECT of a file that is there."

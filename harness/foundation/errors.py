@@ -145,6 +145,8 @@ def message_of(error: BaseException) -> str:
         return "something that was read, or a folder, is nested too deep."
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
+        if isinstance(error, FileNotFoundError):
+            return f"{place}no such file or directory. Check its path."
         remedy = {
             errno.ENOSPC: " Free some space, or choose another place to write to.",
             errno.EDQUOT: " Free some space, or choose another place to write to.",

@@ -236,7 +236,7 @@ def load_benchmark(name_or_path: str | Path) -> Benchmark:
     if text.endswith(".toml") or "/" in text:
         path = Path(text)
         if not path.is_file():
-            raise DefinitionError(f"{text}: no such benchmark file. Give a path to a TOML definition.")
+            raise DefinitionError(f"{text}: no such file. Give the path of a TOML definition.")
         return _load(path)
     name, at, version = text.partition("@")
     known = [*shipped_names(), *workload_names()]

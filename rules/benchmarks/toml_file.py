@@ -24,6 +24,8 @@ def read_bytes(path: Path) -> bytes:
     """Read what may be a TOML file. Raises DefinitionError, as `read_toml` does."""
     try:
         return read_regular(path, MAX_BYTES)
+    except FileNotFoundError:
+        raise DefinitionError(f"{path}: no such file. Check its path.") from None
     except OSError as error:
         raise DefinitionError(f"{path}: cannot be read: {error.strerror}") from None
     except NotRegularError:

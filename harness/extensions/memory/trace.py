@@ -146,6 +146,8 @@ def keep_trace(kept: KeptTrace, folder: Path, write_more: Callable[[Path], objec
 
 def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
     """Read a trace that `keep_trace` wrote. Raises HarnessError: exit 8 for any damage, 9 where memory is short."""
+    if not folder.exists():
+        raise HarnessError(f"{folder}: no such folder. Give one that 'dlrmbench trace' made by -o.", ExitCode.INPUT)
     manifest = read_record(folder / MANIFEST_FILE, TraceManifest)
     num_tables, num_lookups = len(manifest.tables), sum(table.num_lookups for table in manifest.tables)
     expected = {"indices": ("int64", (num_lookups,)), "offsets": ("int64", (num_tables * manifest.num_bags + 1,))}

@@ -35,11 +35,13 @@ class QueryFile:
 def read_query_file(path: Path) -> QueryFile:
     """Read lines of `ITEMS`, or all of `SECONDS,ITEMS`; empty ones and those that begin with # are passed over.
 
-    Raises HarnessError: exit 2 where the file cannot be read, exit 8 where it is a link or no regular file of at most
-    MAX_BYTES, and with the line where that is none of queries.
+    Raises HarnessError: exit 2 where the file cannot be read, exit 8 where it is not there, a link or no regular
+    file of at most MAX_BYTES, and with the line where that is none of queries.
     """
     try:
         return _parse(path, read_regular(path, MAX_BYTES))
+    except FileNotFoundError:
+        raise HarnessError(f"{path}: no such file. Name a file of queries, one a line.", ExitCode.INPUT) from None
     except OSError as error:
         raise HarnessError(f"serve.queries: {path}: {error.strerror or error}. Name a file of queries.") from None
     except DatasetError as error:

@@ -205,7 +205,7 @@ def test_every_verb_that_trains_takes_a_model_in_a_file(
         ("own", "deepfm", "expected PATH.py:OBJECT. A model that a package provides is named by the definition"),
         ("own", "{}:PLAIN", "is a Implementation, expected a ModelSpec"),
         ("own", "{}:SPEK", "Did you mean 'SPEC'?"),
-        ("own", "gone.py:SPEC", "cannot be read: No such file"),
+        ("own", "gone.py:SPEC", "no such file"),
     ],
 )
 def test_what_is_no_model_of_this_definition_is_refused(

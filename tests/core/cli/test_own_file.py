@@ -221,7 +221,7 @@ def test_a_file_can_be_swept_beside_a_name(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"gone\.py: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"gone\.py: no such file"):
         pin_code(f"{tmp_path}/gone.py:load")
 
 

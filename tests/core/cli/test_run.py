@@ -45,7 +45,7 @@ def two_runs(small: SmallBenchmark, output: Path) -> list[str]:
     ("arguments", "parts"),
     [
         (["run", "dlrm_smal"], ["dlrm_smal", "Did you mean 'dlrm_small'"]),
-        (["run", "./absent.toml"], ["absent.toml", "no such benchmark file"]),
+        (["run", "./absent.toml"], ["absent.toml", "no such file"]),
         (["run", "dlrm_tiny", "--set", "train.global_batch=3"], ["Did you mean 'global_batch_size'"]),
         (["run", "dlrm_tiny", "--set", "train.global_batch_size=-1"], ["train.global_batch_size", "at least 1"]),
         (["run", "dlrm_tiny", "--set", "train.global_batch_size='a'"], ["whole number"]),

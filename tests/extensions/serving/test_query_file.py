@@ -65,10 +65,10 @@ def test_what_is_no_query_is_refused_with_its_line(tmp_path: Path, content: str 
     assert refused.value.exit_code == ExitCode.INPUT and words.replace("\\\\", "\\") in str(refused.value)
 
 
-def test_a_file_that_is_not_there_is_a_wrong_option(tmp_path: Path) -> None:
-    with pytest.raises(HarnessError, match="No such file") as refused:
+def test_a_file_that_is_not_there_is_input_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(HarnessError, match="no such file") as refused:
         parse_serve({**LIMIT, "queries": f"file:{tmp_path / 'none'}"})
-    assert refused.value.exit_code == ExitCode.USAGE
+    assert refused.value.exit_code == ExitCode.INPUT
 
 
 def test_moments_are_for_the_virtual_clock_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
