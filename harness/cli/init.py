@@ -119,14 +119,16 @@ def init(
     write_text(path, begin() if model_file is None else _begin_model(model_file, path, begin))
     shown = shlex.quote(str(path) if "/" in str(path) else f"./{path}")
     data = load_data(path)
-    first = "" if find_data(data.kind).generate else f"\nFirst its data. {how_to_get(data, shown, None)}"
+    first = "" if find_data(data.kind).generate else f"First its data. {how_to_get(data, shown, None)}\n"
     if columns_file is not None:
         first = first.replace("--train FILE…", f"--train {shlex.quote(str(columns_file))}")
     wrote, given = str(path), shown
     if model_file is not None:
         wrote, given = f"{model_file} and {path}", f"{shown} --model {shlex.quote(f'{model_file}:SPEC')}"
     more = f"dlrmbench calibrate {given}, " if model_file is None else ""
-    tell(f"wrote {wrote}. Next: dlrmbench plan {given}, {more}dlrmbench run {given}{first}")
+    tell(f"wrote {wrote}.\n{first}{'Then' if first else 'Next'}: dlrmbench plan {given}, {more}dlrmbench run {given}")
+    if columns is not None and target is None and not any(each.key == "quality.target" for each in overrides):
+        tell("Its target is guessed, and low: calibrate trains without one, and proposes one that your data gives.")
 
 
 def _begin_model(file: Path, definition: Path, begin: Callable[..., str]) -> str:

@@ -42,7 +42,7 @@ def test_a_model_that_init_began_trains_at_the_first_try(inside: Command, here: 
     done = inside("init", "--model", "mine.py")
     assert done.returncode == 0, done.stderr
     given = "./mine.toml --model mine.py:SPEC"
-    assert done.stdout == f"wrote mine.py and mine.toml. Next: dlrmbench plan {given}, dlrmbench run {given}\n"
+    assert done.stdout == f"wrote mine.py and mine.toml.\nNext: dlrmbench plan {given}, dlrmbench run {given}\n"
     assert "dlrmbench run ./mine.toml --model mine.py:SPEC" in Path("mine.py").read_text()
     ran = inside("run", *given.split(), "-n", "1", "--threads", "1", "--data", data_root, "-q")
     assert ran.returncode == 0 and "1 of 1 reached the target" in ran.stdout, ran.stderr

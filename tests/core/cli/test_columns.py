@@ -37,9 +37,10 @@ def test_guesses_are_comments_beside_what_they_made(command: Call, here: Path) -
     make_ratings(4000).to_csv("ratings.csv", index=False)
     code, out, err = command("init", "mine.toml", "--from-columns", "ratings.csv")
     assert code == 0, err
-    assert (
-        "First its data. Make it from your files with: dlrmbench data prepare ./mine.toml --train ratings.csv" in out
-    )
+    wrote, first, then, target = out.splitlines()
+    assert wrote == "wrote mine.toml." and then.startswith("Then: dlrmbench plan ./mine.toml, dlrmbench calibrate")
+    assert first.endswith("Make it from your files with: dlrmbench data prepare ./mine.toml --train ratings.csv")
+    assert target.startswith("Its target is guessed, and low: calibrate")
     text = Path("mine.toml").read_text()
     assert tomllib.loads(text)["data"]["parameters"] == {
         "label": "rating",
