@@ -108,9 +108,10 @@ def complete(folder: Path, context: Context = NO_CONTEXT, *, num_runs: int | Non
             planned = store.record.num_runs
             watcher.on_begin(planned - len(store.steps(store.record.stages[0])), planned)
         events.write("experiment_start", {"name": store.record.name, "relation": store.record.relation})
+        took_s = {stage.kind: dict[int, list[float]]() for stage in store.record.stages}
         while True:
             for stage in store.record.stages:
-                _complete_stage(store, stage, executors, watcher, around)
+                _complete_stage(store, stage, executors, watcher, around, took_s[stage.kind])
             more = None if rule is None else rule.extend(_state_of(store))
             if more is None:
                 break
@@ -141,21 +142,29 @@ def _refuse_single(store: Store) -> None:
         )
 
 
+_UNKNOWN = -1
+"""Stands for a configuration that is not known yet."""
+
+
 def _complete_stage(
     store: Store,
     stage: StageRecord,
     executors: Mapping[int, WorkerExecutor],
     watcher: Watcher,
     around: Surroundings,
+    took_s: dict[int, list[float]],
 ) -> None:
-    steps, took_s, is_told = store.steps(stage), dict[int, list[float]](), False
+    """Make what is missing of a stage; `took_s` has the seconds of what was made of it, by configuration."""
+    steps, is_told, relation = store.steps(stage), False, find_relation(store.record.relation)
     total = stage.repetitions * sum(store.record.configurations[place].failure is None for place in store.sets)
-    if (planned := find_relation(store.record.relation).num_planned(store.record)) is not None:
+    if (planned := relation.num_planned(store.record)) is not None:
         total = planned
     for position, (number, step) in enumerate(steps):
         if store.is_left_out(step):
             continue
         left = [later.configuration for _, later in steps[position:] if not store.is_left_out(later)]
+        if planned is not None:  # of configurations that are yet to be added, and of its end
+            left += [_UNKNOWN] * (planned - number + relation.num_at_end)
         if store.path is not None:
             watcher.on_step(_describe(store, stage, number, total, step, estimate_left_s(took_s, left)))
         started_s = time.monotonic()

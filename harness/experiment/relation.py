@@ -39,6 +39,8 @@ class Relation(ABC):
     """Whether what has failed is tried again by `resume`; not where a failure is what was found."""
     takes_python: bool = False
     """Whether a configuration may be measured by another interpreter."""
+    num_at_end: int = 0
+    """How many repetitions `end` usually makes, for an estimate of the time that is left."""
     may_grow: bool = True
     """Whether a person may ask for more repetitions of each configuration."""
 

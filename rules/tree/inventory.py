@@ -104,6 +104,10 @@ class Inventory:
             raise NothingToJudgeError(
                 f"{name}: a study, which has no logs to judge. 'dlrmbench report {name}' shows it."
             )
+        if self.run_sets and _is_file(self.path / EXPERIMENT_FILE):
+            raise NothingToJudgeError(
+                f"{self.path}: begun, and nothing of it has ended. Complete it with 'dlrmbench resume {self.path}'."
+            )
         if of_inference := [path for path in self.candidates if _is_of_loadgen(path)]:
             raise NothingToJudgeError(
                 f"{printable(str(self.path))}: NOT JUDGED: holds results of MLPerf Inference, such as "

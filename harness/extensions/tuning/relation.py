@@ -22,6 +22,7 @@ from harness.extensions.tuning.trials import (
 from harness.foundation.errors import ExitCode, HarnessError, first_line
 from harness.measure.kinds import Kind, find_kind
 from harness.system.energy import EnergyMeter
+from reports.statistics.intervals import MIN_RUNS
 from rules.records.codec import DamageError
 from rules.records.columns import ENERGY_DELAY, columns_of
 from rules.records.experiment import ExperimentRecord, MemberRecord
@@ -108,7 +109,7 @@ class Search(Relation):
 
 SEARCH = Search(
     name="search", word="search", reads_as="trials", prefix="tune", parts="trials", on_failure="leave_out",
-    needs_first=True, forgets_failures=False, may_grow=False,
+    needs_first=True, forgets_failures=False, may_grow=False, num_at_end=2 * MIN_RUNS,
 )  # fmt: skip
 
 
