@@ -50,6 +50,11 @@ def is_verbose() -> bool:
     return bool(click.get_current_context().meta.get(_VERBOSE))
 
 
+def has_verbose() -> bool:
+    """Return whether the command takes --verbose."""
+    return _VERBOSE in click.get_current_context().meta
+
+
 def show(blocks: Sequence[Block], form: str = "table") -> None:
     """Print `blocks` for a terminal, or as one of FORMS.
 

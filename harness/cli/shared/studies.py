@@ -1,23 +1,35 @@
-"""Keep a study that a verb has made, in a folder of its own with its page, and print it."""
+"""Keep a study that a verb has made, in a folder of its own with its page, and print it.
+
+A terminal is shown what was found and one table, unless --verbose is given.
+"""
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.shared.output import is_verbose, show, tell
+from harness.cli.shared.output import has_verbose, is_verbose, show
 
 if TYPE_CHECKING:
     from harness.experiment.finish import FinishedStudy
-    from rules.records.study import StudyRecord
+    from reports.document.blocks import Block, Table
+    from rules.records.study import StudyRecord, StudyTable
+
+_MOST_FINDINGS = 2
+"""Findings that a terminal is shown; others are rows of the table as well."""
 
 
-def keep_study(study: "StudyRecord", output: Path, name: str, form: str, logs: Path | None = None) -> None:
+def keep_study(
+    study: "StudyRecord", output: Path, name: str, form: str, logs: Path | None = None, *, table: int = 0
+) -> None:
     """Write study.json and report.html to a new folder `name` and moment below `output`; print the study.
 
-    What the folder `logs` holds, where there is one, is kept beside them.
+    What the folder `logs` holds, where there is one, is kept beside them. `table` is the index of the study's table
+    that answers what was asked.
     """
     from harness.run_sets.output import unique_folder
 
@@ -26,7 +38,7 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str, logs: P
     if logs is not None:
         shutil.copytree(logs, folder, dirs_exist_ok=True)
     write_study(study, folder)
-    show_written(study, folder, form)
+    show_written(study, folder, form, table=table)
 
 
 def write_study(study: "StudyRecord", folder: Path) -> None:
@@ -40,41 +52,87 @@ def write_study(study: "StudyRecord", folder: Path) -> None:
     write_page(ReportContent(studies=(study,)), folder)
 
 
-def show_written(study: "StudyRecord", folder: Path, form: str) -> None:
+def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 0) -> None:
     """Print a study that `write_study` has written to a folder."""
     from reports.page.report import PAGE_NAME
     from rules.records.study import STUDY_FILE
 
-    show_study(study, form)
+    show_answer(study, form, table=table, has_page=True)
     if form == "table":
         click.echo(f"\nfile   {folder / STUDY_FILE}\npage   {folder / PAGE_NAME}")
 
 
-def show_finished(done: "FinishedStudy", folder: Path, form: str, last: str = "") -> None:
-    """Print the study that is in the folder of a complete experiment, where both are, and a `last` sentence."""
+def show_finished(done: "FinishedStudy", folder: Path, form: str) -> None:
+    """Print the study that is in the folder of a complete experiment, where both are."""
+    show_answer(done.study, form, has_page=True)
+    if form == "table":
+        click.echo(f"\nresults  {folder}\nreport   {done.page}")
+
+
+def show_answer(study: "StudyRecord", form: str, *, table: int = 0, has_page: bool = False) -> None:
+    """Print a study; for a terminal, unless --verbose is given, what was found and one of its tables alone."""
+    if form == "table" and not is_verbose():
+        show(_answer_blocks(study, table, has_page=has_page))
+    else:
+        show_study(study, form)
+
+
+def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool) -> "list[Block]":
+    """What was found, one table, checks that failed, what the system did meanwhile, and where the rest is."""
+    from reports.document.blocks import Bullets, Heading, Prose
+    from reports.parts.load import environment_words
+    from reports.text.formatting import plural, printable
+    from rules.records.study import TIMELINE
+
+    shown = study.tables[index]
+    findings = study.findings[:_MOST_FINDINGS]
+    failed = tuple(
+        f"{printable(check.name)}: expected {check.expected:.10g}, found {check.found:.10g}; FAILED"
+        for check in study.checks
+        if not check.is_passed
+    )
+    environment = environment_words(study.preflight, study.loads)
+    others = [printable(each.title) for each in study.tables if each is not shown]
+    hidden = [f"'{title}'" for title in others if not title.startswith(TIMELINE)]
+    hidden += [plural(more, "more finding")] if (more := len(study.findings) - len(findings)) else []
+    hidden += [f"the {plural(len(study.parameters), 'number')} that it rests on"] if study.parameters else []
+    places = [*(["--verbose"] if has_verbose() else []), *(["the page"] if has_page else [])]
+    rest = f"{_joined(places)} {'have' if len(places) > 1 else 'has'} also {_joined(hidden)}."
+    return [
+        Heading(text=printable(study.title)),
+        *(Prose(text=printable(finding)) for finding in findings),
+        *_narrow_table(shown),
+        *([Bullets(items=failed, kind="warnings")] if failed else []),
+        *([Prose(text=environment)] if environment else []),
+        *([Prose(text=rest[0].upper() + rest[1:])] if hidden and places else []),
+    ]
+
+
+def _joined(words: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def _narrow_table(table: "StudyTable") -> "tuple[Table, Block]":
+    """A table without columns that say nothing; what is given, measured and computed of it is said once, below."""
+    from reports.document.blocks import Prose
+    from reports.parts.study import study_table
     from reports.text.formatting import printable
 
-    show_study(done.study, form)
-    if form == "table":
-        ending = f"\n{printable(last)}" if last else ""
-        tell(f"results  {folder}\nreport   {done.page}{ending}")
+    kept = [i for i, _ in enumerate(table.columns) if not table.rows or any(row[i] is not None for row in table.rows)]
+    whole = study_table(table)
+    columns = [replace(whole.columns[i], name=printable(table.columns[i].name)) for i in kept]
+    narrow = replace(whole, columns=tuple(columns), rows=tuple(tuple(row[i] for i in kept) for row in whole.rows))
+    return narrow, Prose(text=_origins([(table.columns[i].origin, printable(table.columns[i].name)) for i in kept]))
 
 
-def show_answer(study: "StudyRecord", form: str) -> None:
-    """Print a study; for a terminal, unless --verbose is given, what was found and its first table alone."""
-    from reports.document.blocks import Heading, Prose
-    from reports.parts.study import study_table
-    from reports.text.formatting import plural, printable
-
-    if form != "table" or is_verbose():
-        show_study(study, form)
-        return
-    first, *others = study.tables
-    hidden = [f"'{printable(table.title)}'" for table in others]
-    hidden += [f"the {plural(len(study.parameters), 'number')} that it rests on"] if study.parameters else []
-    more = [Prose(text=f"--verbose has also {', and '.join(hidden)}.")] if hidden else []
-    findings = (Prose(text=printable(finding)) for finding in study.findings)
-    show([Heading(text=printable(study.title)), *findings, study_table(first), *more])
+def _origins(columns: Sequence[tuple[str, str]]) -> str:
+    """'Given: Cache. Computed: Rows, Miss ratio.', in the order of the columns."""
+    origins = dict.fromkeys(origin for origin, _ in columns)
+    if len(origins) == 1:
+        return f"All {next(iter(origins))}."
+    named = {origin: ", ".join(name for of, name in columns if of == origin) for origin in origins}
+    return " ".join(f"{origin.capitalize()}: {texts}." for origin, texts in named.items())
 
 
 def show_study(study: "StudyRecord", form: str) -> None:

@@ -8,7 +8,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, collect_overrides, completing_or_files, defining, output_option
-from harness.cli.shared.output import form_option, tell
+from harness.cli.shared.output import VERBOSE, form_option
 from harness.cli.shared.values import several
 from reports.render.forms import FORMS
 
@@ -52,15 +52,16 @@ def _spaces() -> Iterable[str]:
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of the searches.")
 @output_option("Make the study's folder in it.")
 @form_option("table", "json", *FORMS)
+@VERBOSE
 def codesign(
     benchmark: str, space: str, modes: Any, pareto: Any, trials: int, seed: int, output: Path, form: str, **given: Any
 ) -> None:
     """Search an accelerator and tilings of BENCHMARK's training step on it; nothing is run.
 
     Latency and energy of the step's products and lookups on an array of PEs are modelled, by the numbers of the
-    space's file, which are printed with their sources. Its first values are a design by hand, from which the search
-    starts; what takes more area, or tiles that do not fit, is an invalid trial. The study and its page are kept in a
-    new folder below -o.
+    space's file, which --verbose prints with their sources. Its first values are a design by hand, from which the
+    search starts; what takes more area, or tiles that do not fit, is an invalid trial. The study and its page are
+    kept in a new folder below -o.
     """
     from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve
@@ -74,5 +75,3 @@ def codesign(
     asked: Any = [mode for mode in ("separate", "joint") if not modes or mode in modes]
     study = space_study(config, array, asked, [units[name] for name in pareto or units], trials, seed)
     keep_study(study, output, f"codesign-{config.benchmark.name}", form)
-    if form == "table":
-        tell(f"\n{study.findings[-1]}")

@@ -179,7 +179,7 @@ def space_study(
     designs = [("by hand", by_hand), *((mode, trial) for mode in modes for trial in best[mode])]
     return make_study(
         "codesign", f"{config.benchmark.name} on a PE array, modelled: {array.title}", config.benchmark, seed=seed,
-        findings=[_REMARK, *(_say_gain(mode, trials, best, by_hand, objectives) for mode in modes)],
+        findings=[*(_say_gain(mode, trials, best, by_hand, objectives) for mode in modes), _REMARK],
         tables=[make_table("By hand, and designs that no other of their mode is better than", _DESIGNS,
                            [_show_design(*design) for design in designs]),
                 make_table(f"Tilings of the first design of {modes[-1]}", _TILINGS, tilings)],

@@ -17,7 +17,7 @@ from harness.cli.shared.options import (
     output_option,
     trainable,
 )
-from harness.cli.shared.output import form_option
+from harness.cli.shared.output import VERBOSE, form_option
 from harness.cli.shared.values import amount, several, share
 from reports.render.forms import FORMS
 
@@ -60,6 +60,7 @@ def _tiers() -> Iterable[str]:
 )
 @_SEED
 @form_option("table", "json", *FORMS)
+@VERBOSE
 def trace(
     benchmark: str,
     output: Path,
@@ -153,12 +154,13 @@ def trace(
 @_SEED
 @output_option("Make the study's folder in it.")
 @form_option("table", "json", *FORMS)
+@VERBOSE
 def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: Path, form: str, **given: Any) -> None:
     """Simulate embedding rows below DRAM: misses of a row cache, reads, bytes over links, and what a query waits.
 
     A query is a sample of the trace. BENCHMARK, where it is given, is what the trace must be of. Miss ratios and
-    bytes are computed, exactly; latencies are simulated, from the numbers of the tier's file, which are printed with
-    their sources. A rate that a device cannot read for is said to be impossible.
+    bytes are computed, exactly; latencies are simulated, from the numbers of the tier's file, which --verbose prints
+    with their sources. A rate that a device cannot read for is said to be impossible.
     """
     from harness.cli.shared.studies import keep_study
     from harness.extensions.memory.tier import find_tier
@@ -169,4 +171,4 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     definition = None if benchmark is None else load_benchmark(benchmark)
     trace, given["row_bytes"], place = read_traced(folder, definition, given["row_bytes"])
     question = TierQuestion(tiers=found, **{**given, "caches": given["caches"] or (None,)})
-    keep_study(tiers_study(trace, question, definition, place), output, f"tiers-{folder.name}", form)
+    keep_study(tiers_study(trace, question, definition, place), output, f"tiers-{folder.name}", form, table=1)

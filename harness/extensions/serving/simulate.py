@@ -6,7 +6,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import QUIET, benchmarks, completing, configuration
-from harness.cli.shared.output import form_option
+from harness.cli.shared.output import VERBOSE, form_option
 from harness.cli.shared.requests import read_request, request_options
 from harness.extensions.serving.options import (
     HEADINGS,
@@ -37,6 +37,7 @@ from reports.render.forms import FORMS
     help={"output": "Folder in which the study's own folder is made.", "seed": SEED_HELP},
 )
 @form_option("table", "json", *FORMS)
+@VERBOSE
 @QUIET
 def simulate(benchmark: str, form: str, **given: Any) -> None:
     """Say how long queries of BENCHMARK's model wait at each rate, on a virtual clock: a study, no result.

@@ -8,7 +8,7 @@ import click
 from harness.cli.shared.experiments import start_and_show
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import QUIET, completing_or_files, configuration, value_option
-from harness.cli.shared.output import form_option
+from harness.cli.shared.output import VERBOSE, form_option
 from harness.cli.shared.requests import KINDS, read_request, request_options
 from reports.render.forms import FORMS
 
@@ -40,6 +40,7 @@ def has_ratios(kind: "Kind") -> bool:
 @click.option("--to-target", "to_target", is_flag=True, help="Train to the quality targets instead, and judge.")
 @request_options("sweep", "timeout_s", "strict_env", "prepare", "cleanup", "power_command", "log_to")
 @form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
+@VERBOSE
 @QUIET
 def suite(
     suite: str, base_values: tuple[str, ...], new_values: tuple[str, ...], to_target: bool, form: str, **given: object

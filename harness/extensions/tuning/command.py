@@ -17,7 +17,7 @@ from harness.cli.shared.options import (
     completing,
     configuration,
 )
-from harness.cli.shared.output import form_option
+from harness.cli.shared.output import VERBOSE, form_option, note
 from harness.cli.shared.requests import KINDS, read_request, request_options
 from reports.render.forms import FORMS
 
@@ -106,6 +106,7 @@ def read_constraint(text: str) -> "ConstraintRecord":
     help=_HELP,
 )  # fmt: skip
 @form_option("table", "json", *FORMS, text="Form of what is shown at the end; json is the study that is kept.")
+@VERBOSE
 @QUIET
 def tune(
     benchmark: str,
@@ -129,6 +130,7 @@ def tune(
     from harness.extensions.tuning.records import SearchRecord
     from harness.extensions.tuning.trials import kind_with
     from harness.foundation.optuna import quiet_optuna
+    from reports.statistics.intervals import MIN_RUNS
     from rules.records.experiment import StopRecord
 
     objective = minimize or maximize
@@ -140,5 +142,10 @@ def tune(
     request = read_request("tune", benchmark, given, like="sweep", relation="search", asked=search, stop=stop)
     if not request.kinds and (kind := kind_with(search, None)) != "training":
         request = replace(request, kinds={kind: _NUMBERS.get(kind)})
+    if not request.quiet:
+        note(
+            f"up to {trials} trials of one process each, then {MIN_RUNS} pairs of the best and the default: how long "
+            "all of it takes is said when the first trial has ended"
+        )
     with quiet_optuna():  # refused where it is not installed, before anything is written
         start_and_show(request, form=form)

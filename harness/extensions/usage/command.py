@@ -8,7 +8,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import DATA, QUIET, RUNS, completing_or_files, output_option
-from harness.cli.shared.output import form_option
+from harness.cli.shared.output import VERBOSE, form_option
 from reports.render.forms import FORMS
 
 
@@ -57,6 +57,7 @@ def _usages() -> Iterable[str]:
 @output_option("Make the study's folder in it.")
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed of arrivals and weights.  [default: drawn]")
 @form_option("table", "json", *FORMS)
+@VERBOSE
 @QUIET
 def usage(
     usage: str, assignments: tuple[str, ...], axis: str | None, num_workers: int | None, num_threads: int | None,
@@ -88,4 +89,4 @@ def usage(
         path, points, None if axis is None else key, data=data_root, output=output, num_threads=num_threads,
         seed=draw_base_seed() if seed is None else seed, counting=counting, **how,
     )  # fmt: skip
-    keep_study(study, output, f"usage-{Path(usage).stem}", form)
+    keep_study(study, output, f"usage-{Path(usage).stem}", form, table=int(axis is None))

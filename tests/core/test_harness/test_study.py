@@ -3,8 +3,12 @@
 import json
 from pathlib import Path
 
+import click
 import pytest
+from msgspec.structs import replace
 
+from harness.cli.shared.output import VERBOSE
+from harness.cli.shared.studies import show_answer
 from harness.config.run_config import resolve
 from harness.foundation.study import make_check, make_study, make_table
 from reports.parts.study import study_blocks
@@ -51,6 +55,35 @@ def test_a_study_is_read_as_it_was_written(study: StudyRecord, tmp_path: Path) -
     path = tmp_path / "study.json"
     path.write_text(encode(study), encoding="utf-8")
     assert decode(path, StudyRecord) == study
+
+
+@pytest.mark.parametrize("words", [(), ("--verbose",)])
+def test_a_terminal_is_told_the_answer_and_one_table(
+    words: tuple[str, ...], study: StudyRecord, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what is given and modelled of it once; all else where --verbose, or the page, has it."""
+
+    @click.command()
+    @VERBOSE
+    def made() -> None:
+        failing = make_check("weights", expected=2, found=3)
+        empty = make_table("Empty", (("Key", None, "given"), ("Value", None, "computed")), [(1, None)])
+        changed = replace(study, checks=(*study.checks, failing), tables=(*study.tables, empty))
+        show_answer(changed, "table", table=1, has_page=True)
+        show_answer(changed, "table", table=2)
+
+    made.main([*words], standalone_mode=False)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "All are placed." in text and "weights: expected 2, found 3; FAILED" in text
+    if words:
+        assert "(modelled)" in text and "Where each is" in text and "bandwidth" in text
+        return
+    first, second = text.split("tables over 4 devices")[1:]
+    assert "Given: Device. Modelled: Memory, Of its memory" in first and "(modelled)" not in first
+    assert "--verbose and the page have also 'Where each is', 'Empty' and the 2 numbers that it rests on." in first
+    assert "bandwidth" not in first and "elements" not in first
+    assert "Empty Key --- 1 All given." in second and "Value" not in second
+    assert "--verbose has also 'Where each is', 'Devices' and the 2 numbers" in second
 
 
 def test_every_column_names_its_origin_and_every_parameter_its_source(study: StudyRecord) -> None:

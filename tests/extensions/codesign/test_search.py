@@ -293,8 +293,8 @@ def test_separate_has_every_design_than_which_no_trial_of_it_is_better() -> None
 @pytest.mark.parametrize(("objective", "other"), [("latency_s", "J at best"), ("energy_j", "times as fast")])
 def test_nothing_is_said_of_what_was_no_objective(objective: Objective, other: str) -> None:
     study = space_study(resolve("dlrm_tiny", []), small_array(), ("separate", "joint"), (objective,), 10, seed=0)
-    assert all("at best" in said and other not in said for said in study.findings[1:])
-    assert "best in the first objective" in study.findings[0]
+    assert all("at best" in said and other not in said for said in study.findings[:-1])
+    assert "best in the first objective" in study.findings[-1]
 
 
 @pytest.mark.slow

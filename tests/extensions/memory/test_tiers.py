@@ -44,7 +44,7 @@ def kept(tmp_path: Path) -> Path:
 def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path) -> None:
     done = inside(
         "tiers", "rm1_deeprecsys", "--trace", "t", "--tier", "nand,3dxp", "--cache", "1%,5%,20%", "--rate", 200,
-        "--hit-rate", "50%", "--fit-cache", "1MB", "--fleet", 100, 450, 90, 470,
+        "--hit-rate", "50%", "--fit-cache", "1MB", "--fleet", 100, 450, 90, 470, "--verbose",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
