@@ -6,7 +6,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import BENCHMARK, RUNS, collect_overrides, configuration
-from harness.cli.shared.output import form_option, show_as
+from harness.cli.shared.output import VERBOSE, form_option, is_verbose, show_as
 
 
 @verb("dlrmbench plan dlrm_small", "dlrmbench plan ./mine.toml --no-measure")
@@ -14,6 +14,7 @@ from harness.cli.shared.output import form_option, show_as
 @configuration
 @click.option("-n", "--runs", "num_runs", type=RUNS, help="Runs.  [default: the benchmark's number]")
 @form_option("table", "json")
+@VERBOSE
 @click.option(
     "--measure/--no-measure", default=True, help="Time a few steps and an evaluation to estimate a run's time."
 )
@@ -43,5 +44,5 @@ def plan(
         division=given["division"] or default_division(config.benchmark),
         measure=measure,
     )
-    show_as(form, plan_as_json(made), plan_blocks(made, runs))
+    show_as(form, plan_as_json(made), plan_blocks(made, runs, is_brief=not is_verbose()))
     click.get_current_context().exit(int(made.exit_code))

@@ -343,8 +343,15 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
-    """Show what follows from the configuration, its values with their sources, and the rules it would break."""
+_NOT_GIVEN = ("definition", "default")
+"""Sources of values that nobody gave."""
+
+
+def plan_blocks(made: Plan, num_runs: int, *, is_brief: bool = False) -> tuple[Block, ...]:
+    """Show what follows from the configuration, its values with their sources, and the rules it would break.
+
+    If `is_brief`, of the values those alone that somebody gave.
+    """
     benchmark = made.config.benchmark
     rows: list[tuple[str, str, str]] = [
         ("runs", str(num_runs), f"{benchmark.score.num_runs} make a score"),
@@ -391,11 +398,17 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
         rows.append(("threads, products", "timed before the first run: some seconds, once", "not timed yet"))
     if made.time is not None:
         rows.append(("run, whole epoch(s)", duration(made.time.run_s), made.time.method))
-    config = [(key, _short(value["value"]), value["source"]) for key, value in made.config.values().items()]
+    config = [
+        (key, _short(value["value"]), value["source"])
+        for key, value in made.config.values().items()
+        if not (is_brief and value["source"] in _NOT_GIVEN)
+    ]
+    num_hidden = len(made.config.values()) - len(config)
     blocks: list[Block] = [
         Heading(text=f"{benchmark.name} version {benchmark.version}: {benchmark.title}"),
         text_table(("What", "Value", "Source"), rows),
-        text_table(("Key", "Value", "Source"), config),
+        *([text_table(("Key", "Value", "Source"), config)] if config else []),
+        *([Prose(text=f"--verbose lists also the {num_hidden} values that nobody gave.")] if num_hidden else []),
     ]
     blocks += [Prose(text=note) for note in benchmark.notes if note.startswith(DERIVED)]
     runtime = made.config.workload.runtime
@@ -424,4 +437,4 @@ def _short(value: object, limit: int = 60) -> str:
 def source_of(config: RunConfig, key: str) -> Literal["definition", "default", "given"]:
     """Return who said the value of a key, as the parameters of a study have it."""
     source = config.values()[key]["source"]
-    return source if source in ("definition", "default") else "given"
+    return source if source in _NOT_GIVEN else "given"

@@ -46,8 +46,8 @@ def _comparison(comparison: Comparison) -> list[Block]:
         word, kind = f"INVALID ({' and '.join(comparison.invalid_sides)}), {kind}", "invalid"
     heading = Heading(word=word, kind=kind, text=f"{comparison.new} against {comparison.base}")
     unlike = _unlike_words(comparison)
-    said = (*([Prose(text=unlike)] if unlike else []), Prose(text=sentence(comparison)))
-    blocks: list[Block] = [Part(heading=heading, blocks=said)]
+    answer = (*([Prose(text=unlike)] if unlike else []), Prose(text=sentence(comparison)))
+    blocks: list[Block] = [Part(heading=heading, blocks=answer)]
     if comparison.refusal is not None:
         return blocks
     factors = [factor_cells(factor) for factor in comparison.factors]

@@ -104,9 +104,10 @@ class Inventory:
             raise NothingToJudgeError(
                 f"{name}: a study, which has no logs to judge. 'dlrmbench report {name}' shows it."
             )
-        if self.run_sets and _is_file(self.path / EXPERIMENT_FILE):
+        if _is_file(self.path / EXPERIMENT_FILE):
             raise NothingToJudgeError(
-                f"{self.path}: begun, and nothing of it has ended. Complete it with 'dlrmbench resume {self.path}'."
+                f"{self.path}: was begun and is not complete, with nothing yet to judge or show. Complete it: "
+                f"'dlrmbench resume {self.path}'."
             )
         if of_inference := [path for path in self.candidates if _is_of_loadgen(path)]:
             raise NothingToJudgeError(

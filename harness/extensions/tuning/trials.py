@@ -1,5 +1,6 @@
 """What the trials of a search found: the objective, by how much each bound is missed, or why it is infeasible."""
 
+import math
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,9 @@ from rules.records.experiment import (
     ExperimentRecord,
 )
 from rules.records.kinds import is_logged
+
+_DECIMAL = ("B", "kB", "MB", "GB", "TB")
+"""Units of bytes by powers of 1000, in which most constraints are given."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,8 +148,12 @@ def judge(search: SearchRecord, columns: Mapping[str, float]) -> tuple[dict[str,
 
 
 def constraint_text(constraint: ConstraintRecord) -> str:
-    """'memory<=1.00 GB'."""
-    return f"{constraint.column}{constraint.sign}{_text(constraint.column, constraint.value)}"
+    """'memory<=1 GB (953.67 MiB)': as it may have been asked for, and in the unit of what is measured."""
+    bound = _text(constraint.column, constraint.value)
+    if constraint.column == MEMORY.member:
+        power = min(int(math.log10(max(constraint.value, 1.0))) // 3, len(_DECIMAL) - 1)
+        bound = f"{constraint.value / 1000**power:.6g} {_DECIMAL[power]} ({bound})"
+    return f"{constraint.column}{constraint.sign}{bound}"
 
 
 def _text(column: str, value: float) -> str:

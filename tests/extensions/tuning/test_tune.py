@@ -91,7 +91,7 @@ def test_where_no_trial_is_feasible_the_least_violating_one_is_named(place: Path
     assert ended.code == 7
     last = ended.out.splitlines()[-1]
     assert last.startswith("None of 12 trials is feasible. Closest: trial ") and "global_batch_size=128" in last
-    assert "missed memory<=100.00 MiB: 128.00 MiB" in last
+    assert "missed memory<=104.858 MB (100.00 MiB): 128.00 MiB" in last
     folder, study = found_in(place)
     assert len(study.tables) == 1 and not [*folder.glob("beside-*")]
 
