@@ -43,9 +43,9 @@ lint: $(VENV)/test.stamp
 picture: $(VENV)/demo.stamp
 	PATH="$(CURDIR)/$(BIN):$$PATH" .ci/picture
 
-# This system's sets of dlrm_small, for others to compare with: NAME=amd-epyc-zen3-2-cores; in minutes, on a quiet system.
+# This system's bundle, to be shipped for others to compare with: NAME=amd-epyc-zen3-2-cores; on a quiet system alone.
 reference-system: $(VENV)/demo.stamp
-	$(BIN)/python .ci/reference_system.py "$(NAME)"
+	$(BIN)/dlrmbench measure-system --bundle "$(NAME)" -o "reports/reference_systems/$(NAME).zip"
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

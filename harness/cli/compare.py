@@ -91,7 +91,7 @@ def compare(
     exceeds what drift may do between sets: by at least three sets of one configuration and code that repeat each
     other before and after both (those beside BASE and NEW, or --repeated), at least 5 %; else 20 % is assumed.
     'dlrmbench run --beside BASE' measures two sets in turns, which shows far smaller differences. An interval holds
-    inside one system only. A shipped reference system (--with) was measured elsewhere and before.
+    inside one system only. A reference system (--with) was measured elsewhere and before.
 
     --fail-on regression ends with 0 only where NEW is shown to be less than --min-effect slower or worse, if at all.
     It is 3 where the rules reject NEW or BASE: their numbers show nothing. Else it is 5 or 7, and stderr says how

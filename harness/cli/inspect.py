@@ -8,20 +8,28 @@ from typing import Any
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import MODEL, benchmarks, completing_definitions
+from harness.cli.shared.options import MODEL, benchmarks, close_systems_after, completing_definitions
 from harness.cli.shared.output import form_option, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 
 @verb("dlrmbench list", "dlrmbench list --systems", name="list")
-@click.option("--systems", is_flag=True, help="List the shipped reference systems and their sets instead.")
+@click.option(
+    "--systems",
+    is_flag=False,
+    flag_value="",
+    metavar="[DIR]",
+    callback=close_systems_after,
+    help="List reference systems and their sets instead: shipped bundles, and those in DIR, or in the folder "
+    "DLRMBENCH_SYSTEMS.",
+)
 @form_option("table", "json")
-def list_(systems: bool, form: str) -> None:
+def list_(systems: str | None, form: str) -> None:
     """List the benchmarks that come with dlrmbench, and the workloads, which have no target: throughput only."""
-    if systems:
+    if systems is not None:
         from reports.views.reference_systems import describe_systems, systems_blocks
 
-        found = describe_systems()
+        found = describe_systems(Path(systems) if systems else None)
         show_as(form, {"schema_version": 1, "systems": found}, systems_blocks(found))
         return
     from harness.config.describe import summarize_benchmark

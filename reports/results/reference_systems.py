@@ -1,52 +1,175 @@
-"""Measured sets of known systems, which are shipped: whoever has one system compares with them at once.
+"""Measured sets of known systems, to compare with at once: bundles that are shipped, and anybody's.
 
-`make reference-system` measures them, elsewhere and before; nothing in them is edited by hand.
+`dlrmbench measure-system --bundle` makes a bundle; nothing in it is edited by hand. A set is as good as its noise
+allows, so a bundle has no set whose speed varies by more than MAX_CV between processes.
 """
 
+import atexit
+import os
+import stat
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
+from reports.results.bundles import SUFFIX, read_bundle, write_members
 from reports.results.result import Result
-from reports.text.formatting import names, printable
-from rules.errors import ReferenceSystemError, did_you_mean
+from reports.statistics.intervals import MIN_RUNS, log_summary
+from reports.text.formatting import names, percent, plural, printable
+from rules.errors import InputError, ReferenceSystemError, did_you_mean
+from rules.records.kept.bundle import BundleRecord
+from rules.temporary_folder import temporary_folder
 from rules.tree.result_set import real_path
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference_systems"
-"""A folder per system, which holds run sets."""
+"""The shipped bundles."""
+FOLDER_VARIABLE = "DLRMBENCH_SYSTEMS"
+"""The environment's variable that names a folder of one's own bundles."""
+MAX_CV = 0.03
+"""The coefficient of variation of the speed between the processes of a set, at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenedSystem:
+    """A bundle that was opened: its record, and the folder of its sets, which is there until `close_systems`."""
+
+    path: Path
+    record: BundleRecord
+    folder: Path
+
+
+_opened: dict[Path, OpenedSystem] = {}
+"""By the real path of the bundle."""
+_folders = ExitStack()
+atexit.register(_folders.close)
 
 
 def system_names() -> tuple[str, ...]:
     """Return the names of the shipped systems, sorted."""
-    return tuple(sorted(path.name for path in FOLDER.glob("*/")))
+    return tuple(path.stem for path in find_bundles(FOLDER))
 
 
-def find_system(name: str) -> Path:
-    """Return the folder of a shipped system's sets. Raises ReferenceSystemError with the names that there are."""
-    if name not in (known := list(system_names())):
-        hint = did_you_mean(name, known) if known else " This copy has none."
-        raise ReferenceSystemError(f"--with {printable(name)}: is no reference system.{hint}")
-    return FOLDER / name
+def find_bundles(folder: Path) -> tuple[Path, ...]:
+    """Return the archives in a folder, sorted by name; none where there is no such folder."""
+    try:
+        found = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and not path.name.startswith("."))
+    except FileNotFoundError:
+        return ()
+    return tuple(found)
+
+
+def known_bundles(folder: Path | None = None) -> tuple[Path, ...]:
+    """Return the shipped bundles, then those in `folder`, or where none is given in the folder of one's own.
+
+    A bundle of one's own is in place of a shipped one of its file's name.
+    """
+    own = os.environ.get(FOLDER_VARIABLE) or None
+    folders = [FOLDER, *([folder] if folder is not None else [] if own is None else [Path(own)])]
+    return tuple({path.name: path for each in folders for path in find_bundles(each)}.values())
+
+
+def open_system(given: str | Path) -> OpenedSystem:
+    """Open a system by the name of a known bundle or by a bundle's file; one that is open already is not read again.
+
+    Raises ReferenceSystemError with the names that there are, InputError as `read_bundle` does, and OSError.
+    """
+    path = _find(given)
+    key = real_path(path)
+    if (found := _opened.get(key)) is None:
+        bundle = read_bundle(path)
+        folder = _folders.enter_context(temporary_folder("system")) / bundle.record.name
+        folder.mkdir()
+        write_members(bundle, folder)
+        found = _opened[key] = OpenedSystem(path=path, record=bundle.record, folder=real_path(folder))
+    return found
+
+
+def close_systems() -> None:
+    """Remove the folders of all bundles that were opened."""
+    _opened.clear()
+    _folders.close()
+
+
+def find_system(given: str | Path) -> Path:
+    """Return the folder of a system's sets, as `open_system` opens it."""
+    return open_system(given).folder
+
+
+def _find(given: str | Path) -> Path:
+    """Return the file of a bundle: a path wins over a name."""
+    path = Path(given)
+    if path.suffix == SUFFIX or os.sep in str(given):
+        return path
+    try:
+        if stat.S_ISREG(path.stat().st_mode):
+            return path
+    except (OSError, ValueError):
+        pass
+    by_name = {bundle.stem: bundle for bundle in known_bundles()}
+    if str(given) not in by_name:
+        hint = did_you_mean(str(given), [*by_name]) if by_name else " This copy has none."
+        raise ReferenceSystemError(
+            f"--with {printable(given)}: is no reference system, nor a bundle's file.{hint} "
+            f"'dlrmbench list --systems' lists them; {FOLDER_VARIABLE} names a folder of your own."
+        )
+    return by_name[str(given)]
 
 
 def system_of(result: Result) -> str | None:
-    """Return the name of the shipped system that a set is of, which is nobody's own by whatever name; else None."""
-    if result.place is None or FOLDER.name not in result.place.parts:
+    """Return the name of the reference system that a set is of, which is nobody's own by whatever name; else None."""
+    if result.place is None or not _opened:
         return None  # without a look at the disk
-    place = real_path(result.place)
-    return place.relative_to(FOLDER).parts[0] if FOLDER in place.parents else None
+    parents = real_path(result.place).parents
+    return next((each.record.name for each in _opened.values() if each.folder in parents), None)
 
 
-def with_alike(asked: Sequence[Result], shipped: Sequence[Result]) -> tuple[Result, ...]:
-    """Return `asked`, then those of `shipped` that measure what one of them does: one benchmark, in one kind.
+def variation_of(result: Result) -> float | None:
+    """Return the coefficient of variation of a set's speed between its runs or processes; None of fewer than two."""
+    if result.measured is None:
+        summary = result.summary("throughput_samples_per_s")
+    else:
+        summary = log_summary(result.measured_values)
+    return None if summary is None else summary.coefficient_of_variation
 
-    Raises ReferenceSystemError where none does.
+
+def why_no_reference(result: Result) -> str | None:
+    """Say why a set is no reference: too few processes, INVALID, no load on record, noise; None where it is one."""
+    few = f"{plural(result.num_converged, 'process', 'processes')} to compare, expected at least {MIN_RUNS}"
+    if result.num_converged < MIN_RUNS:
+        return few
+    if result.outcome == "invalid":
+        return "the rules reject it; 'dlrmbench check' says why"
+    if any(load is None or load.load_avg_before is None for load in result.loads):
+        return "the load while it was measured is not on record"
+    variation = variation_of(result)
+    if variation is None or variation > MAX_CV:
+        varied = "an unknown share" if variation is None else percent(variation)
+        return (
+            f"its speed varies by a CV of {varied} between processes, expected at most {percent(MAX_CV, 0)}: "
+            "something else used the system, or its clock changed"
+        )
+    return None
+
+
+def require_references(results: Sequence[Result]) -> None:
+    """Raise InputError, which names the set, where one of a bundle's is no reference."""
+    for result in results:
+        if (why := why_no_reference(result)) is not None:
+            raise InputError(f"reference system {system_of(result)}: {result.label}: {why}. Measure it again.")
+
+
+def with_alike(asked: Sequence[Result], known: Sequence[Result]) -> tuple[Result, ...]:
+    """Return `asked`, then those of `known` that measure what one of them does: one benchmark, in one kind.
+
+    Raises ReferenceSystemError where none does, and as `require_references` does.
     """
     wanted = {(result.benchmark, result.kind) for result in asked}
-    found = tuple(result for result in shipped if (result.benchmark, result.kind) in wanted)
+    found = tuple(result for result in known if (result.benchmark, result.kind) in wanted)
     if not found:
         has, given = (
             names(sorted({f"{result.benchmark_name} ({result.kind})" for result in results}), 8)
-            for results in (shipped, asked)
+            for results in (known, asked)
         )
         raise ReferenceSystemError(f"--with: the system has {has}; given is {given or 'none'}. Measure one of its.")
+    require_references(found)
     return (*asked, *found)

@@ -1,35 +1,61 @@
-"""The shipped reference systems: what each is, and its sets."""
+"""Reference systems, shipped or one's own bundles: what each is, and its sets."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from reports.comparison.history import read_history
 from reports.document.blocks import Block, Heading, Prose
 from reports.results.records import read_run_set
-from reports.results.reference_systems import find_system, system_names
+from reports.results.reference_systems import FOLDER_VARIABLE, known_bundles, open_system
+from reports.text.formatting import printable
 from reports.views.history import history_blocks
+from rules.errors import InputError
 
 
-def describe_systems() -> list[dict[str, Any]]:
-    """Describe each by the records of its sets: name, MLPerf's fields of the system, processor, and past sets."""
-    found = []
-    for name in system_names():
-        sets, _ = read_history(find_system(name))
+def describe_systems(folder: Path | None = None) -> list[dict[str, Any]]:
+    """Describe each known bundle, those in `folder` among them, by the records of its sets.
+
+    Each has its name, file, MLPerf's fields of the system, processor, and past sets; one that cannot be read has its
+    `problem` in place of them. Raises InputError where there is no such folder.
+    """
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"{printable(folder)}: no such directory. Give one of bundles, or none for those shipped.")
+    found = list[dict[str, Any]]()
+    for path in known_bundles(folder):
+        try:
+            system = open_system(path)
+        except (InputError, OSError) as error:
+            found.append({"name": path.stem, "path": str(path), "problem": printable(str(error)), "sets": ()})
+            continue
+        sets, _ = read_history(system.folder)
         record = read_run_set(Path(sets[0].folder), []) if sets else None
         about = {"fields": record.system.fields, "processor": record.environment.get("processor")} if record else {}
-        found.append({"name": name, **about, "sets": sets})
+        version = system.record.harness_version
+        # The folder that the archive is opened in is gone when anybody reads this.
+        named = [replace(past, folder=Path(past.folder).name) for past in sets]
+        found.append(
+            {"name": system.record.name, "path": str(path), "harness_version": version, **about, "sets": named}
+        )
     return found
 
 
 def systems_blocks(systems: Sequence[dict[str, Any]]) -> tuple[Block, ...]:
     """Return a heading, a sentence on the system and a table of sets for each."""
-    blocks: list[Block] = [] if systems else [Prose(text="No reference system is shipped with this copy.")]
+    how = "'dlrmbench measure-system --bundle NAME' makes a bundle of this system"
+    none = f"No reference system is here. {how}; {FOLDER_VARIABLE} names a folder of them."
+    blocks: list[Block] = [] if systems else [Prose(text=none)]
     for system in systems:
+        blocks.append(Heading(text=system["name"]))
+        if "problem" in system:
+            blocks.append(Prose(text=f"Not used: {system['problem']}"))
+            continue
         of, numbers = system.get("fields", {}), system.get("processor")
         about = f"{of.get('host_processors_per_node')} x {of.get('host_processor_model_name')}"
         about += f" ({numbers})" if numbers else ""
         about += f", {of.get('host_processor_core_count')} cores each, {of.get('host_memory_capacity')}"
-        blocks += [Heading(text=system["name"]), Prose(text=f"{about}; {of.get('framework')}")]
+        blocks.append(Prose(text=printable(f"{about}; {of.get('framework')}; {system['path']}", 400)))
         blocks += history_blocks(system["sets"])
     return tuple(blocks)

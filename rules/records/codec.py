@@ -100,7 +100,7 @@ class DamageError(ValueError):
 def decode(path: Path, record_type: type[T], clean: Callable[[Any], Any] | None = None) -> T | Damage:
     """Read a file as a record. `clean` is applied to its JSON value before types are checked."""
     try:
-        content = _parse(_read(path))
+        content = parse_object(_read(path))
         return convert(content if clean is None else clean(content), record_type)
     except DamageError as damage:
         return damage.at(path)
@@ -109,7 +109,7 @@ def decode(path: Path, record_type: type[T], clean: Callable[[Any], Any] | None 
 def read_object(path: Path) -> dict[str, Any] | Damage:
     """Read a file of any content as a JSON object: of finite numbers, not too deep, no key given twice."""
     try:
-        return _parse(_read(path))
+        return parse_object(_read(path))
     except DamageError as damage:
         return damage.at(path)
 
@@ -176,7 +176,8 @@ class _Twice(dict[str, Any]):
     """An object with a key given twice."""
 
 
-def _parse(data: bytes) -> dict[str, Any]:
+def parse_object(data: bytes) -> dict[str, Any]:
+    """Parse a JSON object as `read_object` does. Raises DamageError."""
     if (usual := _parse_usual(data)) is not None:
         return usual
 

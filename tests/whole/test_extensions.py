@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundle_builder import write_runs, write_speed
 from deletion import PACKAGES, ROOT, delete_models, link_product, with_those_that_need, without_lines
 from goldens import lay_data
 from measured_builder import write_measured
@@ -20,7 +21,6 @@ from waiting import HANG_S
 
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study, make_table
-from reports.results import reference_systems
 from rules.extensions import EXTENSIONS, Extension, find_places, load_extensions, load_place
 from rules.records.measure import ProcessMeasurement
 
@@ -232,8 +232,9 @@ def use_without(
     """Delete extensions, and make a change, in a copy of the product, and do there what the core does."""
     tree, place = link_product(folder / "tree", gone), folder / "place"
     change(tree)
-    here = reference_systems.find_system(reference_systems.system_names()[0])
-    trained = sorted(str(path) for path in here.glob("*Z") if "-speed-" not in path.name)
+    here = folder / "here"
+    trained = [str(write_runs(here / name, 10_000.0, seed=seed)) for seed, name in enumerate(("one", "other"))]
+    write_speed(here / "speed", 2_000.0)
     made = [load_extensions()[name] for name in gone]
     kinds = {kind: _write_set(folder / kind, kind) for extension in made for kind in extension.kinds}
     shown = [kind for extension in made for kind in extension.shown if kind not in kinds]

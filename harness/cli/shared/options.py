@@ -100,10 +100,20 @@ def trainable() -> Iterable[str]:
     return (name for name in benchmarks() if has_implementation(load_benchmark(name)))
 
 
-def _system_names() -> Iterable[str]:
-    from reports.results.reference_systems import system_names
+def system_names() -> Iterable[str]:
+    """Names of the reference systems that are known here."""
+    from reports.results.reference_systems import known_bundles
 
-    return system_names()
+    return [path.stem for path in known_bundles()]
+
+
+def close_systems_after(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Have the folders of bundles that the command opens removed when it ends."""
+    if value is not None:
+        from reports.results.reference_systems import close_systems
+
+        ctx.call_on_close(close_systems)
+    return value
 
 
 def duration(text: str) -> float:
@@ -231,9 +241,10 @@ DEFINITION = click.option(
 WITH = click.option(
     "--with",
     "reference",
-    metavar="NAME",
-    shell_complete=completing(_system_names),
-    help="After them what a shipped reference system measured alike; 'dlrmbench list --systems' has the names.",
+    metavar="NAME|FILE",
+    shell_complete=completing_or_files(system_names),
+    callback=close_systems_after,
+    help="After them what a reference system measured alike: a name of 'dlrmbench list --systems', or a bundle.",
 )
 NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings stay.")
@@ -341,11 +352,10 @@ def fraction(text: str) -> float:
     return value
 
 
-def output_option(text: str) -> Callable[[F], F]:
-    """Make -o, a folder in which results are made: ./results by default."""
+def output_option(text: str, *names: str) -> Callable[[F], F]:
+    """Make -o, or what is named so: a folder in which results are made, ./results by default."""
     return click.option(
-        "-o",
-        "--output",
+        *(names or ("-o", "--output")),
         type=click.Path(path_type=Path),
         default=Path("results"),
         show_default=True,

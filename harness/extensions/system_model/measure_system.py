@@ -1,29 +1,65 @@
-"""`measure-system`: the rates of the CPU at hand, as a file."""
+"""`measure-system`: the rates of the CPU at hand as a file, or with its reference sets as a bundle."""
 
 from pathlib import Path
 
 import click
 
 from harness.cli.shared.help import verb
+from harness.cli.shared.options import DATA, completing_definitions, output_option, trainable
 from harness.cli.shared.output import say
 from harness.foundation.errors import ExitCode, HarnessError
 
+BENCHMARKS = ("dlrm_small", "dlrm_dcnv2_small")
 
-@verb("dlrmbench measure-system", "dlrmbench measure-system -o its.toml", name="measure-system")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="The TOML file to write.  [default: to the console]"
+
+@verb(
+    "dlrmbench measure-system -o its.toml",
+    "dlrmbench measure-system --bundle amd-epyc-zen3-2-cores -o zen3.zip",
+    name="measure-system",
 )
-def measure_system(output: Path | None) -> None:
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The TOML file to write, or the bundle's .zip.  [default: to the console; NAME.zip of a bundle]",
+)
+@click.option(
+    "--bundle",
+    metavar="NAME",
+    help="Measure this system's reference sets, too, and pack them for others to compare with, under this name.",
+)
+@click.option(
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    shell_complete=completing_definitions(trainable),
+    help=f"Of the sets of a bundle; repeatable.  [default: {', '.join(BENCHMARKS)}]",
+)
+@DATA
+@output_option("Folder in which the sets of a bundle are made.", "--results")
+def measure_system(
+    output: Path | None, bundle: str | None, benchmarks: tuple[str, ...], data_root: Path | None, results: Path
+) -> None:
     """Measure the CPU's rates, in about 20 s: products, copies, rows at random, an operator's overhead.
 
     Writes them as 'plan-system' takes them, to -o or to the console; each says how it was measured, and how far apart
     its repetitions lay. What disturbed them, and the load meanwhile, are in the file.
+
+    With --bundle the reference sets of this system are measured before: of each benchmark by `reference` and
+    `optimized`, runs to the target and throughput, in some minutes. They and the rates become one archive, which
+    '--with FILE' of compare, report and plan-system takes. A set whose speed varies by a CV of more than 3 % between
+    processes, or whose load is not on record, is refused (exit 6). The names of host, user and folders are left out.
     """
     from harness.extensions.system_model.rates import measure_here
     from harness.foundation.files import write_text
     from harness.planning.hardware.system import write_system
     from harness.run_sets.environment import Environment
 
+    if bundle is not None:
+        _write_bundle(bundle, benchmarks or BENCHMARKS, data_root, results, output)
+        return
+    if benchmarks:
+        raise click.UsageError("--benchmark is for --bundle NAME.")
     if output is not None and output.suffix != ".toml":
         raise HarnessError(f"--output {output}: expected a file name that ends in .toml.", ExitCode.USAGE)
     text = write_system(measure_here(say, Environment.check()))
@@ -32,3 +68,22 @@ def measure_system(output: Path | None) -> None:
     else:
         write_text(output, text)
         click.echo(f"wrote {output}", err=True)
+
+
+def _write_bundle(
+    name: str, benchmarks: tuple[str, ...], data: Path | None, results: Path, output: Path | None
+) -> None:
+    from harness.extensions.system_model.bundle import check_name, make_bundle
+    from reports.results.bundles import SUFFIX
+    from reports.text.atomic_write import draft_file
+
+    check_name(name)
+    path = Path(f"{name}{SUFFIX}") if output is None else output
+    if path.suffix != SUFFIX or not path.absolute().parent.is_dir():
+        raise HarnessError(
+            f"--output {path}: expected a file name that ends in {SUFFIX}, in a folder that is there.", ExitCode.USAGE
+        )
+    content = make_bundle(name, tuple(dict.fromkeys(benchmarks)), data, results, say)
+    with draft_file(path, SUFFIX) as draft, draft.open("xb") as file:
+        file.write(content)
+    click.echo(f"wrote {path}, {len(content) / 1e3:.0f} kB")

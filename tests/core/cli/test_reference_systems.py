@@ -1,15 +1,15 @@
-"""Sets of known systems that are shipped: listed, compared with, shown beside; and how they are made."""
+"""Sets of known systems, shipped or in a bundle of anybody's: listed, compared with, shown beside."""
 
+import itertools
 import json
 import re
-import runpy
 import shutil
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bundle_builder import LOAD, about_box, write_box, write_bundle, write_runs, write_speed
 from log_builder import make_records, usual_evals
 from measured_builder import write_measured
 from places import ROOT
@@ -22,50 +22,20 @@ from reports.page.content import gather_everything
 from reports.page.report import render_report
 from reports.results import reference_systems
 from reports.results.provenance import repetition_key
-from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import decode
 from rules.records.run_set import RunSetRecord
 
-MAKER = runpy.run_path(str(ROOT / ".ci" / "reference_system.py"))
-IMPLEMENTATIONS, KINDS = ("reference", "optimized"), ("training", "throughput")
 Command = Callable[..., tuple[int, str, str]]
-TINY = load_benchmark("dlrm_tiny")
-
-
-def write_runs(root: Path, speed: float, *, seed: int = 0, processor: str | None = None, **changes: Any) -> Path:
-    """Five runs to dlrm_tiny's target at about so many samples a second."""
-    runs = [
-        make_records(
-            TINY,
-            num_evals=usual_evals(TINY) + index % 2,
-            seed=1000 + seed * 100 + index,
-            start_ms=1_790_000_000_000 + (seed * 50 + index) * 600_000,
-            throughput=speed * (1 + 0.002 * (index % 3)),
-        )
-        for index in range(5)
-    ]
-    return write_run_set(
-        root, runs=runs, interrupted=False, changes={"environment": {"processor": processor}} | changes
-    )
-
-
-def write_speed(root: Path, speed: float, **about: Any) -> Path:
-    write_measured(root, "throughput", [speed * (1 + 0.002 * index) for index in range(5)], **about)
-    path = root / "extra" / "throughput.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"data_kind": "click_log"}))
-    return root
 
 
 @pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy with one reference system, `box`: runs to the target and throughput of dlrm_tiny."""
     folder = tmp_path / "site-packages" / "reference_systems"
     monkeypatch.setattr(reference_systems, "FOLDER", folder)
-    fields = {"host_processor_model_name": "AMD EPYC", "host_processor_core_count": "2"}
-    about = {"system": system_part("box", **fields), "environment": {"processor": "AuthenticAMD family 25 model 1"}}
-    write_runs(folder / "box" / "dlrm_tiny-box-20261121T030000Z", 10_000.0, **about)
-    write_speed(folder / "box" / "dlrm_tiny-box-speed-20261121T030000Z", 2_000.0, **about)
-    return folder
+    write_box(folder / "box.zip", tmp_path / "box")
+    yield folder
+    reference_systems.close_systems()
 
 
 def test_compare_holds_a_set_against_what_the_system_measured_alike(
@@ -145,7 +115,7 @@ def test_report_shows_the_systems_sets_beside(command: Command, shipped: Path, t
 
 def test_a_set_of_a_shipped_system_is_of_another_one_whatever_it_is_called(shipped: Path, tmp_path: Path) -> None:
     """Virtual processors hide their names: two that are called alike need not be one."""
-    (place,) = shipped.glob("box/*-box-2026*")
+    (place,) = reference_systems.find_system("box").glob("*-box-2026*")
     twin = shutil.copytree(place, tmp_path / "twin")
     found = gather_everything([place, twin], second_opinion=False).sets
     assert [reference_systems.system_of(result) for result in found] == ["box", None]
@@ -156,11 +126,9 @@ def test_a_set_of_a_shipped_system_is_of_another_one_whatever_it_is_called(shipp
 @pytest.mark.slow
 def test_sets_of_ones_own_show_no_drift_between_two_systems(command: Command, shipped: Path, tmp_path: Path) -> None:
     """Equal in name, configuration and code, and around the shipped set in time: nor does that repeat one of them."""
-    (place,) = shipped.glob("box/*-box-2026*")
-    record = json.loads((place / "extra" / "run_set.json").read_text())
-    shutil.rmtree(place)
-    alike = {"system": record["system"], "environment": record["environment"]}
-    write_runs(place, 10_000.0, seed=4, **alike)
+    alike = about_box()
+    place = write_runs(tmp_path / "again" / "dlrm_tiny-box-20261121T030000Z", 10_000.0, seed=4, **alike)
+    write_bundle(shipped / "box.zip", place)
     mine = [write_runs(tmp_path / f"mine{seed}", 10_000.0 + seed, seed=seed, **alike) for seed in (0, 2, 6, 8)]
     assert (
         len({repetition_key(decode(folder / "extra" / "run_set.json", RunSetRecord)) for folder in (place, *mine)})
@@ -225,7 +193,7 @@ def test_list_names_the_systems_and_their_sets(command: Command, shipped: Path) 
 def test_what_cannot_be_compared_with_is_refused(command: Command, shipped: Path, tmp_path: Path) -> None:
     mine = write_runs(tmp_path / "mine", 20_000.0)
     code, _, err = command("compare", mine, "--with", "bx")
-    assert code == 2 and "bx: is no reference system. Did you mean 'box'?" in err
+    assert code == 2 and "bx: is no reference system, nor a bundle's file. Did you mean 'box'?" in err
     code, _, err = command("compare", mine)
     assert code == 2 and "--with NAME" in err
     quality = write_measured(tmp_path / "quality", "quality", [0.7] * 5)
@@ -238,70 +206,80 @@ def test_what_cannot_be_compared_with_is_refused(command: Command, shipped: Path
     assert not (tmp_path / "report.html").exists()
 
 
-# What is shipped with this copy, and how it comes about.
+# What is shipped with this copy.
 
 
-@pytest.mark.parametrize("name", reference_systems.system_names())
-def test_no_file_of_a_shipped_system_is_changed_by_hand(name: str) -> None:
-    folder = reference_systems.find_system(name)
-    assert (folder / MAKER["SUMS"]).read_text() == MAKER["sums_of"](folder), "make reference-system writes both"
+def test_a_bundle_is_taken_as_a_shipped_system_is(
+    command: Command, shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = write_runs(tmp_path / "mine", 20_000.0, seed=3)
+    by_name = command("compare", mine, "--with", "box", "--format", "json")
+    bundle = shutil.copy(shipped / "box.zip", tmp_path / "theirs.zip")
+    shutil.rmtree(shipped)
+    assert command("compare", mine, "--with", bundle, "--format", "json") == by_name and by_name[0] == 0
+    code, out, _ = command("report", mine, "--with", bundle, "--format", "md")
+    assert code == 0 and "dlrm\\_tiny-box-20261121T030000Z" in out
+    assert command("compare", mine, "--with", "theirs")[0] == 2
+    monkeypatch.setenv("DLRMBENCH_SYSTEMS", str(tmp_path))
+    assert command("compare", mine, "--with", "theirs", "--format", "json") == by_name
+    for where in ([], [tmp_path]):
+        (system,) = json.loads(command("list", "--systems", *where, "--format", "json")[1])["systems"]
+        assert system["name"] == "box" and system["path"] == str(bundle) and len(system["sets"]) == 2
+    assert not list(tmp_path.glob("dlrmbench-system-*"))
 
 
-@pytest.mark.parametrize("name", reference_systems.system_names())
-def test_a_shipped_system_has_valid_sets_that_say_what_made_them_and_not_where(name: str) -> None:
-    folder = reference_systems.find_system(name)
-    results = gather_everything([folder], second_opinion=False).results
-    told = {
-        (str(result.asked.config["runtime.implementation"].value), result.kind) for result in results if result.asked
-    }
-    assert told == {(implementation, kind) for implementation in IMPLEMENTATIONS for kind in KINDS}
-    for result in results:
-        assert result.benchmark == "dlrm_small" and result.num_converged >= 5
-        assert result.outcome in ("valid", None) and not result.problems
-        assert result.asked is not None and result.asked.code_sha256 is not None
-        assert result.asked.environment["processor"] and result.asked.system.fields["host_processor_model_name"]
-        assert not Path(result.asked.dataset.dir).is_absolute()
-    for path in filter(Path.is_file, folder.rglob("*")):
-        assert re.findall(r'"/(?!sys/|proc/)[^"]*"', path.read_text()) == [], path
-        assert set(re.findall(r'"host": "(.*)"', path.read_text())) <= {""}, path
+def test_list_says_which_bundle_cannot_be_used(command: Command, shipped: Path, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "broken.zip").write_bytes(b"PK")
+    code, out, _ = command("list", "--systems", tmp_path / "own")
+    text = " ".join(out.split())
+    assert code == 0 and "Not used:" in text and "no ZIP archive that can be read" in text and "AMD EPYC" in text
+    code, _, err = command("list", "--systems", tmp_path / "absent")
+    assert code == 8 and "no such directory" in err
 
 
-def test_shipped_files_are_the_measured_ones_without_host_and_folder(tmp_path: Path) -> None:
-    made, target = tmp_path / "results", tmp_path / "systems" / "box"
-    target.mkdir(parents=True)
-    (target / "old").write_text("")
-    place = write_runs(made / "set", 10_000.0, dataset={"dir": "/somewhere/data/tiny", "dataset_sha256": "d" * 64})
-    attempt = next(place.glob("extra/run_0/attempt_*/run.json"))
-    text = json.dumps(json.loads(attempt.read_text()), indent=1).replace(
-        '"example"', json.dumps(socket.gethostname())
-    )
-    attempt.write_text(text)
-    (attempt.with_name("spec.json")).write_text("{}")
-    MAKER["ship"](made, target)
-    assert not (target / "old").exists() and not list(target.rglob("spec.json"))
-    record = decode(target / "set" / "extra" / "run_set.json", RunSetRecord)
-    assert isinstance(record, RunSetRecord) and record.dataset.dir == "tiny"
-    copied = (target / attempt.relative_to(made)).read_text()
-    assert copied == text.replace(f'"host": {json.dumps(socket.gethostname())}', '"host": ""') != text
-    logs = sorted(place.rglob("result_*.txt"))
-    assert len(logs) == 5 and all((target / log.relative_to(made)).read_bytes() == log.read_bytes() for log in logs)
-    assert (target / MAKER["SUMS"]).read_text() == MAKER["sums_of"](target)
-    victim = target / logs[0].relative_to(made)
-    victim.write_text(victim.read_text().replace("1790", "1791", 1))
-    assert (target / MAKER["SUMS"]).read_text() != MAKER["sums_of"](target), "an edited number shows"
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"spread": 0.08}, "its speed varies by a CV of 6.3 % between processes, expected at most 3 %"),
+        ({"load": None}, "the load while it was measured is not on record"),
+        ({"load": {**LOAD, "load_avg_before": None}}, "the load while it was measured is not on record"),
+    ],
+)
+def test_a_set_that_is_too_noisy_or_not_watched_is_no_reference(
+    changes: dict[str, Any], said: str, command: Command, tmp_path: Path
+) -> None:
+    """However its bundle was made: the bar is held to where it is compared with."""
+    mine = write_runs(tmp_path / "mine", 20_000.0, seed=3)
+    bundle = write_box(tmp_path / "box.zip", tmp_path / "sets", **changes)
+    for verb in ("compare", "report"):
+        code, _, err = command(verb, mine, "--with", bundle)
+        assert code == 8 and "reference system box: dlrm_tiny-box-20261121T030000Z" in err and said in err
 
 
-@pytest.mark.parametrize("told", ["/home/somebody/data", None])
-def test_what_names_a_folder_or_the_host_is_not_shipped(told: str | None, tmp_path: Path) -> None:
-    made, target = tmp_path / "results", tmp_path / "systems" / "box"
-    target.mkdir(parents=True)
-    write_runs(made / "set", 10_000.0, environment={"variables": {"OMP_NOTE": told or socket.gethostname()}})
-    with pytest.raises(ValueError, match="which no shipped file may do"):
-        MAKER["ship"](made, target)
-    assert list(target.parent.iterdir()) == [target] and not list(target.iterdir())
+def test_each_shipped_system_has_valid_sets_that_say_what_made_them_and_not_where() -> None:
+    """As many as are shipped, which may be none."""
+    for name in reference_systems.system_names():
+        folder = reference_systems.find_system(name)
+        results = gather_everything([folder], second_opinion=False).results
+        told = [
+            (result.benchmark, str(result.asked.config["runtime.implementation"].value), result.kind)
+            for result in results
+            if result.asked
+        ]
+        benchmarks, kinds = ("dlrm_small", "dlrm_dcnv2_small"), ("training", "throughput")
+        assert sorted(told, key=str) == sorted(
+            itertools.product(benchmarks, ("reference", "optimized"), kinds), key=str
+        )
+        reference_systems.require_references(results)
+        for result in results:
+            assert result.outcome in ("valid", None) and not result.problems
+            assert result.asked is not None and result.asked.code_sha256 is not None
+            assert result.asked.environment["processor"] and result.asked.system.fields["host_processor_model_name"]
+        for path in filter(Path.is_file, folder.rglob("*")):
+            assert re.findall(r'"/(?!sys/|proc/)[^"]*"', path.read_text()) == [], path
+            assert set(re.findall(r'"host": "(.*)"', path.read_text())) <= {""}, path
 
 
-def test_a_name_that_is_no_folder_of_its_own_is_refused() -> None:
-    for name in ("", "..", "a/b", "A b"):
-        with pytest.raises(SystemExit, match="expected words"):
-            MAKER["main"](name)
+def test_what_is_shipped_takes_less_than_a_megabyte() -> None:
+    assert sum(path.stat().st_size for path in reference_systems.find_bundles(reference_systems.FOLDER)) < 1 << 20

@@ -38,11 +38,12 @@ def test_every_shipped_definition_is_pinned() -> None:
     assert {str(path.relative_to(ROOT).with_suffix("")) for path in found} == set(DIGESTS)
 
 
-@pytest.mark.parametrize("name", reference_systems.system_names())
-def test_sets_of_a_shipped_system_are_read_and_of_a_shipped_problem(name: str) -> None:
-    paths = sorted(reference_systems.find_system(name).glob("*/extra/run_set.json"))
-    assert paths
-    for path in paths:
-        record = decode(path, RunSetRecord)
-        assert isinstance(record, RunSetRecord), record
-        assert record.benchmark.definition_sha256 in DIGESTS.values()
+def test_sets_of_each_shipped_system_are_read_and_of_a_shipped_problem() -> None:
+    """As many as are shipped, which may be none."""
+    for name in reference_systems.system_names():
+        paths = sorted(reference_systems.find_system(name).glob("*/extra/run_set.json"))
+        assert paths
+        for path in paths:
+            record = decode(path, RunSetRecord)
+            assert isinstance(record, RunSetRecord), record
+            assert record.benchmark.definition_sha256 in DIGESTS.values()

@@ -13,4 +13,8 @@ STAND_INS = {"harness.extensions.system_model.rates:measure_rates": "system_stan
 _KINDS = ("memory", "fp32", "copy", "rows", "other", "operator")
 _NUMBERS = ", ".join(f'{{ of = "{of}", value = 1e9, source = "a test" }}' for of in _KINDS)
 FILES = {"its.toml": f'title = "its"\nnumbers = [{_NUMBERS}]\n'}
-COMPLETED = {"plan-system --system": ("t", ["this"]), "plan-system": ("dlrm_t", ["dlrm_tiny"])}
+COMPLETED = {
+    "plan-system --system": ("t", ["this"]),
+    "measure-system --benchmark": ("dlrm_t", ["dlrm_tiny"]),
+    "plan-system": ("dlrm_t", ["dlrm_tiny"]),
+}

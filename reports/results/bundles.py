@@ -1,0 +1,187 @@
+"""Bundles: the reference sets of one system as one archive, written whole and read as a stranger's.
+
+A bundle is a ZIP archive of regular files: bundle.json has the digest of each other one; they are those files of run
+sets that judging and comparing read, and system.toml, the system's rates. What is read is bounded in bytes, members
+and names before anything is written, so that no archive writes outside of the folder that it is opened in.
+"""
+
+import hashlib
+import io
+import re
+import stat
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reports.text.formatting import printable
+from rules.errors import InputError
+from rules.open_file import NotRegularError, TooLargeError, read_regular
+from rules.records.codec import DamageError, convert, encode, parse_object
+from rules.records.kept.bundle import BUNDLE_FILE, BundleRecord, digest_files
+
+SUFFIX = ".zip"
+RATES_FILE = "system.toml"
+MAX_BYTES = 2 << 20
+"""Of an archive; that of eight sets has a few hundred kB."""
+MAX_MEMBERS = 2_000
+MAX_MEMBER_BYTES = 4 << 20
+MAX_TOTAL_BYTES = 32 << 20
+"""Of all members together, counted as they are decompressed: what an archive says of their sizes may be wrong."""
+_PART = r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}"
+_OF_A_SET = (
+    r"extra/(?:definition\.toml|run_set\.json|last_run|throughput\.json|run_\d{1,6}/attempt_\d{1,6}/run\.json)"
+    rf"|results/{_PART}/{_PART}/result_\d{{1,6}}\.txt|systems/{_PART}\.json"
+)
+_MEMBER = re.compile(rf"system\.toml|(?!system\.toml/){_PART}/(?:{_OF_A_SET})")
+SET_FILES = (
+    "extra/definition.toml",
+    "extra/run_set.json",
+    "extra/last_run",
+    "extra/throughput.json",
+    "extra/run_*/attempt_*/run.json",
+    "results/*/*/result_*.txt",
+    "systems/*.json",
+)
+"""The files of a run set that a bundle has, as patterns below the set's folder."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_KINDS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_BROKEN = (
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OverflowError, ValueError,
+    IndexError,
+)  # fmt: skip
+"""What zipfile raises for archives that are damaged; it documents the first alone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bundle:
+    """A bundle as it was read: its record, and the content of each member but that record by name."""
+
+    path: Path
+    record: BundleRecord
+    files: Mapping[str, bytes]
+
+
+def pack(name: str, files: Mapping[str, bytes], *, created_utc: str, harness_version: str) -> bytes:
+    """Return the archive of a system's files, equal for equal arguments.
+
+    Raises ValueError where a member is none that a bundle has, or what `read_bundle` would refuse.
+    """
+    if odd := [member for member in files if not _MEMBER.fullmatch(member)]:
+        raise ValueError(f"{printable(odd[0])}: no file that a bundle has.")
+    digests = {member: hashlib.sha256(files[member]).hexdigest() for member in sorted(files)}
+    record = BundleRecord(
+        name=name,
+        created_utc=created_utc,
+        harness_version=harness_version,
+        files=digests,
+        files_sha256=digest_files(digests),
+    )
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for member, content in {BUNDLE_FILE: encode(record).encode(), **files}.items():
+            about = zipfile.ZipInfo(member, date_time=_EPOCH)
+            about.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(about, content, zipfile.ZIP_DEFLATED, 9)
+    if packed.tell() > MAX_BYTES:
+        raise ValueError(f"{packed.tell():,} bytes, expected at most {MAX_BYTES:,}.")
+    return packed.getvalue()
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Read an archive whole, into memory: nothing is written.
+
+    Raises InputError, which names the member, for what is damaged, edited, of another version or kind of archive, or
+    larger than MAX_BYTES, MAX_MEMBERS, MAX_MEMBER_BYTES and MAX_TOTAL_BYTES say; OSError where it cannot be read.
+    """
+    try:
+        content = read_regular(path, MAX_BYTES)
+    except NotRegularError:
+        raise _refused(path, "", "no regular file", "a bundle") from None
+    except TooLargeError as error:
+        raise _refused(path, "", str(error), f"at most {MAX_BYTES:,} bytes") from None
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            left, files = MAX_TOTAL_BYTES, dict[str, bytes]()
+            for member, about in _list_members(path, archive).items():
+                files[member] = _read_member(path, archive, about, left)
+                left -= len(files[member])
+    except InputError:
+        raise
+    except _BROKEN as error:
+        raise _refused(path, "", f"no ZIP archive that can be read ({printable(error, 80)})", "a bundle") from None
+    record = _read_record(path, files.pop(BUNDLE_FILE, None))
+    _check_digests(path, record, files)
+    return Bundle(path=path, record=record, files=files)
+
+
+def write_members(bundle: Bundle, folder: Path) -> None:
+    """Write a bundle's files below an empty folder of ours. Raises OSError."""
+    for member, content in bundle.files.items():
+        place = folder / member
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("xb") as file:
+            file.write(content)
+
+
+def _list_members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Return the members by name; what no bundle has is refused before any is decompressed."""
+    found = archive.infolist()
+    if len(found) > MAX_MEMBERS:
+        raise _refused(path, "", f"{len(found):,} members", f"at most {MAX_MEMBERS:,}")
+    members = dict[str, zipfile.ZipInfo]()
+    for about in found:
+        name, mode = about.filename, about.external_attr >> 16
+        if name in members:
+            raise _refused(path, name, "a member that is there twice", "each once")
+        if name != BUNDLE_FILE and not _MEMBER.fullmatch(name):
+            raise _refused(path, name, "no file that a bundle has", "files of run sets below a folder of each")
+        if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+            raise _refused(path, name, "a link or another special file", "regular files")
+        if about.flag_bits & 1 or about.compress_type not in _KINDS:
+            raise _refused(path, name, "an encrypted member, or another compression", "deflate")
+        members[name] = about
+    if BUNDLE_FILE not in members:
+        raise _refused(path, BUNDLE_FILE, "no such member", "an archive of 'dlrmbench measure-system --bundle'")
+    return members
+
+
+def _read_member(path: Path, archive: zipfile.ZipFile, about: zipfile.ZipInfo, left: int) -> bytes:
+    """Decompress a member, as far as its bytes and those `left` of all allow."""
+    most = min(MAX_MEMBER_BYTES, left)
+    try:
+        with archive.open(about) as file:
+            content = file.read(most + 1)
+    except _BROKEN as error:
+        raise _refused(path, about.filename, f"damage ({printable(error, 80)})", "what was packed") from None
+    if len(content) > most:
+        allowed = f"at most {MAX_MEMBER_BYTES:,} bytes, and {MAX_TOTAL_BYTES:,} of all members"
+        raise _refused(path, about.filename, f"more than {most:,} bytes", allowed)
+    return content
+
+
+def _read_record(path: Path, content: bytes | None) -> BundleRecord:
+    try:
+        return convert(parse_object(content or b""), BundleRecord)
+    except DamageError as damage:
+        raise InputError(f"{printable(path)}: {BUNDLE_FILE}: {str(damage).removeprefix(': ')}. {_REMEDY}") from None
+
+
+def _check_digests(path: Path, record: BundleRecord, files: Mapping[str, bytes]) -> None:
+    if digest_files(record.files) != record.files_sha256:
+        raise _refused(path, BUNDLE_FILE, "files that files_sha256 is not the digest of", "what was packed")
+    for name in sorted(record.files.keys() | files.keys()):
+        if name not in files or name not in record.files:
+            found = "no such member" if name not in files else "a member that bundle.json does not name"
+            raise _refused(path, name, found, "what was packed")
+        if (digest := hashlib.sha256(files[name]).hexdigest()) != record.files[name]:
+            raise _refused(path, name, f"a file of digest {digest[:12]}…", f"{record.files[name][:12]}…")
+
+
+_REMEDY = "Get the bundle again, or make it with 'dlrmbench measure-system --bundle NAME'."
+
+
+def _refused(path: Path, member: str, found: str, expected: str) -> InputError:
+    place = f"{printable(path)}: {printable(member, 200)}: " if member else f"{printable(path)}: "
+    return InputError(f"{place}found {found}, expected {expected}. {_REMEDY}")
