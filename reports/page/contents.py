@@ -31,6 +31,7 @@ from reports.page.sections.rules import rules_section
 from reports.page.sections.runs import runs_section
 from reports.page.sections.scaling import scaling_section
 from reports.page.sections.spread import spread_blocks
+from reports.page.sections.standing import standing_section
 from reports.page.sections.system import noise_section, system_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import verdict_section
@@ -83,6 +84,7 @@ SECTIONS = (
     ),
     Section(MEASURED, lambda group: measured_section(group.results), is_brief=True),
     Section(ALL, lambda group: differences_section(group.results, group.id), is_brief=True),
+    Section(ALL, lambda group: standing_section(group.results, group.id), is_brief=True),
     Section(TRAINED, lambda group: _strips_section(group.results, group.id), is_brief=True),
     Section(MEASURED, lambda group: processes_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
     Section(TRAINED, lambda group: _spread_section(group.results, group.context, group.id)),

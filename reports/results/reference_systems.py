@@ -7,8 +7,8 @@ allows, so a bundle has no set whose speed varies by more than MAX_CV between pr
 import atexit
 import os
 import stat
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +38,8 @@ class OpenedSystem:
     folder: Path
 
 
-_opened: dict[Path, OpenedSystem] = {}
-"""By the real path of the bundle."""
-_folders = ExitStack()
-atexit.register(_folders.close)
+_opened: dict[Path, tuple[OpenedSystem, ExitStack]] = {}
+"""By the real path of the bundle, with what removes its folder."""
 
 
 def system_names() -> tuple[str, ...]:
@@ -75,19 +73,34 @@ def open_system(given: str | Path) -> OpenedSystem:
     """
     path = _find(given)
     key = real_path(path)
-    if (found := _opened.get(key)) is None:
-        bundle = read_bundle(path)
-        folder = _folders.enter_context(temporary_folder("system")) / bundle.record.name
+    if key in _opened:
+        return _opened[key][0]
+    bundle = read_bundle(path)
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder("system")) / bundle.record.name
         folder.mkdir()
         write_members(bundle, folder)
-        found = _opened[key] = OpenedSystem(path=path, record=bundle.record, folder=real_path(folder))
+        found = OpenedSystem(path=path, record=bundle.record, folder=real_path(folder))
+        _opened[key] = found, stack.pop_all()
     return found
 
 
+@atexit.register
 def close_systems() -> None:
     """Remove the folders of all bundles that were opened."""
-    _opened.clear()
-    _folders.close()
+    while _opened:
+        _opened.popitem()[1][1].close()
+
+
+@contextmanager
+def passing_systems() -> Iterator[None]:
+    """Close what is opened inside, and was not open before."""
+    before = set(_opened)
+    try:
+        yield
+    finally:
+        for key in _opened.keys() - before:
+            _opened.pop(key)[1].close()
 
 
 def find_system(given: str | Path) -> Path:
@@ -120,7 +133,7 @@ def system_of(result: Result) -> str | None:
     if result.place is None or not _opened:
         return None  # without a look at the disk
     parents = real_path(result.place).parents
-    return next((each.record.name for each in _opened.values() if each.folder in parents), None)
+    return next((each.record.name for each, _ in _opened.values() if each.folder in parents), None)
 
 
 def variation_of(result: Result) -> float | None:

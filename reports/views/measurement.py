@@ -30,6 +30,7 @@ from reports.results.measured import title_of, value_step
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
 from reports.tables.scores import MeasurementDocument
+from reports.views.score import standing_facts
 from rules.records.profile import ProfileRecord
 
 
@@ -42,6 +43,7 @@ def measured_blocks(measured: Result, path: Path) -> tuple[Block, ...]:
         facts.append(("checkpoints", words))
     if (energy := energy_fact(measured)) is not None:
         facts.append((energy.name.lower(), energy.line))
+    facts += standing_facts(measured).items()
     page = ("report", f"dlrmbench report {shlex.quote(str(measured.place))}")
     return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)), page)),)
 

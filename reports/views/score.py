@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from reports.comparison.standing import find_standings, strip_text
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.checkpoints import checkpoint_words, read_checkpoints
 from reports.parts.score import ENERGY, EPOCHS, FACTS, describe_score, record_disturbed, score_facts, time_fact
@@ -50,10 +51,18 @@ def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tu
         "smallest difference": shown.get("smallest difference", ""),
         **({ENERGY: shown[ENERGY]} if ENERGY in shown else {}),
         **({"checkpoints": words} if (words := checkpoint_words(read_checkpoints([result]))) else {}),
+        **standing_facts(result),
         "results": str(folder),
         "report": str(page),
     }
     return (facts_part(f"{record.benchmark} on {system}", rows.items()),)
+
+
+def standing_facts(result: Result) -> dict[str, str]:
+    """Return a line for each reference system that measured alike, and the strip of all; nothing without one."""
+    standings = find_standings(result)
+    facts = {f"beside {standing.system}": standing.words for standing in standings}
+    return facts | ({"strip": strip_text(standings)} if standings else {})
 
 
 def _problem(record: ScoreRecord) -> str:

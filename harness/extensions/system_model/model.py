@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import RunConfig
+from harness.extensions.system_model.ranking import describe_error, describe_ranking
 from harness.foundation.study import Columns, make_study, make_table
 from harness.measure.kinds import Work
 from harness.planning.hardware.system import System
@@ -166,16 +167,19 @@ def find_epochs(benchmark: Benchmark, schedule: Schedule) -> tuple[float | None,
 def system_study(
     config: RunConfig,
     systems: Mapping[str, System],
-    prices: Sequence[float],
+    prices: Mapping[str, float],
     data_root: Path | None,
     environment: Environment | None = None,
     *,
     measure: bool,
+    known_s: Mapping[str, float] = MappingProxyType({}),
+    is_ranked: bool = False,
 ) -> StudyRecord:
     """Model step, throughput, time and cost to train, and memory on each system; `measure` times steps on `THIS`.
 
     `environment` is that of `THIS`, which has been checked; a file says how its own system was measured. `prices` are
-    of an hour, of each system, or none. Raises ConfigError, DatasetError.
+    of an hour, by system. `known_s` are seconds of a step that were measured on some of them. Where `is_ranked`, the
+    systems are in the order of what training costs, else takes. Raises ConfigError, DatasetError.
     """
     workload, benchmark = config.workload, config.benchmark
     train_samples, eval_samples, num_embeddings = require_sizes(config, data_root)
@@ -193,7 +197,8 @@ def system_study(
         with nullcontext() if environment is None else environment.measuring():
             measured = estimate_time(config, num_embeddings, work, folder)
     whole, parts, findings = list[tuple[Cell, ...]](), list[tuple[Cell, ...]](), list[str]()
-    for (name, system), price in zip_longest(systems.items(), prices):
+    for name, system in systems.items():
+        price = prices.get(name)
         phases = model_step(costs, system)
         step_s, forward_s = (
             sum(each.time_s for phase, each in phases.items() if phase.endswith(end)) for end in ("", "_forward")
@@ -205,7 +210,7 @@ def system_study(
             train_s = num_steps * step_s + num_steps / schedule.steps_between_evals * eval_s
             trained = f"a run takes {duration(train_s)}"
         cost = None if price is None or train_s is None else train_s / 3600 * price
-        timed_s = measured.run_s if measured is not None and name == THIS else None
+        timed_s = measured.run_s if measured is not None and name == THIS else known_s.get(name)
         ratio = None if timed_s is None else step_s / timed_s
         whole.append((name, step_s, batch_size / step_s, train_s, needed, memory, price, cost, timed_s, ratio))
         parts += [
@@ -215,6 +220,8 @@ def system_study(
         findings.append(
             f"{name} ({system.title}): {throughput_text(batch_size / step_s)}, {trained}{lacking} (modelled)."
         )
+    if is_ranked:
+        findings = [*_rank(whole, known_s), *findings]
     kept = [place for place in range(len(_WHOLE)) if place < 6 or any(row[place] is not None for row in whole)]
     title = f"{benchmark.name} ({label_of(workload.runtime.implementation)}) on systems by their rates"
     shown = [[row[place] for place in kept] for row in whole]
@@ -230,6 +237,23 @@ def system_study(
         parameters=_list_parameters(config, costs, (epochs, why), unique_rows, systems),
     )
     return study if environment is None else environment.put_on(study)
+
+
+def _rank(rows: list[tuple[Cell, ...]], known_s: Mapping[str, float]) -> tuple[str, str]:
+    """Sort the rows of systems, the least first, and say by what, and how far the model is off."""
+    by, place = next(
+        (name, place)
+        for name, place in (("cost to train", 7), ("time to train", 3), ("time of a step", 1))
+        if all(row[place] is not None for row in rows)
+    )
+    rows.sort(key=lambda row: _as_number(row[place]))
+    steps_s = {str(row[0]): _as_number(row[1]) for row in rows}
+    return describe_ranking([*steps_s], by), describe_error(steps_s, known_s)
+
+
+def _as_number(cell: Cell) -> float:
+    assert isinstance(cell, int | float)
+    return float(cell)
 
 
 def _describe_noise(systems: Mapping[str, System]) -> Iterator[str]:

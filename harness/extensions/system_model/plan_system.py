@@ -15,7 +15,6 @@ from harness.cli.shared.options import (
     system_names,
 )
 from harness.cli.shared.output import VERBOSE, form_option, say
-from harness.cli.shared.values import amount
 
 
 @verb(
@@ -46,9 +45,17 @@ from harness.cli.shared.values import amount
     "--price-per-hour",
     "prices",
     multiple=True,
-    type=amount,
-    metavar="PRICE",
-    help="Of the system, for the cost to train; one for each --system, then each --with.",
+    metavar="[NAME=]PRICE",
+    help="Of the system, for the cost to train; with NAME of that one, else one for each --system, then each --with.",
+)
+@click.option(
+    "--rank",
+    "folder",
+    is_flag=False,
+    flag_value="",
+    metavar="[DIR]",
+    callback=close_systems_after,
+    help="Model all known reference systems, and those in DIR, too, and order them by what training costs or takes.",
 )
 @click.option("--measure/--no-measure", default=True, help="Time a few steps beside the model of `this`.")
 @form_option("table", "json")
@@ -57,7 +64,8 @@ def plan_system(
     benchmark: str,
     systems: tuple[str, ...],
     references: tuple[str, ...],
-    prices: tuple[float, ...],
+    prices: tuple[str, ...],
+    folder: str | None,
     form: str,
     measure: bool,
     **given: Any,
@@ -65,24 +73,26 @@ def plan_system(
     """Say what a step of BENCHMARK would take on each system by phase, and a run by reference convergence points.
 
     Modelled, from the rates in a system's file, each of which has its source. Beside `this`, a few steps are timed.
+    With --rank systems are ordered by it, and the error is said that the model has on those where this very
+    configuration was measured, which their bundles have.
     """
     from harness.cli.shared.studies import show_answer
     from harness.config.run_config import resolve
     from harness.extensions.system_model.model import THIS, system_study
+    from harness.extensions.system_model.ranking import read_known_steps
     from harness.extensions.system_model.rates import measure_here
-    from harness.extensions.system_model.references import read_rates
+    from harness.extensions.system_model.references import find_ranked, read_prices, read_rates
     from harness.planning.hardware.system import read_system
     from harness.run_sets.environment import Environment
 
+    ranked = () if folder is None else find_ranked(references, Path(folder) if folder else None)
+    references = (*references, *ranked)
     if not systems and not references:
-        raise click.UsageError("Missing option '--system FILE.toml|this' or '--with NAME|FILE'.")
+        if folder is not None:
+            raise click.UsageError("--rank: no reference system is known here. Give the folder of some bundles.")
+        raise click.UsageError("Missing option '--system FILE.toml|this', '--with NAME|FILE' or '--rank'.")
     if len(set(systems)) < len(systems) or len(set(references)) < len(references):
         raise click.UsageError("--system or --with names the same one twice.")
-    num_systems = len(systems) + len(references)
-    if prices and len(prices) != num_systems:
-        raise click.UsageError(
-            f"--price-per-hour is given {len(prices)} times, --system and --with {num_systems} times."
-        )
     config = resolve(benchmark, collect_overrides(given), given["name"])
     config.workload.implementation.require_installed()
     environment = Environment.check(given["data_root"]) if THIS in systems else None
@@ -91,4 +101,14 @@ def plan_system(
         for name in systems
     }
     found |= read_rates(references)
-    show_answer(system_study(config, found, prices, given["data_root"], environment, measure=measure), form)
+    study = system_study(
+        config,
+        found,
+        read_prices(prices, [*found]),
+        given["data_root"],
+        environment,
+        measure=measure,
+        known_s=read_known_steps(references, config),
+        is_ranked=folder is not None,
+    )
+    show_answer(study, form)

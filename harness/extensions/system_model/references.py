@@ -1,12 +1,17 @@
 """Reference systems as systems to model: the rates in their bundles, and what was measured there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+import click
+
+from harness.cli.shared.values import amount
 from harness.planning.hardware.system import System, read_system
 from reports.results.bundles import RATES_FILE
-from reports.results.reference_systems import open_system
+from reports.results.reference_systems import known_bundles, open_system
 from reports.text.formatting import printable
 from rules.errors import InputError
+from rules.tree.result_set import real_path
 
 
 def read_rates(references: Iterable[str]) -> dict[str, System]:
@@ -25,3 +30,42 @@ def read_rates(references: Iterable[str]) -> dict[str, System]:
             raise InputError(f"{printable(opened.path)}: {RATES_FILE}: found no such member, expected its rates.")
         found[name] = read_system(path)
     return found
+
+
+def find_ranked(references: Iterable[str], folder: Path | None) -> tuple[str, ...]:
+    """Return the files of all known bundles, those in `folder` among them, but those that `references` name.
+
+    Raises InputError where there is no such folder, and as `open_system` does.
+    """
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"--rank {printable(folder)}: no such directory. Give one of bundles.")
+    given = {real_path(open_system(each).path) for each in references}
+    return tuple(str(path) for path in known_bundles(folder) if real_path(path) not in given)
+
+
+def read_prices(prices: Sequence[str], systems: Sequence[str]) -> dict[str, float]:
+    """Read '[NAME=]PRICE' of the systems, by name: all with a name, or one for each in their order.
+
+    Raises UsageError for a name that none has, a price twice, or another number of prices.
+    """
+    named = [price.rpartition("=") for price in prices]
+    found = dict[str, float]()
+    if any(equals for _, equals, _ in named):
+        for name, _, price in named:
+            if name not in systems or name in found:
+                raise click.UsageError(
+                    f"--price-per-hour {printable(name)}={price}: expected the name of a system, each once: "
+                    f"{', '.join(systems)}."
+                )
+            found[name] = _read_price(price)
+        return found
+    if prices and len(prices) != len(systems):
+        raise click.UsageError(f"--price-per-hour is given {len(prices)} times, for {len(systems)} systems.")
+    return dict(zip(systems, map(_read_price, prices), strict=False))
+
+
+def _read_price(text: str) -> float:
+    try:
+        return amount(text)
+    except click.BadParameter as error:
+        raise click.UsageError(f"--price-per-hour: {error.message}") from None

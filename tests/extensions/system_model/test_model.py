@@ -209,7 +209,7 @@ def test_no_time_to_train_without_a_reference_point(tmp_path: Path) -> None:
     text = write_system(made_system(memory=1e12))
     (tmp_path / "a.toml").write_text(text)
     batch = Override(key="train.global_batch_size", value=64, source="here")
-    study = system_study(resolve("dlrm_tiny", [batch]), {"a": made_system()}, (), tmp_path, measure=False)
+    study = system_study(resolve("dlrm_tiny", [batch]), {"a": made_system()}, {}, tmp_path, measure=False)
     assert study.tables[0].rows[0][3] is None
     assert "no reference convergence point at or around batch size 64" in study.findings[0]
 
@@ -227,7 +227,7 @@ def test_a_study_is_the_sum_of_its_phases_and_names_every_source(tmp_path: Path)
         "slow": made_system(memory=1.0, fp32=1e10, copy=1e10, rows=1e9, other=1e10, operator=4e-6),
         "fast": made_system(memory=1e12, fp32=2e10, copy=2e10, rows=2e9, other=2e10, operator=2e-6),
     }
-    study = system_study(config, systems, (3.0, 5.0), tmp_path, measure=True)
+    study = system_study(config, systems, dict(zip(systems, (3.0, 5.0), strict=True)), tmp_path, measure=True)
     whole, parts = study.tables
     assert {column.origin for column in whole.columns[1:5]} == {"modelled"}
     for place, name in enumerate(systems):
@@ -268,5 +268,5 @@ def test_the_system_at_hand_is_measured_and_its_step_beside_it(
     assert all(each.source.startswith(("measured ", "what this")) for each in system.numbers)
     (tmp_path / "here.toml").write_text(write_system(system))
     assert read_system(tmp_path / "here.toml") == system
-    study = system_study(resolve("dlrm_tiny", []), {THIS: system}, (), tmp_path, measure=True)
+    study = system_study(resolve("dlrm_tiny", []), {THIS: system}, {}, tmp_path, measure=True)
     assert of(study, "Modelled over measured") == of(study, "Step") / of(study, "Measured step")

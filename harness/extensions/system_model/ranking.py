@@ -1,0 +1,86 @@
+"""Order systems by what training would take on them, with the error that the model has where the truth is known."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+from harness.config.run_config import RunConfig
+from reports.comparison.sources import read_results
+from reports.results.reference_systems import open_system, require_references
+from reports.results.result import Result
+from reports.statistics.intervals import log_summary
+from reports.text.formatting import names, plural
+from rules.records.codec import Damage, decode
+from rules.records.run_set import RunSetRecord
+
+_THREADS = "runtime.threads"
+
+
+def read_known_steps(references: Iterable[str], config: RunConfig) -> dict[str, float]:
+    """Return the seconds of a step of this very configuration, threads aside, on the reference systems that measured
+    it, by the systems' names: by their throughput alone, else by their runs.
+
+    Raises ReferenceSystemError and InputError for what is no system, or has a set that is no reference.
+    """
+    values = {key: given["value"] for key, given in config.values().items() if key != _THREADS}
+    found = dict[str, float]()
+    for given in references:
+        opened = open_system(given)
+        for kind in ("training", "throughput"):  # the latter has the last word
+            for place in sorted(opened.folder.glob("*/extra/run_set.json")):
+                record = decode(place, RunSetRecord)
+                if not isinstance(record, Damage) and record.kind == kind and _is_of(record, config, values):
+                    results = read_results(place.parents[1])
+                    require_references(results)
+                    if (rate := _rate_of(results)) is not None:
+                        found[opened.record.name] = config.workload.train.global_batch_size / rate
+    return found
+
+
+def _is_of(record: RunSetRecord, config: RunConfig, values: Mapping[str, object]) -> bool:
+    """Whether a set is of a configuration; a value that only one of the two says does not tell."""
+    if record.benchmark.definition_sha256 != config.benchmark.definition_sha256:
+        return False
+    said = {key: given.value for key, given in record.config.items() if key in values}
+    return bool(said) and all(_plain(values[key]) == _plain(value) for key, value in said.items())
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _rate_of(results: Sequence[Result]) -> float | None:
+    (result,) = results
+    if result.measured is None:
+        summary = result.summary("throughput_samples_per_s")
+    else:
+        summary = log_summary(result.measured_values)
+    return None if summary is None else summary.geometric_mean
+
+
+def describe_ranking(order: Sequence[str], by: str) -> str:
+    """Say the order of systems by what was modelled, the best first."""
+    return f"By modelled {by}, the least first: {names(list(order), 12)}."
+
+
+def describe_error(modelled_s: Mapping[str, float], known_s: Mapping[str, float]) -> str:
+    """Say how far the model is off on the systems whose steps were measured, and how many pairs it orders alike.
+
+    Both are seconds of a step, by name; a system that is not in both says nothing.
+    """
+    both = {name: (modelled_s[name], known_s[name]) for name in modelled_s if name in known_s}
+    if not both:
+        return "The model's error is not known here: this configuration was measured on none of these systems."
+    ratios = [modelled / known for modelled, known in both.values()]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    text = f"On the {plural(len(both), 'system')} where this configuration was measured, the model takes "
+    text += f"{min(ratios):.2f} to {max(ratios):.2f} of the measured step (geometric mean {mean:.2f})"
+    pairs = list(_pairs(both))
+    if not pairs:
+        return f"{text}; one system says nothing of the order."
+    return f"{text}, and orders {sum(pairs)} of {plural(len(pairs), 'pair')} as measured."
+
+
+def _pairs(both: Mapping[str, tuple[float, float]]) -> Iterator[bool]:
+    for (modelled, known), (other_modelled, other_known) in combinations(both.values(), 2):
+        yield (modelled < other_modelled) == (known < other_known)

@@ -1,0 +1,164 @@
+"""Where a machine stands: a set held against reference systems that measured the very same, if any is known.
+
+Like is held with like: one definition, kind, implementation, precision and every other setting but the threads, which
+are said. Speeds are compared, in samples/s, since seeds move the time to train itself by several percent. A whole set
+may be off: sets of one machine, an hour apart, were off by up to OFFSET, each by its own. A difference is therefore
+told only beyond TOLERANCE, which two such offsets stay below; within it no number is.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from reports.comparison.comparison import compare_pairs
+from reports.comparison.sources import read_results
+from reports.facts.noise import DRIFT_BAND
+from reports.results.reference_systems import (
+    known_bundles,
+    open_system,
+    passing_systems,
+    require_references,
+    system_of,
+)
+from reports.results.result import Result
+from reports.text.formatting import plural, printable
+from rules.errors import InputError
+from rules.records.codec import Damage, decode
+from rules.records.run_set import RunSetRecord
+
+OFFSET = 0.08
+"""How far a set as a whole was seen to be off its machine's mean, as a fraction: measured on shared machines."""
+TOLERANCE = DRIFT_BAND
+"""What drift may do between two sets of different machines or times, as a fraction of the ratio; it is what `compare`
+assumes, and more than (1 + OFFSET) / (1 - OFFSET)."""
+MAX_SYSTEMS = 20
+"""Bundles that are looked at after a run."""
+_SPEED = "throughput"
+_THREADS = "runtime.threads"
+
+Told = Literal["faster", "slower", "about as fast", "not told"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """A set against a reference system: `ratio` is of samples/s, this one over that, None where it is not told.
+
+    `machine` says what the system is, with its threads; `notes` what differs besides.
+    """
+
+    system: str
+    machine: str
+    told: Told
+    ratio: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """'0.60 times the samples/s of box (…): slower, beyond the 20 % that drift …', in one line."""
+        of = f"{self.system} ({self.machine})"
+        within = f"the {TOLERANCE:.0%} that drift may make between machines and hours".replace("%", " %")
+        notes = "".join(f"; {note}" for note in self.notes)
+        if self.ratio is not None:
+            return f"{self.ratio:.2f} times the samples/s of {of}: {self.told}, beyond {within}{notes}"
+        if self.told == "about as fast":
+            return f"about as fast as {of}: within {within}{notes}"
+        return f"not shown to be faster or slower than {of}: one of the two sets is too noisy{notes}"
+
+
+def find_standings(result: Result, folder: Path | None = None) -> tuple[Standing, ...]:
+    """Hold a set of this harness against every known bundle that measured alike; those in `folder`, too.
+
+    One that cannot be read, or is no reference, is passed over: whoever ran something did not ask for it.
+    """
+    if result.asked is None or result.place is None or system_of(result) is not None:
+        return ()
+    found = list[Standing]()
+    for path in known_bundles(folder)[:MAX_SYSTEMS]:
+        try:
+            with passing_systems():
+                for theirs in _read_alike(result, path):
+                    require_references([theirs])
+                    found.append(stand(result, theirs, system_of(theirs) or path.stem))
+        except (InputError, OSError):
+            continue
+    return tuple(found)
+
+
+def _read_alike(result: Result, path: Path) -> list[Result]:
+    """Read the sets of a bundle that measured what `result` did; the others are not judged."""
+    assert result.asked is not None
+    records = sorted(open_system(path).folder.glob("*/extra/run_set.json"))
+    decoded = ((place, decode(place, RunSetRecord)) for place in records)
+    alike = (place for place, record in decoded if not isinstance(record, Damage) and is_alike(result.asked, record))
+    return [each for place in alike for each in read_results(place.parents[1])]
+
+
+def is_alike(mine: RunSetRecord, theirs: RunSetRecord) -> bool:
+    """Whether two sets asked for the same but for the number of threads."""
+    about = ((each.kind, each.options, each.benchmark, each.division) for each in (mine, theirs))
+    values = ({key: given.value for key, given in each.config.items() if key != _THREADS} for each in (mine, theirs))
+    return len({repr(each) for each in about}) == 1 and next(values) == next(values)
+
+
+def stand(mine: Result, theirs: Result, system: str) -> Standing:
+    """Hold a set against a reference system's, by their speeds; the two are alike."""
+    (comparison,) = compare_pairs([(theirs, mine)], is_described=False)
+    speed = next((factor for factor in comparison.factors if factor.name == _SPEED), None)
+    ratio = None if speed is None else speed.ratio
+    told: Told = "not told"
+    if speed is not None and speed.verdict in ("faster", "slower"):
+        told = "faster" if speed.verdict == "faster" else "slower"
+    elif ratio is not None and abs(math.log(ratio)) <= math.log1p(TOLERANCE):
+        told = "about as fast"
+    return Standing(
+        system=printable(system, 60),
+        machine=describe_machine(theirs),
+        told=told,
+        ratio=ratio if told in ("faster", "slower") else None,
+        notes=_notes(mine, theirs),
+    )
+
+
+def describe_machine(result: Result) -> str:
+    """'AMD EPYC, AuthenticAMD family 25 model 1, 2 cores, 2 threads': a set's machine, as far as it is on record."""
+    asked = result.asked
+    fields = dict(result.hardware) if asked is None else asked.system.fields
+    accelerators, cores = fields.get("accelerator_model_name", ""), fields.get("host_processor_core_count", "")
+    parts = [fields.get("host_processor_model_name", "")]
+    if asked is not None and asked.environment.get("processor"):
+        parts.append(str(asked.environment["processor"]))
+    parts += [f"{cores} cores"] if cores else []
+    parts += [accelerators] if accelerators and accelerators.upper() != "N/A" else []
+    parts += [plural(asked.num_threads, "thread")] if asked is not None else []
+    return printable(", ".join(part for part in parts if part), 160)
+
+
+def _notes(mine: Result, theirs: Result) -> tuple[str, ...]:
+    notes = []
+    if mine.asked and theirs.asked and mine.asked.num_threads != theirs.asked.num_threads:
+        notes.append(f"{plural(mine.asked.num_threads, 'thread')} here")
+    if mine.codes and theirs.codes and mine.codes != theirs.codes:
+        notes.append("by other code of dlrmbench")
+    return tuple(notes)
+
+
+def strip_text(standings: Sequence[Standing]) -> str:
+    """Draw the ratios that are told, from a quarter to four times, on one line; '#' is what drift may make."""
+    cells = ["-"] * 41
+    for place in range(41):
+        if abs(_ratio_at(place)) <= math.log1p(TOLERANCE):
+            cells[place] = "#"
+    for standing in standings:
+        if standing.ratio is not None:
+            cells[_place_of(standing.ratio)] = "o"
+    return f"1/4{''.join(cells)}4x"
+
+
+def _ratio_at(place: int) -> float:
+    return (place - 20) / 20 * math.log(4)
+
+
+def _place_of(ratio: float) -> int:
+    return max(0, min(40, round(20 + 20 * math.log(ratio) / math.log(4))))

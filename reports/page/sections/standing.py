@@ -1,0 +1,60 @@
+"""Where the machine stands that a set was measured on: a line and a strip, beside systems that measured alike."""
+
+from collections.abc import Sequence
+
+from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
+from reports.comparison.standing import TOLERANCE, Standing, find_standings
+from reports.document.blocks import Block, Chart, Prose, table_of
+from reports.document.page import PageSection
+from reports.results.result import Result
+
+HEADING = "Where this machine stands"
+_WORDS = {"dot-counted": "samples/s here over there, told", "band": "what drift may make: nothing is told within"}
+
+
+def standing_section(group: Sequence[Result], id_: str) -> PageSection | None:
+    """Hold the only set of a group against known systems; None of several, and where none measured alike."""
+    standings = find_standings(group[0]) if len(group) == 1 else ()
+    if not standings:
+        return None
+    return PageSection(
+        id=f"{id_}-standing",
+        heading=HEADING,
+        name="Standing",
+        blocks=standing_blocks(standings, f"{id_}-standing-chart"),
+    )
+
+
+def standing_blocks(standings: Sequence[Standing], id_: str) -> tuple[Block, ...]:
+    """Return a sentence for each system, and one strip of all."""
+    strips = [
+        Strip(
+            name=standing.system,
+            hue=1,
+            dots=() if standing.ratio is None else (StripDot(label="", value=standing.ratio),),
+            mean=None,
+            low=1 / (1 + TOLERANCE),
+            high=1 + TOLERANCE,
+        )
+        for standing in standings
+    ]
+    lead = " ".join(f"This machine: {standing.words}." for standing in standings)
+    figure = strips_figure(
+        strips,
+        Quantity(name="samples/s, this machine over that"),
+        _WORDS,
+        id_=id_,
+        title=HEADING,
+        description=f"One row per system. {lead}",
+    )
+    columns = (("System", "system"), ("What it is", "machine"), ("This machine", lambda each: _told(each)))
+    table = table_of(standings, columns, id_=f"{id_}-table", caption="Systems that measured alike")
+    note = (
+        "Measured on either machine, hours or months apart. Within the tolerance a difference may be drift, so no "
+        "number is told there."
+    )
+    return (Chart(figure=figure, lead=lead, table=table), Prose(text=note, kind="note"))
+
+
+def _told(standing: Standing) -> str:
+    return standing.told if standing.ratio is None else f"{standing.told}: {standing.ratio:.2f} times"
