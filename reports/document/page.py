@@ -56,6 +56,8 @@ class PageView:
     footnotes: tuple[str, ...]
     colophon: str
     data: Markup
+    head: tuple[Fact, ...] = ()
+    """Machine, date, command, code, what differs and noise, in this order."""
     sweeps: tuple[PageSection, ...] = ()
     others: tuple[PageSection, ...] = ()
     """Sections of profiles and studies."""

@@ -11,12 +11,16 @@ from reports.page.figures.times import chart_name
 from reports.parts.measured import in_unit
 from reports.results.measured import centre_of
 from reports.results.provenance import order_in_pair
-from reports.results.records import THREADS
+from reports.results.records import THREADS, THREADS_TIMED
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS
 from reports.text.formatting import names, plural, printable
 from rules.records.experiment import BASE, NEW
 from rules.records.kinds import find_record_type
+
+BATCH_SIZE = "train.global_batch_size"
+BATCH_COST = "; another batch size may take more samples to a target, which is not measured here"
+"""What a title says of a speed that was measured without a target, where configurations differ in the batch."""
 
 
 def answer(group: Sequence[Result], comparisons: Sequence[Comparison], context: GroupContext) -> str:
@@ -92,16 +96,19 @@ def answer_sweep(sweep: SweepFacts) -> str:
     benchmark = printable(sweep.benchmark or "several benchmarks", 80)
     of_all = f"{plural(sweep.best.num_compared, 'configuration')} of {benchmark}"
     what = "time to train" if sweep.is_of_runs else find_record_type(sweep.kind).MEASURE.title
-    return _of_best(sweep.best, of_all, what)
+    is_of_batches = not sweep.is_of_runs and BATCH_SIZE in dict(sweep.axes) and sweep.kind == "throughput"
+    return _of_best(sweep.best, of_all, what, is_of_batches=is_of_batches)
 
 
-def _of_best(found: BestSide, of_all: str, what: str) -> str:
+def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = False) -> str:
+    """Name the best of many; `is_of_batches`: they differ in the batch size and were trained to no target."""
     word = "fastest" if found.is_of_time else "best"
     refused = f"; INVALID: {names(found.refused)}" if found.refused else ""
     if len(found.alike) == found.num_compared - 1:
         return f"None of {of_all} is shown to differ from the {word}, {found.label}: {what.lower()}{refused}"
     alike = f"; not shown to differ from it: {names(found.alike)}" if found.alike else ""
-    return f"{found.label} is the {word} of {of_all}: {what.lower()}, {found.value}{alike}{refused}"
+    best = f"{found.label} is the {word} of {of_all}: {what.lower()}, {found.value}"
+    return f"{best}{alike}{BATCH_COST if is_of_batches else ''}{refused}"
 
 
 def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
@@ -124,7 +131,7 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
     where = f"on {printable(group[0].benchmark_name, 80)}"
     what = f"{factor.title}, {_how_often(comparison, verb)}"
     if comparison.verdict in ("faster", "slower"):
-        return f"{new} {verb} {with_sign(change)} than {base} {where}: {what}"
+        return f"{new} {verb} {with_sign(change)} than {base} {where}: {what}{_also_words(group, comparison)}"
     if comparison.verdict in ("better", "worse"):
         return f"{new} {verb} {comparison.verdict} than {base} {where}: {factor.title} {with_sign(change)}, {what}"
     few = min(whole.num_base, whole.num_new)
@@ -135,6 +142,17 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
         measured = f"{new} measured {with_sign(change)} than {base}{won} {where}"
         return f"{measured}, which decides nothing: {MIN_RUNS} runs of each make a verdict"
     return f"{new} is not shown to differ from {base} {where}: {what}"
+
+
+def _also_words(group: Sequence[Result], comparison: Comparison) -> str:
+    """Say what else the side that is faster changes: threads, which a timing may have chosen, and the batch."""
+    sides = [side for side in group if side.asked is not None]
+    changed = {change.name for change in comparison.changes}
+    threads = [side.asked.num_threads for side in sides if side.asked is not None]
+    also = ""
+    if len(threads) == 2 and threads[0] != threads[1] and len(changed - {THREADS, THREADS_TIMED}) > 0:
+        also = f"; with {plural(threads[1], 'thread')} against {threads[0]}"
+    return also + (BATCH_COST if BATCH_SIZE in changed and not group[0].is_logged else "")
 
 
 def _how_often(comparison: Comparison, verb: str) -> str:

@@ -15,9 +15,10 @@ from reports.kinds.details import details_of
 from reports.page.answer import answer, answer_measured, answer_sweep, what_there_is
 from reports.page.content import ReportContent
 from reports.page.contents import ResultGroup, group_sections, swept_sections
+from reports.page.head import page_head
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.rules import rule_index
-from reports.page.sections.verdict import badge, headline, system_words, tags
+from reports.page.sections.verdict import badge, headline, tags
 from reports.page.studies.law import law_sections
 from reports.page.studies.profile import profile_section
 from reports.page.studies.study import study_sections
@@ -25,7 +26,7 @@ from reports.page.studies.sweep import sweep_section
 from reports.results.find import brief_name
 from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
-from reports.text.formatting import distinct_labels, names, plural, printable, utc
+from reports.text.formatting import distinct_labels, plural, printable
 from rules.records.metrics import Metric, metric_of_member
 from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
@@ -56,17 +57,20 @@ def build_page(
     head = _headline(gathered, sets, views, len(logged), (*sweeps, *profiles))
     kinds = _kinds(gathered)
     terms = {word: meaning for kind in sorted(kinds) for word, meaning in details_of(kind).terms.items()}
+    measured_kinds = kinds - {study.kind for study in gathered.studies}
+    leads = tuple(section for kind, section in studies if details_of(kind).is_answer)
     return PageView(
         title=printable(title, 200) if title else head,
         dek=_dek(gathered, logged, title_is_given=title is not None, head=head),
         badges=tuple(badge(result) for result in sets) if len(sets) == 1 else (),
         tags=tags(logged[0]) if len(logged) == 1 else (),
         groups=views,
+        head=page_head(gathered),
         glossary=()
         if is_brief
         else page_glossary(
             terms,
-            is_trained=bool(sets) or not (kinds or studies) or not all(details_of(kind).terms for kind in kinds),
+            is_trained=bool(sets) or not all(details_of(kind).terms for kind in measured_kinds),
             metrics=_metrics(gathered),
         ),
         rules=() if is_brief else rule_index(sets),
@@ -74,17 +78,19 @@ def build_page(
         colophon=colophon(now or datetime.now(UTC)),
         data=data,
         is_trained=bool(sets) or any(sweep.is_of_runs for sweep in gathered.sweeps),
-        sweeps=(*sweeps[:num_laws], *_with_parts(gathered.sweeps, sweeps[num_laws:])),
-        others=(*profiles, *studies),
+        sweeps=(*leads, *sweeps[:num_laws], *_with_parts(gathered.sweeps, sweeps[num_laws:])),
+        others=(*profiles, *(section for kind, section in studies if not details_of(kind).is_answer)),
     )
 
 
-def other_sections(gathered: ReportContent) -> tuple[tuple[PageSection, ...], ...]:
-    """Make the sections of what is no result: sweeps with their scaling laws, profiles, and studies."""
+def other_sections(
+    gathered: ReportContent,
+) -> tuple[tuple[PageSection, ...], tuple[PageSection, ...], tuple[tuple[str, PageSection], ...]]:
+    """Make the sections of what is no result: sweeps with their scaling laws, profiles, and studies, by kind."""
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
     studies = tuple(
-        section
+        (study.kind, section)
         for index, study in enumerate(gathered.studies)
         for section in study_sections(study, f"study{index + 1}")
     )
@@ -119,9 +125,9 @@ def _headline(
     """The title of the page: its answer; where all results are of one study, what that says of them. Without runs to
     a target what a kind says of all there is, else what it is."""
     places = {None if result.place is None else result.place.parent for result in gathered.results}
-    titles = [details_of(study.kind).title for study in gathered.studies]
-    if len(titles) == 1 and (make := titles[0]) is not None and len(places) <= 1 and not gathered.sweeps:
-        return printable(make(gathered.studies[0]), 400)
+    answers_of = [study for study in gathered.studies if details_of(study.kind).is_answer]
+    if len(answers_of) == len(gathered.studies) == 1 and len(places) <= 1 and not gathered.sweeps:
+        return printable(answers_of[0].title, 400)
     if len(sets) == 1:
         return headline(sets[0])
     if sets:
@@ -143,7 +149,7 @@ def _headline(
     if groups:
         kinds = [groups[0].heading, *(group.heading.lower() for group in groups[1:])]
         return f"{' and '.join(kinds)} of {plural(len(gathered.measured), 'configuration')}"
-    return printable(gathered.studies[0].title, 200)
+    return printable(gathered.studies[0].title, 400)
 
 
 def _kinds(gathered: ReportContent) -> set[str]:
@@ -262,22 +268,9 @@ def _dek(gathered: ReportContent, groups: Sequence[Sequence[Result]], *, title_i
         parts.append(f"{result.label}: {plural(len(result.runs), 'run')}{sown}.")
     elif len(groups) > 1:
         parts.append(f"{plural(len(groups), 'problem')} that may not be compared with each other: one table each.")
-    if where := _where_and_when(gathered):
-        parts.append(where)
     if gathered.others:
         parts.append(f"Not on this page: {registered(count_others(gathered.others))} that dlrmbench does not judge.")
     return " ".join(parts)
-
-
-def _where_and_when(gathered: ReportContent) -> str:
-    """'On 1 × AMD EPYC, 23 November 2026.'; of several systems or days the first and the last."""
-    results = [*gathered.sets, *gathered.all_measured]
-    systems = list(dict.fromkeys(words for result in results if (words := system_words(result))))
-    moments = [each.started_ms for result in results for each in result.repetitions if each.started_ms is not None]
-    days = [utc(moment)[:10] for moment in (min(moments), max(moments))] if moments else []
-    place = f"On {names(systems, most=4)}" if systems else ""
-    time = " to ".join(dict.fromkeys(days))
-    return f"{', '.join(filter(None, (place, time)))}." if place or time else ""
 
 
 def colophon(now: datetime) -> str:

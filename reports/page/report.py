@@ -70,7 +70,8 @@ def render_report(
     if output_format in BLOCK_FORMS:
         sweeps, profiles, studies = other_sections(gathered)
         measured = map(measured_section, comparable_groups(gathered.measured))
-        blocks = result_blocks(gathered.sets, order, (*sweeps, *profiles, *measured, *studies))
+        of_studies = (section for _, section in studies)
+        blocks = result_blocks(gathered.sets, order, (*sweeps, *profiles, *measured, *of_studies))
         return BLOCK_FORMS[output_format](blocks) + "\n"
     data = embed_json(page_data(gathered.sets, order, gathered.studies))
     return render_html(

@@ -6,7 +6,18 @@ from typing import TypeGuard
 from reports.document.blocks import Block, Bullets, Cell, Heading, Prose, Table, TableColumn, table_of, text_table
 from reports.facts.profile import amount
 from reports.parts.load import environment_words
-from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, si, time_unit
+from reports.text.formatting import (
+    MISSING,
+    byte_unit,
+    count,
+    decimal_unit,
+    percent,
+    printable,
+    si,
+    significant,
+    time_unit,
+    with_unit,
+)
 from rules.records.study import TIMELINE, Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 from rules.records.study import Cell as Value
 
@@ -62,18 +73,31 @@ def is_amount(value: Value) -> TypeGuard[int | float]:
 
 
 def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float], str]:
-    """How numbers of an SI unit are printed."""
+    """How numbers of an SI unit are printed: those of one column in one unit, that of the largest."""
     if unit == "s":
-        positive = [value for value in values if value > 0]
-        is_wide = bool(positive) and max(positive) > 20 * min(positive)
-        return duration if is_wide else time_unit(values).text
+        seconds = time_unit(values)
+        if _are_near(values):
+            return seconds.text
+        return lambda value: f"{significant(value / seconds.seconds)} {seconds.name}"
     if unit == "B":
-        return num_bytes
+        size = byte_unit(values)
+        if _are_near(values):
+            return lambda value: f"{size.number(value)} {size.name}"
+        return lambda value: f"{significant(value / size.num_bytes)} {size.name}"
     if unit == "share":
         return percent
     if unit is not None:
-        return lambda value: f"{si(value)}{printable(unit)}" if value >= 1000 else f"{value:.4g} {printable(unit)}"
+        prefix = decimal_unit(values)
+        return lambda value: with_unit(
+            f"{significant(value / prefix.factor)} {prefix.name}".rstrip(), printable(unit)
+        )
     return lambda value: count(value) if float(value).is_integer() else f"{value:.4g}"
+
+
+def _are_near(values: Sequence[float]) -> bool:
+    """Whether as many decimals serve all values: the largest is at most 20 times the least."""
+    positive = [value for value in values if value > 0]
+    return not positive or max(positive) <= 20 * min(positive)
 
 
 def _text(value: Value, number: Callable[[float], str]) -> str:

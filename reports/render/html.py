@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from reports.document.blocks import Cell, Table
+from reports.document.blocks import Cell, Fact, Table
 from reports.document.page import PageView
 
+_TAG = re.compile(r"<[^>]*>")
 _PERCENT = re.compile(r"(?<=\d) %")
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -81,7 +82,14 @@ def _environment() -> Environment:
     )
     environment.globals["rows"] = _rows
     environment.filters["breakable"] = _breakable
+    environment.filters["said_in"] = _said_in
     return environment
+
+
+def _said_in(terms: Sequence[Fact], text: str) -> list[Fact]:
+    """Keep the terms whose word is in a text of the page, in whatever case; a plural counts."""
+    lower = _TAG.sub(" ", text).lower()
+    return [term for term in terms if re.search(rf"\b{re.escape(term.name.lower())}(s|es)?\b", lower)]
 
 
 _WIDEST_WORD = 16

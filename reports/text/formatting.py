@@ -135,6 +135,31 @@ def si(value: float | None) -> str:
     return f"{_fixed(math.copysign(scaled, value), digits)} {_DECIMAL[step]}".rstrip()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecimalUnit:
+    """One decimal prefix for a whole column."""
+
+    name: str
+    factor: float
+
+
+def decimal_unit(values: Iterable[float | None]) -> DecimalUnit:
+    """The prefix for a column, by its largest finite value; none below 1,000."""
+    largest = max((abs(each) for each in values if each is not None and math.isfinite(each)), default=0.0)
+    step = 0
+    while largest >= 999.5 * 1000**step and step < len(_DECIMAL) - 1:
+        step += 1
+    return DecimalUnit(name=_DECIMAL[step], factor=1000.0**step)
+
+
+def significant(value: float | None) -> str:
+    """Three significant digits without an exponent, at most six decimals: '0.00248', '21.4', '1,970'."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    digits = 0 if value == 0 else max(0, min(6, 2 - math.floor(math.log10(abs(value)))))
+    return _fixed(value, digits)
+
+
 def with_unit(number: str, unit: str) -> str:
     """A number of `si` with its unit: '2.02 GB/s', '1.23 k queries/s'."""
     return f"{number}{unit}" if number[-1].isalpha() and unit[0].isupper() else f"{number} {unit}"

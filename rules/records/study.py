@@ -4,11 +4,11 @@ Plans, placements, memory tiers, queue models: deterministic for their parameter
 makes it through `harness.foundation.study` and prints it; `reports.page.figures.study` shows it.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from rules.records.codec import Count, Document, Record
+from rules.records.codec import Count, Document, Record, Sha256
 from rules.records.load import LoadRecord
 from rules.records.run_set import PreflightCheck
 
@@ -63,6 +63,28 @@ class StudyCheck(Record, frozen=True, kw_only=True):
     is_passed: bool
 
 
+class InputRecord(Record, frozen=True, kw_only=True):
+    """A file that a study was made from, as it was named, and its digest; of a folder that of its manifest."""
+
+    name: str
+    sha256: Sha256
+
+
+class MadeRecord(Record, frozen=True, kw_only=True):
+    """How a study was made: with these inputs, by this command of this code."""
+
+    command: str
+    created_utc: str
+    harness_version: str
+    code_sha256: Sha256
+    processor: str | None
+    """The model of the host's processors, as the system names it."""
+    num_processors: str | None
+    environment: dict[str, Any]
+    """Software and system, as extra/run_set.json has them."""
+    inputs: tuple[InputRecord, ...] = ()
+
+
 class StudyRecord(Document, frozen=True, kw_only=True):
     """One study: what it is about, what it rests on, its tables, what was found and what was checked."""
 
@@ -79,3 +101,5 @@ class StudyRecord(Document, frozen=True, kw_only=True):
     """The environment check before it was measured; empty where nothing was, and in files of earlier versions."""
     loads: tuple[LoadRecord, ...] = ()
     """What else the system did while each process measured, in their order; likewise."""
+    made: MadeRecord | None = None
+    """None of what is made of other records, such as those of checkpoints, and in files of earlier versions."""

@@ -4,7 +4,8 @@ A terminal is shown what was found and one table, unless --verbose is given.
 """
 
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,12 +25,19 @@ _MOST_FINDINGS = 2
 
 
 def keep_study(
-    study: "StudyRecord", output: Path, name: str, form: str, logs: Path | None = None, *, table: int = 0
+    study: "StudyRecord",
+    output: Path,
+    name: str,
+    form: str,
+    logs: Path | None = None,
+    *,
+    inputs: Iterable[Path] = (),
+    table: int = 0,
 ) -> None:
     """Write study.json and report.html to a new folder `name` and moment below `output`; print the study.
 
-    What the folder `logs` holds, where there is one, is kept beside them. `table` is the index of the study's table
-    that answers what was asked.
+    What the folder `logs` holds, where there is one, is kept beside them. `inputs` are the files it is made from;
+    `table` is the index of the study's table that answers what was asked.
     """
     from harness.run_sets.output import unique_folder
 
@@ -37,8 +45,18 @@ def keep_study(
     folder.mkdir(parents=True)
     if logs is not None:
         shutil.copytree(logs, folder, dirs_exist_ok=True)
+    study = with_making(study, inputs)
     write_study(study, folder)
     show_written(study, folder, form, table=table)
+
+
+def with_making(study: "StudyRecord", inputs: Iterable[Path] = ()) -> "StudyRecord":
+    """Return the study with how this command made it from the files `inputs`."""
+    from msgspec import structs
+
+    from harness.run_sets.making import describe_making
+
+    return structs.replace(study, made=describe_making(["dlrmbench", *sys.argv[1:]], inputs))
 
 
 def write_study(study: "StudyRecord", folder: Path) -> None:

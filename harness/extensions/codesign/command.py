@@ -74,4 +74,4 @@ def codesign(
     units: dict[str, Objective] = {"latency": "latency_s", "energy": "energy_j"}
     asked: Any = [mode for mode in ("separate", "joint") if not modes or mode in modes]
     study = space_study(config, array, asked, [units[name] for name in pareto or units], trials, seed)
-    keep_study(study, output, f"codesign-{config.benchmark.name}", form)
+    keep_study(study, output, f"codesign-{config.benchmark.name}", form, inputs=[Path(space), Path(benchmark)])

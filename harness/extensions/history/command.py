@@ -1,6 +1,8 @@
 """`history`: past run sets and measurements of a directory, and what changed over time."""
 
 import math
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +68,9 @@ def history(folder: Path, limit: int, fail_on: str, last: int, output: Path | No
     if form == "html":
         from harness.extensions.history.page import render_history
 
-        click.echo(write_output(output, _DEFAULT_PAGE, render_history(lines or (), num_left_out)))
+        typed = shlex.join(["dlrmbench", *sys.argv[1:]])
+        page = render_history(lines or (), num_left_out, command=typed)
+        click.echo(write_output(output, _DEFAULT_PAGE, page))
     elif form == "json":
         from harness.extensions.history.documents import HistoryDocument
         from harness.extensions.history.words import change_rows, why_not_judged

@@ -1,6 +1,7 @@
 """The page of a directory's history: what changed, and a chart per benchmark, configuration, system and quantity."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -18,8 +19,9 @@ from harness.extensions.history.words import (
     why_not_judged,
 )
 from reports.charts.xy import Dot
-from reports.document.blocks import Chart, Prose, Table, numeric, table_of
+from reports.document.blocks import Chart, Fact, Prose, Table, numeric, table_of
 from reports.document.page import PageSection, PageView
+from reports.page.head import Making, head_facts, making_of_result
 from reports.page.page import colophon
 from reports.page.sections.verdict import system_words
 from reports.parts.measured import in_unit
@@ -28,8 +30,10 @@ from reports.statistics.ratios import factor_from
 from reports.text.formatting import interval, plural, si, utc
 
 
-def render_history(lines: Sequence[Timeline], num_left_out: int, *, now: datetime | None = None) -> str:
-    """Render the page, without charts of lines of one set; `now` is the moment that the page names."""
+def render_history(
+    lines: Sequence[Timeline], num_left_out: int, *, command: str = "", now: datetime | None = None
+) -> str:
+    """Render the page that `command` asked for, without charts of lines of one set; `now` is when it is written."""
     drawn = [line for line in lines if len(line.points) > 1]
     alone = (
         f"{plural(len(lines) - len(drawn), 'line')} of one set without a chart; " if len(drawn) < len(lines) else ""
@@ -40,7 +44,8 @@ def render_history(lines: Sequence[Timeline], num_left_out: int, *, now: datetim
     return render_html(
         PageView(
             title=headline(lines),
-            dek=" to ".join(utc(at)[:10] for at in _ends([p.time_ms for line in lines for p in line.points])),
+            dek="",
+            head=_head(lines, command),
             badges=(),
             tags=(),
             groups=(),
@@ -58,8 +63,12 @@ def render_history(lines: Sequence[Timeline], num_left_out: int, *, now: datetim
     )
 
 
-def _ends(values: Sequence[float]) -> Sequence[float]:
-    return (min(values), max(values)) if values else ()
+def _head(lines: Sequence[Timeline], command: str) -> tuple[Fact, ...]:
+    """Name the machines, days and code of all sets, and the command that made the page of them."""
+    points = [point for line in lines for point in line.points]
+    sets = [replace(making_of_result(point.result), command="", moments_ms=(point.time_ms,)) for point in points]
+    codes = len({point.code for point in points})
+    return head_facts([*sets, Making(command=command)], f"code: {plural(codes, 'version')}" if codes > 1 else "")
 
 
 def _section(line: Timeline, id_: str) -> PageSection:

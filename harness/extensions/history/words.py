@@ -86,15 +86,16 @@ def change_blocks(lines: Sequence[Timeline]) -> tuple[Block, ...]:
 
 
 def headline(lines: Sequence[Timeline]) -> str:
-    """'2 changes, 1 for the worse, in 3 lines of sets; 1 not judged'"""
+    """'dlrm_tiny: 2 changes, 1 for the worse, in 3 lines of sets; 1 not judged'"""
+    subject = names(sorted({line.points[0].result.benchmark_name for line in lines if line.points}))
     changes = [change for line in lines for change in line.changes]
     num_judged = sum(not why_not_judged(line) for line in lines)
     num_worse = sum(change.is_worse for change in changes)
-    what = f"{plural(len(changes), 'change')}, {num_worse} for the worse," if changes else "No change shown"
+    what = f"{plural(len(changes), 'change')}, {num_worse} for the worse," if changes else "no change shown"
     if not num_judged:
-        return f"No line of sets can be judged, of {len(lines)}" if lines else "No line of sets"
+        return f"{subject}: no line of sets can be judged, of {len(lines)}" if lines else "No line of sets"
     left = f"; {len(lines) - num_judged} not judged" if num_judged < len(lines) else ""
-    return f"{what} in {plural(num_judged, 'line')} of sets{left}"
+    return f"{subject}: {what} in {plural(num_judged, 'line')} of sets{left}"
 
 
 def why_not_judged(line: Timeline) -> str:

@@ -78,7 +78,7 @@ def trace(
     (.log, .txt), after which lookups are drawn. Miss ratios are exact, from the stack distance of every access, for
     one cache of all tables and for one of each. The folder has the arrays, study.json and its page.
     """
-    from harness.cli.shared.studies import show_written, write_study
+    from harness.cli.shared.studies import show_written, with_making, write_study
     from harness.extensions.memory.trace import (
         is_file,
         keep_trace,
@@ -96,7 +96,7 @@ def trace(
 
         config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_trace")
         kept = trace_benchmark(config, split, num_lookups, given["data_root"])
-    study = trace_study(kept, sample_rate, seed)
+    study = with_making(trace_study(kept, sample_rate, seed), [Path(benchmark)])
     keep_trace(kept, output, lambda draft: write_study(study, draft))
     show_written(study, output, form)
 
@@ -171,4 +171,6 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     definition = None if benchmark is None else load_benchmark(benchmark)
     trace, given["row_bytes"], place = read_traced(folder, definition, given["row_bytes"])
     question = TierQuestion(tiers=found, **{**given, "caches": given["caches"] or (None,)})
-    keep_study(tiers_study(trace, question, definition, place), output, f"tiers-{folder.name}", form, table=1)
+    study = tiers_study(trace, question, definition, place)
+    inputs = [folder, *map(Path, names), *([] if benchmark is None else [Path(benchmark)])]
+    keep_study(study, output, f"tiers-{folder.name}", form, inputs=inputs, table=1)

@@ -198,6 +198,11 @@ def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
         f"{place}: {merged.num_lookups:,} lookups touch {touched[0]:,} of {rows[0]:,} rows; an LRU cache of 10 % of "
         f"the rows misses {percent(ratio)} of the lookups; {percent(cold)} are a row's first ({how})."
     ]
+    if kept.benchmark is not None and cold > ratio / 2:
+        findings.append(
+            "Most of these misses are a row's first lookup, as in every short trace: one of more --lookups, than "
+            f"{merged.num_lookups:,}, says what a cache misses in the long run."
+        )
     if sample_rate < 1:
         findings.append(
             f"Miss ratios are estimated from {percent(sample_rate)} of the rows, chosen by hash (SHARDS-adj); tables "
@@ -221,7 +226,7 @@ def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
     title = "Rows that are touched, and what an LRU cache of so many of a table's rows misses"
     return make_study(
         "trace",
-        f"Accesses to embedding rows: {place}",
+        f"{place}: an LRU cache of 10 % of the rows misses {percent(ratio)} of the lookups, {how}",
         kept.benchmark,
         seed=seed,
         findings=findings,

@@ -31,9 +31,13 @@ _PARAMETERS = (
 
 
 def make_devices_plan(
-    config: RunConfig, devices: Devices, data_root: Path | None, on_progress: Callable[[int, int], None]
+    config: RunConfig,
+    devices: Devices,
+    data_root: Path | None,
+    on_progress: Callable[[int, int], None],
+    sharding: str | None = None,
 ) -> PlannerEstimate:
-    """Let the model's planner lay its tables over `devices`.
+    """Let the model's planner lay its tables over `devices`, by `sharding` in place of the configuration's.
 
     `on_progress` is called with how many tables were looked at, and of how many. Raises ConfigError where the devices
     cannot hold the model, DatasetError where only data that is not there knows its tables.
@@ -51,7 +55,7 @@ def make_devices_plan(
         table_rows,
         workload.data.mapped.multi_hot,
         num_dense=workload.data.num_dense,
-        sharding=workload.runtime.sharding,
+        sharding=sharding or workload.runtime.sharding,
         devices=devices,
         on_progress=on_progress if devices.num_devices >= _REPORTED_FROM else None,
     )

@@ -39,20 +39,23 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
     A plan costs what its slowest device does: lookups, updates and the exchange of embeddings, modelled from the
     numbers of the devices, unless --cost says measured. The optimum is of plans that cut no table. 'run --sharding
     plan:FILE' trains by the plan of -o. With --run, up to 10 plans of other costs and TorchRec's own are a sweep of
-    throughput in the results folder, one thread a rank, which ranks them; 'run --beside' compares two. What is learnt
-    is kept in place/ below --data.
+    throughput in the results folder, one thread a rank, which ranks them; 'run --beside' compares two. The study and
+    its page are kept in a new folder there. What is learnt is kept in place/ below --data.
     """
-    from harness.cli.shared.studies import show_study
+    from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve
     from harness.extensions.memory.trace import read_trace
     from harness.extensions.placement.plans import record_best, search_plans, task_of_benchmark
     from harness.foundation.files import write_text
+    from harness.run_sets.names import results_folder
+    from harness.run_sets.output import refuse_output
     from rules.records.codec import encode
 
     if output is not None and not output.absolute().parent.is_dir():
         raise click.UsageError(
             f"-o {output}: there is no folder {output.absolute().parent}. Make it, or name another."
         )
+    refuse_output(results_folder())
     question, code = read_question(given), ExitCode.DONE
     config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_place")
     trace = None if given["trace"] is None else read_trace(given["trace"])[1]
@@ -60,7 +63,8 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
     placement = search_plans(question, tasks, config)
     if num_steps is not None:
         placement, code = _run_plans(placement, question, benchmark, num_steps, given)
-    show_study(placement.study, form)
+    inputs = [Path(benchmark), *([] if given["trace"] is None else [given["trace"]])]
+    keep_study(placement.study, results_folder(), f"place-{config.benchmark.name}", form, inputs=inputs)
     if output is not None:
         record, skipped = record_best(placement, question)
         write_text(output, encode(record))

@@ -40,12 +40,15 @@ def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, 
     """Search where the tables of many tasks should be on --devices N, and compare what the plans cost.
 
     Tasks are drawn as NeuroShard's generator draws them, or read. Costs are those of 'place', and what is learnt is
-    kept in place/ below --data.
+    kept in place/ below --data. The study and its page are kept in a new folder of the results folder.
     """
-    from harness.cli.shared.studies import show_study
+    from harness.cli.shared.studies import keep_study
     from harness.extensions.placement.plans import make_tasks, search_plans
+    from harness.run_sets.names import results_folder
+    from harness.run_sets.output import refuse_output
 
+    refuse_output(results_folder())
     question = read_question(given)
     placement = search_plans(question, make_tasks(question, number, files), None)
-    show_study(placement.study, form)
+    keep_study(placement.study, results_folder(), "place-tasks", form, inputs=files or ())
     (tell if form == "table" else note)(placement.study.findings[0])

@@ -1,5 +1,6 @@
 """Where searches put embedding tables, and what their plans cost the slowest device."""
 
+import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -100,6 +101,8 @@ class FoundPlan:
     spread: float | None = None
     """How far apart the rounds lay in which the slowest device's tables were measured."""
     fault: Exception | None = None
+    note: str | None = None
+    """What must be known of the plan beside its cost."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -210,8 +213,8 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
         tables, findings, checks = [table, *more], [*findings, *said], [check]
     study = make_study(
         "place",
-        f"{config.benchmark.name if config else f'{len(tasks)} tasks'}: tables over {question.devices.num_devices} "
-        f"{question.devices.device_type} devices",
+        f"{config.benchmark.name if config else f'{len(tasks)} tasks'} on {question.devices.num_devices} "
+        f"{question.devices.device_type} devices: {_as_clause(closing)}",
         config.benchmark if config else None,
         findings=findings,
         tables=tables,
@@ -322,12 +325,24 @@ def _ask_torchrec(
     if question.cost == TORCHREC:
         found = replace(found, cost_s=estimate.step_s, balance=estimate.balance)
     elif found.plan is None:
-        why = ConfigError(
-            "It also cuts rows or copies tables, which this cost does not know; --set runtime.sharding=table_wise "
-            "keeps them whole."
-        )
-        found = replace(found, fault=why)
+        found = _ask_for_whole_tables(question, config)
     return found, estimate
+
+
+def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig) -> FoundPlan:
+    """Ask TorchRec for a plan of whole tables in place of its own, or say why there is none."""
+    own = "TorchRec's own plan also cuts rows or copies tables, which this cost does not know"
+    start_s = time.perf_counter()
+    try:
+        whole = make_devices_plan(
+            config, question.devices, question.keeper.data_root, question.on_progress, sharding="table_wise"
+        )
+    except ConfigError as error:
+        return FoundPlan(search=TORCHREC, fault=ConfigError(f"{own}, and it has none of whole tables: {error}"))
+    plan, took_s = plan_of_estimate(whole), time.perf_counter() - start_s
+    if plan is None:
+        return FoundPlan(search=TORCHREC, fault=ConfigError(f"{own}, and it has none of whole tables."))
+    return FoundPlan(search=TORCHREC, plan=plan, took_s=took_s, note=f"{own}; this one is of whole tables.")
 
 
 def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig | None) -> list[Parameter]:
@@ -381,7 +396,7 @@ def _compare(
                 PUBLISHED if name == "neuroshard" else None,
                 _mean([each.predicted_s for each in of]),
                 max((each.spread for each in of if each.spread is not None), default=None),
-                next((str(each.fault) for each in of if each.fault is not None), None),
+                next((each.note or str(each.fault) for each in of if each.note or each.fault is not None), None),
             )
         )
     columns: Columns = (
@@ -390,7 +405,7 @@ def _compare(
         ("Search time", "s", "measured"), ("Cuts tables", None, "computed"),
         (f"Faster than {base or 'a heuristic'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
         ("Published", None, "published"), ("Predicted cost", "s", "modelled"),
-        ("Spread of rounds", "share", "measured"), ("Why it has none", None, "computed"),
+        ("Spread of rounds", "share", "measured"), ("Remark", None, "computed"),
     )  # fmt: skip
     kept = [at for at in range(len(columns)) if at < 6 or any(row[at] is not None for row in rows)]
     table = make_table(
@@ -405,6 +420,12 @@ def _compare(
     of_plans = f"Predicted and {origin} costs of {sum(map(len, pairs))} plans"
     said = "" if tau is None else f" {of_plans}: Kendall's tau {tau:.2f}{over}."
     return table, _close(whole, base, origin) + said
+
+
+def _as_clause(closing: str) -> str:
+    """Return what a closing sentence says first, as the end of a title."""
+    first = re.split(r"[.;] |\.$", closing, maxsplit=1)[0]
+    return first[:1].lower() + first[1:]
 
 
 def _mean(values: Sequence[float | None] | NDArray[np.float64]) -> float | None:

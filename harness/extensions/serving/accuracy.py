@@ -138,7 +138,7 @@ def measure_accuracy(job: AccuracyJob, world: World, on_event: OnEvent) -> Study
     met = [name for name, _, _, is_met in rows if is_met]
     return make_study(
         "accuracy",
-        f"Quality of {benchmark.name} in LoadGen's accuracy log",
+        f"{benchmark.name} in LoadGen's accuracy log: AUC {auc:.5f}, {auc / reference:.5f} of that in fp32",
         benchmark,
         seed=job.seed,
         parameters=_list_parameters(serve, config, reference),

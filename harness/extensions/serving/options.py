@@ -152,4 +152,5 @@ def keep_served_study(kind: "Kind", request: "Request", form: str, kept: Path | 
     config = kind.resolve(request.benchmark or "dlrm_small", request.overrides, request.name)
     seed = draw_base_seed() if request.seed is None else request.seed
     study = measure_study(kind, [config], request, seed=seed, **asked)
-    keep_study(study, request.output, f"{kind.name}-{config.label or config.benchmark.name}", form, kept)
+    name = f"{kind.name}-{config.label or config.benchmark.name}"
+    keep_study(study, request.output, name, form, kept, inputs=[Path(request.benchmark_named)])

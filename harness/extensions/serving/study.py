@@ -7,6 +7,7 @@ import numpy as np
 from harness.extensions.serving.config import ServeConfig
 from harness.foundation.study import make_check, make_study, make_table
 from harness.foundation.virtual_clock import ServiceTimes, Traffic, Workers, answer_alone, percentile_of, simulate
+from reports.text.formatting import duration
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Origin, Parameter, Scalar, Source, StudyCheck, StudyRecord
 
@@ -51,7 +52,7 @@ def make_queue_study(
     )
     return make_study(
         "queue",
-        f"Latency of {benchmark.name} against load, on a virtual clock",
+        _answer(benchmark, serve, most, rows),
         benchmark,
         seed=seed,
         parameters=_list_parameters(serve, mean_s, overhead_s, workers, len(traffic.items)),
@@ -59,6 +60,17 @@ def make_queue_study(
         findings=(*_say_most(benchmark, serve, most), *([_BESIDE_SERVE] if overhead_s is None else [])),
         checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
     )
+
+
+def _answer(
+    benchmark: Benchmark, serve: ServeConfig, most: float | None, rows: Sequence[tuple[float | None, ...]]
+) -> str:
+    """Say in one line the highest rate within the limit, simulated; without a limit the latency at the lowest."""
+    if said := _say_most(benchmark, serve, most):
+        return said[0].removesuffix(".")
+    rate, _, mean_s, *_ = rows[0]
+    assert rate is not None and mean_s is not None
+    return f"{benchmark.name}: a query takes {duration(mean_s)} on average at {rate:,.4g} queries/s, simulated"
 
 
 def _say_most(benchmark: Benchmark, serve: ServeConfig, most: float | None) -> tuple[str, ...]:

@@ -4,20 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec.structs import replace as change
+
 from harness.config.axes import Axis
 from harness.config.run_config import Override
 from harness.experiment.experiment import Configuration, Experiment
 from harness.experiment.finish import FinishedStudy
 from harness.experiment.relation import Relation
 from harness.experiment.request import Request, RequestError
+from harness.experiment.store import parts_of, read
 from harness.extensions.suites.shown import read_suite_facts
 from harness.extensions.suites.suite import Suite
 from harness.foundation.errors import ExitCode
 from harness.foundation.files import write_record
 from harness.foundation.study import make_study
 from harness.measure.kinds import Kind
+from harness.run_sets.making import making_of
 from reports.page.content import gather_everything
 from reports.page.report import write_page
+from reports.results.records import read_run_set
 from rules.benchmarks.loader import load_benchmark
 from rules.records.experiment import BASE, NEW, SIDES, ExperimentRecord
 from rules.records.study import STUDY_FILE, Parameter
@@ -116,7 +121,14 @@ def finish_suite(folder: Path) -> FinishedStudy:
     """Judge and compare all sides of a suite, write what was found as a study, and its page."""
     gathered = gather_everything([folder])
     facts = read_suite_facts(folder, known=gathered.sets)
-    given = (("suite", facts.name), ("runs of each side", facts.num_runs), ("kind", facts.kind))
+    sides = {side: [f"{key}={values[at]}" for key, values in facts.settings.items()] for at, side in enumerate(SIDES)}
+    said = [(side, ", ".join(values)) for side, values in sides.items() if values]
+    given: tuple[tuple[str, str | int], ...] = (
+        *said,
+        ("suite", facts.name),
+        ("runs of each side", facts.num_runs),
+        ("kind", facts.kind),
+    )
     study = make_study(
         SUITE.name,
         facts.title,
@@ -126,6 +138,9 @@ def finish_suite(folder: Path) -> FinishedStudy:
         findings=facts.findings,
         seed=facts.base_seed,
     )
+    record = read(folder)
+    sets = (read_run_set(part, []) for part in parts_of(folder).values())
+    study = change(study, made=making_of(record, next((each for each in sets if each is not None), None)))
     write_record(folder / STUDY_FILE, study)
     page = write_page(replace(gathered, studies=(study,)), folder)
     code = ExitCode.NOT_CONVERGED if facts.failed else ExitCode.DONE  # one that is not in the mean, for any reason

@@ -13,13 +13,14 @@ from reports.comparison.pairing import pair_runs
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.sweep import SweepRow, read_rows
 from reports.kinds.details import Details
-from reports.results.records import read_experiment_record
+from reports.results.records import THREADS, read_experiment_record
 from reports.results.result import Result
 from reports.statistics.intervals import Interval
 from reports.statistics.ratios import Verdict, factor_from, mean_difference
-from reports.text.formatting import capital, names, percent, plural, printable
+from reports.text.formatting import brief_code, capital, names, percent, plural, printable
 from reports.text.formatting import interval as bounds
 from rules.errors import InputError
+from rules.records.experiment import BASE, NEW, SIDES
 from rules.records.study import Cell, StudyColumn, StudyTable
 
 
@@ -66,21 +67,42 @@ class SuiteFacts:
 
     @property
     def title(self) -> str:
-        """Say what was found in one line: the mean, what is slower or worse, and what failed."""
-        slower = [
-            row.benchmark for row in self.rows if row.comparison and row.comparison.verdict in ("slower", "worse")
-        ]
+        """Say what was found in one line: every verdict, by which benchmarks, the mean, and what failed."""
+        base, new = self.side_names
+        verdicts = [words.removesuffix(".") for words in _verdict_words(self.rows, most=3)]
         parts = [
-            _ratio_words(self),
-            *([f"slower: {names(slower)}"] if slower else []),
+            *(words[:1].lower() + words[1:] for words in verdicts),
+            _brief_ratio(self),
             *([f"failed: {names([row.benchmark for row in self.failed])}"] if self.failed else []),
         ]
-        return "; ".join(parts)
+        return f"{new} against {base}: {'; '.join(parts)}"
+
+    @property
+    def settings(self) -> dict[str, tuple[str, str]]:
+        """Return what is set otherwise for new than for base in all benchmarks, by key: base's value and new's."""
+        found: list[dict[str, tuple[str, str]]] = []
+        for row in self.rows:
+            asked = [side.asked.config for side in (row.base, row.new) if side is not None and side.asked is not None]
+            if len(asked) == len(SIDES):
+                base, new = ({key: brief_code(printable(of[key].value, 60)) for key in of} for of in asked)
+                found.append({key: (base[key], new[key]) for key in base if base[key] != new.get(key, base[key])})
+        shared = found[0] if found else {}
+        return {key: values for key, values in shared.items() if all(each.get(key) == values for each in found)}
+
+    @property
+    def side_names(self) -> tuple[str, str]:
+        """Name base and new by the one setting that they differ in; where it is not one, by their places."""
+        settings = {key: values for key, values in self.settings.items() if key != THREADS} or self.settings
+        if len(settings) != 1:
+            return BASE, NEW
+        ((key, (base, new)),) = settings.items()
+        name = "" if key == "runtime.implementation" else f"{key.partition('.')[2]}="
+        return f"{name}{base}", f"{name}{new}"
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Say what was found: the mean, the verdicts by name, what is left out, and what the verdicts hold for."""
-        return tuple(filter(None, (_mean_words(self), *_verdict_words(self.rows), _failed_words(self), _FAMILY)))
+        """Say what was found: the verdicts by name, what is left out, the mean, and what the verdicts hold for."""
+        return tuple(filter(None, (*_verdict_words(self.rows), _failed_words(self), _mean_words(self), _FAMILY)))
 
     @property
     def tables(self) -> tuple[StudyTable, ...]:
@@ -193,18 +215,30 @@ def _ratio_words(facts: SuiteFacts) -> str:
     )
 
 
+def _brief_ratio(facts: SuiteFacts) -> str:
+    """'throughput 1.75 times base's (95 % interval 1.48 – 2.07), geometric mean of 2 benchmarks'."""
+    mean, whole = facts.mean, next((row.whole for row in facts.rows if row.whole is not None), None)
+    if mean is None or whole is None:
+        return "no benchmark of the suite has a ratio"
+    found = mean.interval
+    within = "" if found is None else f" ({_INTERVAL} {bounds(ratio_text(found.low), ratio_text(found.high))})"
+    of = f"geometric mean of {plural(mean.num_benchmarks, 'benchmark')}"
+    return f"{factor_of(whole.name).title} {ratio_text(mean.ratio)} times that of {facts.side_names[0]}{within}, {of}"
+
+
 def _mean_words(facts: SuiteFacts) -> str:
     only = " Each benchmark has equal weight. The mean is of these benchmarks alone, and no score of MLPerf."
     return f"{_ratio_words(facts)}.{only if facts.mean is not None else ''}"
 
 
-def _verdict_words(rows: Sequence[SuiteRow]) -> list[str]:
-    """Name the benchmarks of every verdict, differences first."""
+def _verdict_words(rows: Sequence[SuiteRow], most: int | None = None) -> list[str]:
+    """Name the benchmarks of every verdict, differences first; `most` of each, or all."""
     by_verdict: dict[str, list[str]] = {verdict: [] for verdict in get_args(Verdict)}
     for row in rows:
         if row.comparison is not None and row.failure is None:
             by_verdict[row.comparison.verdict].append(row.benchmark)
-    return [f"{capital(verdict)}: {names(labels, len(labels))}." for verdict, labels in by_verdict.items() if labels]
+    known = [(verdict, labels) for verdict, labels in by_verdict.items() if labels]
+    return [f"{capital(verdict)}: {names(labels, most or len(labels))}." for verdict, labels in known]
 
 
 def _failed_words(facts: SuiteFacts) -> str:
@@ -254,4 +288,4 @@ def _mean_table(mean: GeometricMean) -> StudyTable:
     return StudyTable(title="Geometric mean of the ratios", columns=columns, rows=rows)
 
 
-DETAILS = Details(title=lambda study: study.title)
+DETAILS = Details(is_answer=True)

@@ -4,6 +4,8 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+from msgspec.structs import replace as change
+
 from harness.config.axes import overrides_of
 from harness.config.catalog import MODEL_KEY
 from harness.config.run_config import Override
@@ -30,6 +32,7 @@ from harness.foundation.errors import ExitCode, first_line
 from harness.foundation.files import write_record
 from harness.run_sets.commands import split_command
 from harness.run_sets.folder import open_run_set
+from harness.run_sets.making import making_of
 from reference_models.process.atomic_write import remove
 from reference_models.registry import outside_names
 from reports.comparison.comparison import compare_results
@@ -110,6 +113,7 @@ def finish_search(folder: Path, problem: str = "") -> FinishedStudy:
             problem = f"Missed a constraint in {len(missed)} of {new.num_runs}: not feasible."
     sampler = choose_sampler(search.sampler, trials)
     study = make_search_study(record, trials, source.config.benchmark, sampler, comparison, problem)
+    study = change(study, made=making_of(record, source.record))
     write_record(folder / STUDY_FILE, study)
     return FinishedStudy(study=study, page=write_page(gather_everything([folder]), folder), code=code)
 

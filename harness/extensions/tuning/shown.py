@@ -28,4 +28,4 @@ def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 
-DETAILS = Details(chart=draw_regrets, title=lambda study: study.findings[0] if study.findings else study.title)
+DETAILS = Details(chart=draw_regrets, is_answer=True)

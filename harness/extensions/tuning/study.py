@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from harness.extensions.tuning.records import SearchRecord, search_of
 from harness.extensions.tuning.trials import Trial, best_of, columns_asked, constraint_text
 from harness.foundation.study import make_study, make_table
+from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
-from reports.comparison.wording import sentence
-from reports.text.formatting import capital
+from reports.comparison.wording import change_text, sentence, speed, with_sign
+from reports.page.answer import BATCH_COST, BATCH_SIZE
+from reports.text.formatting import capital, plural
 from rules.benchmarks.loader import Benchmark
 from rules.records.columns import columns_of
 from rules.records.experiment import ExperimentRecord
+from rules.records.kinds import is_logged
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 
@@ -36,7 +39,7 @@ def make_search_study(
     ]
     return make_study(
         "tune",
-        f"{benchmark.name}: {search.direction} {search.objective}, {len(trials)} trials",
+        f"{benchmark.name}: {_answer(record, trials, comparison)}",
         benchmark,
         tables=[_list_trials(record, search, trials), *(() if comparison is None else (_list_sides(comparison),))],
         parameters=[
@@ -65,6 +68,34 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], comparison: Compari
         f"{capital(_name(trials, best))} beside the default, in {comparison.num_shared_seeds} pairs of seeds that no "
         f"trial had: {sentence(comparison)}{none}{problem and ' '}{problem}"
     )
+
+
+def _answer(record: ExperimentRecord, trials: Sequence[Trial], comparison: Comparison | None) -> str:
+    """Say in one line what the best trial is beside the default; nothing is best before that is measured."""
+    search, num = search_of(record), plural(len(trials), "trial")
+    best = best_of(search, trials[1:])
+    if best_of(search, trials) is None:
+        return f"none of {num} is feasible"
+    if comparison is None or comparison.whole is None or best is None:
+        return f"nothing was measured beside the default, of {num}"
+    values = " ".join(f"{key.partition('.')[2]}={text}" for key, text in best.values.items())
+    whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
+    pairs = f"{what}, {plural(comparison.num_shared_seeds, 'pair')} in turns, best of {num}"
+    change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict
+    if verdict in ("faster", "slower"):
+        return f"{values} is {with_sign(change)} than the default: {pairs}{batch_words(record, trials[0], best)}"
+    if verdict in ("better", "worse"):
+        words = f"{values} is {verdict} than the default, {what} {with_sign(change)}: {pairs}"
+        return f"{words}{batch_words(record, trials[0], best)}"
+    return f"{values} is not shown to differ from the default: {pairs}"
+
+
+def batch_words(record: ExperimentRecord, default: Trial, best: Trial) -> str:
+    """Say what a larger batch costs where nothing was trained to a target; empty of any other trial."""
+    sizes = [trial.values.get(BATCH_SIZE) for trial in (default, best)]
+    if is_logged(record.kind) or None in sizes or sizes[0] == sizes[1]:
+        return ""
+    return BATCH_COST
 
 
 def _name(trials: Sequence[Trial], trial: Trial) -> str:

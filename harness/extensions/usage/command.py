@@ -89,4 +89,4 @@ def usage(
         path, points, None if axis is None else key, data=data_root, output=output, num_threads=num_threads,
         seed=draw_base_seed() if seed is None else seed, counting=counting, **how,
     )  # fmt: skip
-    keep_study(study, output, f"usage-{Path(usage).stem}", form, table=int(axis is None))
+    keep_study(study, output, f"usage-{Path(usage).stem}", form, inputs=[Path(usage)], table=int(axis is None))

@@ -15,7 +15,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import make_study, make_table
 from harness.foundation.virtual_clock import percentile_of
 from reports.statistics.intervals import Interval, mean_interval
-from reports.text.formatting import percent
+from reports.text.formatting import percent, plural
 from rules.records.load import LoadRecord
 from rules.records.study import TIMELINE, Cell, Origin, Parameter, Scalar, Source, StudyRecord
 
@@ -64,16 +64,29 @@ def make_usage_study(
     tables.append(make_table(f"Processes{note}", (*head, *_process_columns(origin)), processes))
     where = f", {axis}={first.text}" if axis else ""
     tables.append(make_table(f"{TIMELINE}{where}{note}", _timeline_columns(origin), _list_timeline(first)))
-    clock = "a virtual clock" if origin == "simulated" else "the real clock"
     return make_study(
         "usage",
-        f"{first.usage.title}: deadlines met on {clock}",
+        f"{first.usage.title}: {_answer(points, axis, counting)}, {origin}",
         None,
         seed=seed,
         parameters=_list_parameters(points[0], counting, num_threads, stand_ins),
         tables=tables,
         findings=[*findings, f"Numbers of the usage: {first.usage.source}"],
     )
+
+
+def _answer(points: Sequence[Point], axis: str | None, counting: Counting) -> str:
+    """Say in one line the score and the deadlines met; of several values of an axis which meet all, or score best."""
+    scores = [fmean(each.score_all(counting) for each in point) for point in points]
+    met = [fmean(each.share_met for each in point) for point in points]
+    if axis is None:
+        return f"score {scores[0]:.2f} of 100, {percent(met[0])} of deadlines met"
+    good = [point[0].text for point, share in zip(points, met, strict=True) if share == 1]
+    if good:
+        return f"all deadlines are met with {axis}={','.join(good)}, of {plural(len(points), 'value')}"
+    at = scores.index(max(scores))
+    best = f"{axis}={points[at][0].text} scores best of {plural(len(points), 'value')}, {scores[at]:.2f} of 100"
+    return f"{best}, with {percent(met[at])} of deadlines met"
 
 
 def _refuse_hopeless(points: Sequence[Point]) -> None:

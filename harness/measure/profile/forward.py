@@ -88,11 +88,12 @@ def profile_forward(job: ForwardJob, world: World, on_event: OnEvent) -> StudyRe
         tables.append(forward_table(subject.name, times, costs, labels, ceilings))
         findings.append(describe_times(subject.name, times, labels))
     assert ceilings is not None
+    answers = [*findings]
     if warning := explain_emulation(first.runtime):
         findings.append(f"Warning: {warning}")
     return make_study(
         "forward",
-        f"Answering batches: {', '.join(table.title for table in tables)}",
+        "; ".join(answer.removesuffix(".") for answer in answers),
         None if job.others else benchmark,
         parameters=_list_parameters(first.runtime, ceilings),
         tables=tables,

@@ -107,7 +107,7 @@ def test_a_line_that_cannot_be_judged_is_named_and_passes_nothing(command: Any, 
     assert "but a line of sets cannot be judged" in err
     page = tmp_path / "page.html"
     assert command("history", tmp_path, "--format", "html", "-o", page)[0] == 0
-    assert Page(page.read_text(encoding="utf-8")).text.count("No change shown in 1 line of sets; 1 not judged") >= 2
+    assert Page(page.read_text(encoding="utf-8")).text.count("no change shown in 1 line of sets; 1 not judged") >= 2
 
 
 def test_a_line_that_ended_before_the_last_sets_is_not_asked_for(command: Any, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path)
     assert "AnandTech 11209" in words and "computed" in words and "simulated" in words
     (folder,) = (kept.parent / "results").iterdir()
     study = json.loads((folder / "study.json").read_text())
-    assert (study["kind"], study["benchmark"], len(study["tables"])) == ("tiers", "rm1_deeprecsys", 5)
+    assert (study["kind"], study["benchmark"], len(study["tables"])) == ("tiers", "rm1_deeprecsys", 6)
     assert "Miss ratio against cache size" in (folder / "report.html").read_text()
 
 

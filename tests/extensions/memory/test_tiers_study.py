@@ -149,8 +149,10 @@ def test_the_host_link_carries_the_pooling_factor_less_where_the_switch_pools() 
     assert host == 80.0 * switch == 80.0 * device  # type: ignore[operator]
     solved = rows_of(study, "Where pooling in the switch")
     assert {row["PIFS-Rec over Pond"] for row in solved} == {"3.89x, other traces"}
-    found = next(row for row in solved if row["Parameter"] == "host_reads_in_flight")
-    slower = change(find_tier("cxl"), host_reads_in_flight=Quantity(value=found["For 3.89x"], source="solved"))
+    name = "Reads in flight of the host"
+    assert solved[0][name] == find_tier("cxl").host_reads_in_flight.value
+    found = float(solved[0][f"{name} for 3.89x"])  # type: ignore[arg-type]
+    slower = change(find_tier("cxl"), host_reads_in_flight=Quantity(value=found, source="solved"))
     again = tiers_study(made_trace(pooling=80), question(pools=POOLS, tiers={"x": slower}), None, "a test")
     assert rows_of(again, "What a query")[2]["Speed-up"] == pytest.approx(3.89, rel=0.01)
 
@@ -188,6 +190,38 @@ def test_local_memory_of_all_rows_leaves_nothing_remote() -> None:
         study = tiers_study(made_trace(), asked, None, "a test")
         assert study.findings[0].startswith("Nothing is remote")
         assert {row["Mean added"] for row in rows_of(study, "What a query")} == {0.0}
+
+
+@pytest.mark.parametrize(
+    "asked, words", [({"hit_rate": 0.6}, "hits 60.0 %"), ({"fit_bytes": 128 * 200}, "shared among the tables")]
+)
+def test_a_cache_that_is_found_is_what_is_simulated_and_said_first(asked: dict[str, float], words: str) -> None:
+    trace = made_trace()
+    study = tiers_study(trace, replace(question("nand"), **asked), None, "a test")  # type: ignore[arg-type]
+    none = tiers_study(trace, question("nand"), None, "a test")
+    assert words in study.title and words in study.findings[0] and study.title.startswith("a test: ")
+    (read,), (wait,) = rows_of(study, "What has to be read"), rows_of(study, "What a query")
+    assert wait["Mean added"] < rows_of(none, "What a query")[0]["Mean added"]  # type: ignore[operator]
+    if "hit_rate" in asked:
+        found = rows_of(study, "The smallest LRU cache")[0]
+        assert read["Cache rows"] == found["Cache rows"] and read["Miss ratio"] <= 0.4  # type: ignore[operator]
+    else:
+        found = rows_of(study, "Memory shared among tables")[0]
+        assert read["Miss ratio"] == pytest.approx(found["Miss ratio"])
+
+
+def test_a_hit_rate_that_no_cache_has_is_said_to_be_none() -> None:
+    study = tiers_study(made_trace(), replace(question("nand"), hit_rate=0.9999), None, "a test")
+    assert "no LRU cache hits" in study.title and "all but first lookups" in study.findings[0]
+
+
+def test_a_query_waits_longer_the_nearer_the_rate_is_to_the_highest() -> None:
+    study = tiers_study(made_trace(), question("nand", caches=(0.05,), rate=100.0), None, "a test")
+    rows = rows_of(study, "Other rates")
+    waits = [float(row["Mean added"]) for row in rows]  # type: ignore[arg-type]
+    assert waits == sorted(waits) and len(waits) > 4
+    (need,) = rows_of(study, "What has to be read")
+    assert rows[-1]["Queries/s"] == pytest.approx(need["Highest rate"] * rows[-1]["Load"])  # type: ignore[operator]
 
 
 def test_hot_rows_in_local_memory_lower_what_is_read() -> None:

@@ -106,4 +106,4 @@ def test_a_suite_of_failures_alone_has_no_mean(template: Result) -> None:
     rows = compare_suite([(replace(base, result=None), new) for base, new in pairs])
     facts = SuiteFacts(name="s", kind="throughput", base_seed=1, num_runs=5, rows=rows, mean=None, problems=())
     assert find_mean(rows) is None and len(facts.failed) == 3 and len(facts.tables) == 1
-    assert "No benchmark of the suite has a ratio" in facts.title
+    assert "no benchmark of the suite has a ratio" in facts.title

@@ -1,0 +1,167 @@
+"""The head of a page below its title, of every kind alike: machine, date, command, code, what differs, and noise."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.comparison.comparability import list_changes
+from reports.document.blocks import Fact
+from reports.page.content import ReportContent
+from reports.page.sections.verdict import system_words
+from reports.parts.load import environment_words
+from reports.results.provenance import order_in_pair
+from reports.results.result import Result
+from reports.text.formatting import epoch_ms, names, plural, printable, utc
+from rules.records.experiment import SIDES
+from rules.records.load import LoadRecord
+from rules.records.run_set import PreflightCheck
+from rules.records.study import StudyRecord
+
+NOT_RECORDED = "not on record"
+_MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, 3
+_VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec": "torchrec"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Making:
+    """How one result, sweep or study was made; a member is empty where no record says it.
+
+    `moments_ms` are those at which it was begun, in ms since 1970, UTC. `origins` say of a study that timed nothing
+    where its numbers come from.
+    """
+
+    machine: str = ""
+    moments_ms: Sequence[float] = ()
+    command: str = ""
+    code: str = ""
+    preflight: Sequence[PreflightCheck] = ()
+    loads: Sequence[LoadRecord | None] = ()
+    origins: Sequence[str] = ()
+
+
+def making_of_result(result: Result) -> Making:
+    """Read how a result was made from its run set's record and its repetitions; of logs alone, from the logs."""
+    record = result.asked
+    moments = tuple(each.started_ms for each in result.repetitions if each.started_ms is not None)
+    return Making(
+        machine=system_words(result),
+        moments_ms=moments,
+        command="" if record is None else record.command,
+        code="" if record is None else _code_words(record.harness_version, record.environment),
+        preflight=() if record is None else record.preflight,
+        loads=result.loads,
+    )
+
+
+def making_of_study(study: StudyRecord) -> Making:
+    """Read how a study was made from its own record."""
+    made = study.made
+    origins = dict.fromkeys(column.origin for table in study.tables for column in table.columns)
+    shown = [origin for origin in origins if origin not in ("given", "published", "measured")]
+    if made is None:
+        return Making(preflight=study.preflight, loads=study.loads, origins=shown)
+    number = "" if made.num_processors in (None, "", "0") else f"{printable(made.num_processors, 10)} × "
+    moment = epoch_ms(made.created_utc)
+    return Making(
+        machine=f"{number}{printable(made.processor, 60)}" if made.processor else "",
+        moments_ms=() if moment is None else (moment,),
+        command=command_of_study(study),
+        code=_code_words(made.harness_version, made.environment),
+        preflight=study.preflight,
+        loads=study.loads,
+        origins=shown,
+    )
+
+
+def command_of_study(study: StudyRecord) -> str:
+    """Return the command that makes a study again: as it was typed, with the seed where that was drawn."""
+    if study.made is None:
+        return ""
+    command = study.made.command
+    is_seeded = study.seed is None or any(word.partition("=")[0] == "--seed" for word in command.split())
+    return command if is_seeded else f"{command} --seed {study.seed}"
+
+
+def page_head(content: ReportContent) -> tuple[Fact, ...]:
+    """Make the head of a page of all that there is: the same rows, in one order, whatever it shows."""
+    results = [*content.sets, *content.all_measured]
+    # The records of a suite's or a search's study are those of its results.
+    studies = [] if results else [making_of_study(study) for study in content.studies]
+    return head_facts([*map(making_of_result, results), *studies], differing_words(content))
+
+
+def head_facts(makings: Iterable[Making], differing: str = "") -> tuple[Fact, ...]:
+    """Name machines, dates, commands, code and noise, each once, and what `differing` says of configurations."""
+    made = list(makings)
+    moments = [moment for each in made for moment in each.moments_ms]
+    days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
+    commands = [printable(command, _MAX_COMMAND) for command in _distinct(each.command for each in made)]
+    more = f" and {plural(len(commands) - 1, 'more command')}, in Reproduce" if len(commands) > 1 else ""
+    code = names(_distinct(each.code for each in made), _MOST)
+    return (
+        Fact(name="Machine", value=names(_distinct(each.machine for each in made), most=4) or NOT_RECORDED),
+        Fact(name="Date", value=" to ".join(days) or NOT_RECORDED),
+        Fact(name="Command", value=commands[0] if commands else NOT_RECORDED, is_code=bool(commands), note=more),
+        Fact(name="Code", value=code or NOT_RECORDED),
+        *((Fact(name="Differs", value=differing),) if differing else ()),
+        Fact(name="Noise", value=_noise_words(made)),
+    )
+
+
+def differing_words(content: ReportContent) -> str:
+    """Say in what the configurations on a page differ: the settings of two, the axes of sweeps, of more the keys."""
+    if content.sweeps:
+        return "; ".join(
+            " × ".join(f"{printable(key, _MAX_VALUE)} ({len(values)})" for key, values in sweep.axes)
+            for sweep in content.sweeps[:_MOST]
+        )
+    sides = {each.name: each.value for study in content.studies for each in study.parameters if each.name in SIDES}
+    if len(sides) == len(SIDES):
+        return "; ".join(f"{side}: {printable(sides[side], 2 * _MAX_VALUE)}" for side in SIDES)
+    results = [*content.sets, *content.measured]
+    if len(results) == 2:
+        base, new = sorted(results, key=lambda result: order_in_pair(result.place))
+        changes = [
+            f"{printable(change.name, _MAX_VALUE)}: {printable(change.base, _MAX_VALUE)} → "
+            f"{printable(change.new, _MAX_VALUE)}"
+            for change in list_changes(base, new)
+        ]
+        return names(changes, _MOST) or "nothing that is on record"
+    values: dict[str, set[str]] = {}
+    for result in results:
+        told = {} if result.asked is None else {key: repr(entry.value) for key, entry in result.asked.config.items()}
+        for key, value in ({"machine": system_words(result)} | told).items():
+            values.setdefault(key, set()).add(value)
+    return names([printable(key, _MAX_VALUE) for key, found in values.items() if len(found) > 1], 2 * _MOST)
+
+
+def _code_words(version: str, environment: Mapping[str, Any]) -> str:
+    """'dlrmbench 0.1.0, commit b147b09e1234+, Python 3.13.5, torch 2.13.0'; a + where files differed from it."""
+    commit, packages = environment.get("commit"), environment.get("packages")
+    told = {"python": environment.get("python")}
+    told |= {f"packages.{name}": found for name, found in packages.items()} if isinstance(packages, Mapping) else {}
+    mark = "+" if environment.get("commit_is_dirty") is True else ""
+    return ", ".join(
+        (
+            f"dlrmbench {printable(version, 20)}",
+            f"commit {printable(commit[:12])}{mark}" if isinstance(commit, str) and commit else "no commit on record",
+            *(f"{name} {printable(told[key], 30)}" for key, name in _VERSIONS.items() if told.get(key)),
+        )
+    )
+
+
+def _noise_words(made: Sequence[Making]) -> str:
+    """What could disturb; of what timed nothing, that its command finds the same numbers."""
+    checks = [check for each in made for check in each.preflight]
+    loads = [load for each in made for load in each.loads]
+    warned = list({check.name: check for check in checks if check.status == "warning"}.values())
+    if words := environment_words(warned or checks, [load for load in loads if load is not None]):
+        return words
+    origins = _distinct(origin for each in made for origin in each.origins)
+    if origins and any(each.command for each in made):
+        return f"nothing is timed: numbers are {' and '.join(origins)}, and the command repeats them"
+    return NOT_RECORDED
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return [text for text in dict.fromkeys(texts) if text]
