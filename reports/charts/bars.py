@@ -45,13 +45,24 @@ def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
     return draw_both(lambda width, _: _draw(bars, 100.0, "% of the step's time", width, 190.0), keys, **caption)
 
 
+def cost_figure(
+    bars: Sequence[Bar], axis: str, scale: float, bound: tuple[float, str] | None, **caption: Unpack[Caption]
+) -> Figure:
+    """Draw costs, a bar each, on an axis of `scale` times their length; and a line at a bound, with its words."""
+    keys = [] if bound is None else [LegendKey(mark="limit", words=bound[1])]
+    at = None if bound is None else bound[0]
+    return draw_both(lambda width, _: _draw(bars, scale, axis, width, 130.0, at), keys, **caption)
+
+
 def _keys(parts: Sequence[tuple[str, str]]) -> list[LegendKey]:
     return [LegendKey(mark=f"part-{part}", words=words) for part, words in parts]
 
 
-def _draw(rows: Sequence[Bar], scale: float, axis: str, width: float, note: float) -> Plot:
+def _draw(
+    rows: Sequence[Bar], scale: float, axis: str, width: float, note: float, bound: float | None = None
+) -> Plot:
     """Draw the rows; the axis is of `scale` times their parts, and `note` the room for words at the end of the bars,
-    where the page is wide enough for it."""
+    where the page is wide enough for it. A line down is at `bound`."""
     note = note if width > 600 else 0.0
     longest_name = max((svg.text_width(row.label) for row in rows), default=0.0)
     left = max(_LEAST_LEFT, min(longest_name + 12, width / 3))
@@ -69,6 +80,8 @@ def _draw(rows: Sequence[Bar], scale: float, axis: str, width: float, note: floa
                 corners.setdefault(part, []).append((x(start), top, max(x(end) - x(start) - 1, 0.7), _BAR))
             start = end
     marks += [svg.boxes(corners[part], f"part-{part}") for part, _ in PARTS if part in corners]
+    if bound is not None:
+        marks.append(svg.line(x(bound * scale), 4, x(bound * scale), bottom, "limit"))
     names = svg.fit_names([row.label for row in rows], left - 12)
     marks.append(svg.labels([(name, left - 8, top + 15) for name, top in zip(names, tops, strict=True)], "end"))
     if note:

@@ -19,7 +19,7 @@ from rules.records.experiment import BASE, NEW
 from rules.records.kinds import find_record_type
 
 BATCH_SIZE = "train.global_batch_size"
-BATCH_COST = "; another batch size may take more samples to a target, which is not measured here"
+BATCH_COST = "; another batch may take more samples"
 """What a title says of a speed that was measured without a target, where configurations differ in the batch."""
 
 

@@ -87,7 +87,8 @@ def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float
     if unit == "share":
         return percent
     if unit is not None:
-        prefix = decimal_unit(values)
+        # What is counted has no thousandths: such units are words in lower case.
+        prefix = decimal_unit(values if unit[:1].isupper() else [*values, 1.0])
         return lambda value: with_unit(
             f"{significant(value / prefix.factor)} {prefix.name}".rstrip(), printable(unit)
         )
@@ -95,9 +96,9 @@ def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float
 
 
 def _are_near(values: Sequence[float]) -> bool:
-    """Whether as many decimals serve all values: the largest is at most 20 times the least."""
+    """Whether as many decimals serve all values: the largest is at most 5 times the least."""
     positive = [value for value in values if value > 0]
-    return not positive or max(positive) <= 20 * min(positive)
+    return not positive or max(positive) <= 5 * min(positive)
 
 
 def _text(value: Value, number: Callable[[float], str]) -> str:

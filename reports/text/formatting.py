@@ -16,6 +16,7 @@ MISSING = "—"
 MAX_TEXT = 400
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T")
+_SMALL = ("", "m", "µ", "n", "p")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,19 +145,23 @@ class DecimalUnit:
 
 
 def decimal_unit(values: Iterable[float | None]) -> DecimalUnit:
-    """The prefix for a column, by its largest finite value; none below 1,000."""
+    """The prefix for a column, by its largest finite value: from pico, of what is below 1, to tera."""
     largest = max((abs(each) for each in values if each is not None and math.isfinite(each)), default=0.0)
     step = 0
+    while 0 < largest < 0.9995 * 1000.0**step and -step < len(_SMALL) - 1:
+        step -= 1
+    if step < 0:
+        return DecimalUnit(name=_SMALL[-step], factor=1000.0**step)
     while largest >= 999.5 * 1000**step and step < len(_DECIMAL) - 1:
         step += 1
     return DecimalUnit(name=_DECIMAL[step], factor=1000.0**step)
 
 
 def significant(value: float | None) -> str:
-    """Three significant digits without an exponent, at most six decimals: '0.00248', '21.4', '1,970'."""
+    """Three significant digits without an exponent, at most nine decimals: '0.00248', '21.4', '1,970'."""
     if value is None or not math.isfinite(value):
         return MISSING
-    digits = 0 if value == 0 else max(0, min(6, 2 - math.floor(math.log10(abs(value)))))
+    digits = 0 if value == 0 else max(0, min(9, 2 - math.floor(math.log10(abs(value)))))
     return _fixed(value, digits)
 
 

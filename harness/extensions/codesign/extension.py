@@ -1,4 +1,4 @@
-"""What the core is told of codesign: one verb."""
+"""What the core is told of codesign: one verb, and what its study shows."""
 
 from rules.extensions import Extension, Verb
 
@@ -10,4 +10,5 @@ EXTENSION = Extension(
             "Plan and model",
         ),
     },
+    shown={"codesign": "harness.extensions.codesign.shown:DETAILS"},
 )

@@ -92,6 +92,8 @@ def headline(lines: Sequence[Timeline]) -> str:
     num_judged = sum(not why_not_judged(line) for line in lines)
     num_worse = sum(change.is_worse for change in changes)
     what = f"{plural(len(changes), 'change')}, {num_worse} for the worse," if changes else "no change shown"
+    if lines and all(line.found.is_too_short for line in lines):
+        return f"{subject}: no change can be shown yet: of {plural(len(lines), 'line')} none has {SHORTEST} sets"
     if not num_judged:
         return f"{subject}: no line of sets can be judged, of {len(lines)}" if lines else "No line of sets"
     left = f"; {len(lines) - num_judged} not judged" if num_judged < len(lines) else ""

@@ -1,35 +1,119 @@
-"""What studies of memories show of their own: the misses of a row cache over its size."""
+"""What studies of memories show of their own: misses of a row cache over its size, and what a query waits."""
+
+from collections.abc import Callable, Mapping
 
 from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Chart
 from reports.kinds.details import Details
 from reports.parts.study import number_of, rows_of
-from reports.text.formatting import percent, printable
-from rules.records.study import StudyRecord, StudyTable
+from reports.text.formatting import percent, plural, printable, si, time_unit
+from rules.records.study import Cell, StudyRecord, StudyTable
+
+_MOST_LINES = 5
+"""Lines of one chart: as many as have a colour of their own."""
+_ALIKE = 0.01
+"""Lines that differ by less, everywhere, are drawn as one that has both names."""
+_NOTE = "The table below has the numbers."
+
+Line = dict[float, float]
+
+
+def draw_memories(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw the chart of a table: its waits over the rate, or over the size of the cache, or its miss ratios."""
+    names = {column.name for column in table.columns}
+    if {"Queries/s", "Load", "Mean added"} <= names:
+        return draw_waits(table, id_, "Queries/s", ("queries per second", si), "Wait against the rate")
+    if {"Cache", "Mean added"} <= names:
+        axis = ("cache, as a share of all rows", percent)
+        return draw_waits(table, id_, "Cache", axis, "Wait against cache size")
+    return draw_miss_ratios(study, table, id_)
 
 
 def draw_miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the miss ratio over the size of a cache, a line per tier; None where no tier has two sizes."""
-    lines: dict[str, dict[float, float]] = {}
+    """Draw the miss ratio over the size of a cache, whatever the tier below it; None of one size or none."""
+    line: Line = {}
     for row in rows_of(table):
         size, ratio = number_of(row.get("Cache")), number_of(row.get("Miss ratio"))
         if size is not None and ratio is not None:
-            lines.setdefault(printable(str(row.get("Tier", "LRU")), 20), {})[size] = ratio
-    series = []
-    for hue, (name, points) in enumerate(lines.items()):
-        dots = tuple(
-            Dot(x=size, y=ratio, hint=f"{name}, cache of {percent(size)}: {percent(ratio)}")
-            for size, ratio in sorted(points.items())
-        )
-        series += [Series(name=name, hue=hue % 5, dots=dots)] if len(dots) > 1 else []
-    if not series:
+            line.setdefault(size, ratio)
+    if len(line) < 2:
         return None
+    dots = [
+        Dot(x=size, y=line[size], hint=f"cache of {percent(size)}: {percent(line[size])}") for size in sorted(line)
+    ]
+    series = [Series(name="LRU cache", dots=dots)]
     panel = scaling_panel(series, ("cache, as a share of all rows", percent), ("miss ratio", percent))
     figure = xy_figure(
         panel, id_=id_, title="Miss ratio against cache size", description="A dot per size of an LRU cache."
     )
-    return Chart(figure=figure, table_note="The table below has the numbers.")
+    return Chart(figure=figure, table_note=_NOTE)
 
 
-DETAILS = Details(chart=draw_miss_ratios)
+def draw_waits(
+    table: StudyTable, id_: str, over: str, axis: tuple[str, Callable[[float], str]], title: str
+) -> Chart | None:
+    """Draw the mean that a query waits over a column, a line for all else that rows differ in; None without one."""
+    rows = rows_of(table)
+    naming = [name for name in ("Tier", "Cache", "Pool") if name != over and len({row.get(name) for row in rows}) > 1]
+    lines: dict[str, Line] = {}
+    for row in rows:
+        at, wait_s = number_of(row.get(over)), number_of(row.get("Mean added"))
+        if at is not None and wait_s is not None:
+            name = ", ".join(_name(row, each) for each in naming) or printable(str(row.get("Tier")), 20)
+            lines.setdefault(name, {})[at] = wait_s
+    lines = {name: line for name, line in join_alike(lines).items() if len(line) > 1}
+    if not lines:
+        return None
+    drawn = dict([*lines.items()][:_MOST_LINES])
+    unit = time_unit([wait_s for line in drawn.values() for wait_s in line.values()])
+    series = [
+        Series(
+            name=name,
+            hue=hue,
+            dots=[
+                Dot(x=at, y=line[at] / unit.seconds, hint=f"{name}, {axis[1](at)}: {unit.text(line[at])}")
+                for at in sorted(line)
+            ],
+        )
+        for hue, (name, line) in enumerate(drawn.items())
+    ]
+    panel = scaling_panel(series, axis, (f"mean added to a query, {unit.name}, simulated", "{:g}".format))
+    figure = xy_figure(panel, id_=id_, title=title, description="A line per memory and cache, a dot per row.")
+    cut = f" The first {_MOST_LINES} of {plural(len(lines), 'line')} are drawn." if len(lines) > _MOST_LINES else ""
+    return Chart(figure=figure, table_note=f"{_NOTE}{cut}")
+
+
+def join_alike(lines: Mapping[str, Line]) -> dict[str, Line]:
+    """Return lines that differ; those that would be drawn one upon another are one, with both names."""
+    found: list[tuple[list[str], Line]] = []
+    for name, line in lines.items():
+        for names, other in found:
+            if other.keys() == line.keys() and all(abs(line[at] / other[at] - 1) < _ALIKE for at in line):
+                names.append(name)
+                break
+        else:
+            found.append(([name], line))
+    return {" and ".join(names): line for names, line in found}
+
+
+def _name(row: Mapping[str, Cell], column: str) -> str:
+    value = row.get(column)
+    if column == "Cache":
+        return "no cache" if value is None else f"cache {percent(number_of(value) or 0.0)}"
+    return printable(str(value), 20)
+
+
+TERMS = {
+    "LRU": "A cache that gives up the row whose last lookup is longest ago.",
+    "Miss ratio": "The share of lookups whose row is not in the cache.",
+    "Cold misses": "Lookups of a row that was not looked up before: no cache hits them, and a short trace has many.",
+    "Tier": "A memory that is larger and slower than DRAM, below a cache of rows in DRAM.",
+    "Pool": "Who adds up the rows of a bag: the host, each device for its rows, or the switch between them.",
+    "Read amplification": "Bytes that a tier reads for each byte of a row: it reads whole granules.",
+    "Load": "The share of the time in which the busiest device reads.",
+    "Mean added": "What rows outside DRAM add to a query, on average: queue, device, link and adding up.",
+    "p99": "Of 100 queries, 99 wait no longer.",
+    "SHARDS": "A way to estimate miss ratios from some rows, chosen by a hash of their ids.",
+}
+DETAILS = Details(chart=draw_memories, terms=TERMS)

@@ -341,7 +341,8 @@ def _answer(setups: Sequence[_Setup], answers: Sequence[str], said: Sequence[tup
     least = f" adds least of {len(waits)}: " if len(waits) > 1 else " adds "
     rate = "" if setup.question.rate is None else f" at {setup.question.rate:g} queries/s"
     assert isinstance(wait_s, float)
-    return f"{found}{setup.label}{missing}{least}{duration(wait_s)} to a query{rate}, simulated"
+    where = f"{setup.name} then" if len(answers) == 1 and len(waits) == 1 else setup.label
+    return f"{found}{where}{missing}{least}{duration(wait_s)} to a query{rate}, simulated"
 
 
 def _solve(setups: Sequence[_Setup]) -> StudyTable:

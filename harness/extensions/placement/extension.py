@@ -21,5 +21,6 @@ EXTENSION = Extension(
         ),
     },
     relations={"ranking": "harness.extensions.placement.relation:RANKING"},
+    shown={"place": "harness.extensions.placement.shown:DETAILS"},
     needs=("memory",),
 )

@@ -207,7 +207,8 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
     found = judge_plans(costs, tasks, found)
     bounds = [each.cost_s for each in found.pop(_OPTIMUM, ())] or [lower_bound(task, costs.judge) for task in tasks]
     table, closing = _compare(question, costs, found, bounds, is_small=is_small)
-    tables, findings, checks = [table], [closing, *costs.findings], []
+    notes = dict.fromkeys(f"{each.search}: {each.note}" for of in found.values() for each in of if each.note)
+    tables, findings, checks = [table], [closing, *notes, *costs.findings], []
     if estimate is not None and config is not None:
         more, said, check = torchrec_tables(config, estimate)
         tables, findings, checks = [table, *more], [*findings, *said], [check]
@@ -331,7 +332,7 @@ def _ask_torchrec(
 
 def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig) -> FoundPlan:
     """Ask TorchRec for a plan of whole tables in place of its own, or say why there is none."""
-    own = "TorchRec's own plan also cuts rows or copies tables, which this cost does not know"
+    own = "its planner's choice also cuts rows or copies tables, which this cost does not know"
     start_s = time.perf_counter()
     try:
         whole = make_devices_plan(
@@ -342,7 +343,7 @@ def _ask_for_whole_tables(question: PlacementQuestion, config: RunConfig) -> Fou
     plan, took_s = plan_of_estimate(whole), time.perf_counter() - start_s
     if plan is None:
         return FoundPlan(search=TORCHREC, fault=ConfigError(f"{own}, and it has none of whole tables."))
-    return FoundPlan(search=TORCHREC, plan=plan, took_s=took_s, note=f"{own}; this one is of whole tables.")
+    return FoundPlan(search=TORCHREC, plan=plan, took_s=took_s, note=f"{own}; this plan of it is of whole tables.")
 
 
 def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig | None) -> list[Parameter]:
@@ -396,7 +397,7 @@ def _compare(
                 PUBLISHED if name == "neuroshard" else None,
                 _mean([each.predicted_s for each in of]),
                 max((each.spread for each in of if each.spread is not None), default=None),
-                next((each.note or str(each.fault) for each in of if each.note or each.fault is not None), None),
+                next((str(each.fault) for each in of if each.fault is not None), None),
             )
         )
     columns: Columns = (
@@ -405,7 +406,7 @@ def _compare(
         ("Search time", "s", "measured"), ("Cuts tables", None, "computed"),
         (f"Faster than {base or 'a heuristic'}", "share", origin), ("From", "share", origin), ("To", "share", origin),
         ("Published", None, "published"), ("Predicted cost", "s", "modelled"),
-        ("Spread of rounds", "share", "measured"), ("Remark", None, "computed"),
+        ("Spread of rounds", "share", "measured"), ("Why it has none", None, "computed"),
     )  # fmt: skip
     kept = [at for at in range(len(columns)) if at < 6 or any(row[at] is not None for row in rows)]
     table = make_table(

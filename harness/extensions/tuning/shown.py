@@ -1,5 +1,8 @@
 """What the study of a search shows of its own: its regret, trial by trial, and what was found as the page's title."""
 
+from functools import partial
+
+from reports.charts import svg
 from reports.charts.xy import ChartAxis, Dot, Panel, Series, up_to, xy_figure
 from reports.document.blocks import Chart
 from reports.kinds.details import Details
@@ -21,11 +24,20 @@ def draw_regrets(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     )
     if not dots:
         return None
-    x = ChartAxis(name="trial", scale=up_to(max(dot.x for dot in dots)), words="{:g}".format)
+    last = round(max(dot.x for dot in dots))
+    step = -(-last // _MOST_TICKS)  # trials are counted: whole numbers alone
+    places = [(float(number), str(number)) for number in range(1, last + 1, step)]
+    x = ChartAxis(name="trial", scale=partial(svg.Scale, 0.5, last + 0.5), places=places)
     y = ChartAxis(name="regret", scale=up_to(max(dot.y or 0.0 for dot in dots)), words=percent)
     panel = Panel(x=x, y=y, series=[Series(name="the best so far, beside the best of all", dots=dots)])
     figure = xy_figure(panel, id_=id_, title="Regret of the search", description="A dot per trial.")
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 
-DETAILS = Details(chart=draw_regrets, is_answer=True)
+_MOST_TICKS = 10
+TERMS = {
+    "Regret": "How far the best trial so far is from the best of all, as a share of that.",
+    "Default": "The configuration without any of the changes: the first trial, and the base of the pairs.",
+    "gp": "A sampler that models the objective by a Gaussian process, and tries where it may be better.",
+}
+DETAILS = Details(chart=draw_regrets, is_answer=True, terms=TERMS)

@@ -67,4 +67,13 @@ def draw_frames(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 
-DETAILS = Details(chart=draw_frames)
+TERMS = {
+    "Deadline": "When a frame must be done: a time after its release.",
+    "Frame": "One request of a model, released at its rate.",
+    "RT": "XRBench's real-time score: near 1 where frames are done well before their deadlines, near 0 where late.",
+    "QoE": "XRBench's quality of experience: the share of frames that were not dropped.",
+    "EN": "XRBench's energy score; 1 where no energy was measured.",
+    "Stand-ins": "Small networks of ours in place of the models that the source names.",
+    "Virtual clock": "A simulated schedule of the service times that were measured.",
+}
+DETAILS = Details(chart=draw_frames, terms=TERMS)

@@ -66,7 +66,7 @@ def make_usage_study(
     tables.append(make_table(f"{TIMELINE}{where}{note}", _timeline_columns(origin), _list_timeline(first)))
     return make_study(
         "usage",
-        f"{first.usage.title}: {_answer(points, axis, counting)}, {origin}",
+        f"{first.usage.title.partition(':')[0]}: {_answer(points, axis, counting)}, {origin}",
         None,
         seed=seed,
         parameters=_list_parameters(points[0], counting, num_threads, stand_ins),

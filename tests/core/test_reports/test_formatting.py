@@ -21,6 +21,20 @@ def test_duration(value_s: float | None, expected: str) -> None:
     assert f.duration(value_s) == expected
 
 
+@pytest.mark.parametrize(
+    ("values", "name", "expected"),
+    [
+        ([624.0, 3420.0], "k", ["0.624", "3.42"]), ([1.0, 999.0], "", ["1.00", "999"]),
+        ([4.06e-4, 4.33e-4], "µ", ["406", "433"]), ([8.56e-8], "n", ["85.6"]), ([0.0], "", ["0"]),
+        ([2e15, math.nan], "T", ["2,000", "—"]), ([6.4e-15], "p", ["0.00640"]),
+    ],
+)  # fmt: skip
+def test_a_column_has_one_decimal_prefix(values: list[float], name: str, expected: list[str]) -> None:
+    prefix = f.decimal_unit(values)
+    assert prefix.name == name
+    assert [f.significant(value / prefix.factor) for value in values] == expected
+
+
 def test_a_column_has_one_unit() -> None:
     unit = f.time_unit([0.5, None, 240.0, math.inf])
     assert [unit.number(value) for value in (0.5, None, 240.0, math.inf)] == ["0.008", "—", "4.000", "∞"]

@@ -250,7 +250,7 @@ def test_tasks_have_an_interval_of_the_improvement(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_search_without_a_plan_says_why_beside_the_others_and_ends_it_alone(tmp_path: Path) -> None:
     rows = rows_of(search_plans(question(tmp_path, "dim", "torchrec"), generate_tasks(2, 0), None))
-    assert "of none" in rows["torchrec"]["Remark"] and rows["dim"]["Tasks"] == 2
+    assert "of none" in rows["torchrec"]["Why it has none"] and rows["dim"]["Tasks"] == 2
     with pytest.raises(ConfigError, match="of none"):
         search_plans(question(tmp_path, "torchrec"), generate_tasks(2, 0), None)
 
@@ -258,7 +258,7 @@ def test_a_search_without_a_plan_says_why_beside_the_others_and_ends_it_alone(tm
 def test_torchrec_that_is_missing_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reference_models.spec.find_spec", lambda name: None)
     rows = rows_of(search_tiny(tmp_path, "dim", "torchrec")[1])
-    assert "pip install" in rows["torchrec"]["Remark"] and rows["dim"]["Cost"] > 0
+    assert "pip install" in rows["torchrec"]["Why it has none"] and rows["dim"]["Cost"] > 0
     with pytest.raises(ConfigError, match="pip install"):
         search_tiny(tmp_path, "torchrec")
 

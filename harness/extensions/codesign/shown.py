@@ -1,0 +1,57 @@
+"""What studies of an accelerator show of their own: latency and energy of its designs."""
+
+from functools import partial
+
+from reports.charts import svg
+from reports.charts.xy import ChartAxis, Dot, Panel, Series, xy_figure
+from reports.document.blocks import Chart
+from reports.kinds.details import Details
+from reports.parts.study import number_of, rows_of
+from reports.text.formatting import duration, printable, significant, time_unit
+from rules.records.study import StudyRecord, StudyTable
+
+
+def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw energy over latency, a dot per design; one that several modes found has all their names. None of other
+    tables."""
+    modes: dict[tuple[float, float], list[str]] = {}
+    for row in rows_of(table):
+        place = number_of(row.get("Latency")), number_of(row.get("Energy"))
+        if place[0] is not None and place[1] is not None and "Mode" in row:
+            names = modes.setdefault((place[0], place[1]), [])
+            names += [name] if (name := printable(str(row["Mode"]), 20)) not in names else []
+    if not modes:
+        return None
+    unit = time_unit(latency_s for latency_s, _ in modes)
+    dots: dict[str, list[Dot]] = {}
+    for (latency_s, energy_j), names in modes.items():
+        name = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        hint = f"{name}: {duration(latency_s)}, {significant(energy_j * 1e3)} mJ"
+        dots.setdefault(name, []).append(Dot(x=latency_s / unit.seconds, y=energy_j * 1e3, hint=hint))
+    xs, ys = ([place[at] for place in modes] for at in (0, 1))
+    panel = Panel(
+        x=ChartAxis(
+            name=f"latency of a step, {unit.name}, modelled",
+            scale=partial(svg.Scale, *svg.padded([latency_s / unit.seconds for latency_s in xs], 0.1)),
+        ),
+        y=ChartAxis(
+            name="energy of a step, mJ, modelled",
+            scale=partial(svg.Scale, *svg.padded([energy_j * 1e3 for energy_j in ys], 0.15)),
+        ),
+        series=[
+            Series(name=name, hue=hue % 5, dots=of, is_joined=False) for hue, (name, of) in enumerate(dots.items())
+        ],
+    )
+    figure = xy_figure(panel, id_=id_, title="Energy against latency", description="A dot per design.")
+    return Chart(figure=figure, table_note="The table below has the numbers.")
+
+
+TERMS = {
+    "PE": "Processing element: one multiply-add unit of an array.",
+    "Scratchpad": "Memory on the chip that holds the tiles of a product.",
+    "Tile": "The part of a product that is in the scratchpad at once.",
+    "Energy-delay": "Energy times latency: small where both are.",
+    "Separate": "Hardware is chosen first, for the tiles by hand, and then the tiles.",
+    "Joint": "Hardware and tiles are searched together.",
+}
+DETAILS = Details(chart=draw_designs, terms=TERMS)

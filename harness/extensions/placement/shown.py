@@ -1,0 +1,62 @@
+"""What studies of placements show of their own: what each search's plan costs, beside the bound."""
+
+from reports.charts.bars import Bar, cost_figure
+from reports.document.blocks import Chart
+from reports.kinds.details import Details
+from reports.parts.study import is_amount, number_of, rows_of
+from reports.text.formatting import percent, printable, time_unit
+from rules.records.study import StudyRecord, StudyTable
+
+_OVER = "Over the "
+_SAME = 1e-6
+
+
+def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
+    """Draw the cost of each search's plan, a bar each, and the optimum, or the bound that no plan of whole tables is
+    below; None of other tables."""
+    rows = rows_of(table)
+    over = next((column.name for column in table.columns if column.name.startswith(_OVER)), None)
+    costs = {printable(str(row.get("Search")), 20): number_of(row.get("Cost")) for row in rows}
+    known = {name: cost_s for name, cost_s in costs.items() if cost_s is not None}
+    if over is None or not known:
+        return None
+    bounds = [
+        cost_s / (1 + float(beyond))
+        for row in rows
+        if (cost_s := number_of(row.get("Cost"))) is not None and is_amount(beyond := row.get(over)) and beyond > -1
+    ]
+    unit = time_unit(known.values())
+    bars = [
+        Bar(name, (cost_s, 0.0), unit.text(cost_s))
+        for name, cost_s in sorted(known.items(), key=lambda each: each[1])
+    ]
+    is_one = bool(bounds) and max(bounds) - min(bounds) <= _SAME * max(bounds)  # of several tasks there are several
+    least = min(known, key=known.__getitem__)
+    lead = f"{least} has the cheapest plan of {len(known)}"
+    if is_one:
+        beyond = known[least] / bounds[0] - 1
+        cut = ": it cuts tables" if beyond < 0 else ""
+        lead += f", {percent(abs(beyond))} {'below' if cut else 'over'} the {over.removeprefix(_OVER)}{cut}"
+    title = "What each search's plan costs"
+    figure = cost_figure(
+        bars,
+        f"the slowest device's time per step, {unit.name}",
+        1 / unit.seconds,
+        (bounds[0], over.removeprefix(_OVER)) if is_one else None,
+        id_=id_,
+        title=title,
+        description=f"A bar per search. {lead}.",
+    )
+    return Chart(figure=figure, lead=f"{lead}.", table_note="The table below has the numbers.")
+
+
+TERMS = {
+    "Cost": "What the slowest device does for embeddings in a step: lookups, updates and their exchange.",
+    "Balance": "The slowest device's cost over the mean of all devices: 1 is even.",
+    "Optimum": "The cheapest plan that cuts no table, found by trying all.",
+    "Bound": "A cost that no plan of whole tables is below; a plan that cuts tables may be.",
+    "Kendall's tau": "How alike two rankings are: 1 where they agree, 0 where they are unrelated.",
+    "Sharding": "How a table is laid over devices: whole (table_wise), cut by rows or columns, or copied to each "
+    "(data_parallel).",
+}
+DETAILS = Details(chart=draw_costs, terms=TERMS)
