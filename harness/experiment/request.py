@@ -21,7 +21,7 @@ class RequestOption(NamedTuple):
     help: str | Mapping[str, str]
     """What `--help` says, of all verbs or by verb."""
     type: str = "text"
-    """One of count, index, seconds, fraction, path, program, set, text, texts, flag."""
+    """One of count, index, seed, seconds, fraction, path, program, set, text, texts, flag."""
     flags: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
     """How the option is written, by all verbs or by verb; by its name where nothing is said."""
     unit: str | None = None
@@ -168,7 +168,7 @@ OPTIONS: Mapping[str, RequestOption] = {
             "run": "Base seed, to reproduce a set.  [default: drawn, logged]",
             "sweep": "Base seed that all configurations share.  [default: drawn]",
         },
-        type="index",
+        type="seed",
     ),
     "matmul": RequestOption(
         help="How 'optimized' computes its matrix products on a CPU: another set's run_set.json, or the "

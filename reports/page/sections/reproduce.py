@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import tomli_w
@@ -13,15 +14,20 @@ from reports.facts.energy import explain_missing, explain_ranks
 from reports.facts.reference_points import own_definition
 from reports.page.figures.detail import detail_words, detailed
 from reports.parts.cost import energy_records
+from reports.results.provenance import order_in_pair, pair_of
 from reports.results.records import commit_of
 from reports.results.result import Result
 from reports.text.formatting import MISSING, count, names, plural, printable
 from rules.logs.text import printable as escape_controls
 from rules.records.codec import encode
+from rules.records.experiment import ExperimentRecord, read_experiment
 from rules.records.run_set import MATMUL_FILE, RunSetRecord
+from rules.tree.result_set import real_path
 
 MAX_OPEN = 3
 MAX_VALUES = 300
+_TAKE_MATMUL = (["run"], ["sweep"])
+"""Verbs that are told how matrix products are computed; others time it."""
 _SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of blocks, measured"}
 
 
@@ -38,7 +44,7 @@ def reproduce_section(group: Sequence[Result], id_: str) -> PageSection:
             continue
         own: tuple[Block, ...] = (
             *_definition(member, None if is_one_definition else definition),
-            *_commands(member.asked),
+            *_commands(member),
             Facts(facts=tuple(fact for fact in mine if fact not in shared)),
             *_files(member, f"set{member.index + 1}-files"),
         )
@@ -67,8 +73,9 @@ def _definition(member: Result, text: str | None) -> Iterator[Block]:
         yield Fold(summary=words, blocks=(Command(text=text),))
 
 
-def _commands(record: RunSetRecord | None) -> Iterator[Block]:
+def _commands(member: Result) -> Iterator[Block]:
     """The command with the seed and the number of runs that it did not name, and what files and variables gave it."""
+    record = member.asked
     if record is None or not record.command:
         yield Prose(text="The command was not recorded.", kind="absent")
         return
@@ -80,19 +87,37 @@ def _commands(record: RunSetRecord | None) -> Iterator[Block]:
         yield Prose(text="With that, the same runs again:")
     matmul = None if record.choice is None else record.choice.matmul
     lines = [f"export {name}={shlex.quote(value)}" for name, value in (variables | _spinning(record)).items()]
-    yield Command(text="\n".join([*lines, _with_seed(record)]))
+    search = _search_of(member.place)
+    command = _with_seed(record, member.place) if search is None else _seeded(search.command, search.base_seed)
+    yield Command(text="\n".join([*lines, command]))
     if matmul is not None:
         words = f"{MATMUL_FILE}, which says how {plural(len(matmul.products), 'matrix product')} are computed"
         yield Fold(summary=words, blocks=(Command(text=encode(matmul).rstrip()),))
 
 
-def _with_seed(record: RunSetRecord) -> str:
+def _search_of(place: Path | None) -> ExperimentRecord | None:
+    """Return the search in whose folder the pair of a set is, and whose command made both; None of any other set."""
+    if pair_of(place) is None:
+        return None
+    assert place is not None
+    record = read_experiment(real_path(place).parent.parent)
+    return record if isinstance(record, ExperimentRecord) and record.reads_as == "trials" else None
+
+
+def _seeded(command: str, seed: int) -> str:
+    """The command with a seed that it does not name."""
+    return command if "--seed" in command.replace("=", " ").split() else f"{command} --seed {seed}"
+
+
+def _with_seed(record: RunSetRecord, place: Path | None) -> str:
     """The recorded command with what was chosen; of an extended set it asked for fewer runs, but the last of two
-    options counts."""
+    options counts. What is given beside the base of a pair is the other side's, so nothing of the base is."""
     words = record.command.replace("=", " ").split()
-    seed = [] if "--seed" in words else ["--seed", str(record.base_seed)]
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs", "--processes")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["-n", str(record.num_runs)]
+    command = _seeded(" ".join([record.command, *runs]), record.base_seed)
+    if pair_of(place) is not None and order_in_pair(place) == 0:
+        return command
     choice, chosen, threads = record.choice, list[str](), record.config.get("runtime.threads")
     if choice is not None and threads is not None and threads.value == "auto":
         chosen += ["--threads", str(choice.num_threads)]
@@ -100,9 +125,9 @@ def _with_seed(record: RunSetRecord) -> str:
         for key, number in choice.service.settings.items():
             given = record.config.get(key)
             chosen += ["--set", f"{key}={number}"] if given is None or given.value == "auto" else []
-    if choice is not None and choice.matmul is not None:
+    if choice is not None and choice.matmul is not None and words[1:2] in _TAKE_MATMUL:
         chosen += ["--matmul", MATMUL_FILE]
-    return " ".join([record.command, *runs, *seed, *chosen])
+    return " ".join([command, *chosen])
 
 
 def _spinning(record: RunSetRecord) -> dict[str, str]:
