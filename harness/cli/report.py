@@ -69,7 +69,7 @@ _DEFAULT_PAGE = Path("report.html")
     "--summary",
     "is_brief",
     is_flag=True,
-    help="A page for a decision: the answer, what differs, every run, systems and commands alone [html].",
+    help="A page for a decision: the answer, where it is from, what differs and every run alone [html].",
 )
 @NO_SECOND_OPINION
 def report(

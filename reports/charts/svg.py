@@ -16,6 +16,8 @@ from markupsafe import Markup, escape
 FONT_PX = 13.0
 BOLD = 1.12
 _FAR = 1e5
+_BESIDE_PX = 12.0
+"""Room that every chart leaves beside the end of its x axis."""
 _HEAD_SHARES = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0)
 _NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -286,10 +288,12 @@ def x_axis(
 
 
 def x_axis_at(places: Sequence[tuple[float, str]], top: float, bottom: float, right: float, name: str) -> Markup:
-    """Draw an x axis whose labels are known: `places` are (px, label)."""
+    """Draw an x axis whose labels are known: `places` are (px, label). One at an end stays in the drawing."""
+    halves = [(x, label, text_width(label) / 2 + 2) for x, label in places]
+    placed = [(label, max(half, min(x, right + _BESIDE_PX - half)), bottom + 18) for x, label, half in halves]
     return group(
         tag("path", d="".join(f"M{_number(x)} {_number(top)}V{_number(bottom)}" for x, _ in places), class_="grid"),
-        labels([(label, x, bottom + 18) for x, label in places], "middle"),
+        labels(placed, "middle"),
         text(right, bottom + 36, name, class_="axis", anchor="end") if name else Markup(),
     )
 

@@ -169,7 +169,6 @@ def _axes(panel: Panel, x: svg.Scale, y: svg.Scale, width: float, top: float) ->
     free_from, labelled, stop = -math.inf, [], width - _RIGHT_PX
     for at, words in places:
         half = svg.text_width(words) / 2
-        at = min(at, width - half - 2)  # a wide label at the end of the axis stays within the drawing
         if at - half >= free_from:
             labelled.append((at, words))
             free_from = at + half + 6

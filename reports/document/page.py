@@ -58,6 +58,8 @@ class PageView:
     data: Markup
     head: tuple[Fact, ...] = ()
     """Machine, date, command, code, what differs and noise, in this order."""
+    is_brief: bool = False
+    """Whether it has what a decision needs alone, and is printed on one sheet."""
     sweeps: tuple[PageSection, ...] = ()
     others: tuple[PageSection, ...] = ()
     """Sections of profiles and studies."""

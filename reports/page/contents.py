@@ -7,7 +7,7 @@ from typing import NamedTuple
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
 from reports.comparison.comparison import GroupContext
 from reports.comparison.records import Comparison
-from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, table_of
+from reports.document.blocks import Block, Cell, Chart, Fold, Prose, Table, numeric, table_of
 from reports.document.page import PageSection
 from reports.page.figures.detail import detail_words, detailed_parts
 from reports.page.figures.times import (
@@ -23,7 +23,7 @@ from reports.page.figures.times import (
 from reports.page.sections.comparison import comparison_section, why_section
 from reports.page.sections.convergence import convergence_section
 from reports.page.sections.data import data_section
-from reports.page.sections.differences import differences_section
+from reports.page.sections.differences import DIFFERENCES, MOST_DIFFERING, differences_section
 from reports.page.sections.measured import measured_section, processes_section
 from reports.page.sections.reference import reference_section
 from reports.page.sections.reproduce import reproduce_section
@@ -99,15 +99,38 @@ SECTIONS = (
     Section(TRAINED, lambda group: exchange_section(group.results, group.id)),
     Section(TRAINED, lambda group: data_section(group.results, group.id)),
     Section(ALL, lambda group: noise_section(group.results, group.id), is_of_sweeps=True),
-    Section(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
-    Section(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
+    Section(ALL, lambda group: system_section(group.results, group.id), is_of_sweeps=True),
+    Section(ALL, lambda group: reproduce_section(group.results, group.id), is_of_sweeps=True),
 )
 """The parts of a group in the order in which a reviewer asks."""
 
 
 def group_sections(group: ResultGroup, *, is_brief: bool = False) -> tuple[PageSection, ...]:
     """Make the parts of a group, or those that a decision needs; what its records have nothing for is left out."""
-    return _made(group, [section for section in SECTIONS if section.is_brief or not is_brief])
+    made = _made(group, [section for section in SECTIONS if section.is_brief or not is_brief])
+    is_free = group.results[0].status == "own"  # of others the guidelines say what stands beside
+    shown = (section for section in made if not _is_in_head(section))
+    return tuple(brief_section(section, has_notes=not is_free) for section in shown) if is_brief else made
+
+
+def brief_section(section: PageSection, *, has_notes: bool = False) -> PageSection:
+    """Make a part as a decision needs it: one chart, without its numbers, and unless it `has_notes` no notes."""
+    first = next((block for block in section.blocks if isinstance(block, Chart)), None)
+    return replace(
+        section,
+        blocks=tuple(
+            replace(block, table=None, table_note="") if isinstance(block, Chart) else block
+            for block in section.blocks
+            if (block is first or not isinstance(block, Chart))
+            and (has_notes or not (isinstance(block, Prose) and block.kind == "note"))
+        ),
+    )
+
+
+def _is_in_head(section: PageSection) -> bool:
+    """Whether a part lists differences that the page's head has all."""
+    tables = [block for block in section.blocks if isinstance(block, Table)]
+    return section.name == DIFFERENCES and sum(len(table.rows) for table in tables) <= MOST_DIFFERING
 
 
 def swept_sections(results: Sequence[Result], id_: str) -> tuple[PageSection, ...]:

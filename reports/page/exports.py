@@ -11,7 +11,7 @@ from reports.document.glossary import standing_line
 from reports.document.page import PageSection
 from reports.page.content import gather_everything
 from reports.page.figures.detail import detail_note
-from reports.page.page import comparable_groups, group_heading
+from reports.page.page import briefly_named, comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.spread import spread_blocks
 from reports.page.sections.verdict import verdict_notes, verdict_table
@@ -57,7 +57,7 @@ def result_blocks(sets: Sequence[Result], order: Order, sections: Iterable[PageS
     """The verdict tables, one per group of comparable configurations, and how much such runs can show; then the
     `sections` of what is no run set, without their figures."""
     blocks: list[Block] = []
-    groups = comparable_groups(sets)
+    groups = comparable_groups(briefly_named(sets))
     for index, of_files in enumerate(groups):
         group = in_order(of_files, order)
         blocks += [

@@ -7,6 +7,7 @@ from typing import Any
 from reports.comparison.comparability import list_changes
 from reports.document.blocks import Fact
 from reports.page.content import ReportContent
+from reports.page.sections.differences import MOST_DIFFERING
 from reports.page.sections.verdict import system_words
 from reports.parts.load import environment_words
 from reports.results.provenance import order_in_pair
@@ -18,7 +19,7 @@ from rules.records.run_set import PreflightCheck
 from rules.records.study import StudyRecord
 
 NOT_RECORDED = "not on record"
-_MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, 3
+_MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, MOST_DIFFERING
 _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec": "torchrec"}
 
 

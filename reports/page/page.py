@@ -14,7 +14,7 @@ from reports.document.page import GroupView, PageSection, PageView
 from reports.kinds.details import details_of
 from reports.page.answer import answer, answer_measured, answer_sweep, what_there_is
 from reports.page.content import ReportContent
-from reports.page.contents import ResultGroup, group_sections, swept_sections
+from reports.page.contents import ResultGroup, brief_section, group_sections, swept_sections
 from reports.page.head import page_head
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.rules import rule_index
@@ -58,14 +58,18 @@ def build_page(
     kinds = _kinds(gathered)
     terms = {word: meaning for kind in sorted(kinds) for word, meaning in details_of(kind).terms.items()}
     measured_kinds = kinds - {study.kind for study in gathered.studies}
+    parts = map(brief_section, sweeps[num_laws:]) if is_brief else _with_parts(gathered.sweeps, sweeps[num_laws:])
+    if is_brief:  # of each study what was found, and its first table
+        studies = tuple((kind, brief_section(section)) for kind, section in studies if section.id.endswith("-1"))
     leads = tuple(section for kind, section in studies if details_of(kind).is_answer)
     return PageView(
         title=printable(title, 200) if title else head,
         dek=_dek(gathered, logged, title_is_given=title is not None, head=head),
         badges=tuple(badge(result) for result in sets) if len(sets) == 1 else (),
         tags=tags(logged[0]) if len(logged) == 1 else (),
-        groups=views,
+        groups=() if is_brief and leads else views,  # what an answer was measured for
         head=page_head(gathered),
+        is_brief=is_brief,
         glossary=()
         if is_brief
         else page_glossary(
@@ -78,7 +82,7 @@ def build_page(
         colophon=colophon(now or datetime.now(UTC)),
         data=data,
         is_trained=bool(sets) or any(sweep.is_of_runs for sweep in gathered.sweeps),
-        sweeps=(*leads, *sweeps[:num_laws], *_with_parts(gathered.sweeps, sweeps[num_laws:])),
+        sweeps=(*leads, *sweeps[:num_laws], *parts),
         others=(*profiles, *(section for kind, section in studies if not details_of(kind).is_answer)),
     )
 

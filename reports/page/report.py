@@ -61,7 +61,7 @@ def render_report(
 
     `now` is the moment that the page names, `baseline` the configuration that the others of its group are compared
     with, `order` that of the rows of HTML and of what is made of blocks. A page that `is_brief` has what a decision
-    needs: the answer, what differs, every run, systems and commands.
+    needs: the answer, the machine and the command, what differs, and every run.
     """
     if output_format not in FORMATS:
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")

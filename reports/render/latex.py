@@ -1,5 +1,6 @@
 """Tables for a paper: LaTeX with booktabs; what is said around them is in comments. Figures are left to the page."""
 
+import re
 from collections.abc import Iterator, Sequence
 from unicodedata import category
 
@@ -15,11 +16,15 @@ _SPECIAL = {
 }  # fmt: skip
 _LATIN_1 = 0xFF
 """The last character that every LaTeX font has; signs beyond are left out, letters named by their number."""
+_LABEL_WORDS = 5
 
 
 def render_latex(blocks: Sequence[Block]) -> str:
-    """All blocks, an empty line between two of them; needs the package booktabs."""
-    return "\n\n".join(part for block in blocks for part in _parts(block) if part)
+    """All blocks, an empty line between two of them; needs the package booktabs.
+
+    Every table has a caption, its own or the heading that it is below, and a label of that: 'tab:throughput-alone'.
+    """
+    return "\n\n".join(part for part in _Writer().write(blocks) if part)
 
 
 def escape(text: str) -> str:
@@ -33,61 +38,86 @@ def _escaped(char: str) -> str:
     return "" if category(char).startswith("S") else rf"\texttt{{U+{ord(char):04X}}}"
 
 
-def _parts(block: Block) -> Iterator[str]:
-    match block:
-        case Table():
-            yield _table(block)
-        case Heading(word=word, text=text):
-            yield _comment(f"{word}: {text}" if word else text)
-        case Prose(text=text):
-            yield _comment(text)
-        case Bullets(items=items):
-            yield "\n".join(map(_comment, items))
-        case Facts(facts=facts):
-            yield "\n".join(_comment(f"{fact.name}: {fact.line}") for fact in facts)
-        case FindingList(groups=groups):
-            rows = [(group.severity, group.code, row.where, row.sentence) for group in groups for row in group.rows]
-            yield _floated("", ("severity", "rule", "where", "what"), (), rows, "llll")
-        case Fold(blocks=blocks):
-            yield render_latex(blocks)
-        case Part(heading=heading, blocks=blocks):
-            yield from _parts(heading)
-            yield render_latex(blocks)
-        case Chart(table=table):
-            if table is not None:
-                yield from _parts(table)
-        case _:
-            return
+class _Writer:
+    """Writes blocks; knows the heading that a table is below, and the labels that are given."""
+
+    def __init__(self) -> None:
+        self.heading = "Table"
+        self.labels: set[str] = set()
+
+    def write(self, blocks: Sequence[Block]) -> Iterator[str]:
+        for block in blocks:
+            yield from self._parts(block)
+
+    def _parts(self, block: Block) -> Iterator[str]:
+        match block:
+            case Table():
+                yield self._table(block)
+            case Heading(word=word, text=text):
+                self.heading = text
+                yield _comment(f"{word}: {text}" if word else text)
+            case Prose(text=text):
+                yield _comment(text)
+            case Bullets(items=items):
+                yield "\n".join(map(_comment, items))
+            case Facts(facts=facts):
+                yield "\n".join(_comment(f"{fact.name}: {fact.line}") for fact in facts)
+            case FindingList(groups=groups):
+                heads = ("severity", "rule", "where", "what")
+                rows = [
+                    (group.severity, group.code, row.where, row.sentence) for group in groups for row in group.rows
+                ]
+                yield self._floated("Findings", heads, (), rows, "llll")
+            case Fold(blocks=blocks):
+                yield "\n\n".join(filter(None, self.write(blocks)))
+            case Part(heading=heading, blocks=blocks):
+                yield "\n\n".join(filter(None, self.write((heading, *blocks))))
+            case Chart(table=table):
+                if table is not None:
+                    yield self._table(table)
+            case _:
+                return
+
+    def _table(self, table: Table) -> str:
+        """The head of a column has its help, up to the first semicolon, below it."""
+        heads, helps = ([column.name for column in table.columns], [c.help.partition(";")[0] for c in table.columns])
+        rows = [[cell.line for cell in row] for row in table.rows]
+        sides = "".join("r" if column.is_number else "l" for column in table.columns)
+        return self._floated(table.caption, heads, helps if any(helps) else (), rows, sides)
+
+    def _floated(
+        self, caption: str, heads: Sequence[str], helps: Sequence[str], rows: Sequence[Sequence[str]], sides: str
+    ) -> str:
+        lines = [" & ".join(map(escape, line)) + r" \\" for line in (heads, helps, *rows) if line]
+        num_heads = 2 if helps else 1
+        caption = caption or self.heading
+        return "\n".join(
+            [
+                r"\begin{table}",
+                rf"\caption{{{escape(caption)}}}",
+                rf"\label{{{self._label(caption)}}}",
+                rf"\begin{{tabular}}{{{sides}}}",
+                r"\toprule",
+                *lines[:num_heads],
+                r"\midrule",
+                *lines[num_heads:],
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+            ]
+        )
+
+    def _label(self, caption: str) -> str:
+        """Name a table by the first words of its caption; one that is there already gets a number."""
+        words = re.findall("[a-z0-9]+", caption.partition(";")[0].lower())[:_LABEL_WORDS]
+        name = label = "tab:" + ("-".join(words) or "table")
+        number = 1
+        while label in self.labels:
+            number += 1
+            label = f"{name}-{number}"
+        self.labels.add(label)
+        return label
 
 
 def _comment(text: str) -> str:
     return f"% {printable(text)}"
-
-
-def _table(table: Table) -> str:
-    """The head of a column has its help, up to the first semicolon, below it."""
-    heads, helps = ([column.name for column in table.columns], [c.help.partition(";")[0] for c in table.columns])
-    rows = [[cell.line for cell in row] for row in table.rows]
-    sides = "".join("r" if column.is_number else "l" for column in table.columns)
-    return _floated(table.caption, heads, helps if any(helps) else (), rows, sides)
-
-
-def _floated(
-    caption: str, heads: Sequence[str], helps: Sequence[str], rows: Sequence[Sequence[str]], sides: str
-) -> str:
-    lines = [" & ".join(map(escape, line)) + r" \\" for line in (heads, helps, *rows) if line]
-    num_heads = 2 if helps else 1
-    return "\n".join(
-        [
-            r"\begin{table}",
-            *([rf"\caption{{{escape(caption)}}}"] if caption else []),
-            rf"\begin{{tabular}}{{{sides}}}",
-            r"\toprule",
-            *lines[:num_heads],
-            r"\midrule",
-            *lines[num_heads:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-        ]
-    )

@@ -12,6 +12,9 @@ from reports.results.result import Result
 from reports.text.formatting import MISSING, plural, printable
 
 MOST_SHOWN = 12
+MOST_DIFFERING = 3
+"""Differences that the head of a page names."""
+DIFFERENCES = "Differences"
 
 
 def differences_section(group: Sequence[Result], id_: str) -> PageSection | None:
@@ -30,7 +33,7 @@ def differences_section(group: Sequence[Result], id_: str) -> PageSection | None
     if len(rows) > MOST_SHOWN:
         more = _table(rows[MOST_SHOWN:], labels, f"{id_}-differences-more")
         blocks.append(Fold(summary=f"{plural(len(rows) - MOST_SHOWN, 'more difference')}", blocks=(more,)))
-    return PageSection(id=f"{id_}-differences", heading="What differs", name="Differences", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-differences", heading="What differs", name=DIFFERENCES, blocks=tuple(blocks))
 
 
 def _table(rows: Sequence[Change], labels: tuple[str, str], id_: str) -> Table:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from report_builder import write_run_set
 
 from harness.cli import cli
-from reports.document.blocks import Cell, Prose, TableColumn, numeric, table_of
+from reports.document.blocks import Cell, Fold, Heading, Prose, TableColumn, numeric, table_of
 from reports.render.latex import escape, render_latex
 
 _COMMANDS = re.compile(r"\\(?:text[a-z]+\{(?:U\+[0-9A-F]+)?\}|dots\{\}|[{}$&#_%]|times|pm|geq|leq|to|cdot)")
@@ -35,10 +35,20 @@ def test_a_table_has_its_heads_sides_and_rows() -> None:
         (numeric("s", "of it; more"), lambda row: Cell(text=row[1])),
     )
     text = render_latex([Prose(text="Said\nof it."), table_of(rows, columns, id_="t", caption="Times")])
-    assert text.startswith("% Said") and "\n\n\\begin{table}\n\\caption{Times}\n\\begin{tabular}{lr}\n" in text
+    assert (
+        text.startswith("% Said")
+        and "\n\n\\begin{table}\n\\caption{Times}\n\\label{tab:times}\n\\begin{tabular}{lr}\n" in text
+    )
     lines = text.split("\n")
     assert all(line.startswith(("%", "\\")) or line.endswith(r" \\") or not line for line in lines)
     assert {r"Name & s \\", r" & of it \\", r"a\_b & 1 \\", r"c & 2 \\"} <= set(lines)
+
+
+def test_every_table_has_a_caption_and_a_label_of_its_own() -> None:
+    table = table_of([("a", "1")], (("Name", lambda row: row[0]),), id_="t")
+    text = render_latex([Heading(text="What differs: 5 %"), table, Fold(summary="more", blocks=(table,))])
+    assert text.count("\\caption{What differs: 5 \\%}") == 2
+    assert re.findall(r"\\label\{(.*)\}", text) == ["tab:what-differs-5", "tab:what-differs-5-2"]
 
 
 def test_a_report_is_written_as_latex(tmp_path: Path) -> None:
@@ -47,3 +57,5 @@ def test_a_report_is_written_as_latex(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     text = (tmp_path / "one.tex").read_text()
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") >= 1 and "Time to train" in text
+    assert text.count(r"\caption{") == text.count(r"\label{") == text.count(r"\begin{table}")
+    assert "one\\_set (" in text and folder.parent.name not in text.replace("% ", "")

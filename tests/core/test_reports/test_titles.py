@@ -233,5 +233,7 @@ def test_a_page_for_a_decision_has_the_answer_and_what_it_rests_on(tmp_path: Pat
     brief, whole = render_report(gathered, is_brief=True), render_report(gathered)
     assert brief.partition("<h1>")[2].startswith("new is 2.70× faster than base")
     headings = [set(re.findall(r"<h2[^>]*>([^<]+)<", page)) for page in (brief, whole)]
-    assert {"What differs", "Every process", "Systems and configurations", "Reproduce and verify"} <= headings[0]
-    assert headings[0] < headings[1] and "Glossary" in headings[1] and "#glossary" not in brief
+    assert headings[0] == {"Throughput alone", "Every process", "Notes"} < headings[1]
+    assert "Glossary" in headings[1] and "#glossary" not in brief
+    assert head_of(brief) == head_of(whole) and head_of(brief)["Command"] and head_of(brief)["Noise"]
+    assert not re.search("[0-9a-f]{40}", brief.partition("</style>")[2].partition("<script")[0])
