@@ -53,9 +53,8 @@ _MOST_REMARKS = 50
 
 def dataset_record(data_dir: Path) -> dict[str, Any]:
     """Return where the data is, and its manifest's digest and look at its quality, as run_set.json has them."""
-    record = {"dir": str(data_dir.resolve()), "dataset_sha256": _read_digest(data_dir)}
-    look = _read_look(data_dir / "manifest.json")
-    return record if look is None else {**record, "look": msgspec.to_builtins(look)}
+    look = msgspec.to_builtins(_read_look(data_dir / "manifest.json"))
+    return {"dir": str(data_dir.resolve()), "dataset_sha256": _read_digest(data_dir), "look": look}
 
 
 def _read_look(manifest: Path) -> DataLookRecord | None:
