@@ -1,7 +1,7 @@
 """`data generate`, `data prepare`, `data verify`: datasets, outside of results and shared between runs."""
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -208,8 +208,8 @@ def prepare(
 def verify(what: str, data_root: Path | None) -> None:
     """Read a whole dataset and check it: sha256 of every file, ids inside their tables, labels and values.
 
-    With a benchmark's name the dataset is also held against its definition. Exits 8 and names the file when
-    something is wrong.
+    With a benchmark's name the dataset is also held against its definition; of MLPerf's own files the MD5 is compared
+    where it is published. Exits 8 and names the file when something is wrong.
     """
     from reference_models.data.registry import find_data, locate_dataset, open_dataset, verify_dataset
     from reference_models.data.store.manifest import MANIFEST, read_manifest
@@ -224,10 +224,9 @@ def verify(what: str, data_root: Path | None) -> None:
         folder = locate_dataset(config, data_root)
         opened = open_dataset(folder, config)
         if not find_data(config.kind).has_store:
-            sizes = sum(opened.files.values())
-            files = plural(len(opened.files), "file")
+            files, sizes = plural(len(opened.files), "file"), sum(opened.files.values())
             click.echo(f"{folder}: {files}, {sizes:,} bytes: sizes agree with the definition")
-            note("the owner of these files publishes no digest, so contents were not compared")
+            _verify_published(opened.files, find_data(config.kind).published(config))
             return
     manifest = read_manifest(folder)
     total = sum(entry["bytes"] for entry in manifest["files"].values())
@@ -240,6 +239,28 @@ def verify(what: str, data_root: Path | None) -> None:
         + (" and as the definition asks" if config is not None else "")
         + f"\ndataset_sha256 {manifest['dataset_sha256']}"
     )
+
+
+def _verify_published(files: Mapping[str, int], published: Mapping[str, str]) -> None:
+    """Compare files, given by path with their sizes, with the MD5 that is published of each.
+
+    Raises DatasetError (exit 8) for one that differs.
+    """
+    from reference_models.data.store.manifest import file_md5
+    from reference_models.process.errors import DatasetError
+
+    paths = [Path(path) for path in files if Path(path).name in published]
+    if not paths:
+        note("no digest of these files is published, so contents were not compared")
+        return
+    with _byte_progress(paths[0].parent.name, sum(files[str(path)] for path in paths)) as on_bytes:
+        for path in paths:
+            if (found := file_md5(path, on_bytes)) != published[path.name]:
+                raise DatasetError(
+                    f"{path}: MD5 is {found}, published is {published[path.name]}. Copy it again, or make it anew "
+                    "as the reference does."
+                )
+    click.echo(f"contents of {len(paths)} of {len(files)} files have the MD5 that is published of them")
 
 
 def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool | None = None) -> bool:

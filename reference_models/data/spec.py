@@ -102,6 +102,8 @@ class DataSpec:
     """Whether it has no files at all."""
     open: Callable[[Path, DataConfig], OpenedDataset] | None = None
     """Opens both splits, metadata only, where they lie in no store of this product. Raises DatasetError."""
+    published: Callable[[DataConfig], Mapping[str, str]] = lambda data: {}
+    """MD5 by file name, of files whose owner publishes it."""
 
     @property
     def is_prepared(self) -> bool:

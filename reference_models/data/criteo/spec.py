@@ -12,4 +12,8 @@ TEXT = DataSpec(
 )
 _open = load("reference_models.data.criteo.mlperf_binary:open_mlperf_binary")
 MLPERF_ONE_HOT = DataSpec(example="dlrm", has_one_id_per_table=True, open=_open)
-MLPERF_MULTI_HOT = DataSpec(example="dlrm_dcnv2", open=_open)
+MLPERF_MULTI_HOT = DataSpec(
+    example="dlrm_dcnv2",
+    open=_open,
+    published=load("reference_models.data.criteo.published:published_multi_hot"),
+)

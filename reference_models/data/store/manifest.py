@@ -21,7 +21,15 @@ _FILE = re.compile(r"(train|eval)_[a-z][a-z0-9_]*\.npy")
 
 def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
     """Compute the sha256 of a file; `on_bytes` gets how many bytes were just read."""
-    digest = hashlib.sha256()
+    return _hash_file(path, hashlib.sha256(), on_bytes)
+
+
+def file_md5(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+    """Compute the MD5 of a file, which others publish; `on_bytes` gets how many bytes were just read."""
+    return _hash_file(path, hashlib.md5(usedforsecurity=False), on_bytes)
+
+
+def _hash_file(path: Path, digest: "hashlib._Hash", on_bytes: Callable[[int], None] | None) -> str:
     with open_regular(path, follows=True) as file:
         while block := file.read(1 << 22):
             digest.update(block)

@@ -1,18 +1,21 @@
 """`dlrmbench data`: generate and verify as a user does, with the exit codes and messages that are documented."""
 
 import errno
+import hashlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from mlperf_layout_builder import cap_tables, write_multi_hot_layout
 from places import ROOT
 from waiting import HANG_S, wait_until
 
 from harness.cli import main
 from harness.config.catalog import load_entry
 from harness.run_sets.dataset import making_lock
+from reference_models.data.criteo.published import published_multi_hot
 from reference_models.data.registry import locate_dataset
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, read_manifest
@@ -179,3 +182,30 @@ def test_generating_and_verifying_need_no_torch(mine: Path, tmp_path: Path) -> N
     for verb in ("generate", "verify"):
         command = [sys.executable, "-c", script, "data", verb, str(mine), "--data", str(tmp_path)]
         subprocess.run(command, check=True, capture_output=True, timeout=HANG_S)
+
+
+def test_files_of_mlperf_are_held_against_the_digests_that_are_published(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = cap_tables(load_entry("dlrm_dcnv2").workload.data, 50, train_samples=46, eval_samples=1)
+    assert published_multi_hot(data) == {}, "a part of the data"
+    names = published_multi_hot(load_entry("dlrm_dcnv2").workload.data)
+    write_multi_hot_layout(tmp_path / "data", data, [2] * 24)
+    assert {path.name for path in (tmp_path / "data").iterdir()} == {*names}
+    assert {len(digest) for digest in names.values()} == {32}
+    digests = {name: hashlib.md5((tmp_path / "data" / name).read_bytes()).hexdigest() for name in names}
+    text = definition_text(ROOT / "rules" / "benchmarks" / "dlrm_dcnv2.toml")
+    for key, number in (("train_samples = 4195197692", 46), ("eval_samples = 89137319", 1)):
+        assert key in text
+        text = text.replace(key, f"{key.split()[0]} = {number}")
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text.replace('name = "dlrm_dcnv2"', 'name = "mine"'))
+    for changed, code, words in (
+        ({}, 0, "no digest of these files is published"),
+        (digests, 0, "contents of 72 of 72 files have the MD5"),
+        ({**digests, "day_7_labels.npy": "0" * 32}, 8, "day_7_labels.npy: MD5 is "),
+    ):
+        monkeypatch.setattr("reference_models.data.criteo.published.published_multi_hot", lambda data, c=changed: c)
+        assert run("data", "verify", mine, "--data", tmp_path / "data") == code
+        out, err = capfd.readouterr()
+        assert words in " ".join((out + err).split())
