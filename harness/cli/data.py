@@ -1,4 +1,4 @@
-"""`data generate`, `data prepare`, `data verify`: datasets, outside of results and shared between runs."""
+"""`data generate`, `prepare`, `verify` and `predict`: datasets, outside of results and shared between runs."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +45,7 @@ def spread_values(args: list[str]) -> list[str]:
     examples=("dlrmbench data generate dlrm_tiny", "dlrmbench data prepare ./mine.toml --train clicks.csv"),
 )
 def data() -> None:
-    """Generate, prepare and verify datasets."""
+    """Generate, prepare and verify datasets, and predict on them."""
 
 
 @data.command(
@@ -238,6 +238,56 @@ def verify(what: str, data_root: Path | None) -> None:
         f"{total:,} bytes: all as the manifest says"
         + (" and as the definition asks" if config is not None else "")
         + f"\ndataset_sha256 {manifest['dataset_sha256']}"
+    )
+
+
+@data.command(
+    cls=HelpedCommand,
+    examples=(
+        "dlrmbench data predict dlrm_tiny latest -o logits.parquet",
+        "dlrmbench data predict ./mine.toml mine:0 -o train.parquet --split train",
+    ),
+)
+@click.argument("benchmark", shell_complete=completing(trainable))
+@click.argument("weights", metavar="SET[:RUN]")
+@click.option(
+    "-o", "--output", required=True, metavar="FILE", type=click.Path(path_type=Path), help="Parquet to write."
+)
+@click.option(
+    "--split", type=click.Choice(["eval", "train"]), default="eval", show_default=True, help="Samples to predict."
+)
+@READ_DATA
+@QUIET
+def predict(benchmark: str, weights: str, output: Path, split: Any, data_root: Path | None, quiet: bool) -> None:
+    """Write the logits of a run's kept weights on BENCHMARK's data, as Parquet.
+
+    SET[:RUN] is a set that 'run --keep-weights' made; SET:RUN@N is checkpoint N of a run. A row has the sample's
+    number in its split, from 0 and in the order of the prepared rows, its label and its logit, before the sigmoid.
+    The file is whole or not there.
+    """
+    from harness.config.catalog import load_entry
+    from harness.measure.predictions import write_predictions
+    from harness.run_sets.names import find_weights
+    from reference_models.data.registry import locate_dataset
+
+    if output.is_dir():
+        raise click.UsageError(f"{output}: is a folder, expected the name of a file to write.")
+    entry = load_entry(benchmark)
+    folder, line = locate_dataset(entry.workload.data, data_root), StatusLine(quiet=quiet)
+    try:
+        written = write_predictions(
+            entry,
+            find_weights(weights),
+            folder,
+            split,
+            output,
+            on_progress=lambda share: line.show("predicting", share=share),
+        )
+    finally:
+        line.finish()
+    tell(
+        f"{output}: {written.num_samples:,} logits of the {split} split; mean probability "
+        f"{written.mean_probability:.4f}, share of labels that are 1 {written.mean_label:.4f}"
     )
 
 

@@ -52,6 +52,7 @@ CORE_WORDS: Mapping[str, Words] = {
     "data generate": ((), "data generate other.toml"),
     "data prepare": ((), "data prepare clicks.toml --train clicks.csv -q"),
     "data verify": ((), "data verify dlrm_tiny"),
+    "data predict": ((f"{_SET} --keep-weights",), "data predict dlrm_tiny latest -o logits.parquet -q"),
 }
 """By what is walked, whose first word is the verb."""
 

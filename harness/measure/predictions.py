@@ -1,0 +1,92 @@
+"""What kept weights predict of a prepared split: a logit for each sample, written as Parquet."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from harness.config.catalog import Entry
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.checkpoints import read_checkpoint
+from harness.measure.id_maps import read_id_maps
+from harness.measure.weights import read_weights
+from reference_models.data.registry import open_dataset
+from reference_models.process.atomic_write import replace_file
+from reference_models.process.errors import ConfigError, NotFiniteError
+from reference_models.registry import build_servable
+from rules.records.kept.checkpoint import CHECKPOINTS_FOLDER
+
+_MODEL = "model."
+"""What the names of a model's weights begin with in a checkpoint."""
+
+
+class Predicted(NamedTuple):
+    """What was written: samples, and the mean of their probabilities beside that of their labels."""
+
+    num_samples: int
+    mean_probability: float
+    mean_label: float
+
+
+def write_predictions(
+    entry: Entry,
+    weights: Path,
+    data_dir: Path,
+    split: Literal["train", "eval"],
+    output: Path,
+    *,
+    on_progress: Callable[[float], None] = lambda share: None,
+) -> Predicted:
+    """Write the logits that the weights in a folder give of a split, row by row; `output` is whole or not there.
+
+    Its columns: `row` int64, the sample's number in the split from 0; `label` uint8; `logit` float32, before the
+    sigmoid. Raises ConfigError for a model of other answers than one logit, HarnessError and DatasetError for weights
+    or data that are damaged or another definition's, NotFiniteError for a logit that is no number.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    config, sha256 = entry.workload, entry.benchmark.definition_sha256
+    maps = read_id_maps(config, data_dir)
+    spec = config.spec(data_dir, 0, None, None if maps is None else maps.tables)
+    map_sha256 = None if maps is None else maps.sha256
+    if weights.parent.name == CHECKPOINTS_FOLDER:
+        restored = read_checkpoint(weights, sha256, map_sha256)
+        tensors = {name.removeprefix(_MODEL): value for name, value in restored.items() if name.startswith(_MODEL)}
+    else:
+        kept = read_weights(weights, sha256, map_sha256)
+        tensors = dict(kept.tensors)
+        _refuse_other_data(weights, kept.manifest.dataset_sha256, open_dataset(data_dir, spec.data).dataset_sha256)
+    servable = build_servable(config.model_name, spec, tensors)
+    samples = getattr(open_dataset(data_dir, spec.data), split)
+    schema = pa.schema([("row", pa.int64()), ("label", pa.uint8()), ("logit", pa.float32())])
+    probability = positives = 0.0
+    with replace_file(output) as file, parquet.ParquetWriter(file, schema) as writer:
+        for start in range(0, samples.num_samples, spec.train.eval_batch_size):
+            batch = samples.read(start, min(start + spec.train.eval_batch_size, samples.num_samples))
+            batch.check(samples, f"{data_dir}: {split} sample", start)
+            logits = servable.answer(batch).numpy()
+            if logits.ndim != 1 or not hasattr(batch, "labels"):
+                raise ConfigError(f"{entry.benchmark.name}: its model gives no single logit of a sample to write.")
+            if not np.isfinite(logits).all():
+                row = start + int(np.flatnonzero(~np.isfinite(logits))[0])
+                raise NotFiniteError(f"the logit of {split} sample {row} is not finite: the weights diverged.")
+            labels = batch.labels.numpy().astype(np.uint8)
+            rows = np.arange(start, start + len(logits))
+            writer.write_table(pa.table([rows, labels, logits], schema=schema))
+            probability += float((1 / (1 + np.exp(-logits.astype(np.float64)))).sum())
+            positives += int(labels.sum())
+            on_progress((start + len(logits)) / samples.num_samples)
+    number = max(1, samples.num_samples)
+    return Predicted(samples.num_samples, probability / number, positives / number)
+
+
+def _refuse_other_data(weights: Path, trained: str | None, found: str | None) -> None:
+    """Raise HarnessError where weights were trained on other data: its ids stand for other values."""
+    if None not in (trained, found) and trained != found:
+        raise HarnessError(
+            f"{weights}: trained on other data ({str(trained)[:12]}) than that which is here ({str(found)[:12]}): "
+            "ids stand for other values. Give the data of the run with --data.",
+            ExitCode.INPUT,
+        )
