@@ -166,7 +166,9 @@ def prepare(
 
     try:
         with making_lock(folder, data_root):
-            prepared = spec.prepare(train_paths, eval_paths, config, folder, on_progress=show_stage, **limits)
+            prepared = spec.prepare(
+                train_paths, eval_paths, config, folder, on_progress=show_stage, on_note=note, **limits
+            )
     finally:
         line.finish()
     unused = f", {prepared.num_unused:,} more of the last day unused" if prepared.num_unused else ""

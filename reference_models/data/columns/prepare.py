@@ -1,6 +1,6 @@
 """Files with columns of the user's own to a dataset: what `prepared.pipeline` needs to know of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,15 @@ class _Reader:
         num_rows = num_rows_within(8 * sum(feature.width for feature in self.features), _MOST_ROWS)
         for batch in _joined(batches):
             yield from (batch.slice(start, num_rows) for start in range(0, max(1, batch.num_rows), num_rows))
+
+    def state(self) -> dict[str, Any]:
+        known = None if self._known is None else [self._known.is_date, self._known.has_zone]
+        return {"num_before": self._num_before, "known": known}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._num_before = state.get("num_before", 0)
+        if (known := state.get("known")) is not None:
+            self._known = Times(np.empty(0), *known)
 
     def source(self) -> SourceFile | None:
         return None if self._file is None else self._file.source

@@ -3,7 +3,7 @@
 `prepared.pipeline` has the passes; what Criteo's form says of them is here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -96,6 +96,12 @@ class _Reader:
             )
             num_named += len(rows.malformed)
             line += rows.num_lines
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Nothing is known of files before."""
 
     def source(self) -> SourceFile:
         assert self._source is not None, "a file was read before"

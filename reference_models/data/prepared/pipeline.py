@@ -8,7 +8,8 @@ disk holds the columns beside the store until the end.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,7 +34,8 @@ from reference_models.data.prepared.look import (
     remarks_on,
 )
 from reference_models.data.prepared.order import sort_rows
-from reference_models.data.prepared.spool import Column, Spool, category_name
+from reference_models.data.prepared.progress import Kept, digest_of, read_kept, write_kept
+from reference_models.data.prepared.spool import FOLDER, Column, Spool, category_name, remove_spool
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, write_manifest
 from reference_models.data.store.store import Chunk, SplitWriter, unfinished
@@ -49,6 +51,8 @@ WORKING_BYTES = 256 << 20
 NUM_NAMED = 10
 _COLUMN_ROWS = 1 << 20
 _STORE_ROWS = 1 << 16
+_KEPT_BYTES = 1 << 26
+"""Bytes that are read or numbered before it is kept how far a preparation is."""
 _PIECE_BYTES = 1 << 25
 """Bytes of rows that are worked on at a time, however wide a row is; more only where one row has more."""
 
@@ -116,6 +120,12 @@ class Reader(Protocol):
     def read(self, path: Path, on_bytes: Callable[[int], None]) -> Iterator[Rows]:
         """Yield the rows of a file in order; `on_bytes` gets how many bytes were just read. Raises DatasetError."""
 
+    def state(self) -> dict[str, Any]:
+        """Return what it knows of the files that it has read, for `restore` of another process, as JSON has it."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Know of files that another process has read."""
+
     def source(self) -> SourceFile | None:
         """Describe the file that was read last; None where nothing of it was asked for."""
 
@@ -172,13 +182,28 @@ class _Tally:
     sources: list[SourceFile] = field(default_factory=list)
     is_sorted: bool = True
     """Whether no row so far has an earlier time than the one above it."""
-    _last: NDArray[np.longdouble] | None = None
+    last: NDArray[np.longdouble] | None = None
+    """The time of the last row [1]."""
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What another process goes on counting from, but for `last`."""
+        members = ("num_lines", "num_malformed", "named", "file_rows", "is_sorted")
+        sources = [(str(each.path), each.num_bytes, each.sha256) for each in self.sources]
+        return {**{name: getattr(self, name) for name in members}, "sources": sources}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from there."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        sources = state.get("sources", ())
+        self.sources = [SourceFile(path=Path(path), num_bytes=size, sha256=digest) for path, size, digest in sources]
 
     def add(self, path: Path, rows: Rows) -> None:
         if rows.times is not None and len(rows.times):
-            times = rows.times if self._last is None else np.concatenate([self._last, rows.times])
+            times = rows.times if self.last is None else np.concatenate([self.last, rows.times])
             self.is_sorted = self.is_sorted and not bool((times[1:] < times[:-1]).any())
-            self._last = times[-1:]
+            self.last = times[-1:]
         self.named += [f"{path}:{name}" for name in rows.malformed[: NUM_NAMED - len(self.named)]]
         self.num_lines += len(rows.labels) + rows.num_malformed + rows.num_others
         self.num_malformed += rows.num_malformed
@@ -218,29 +243,36 @@ def prepare_files(
     max_malformed: float = MAX_MALFORMED,
     memory_bytes: int = MEMORY_BYTES,
     on_progress: Progress | None = None,
+    on_note: Callable[[str], None] = lambda text: None,
 ) -> PreparedDataset:
     """Make the dataset `data` in `folder` from the files, as `reader` reads them; the manifest keeps `parameters`.
 
-    The manifest is written last, so that an interrupted preparation is no dataset; run it again. Raises ConfigError
+    The manifest is written last, so that an interrupted preparation is no dataset; run it again. A killed one is gone
+    on from, after the last of its files that was whole in the spool, and `on_note` is told so. Raises ConfigError
     for options that cannot be served, DatasetError for files that are missing, damaged, too malformed or not what the
     definition says, OSError when the disk is full.
     """
     _check_options(train_files, memory_bytes)
     if (folder / MANIFEST).exists():
+        remove_spool(folder)  # of one that was killed in its last moment
         _look_at_begin([*train_files, *eval_files], reader, max_malformed)
         raise ConfigError(
             f"{folder}: holds a finished dataset already. Use it, or remove it, or give another --data folder."
         )
     report = on_progress or (lambda stage, share: None)
     started_s = time.monotonic()
-    with unfinished(folder, CLICKS), Spool(folder, _columns_of(reader, data)) as spool:
-        tally = _parse([*train_files, *eval_files], spool, reader, max_malformed, report)
-        if not tally.is_sorted:
+    kept = Kept(asked=digest_of(train_files, eval_files, data, parameters))
+    with unfinished(folder, CLICKS), _begin_spool(folder, _columns_of(reader, data), reader, kept, on_note) as spool:
+        saved = _Saved(spool, kept, reader)
+        tally = _parse([*train_files, *eval_files], spool, reader, max_malformed, report, saved)
+        if not tally.is_sorted and not kept.is_parsed:
+            saved.forget()
             _sort(spool, data, reader)
+        saved.finish_parsing()
         parsed_s = time.monotonic()
         splits = reader.split(tally.file_rows, len(train_files), lambda: _read_times(spool))
         positives = _check_splits(data, spool, splits)
-        num_embeddings, looks = _number(spool, splits, reader, memory_bytes, report)
+        num_embeddings, looks = _number(spool, splits, reader, memory_bytes, report, saved)
         looks = _look_at_numbers(spool, splits, reader, data) + looks
         _refuse_other_sizes(train_files[0], data, num_embeddings)
         numbered_s = time.monotonic()
@@ -325,16 +357,86 @@ def _look_at_begin(paths: Sequence[Path], reader: Reader, max_malformed: float) 
         tally.check(is_last=tally.file_rows == [0])
 
 
-def _parse(paths: Sequence[Path], spool: Spool, reader: Reader, max_malformed: float, report: Progress) -> _Tally:
+def _begin_spool(
+    folder: Path, columns: Mapping[str, Column], reader: Reader, kept: Kept, on_note: Callable[[str], None]
+) -> Spool:
+    """Open what a killed preparation left, whose state `kept` then has, or begin anew."""
+    found = read_kept(folder / FOLDER, kept.asked)
+    if found is not None and found.is_of(columns, len(reader.features)):
+        files = {name: (file, Column(dtype, width)) for name, (file, dtype, width) in found.columns.items()}
+        with suppress(OSError, ValueError):
+            spool = Spool(folder, columns, files, found.num_rows)
+            for member in fields(Kept):
+                setattr(kept, member.name, getattr(found, member.name))
+            done = f"{len(found.numbered)} of {len(reader.features)} categories are numbered"
+            on_note(
+                f"going on with a preparation that was killed: {found.num_rows:,} rows are parsed"
+                + (f", {done}" if found.is_parsed else "")
+            )
+            return spool
+    return Spool(folder, columns)
+
+
+@dataclass(slots=True)
+class _Saved:
+    """Keeps how far a preparation is, whenever so much was done that it should not be lost."""
+
+    spool: Spool
+    kept: Kept
+    reader: Reader
+    num_bytes: int = 0
+    """Bytes that were worked on since it was kept."""
+
+    def add_file(self, num_bytes: int, tally: _Tally) -> None:
+        """Keep the rows of all files so far. Only large ones are worth that the disk is waited for."""
+        self.kept.tally, self.kept.reader = tally.state, self.reader.state()
+        self._add(num_bytes)
+
+    def finish_parsing(self) -> None:
+        """Keep that rows are in their order; once more where they were sorted."""
+        if not self.kept.is_parsed:
+            self.kept.is_parsed = True
+            self._add(0 if self.spool.is_kept else self.spool.num_bytes)
+
+    def add_category(self, num_rows: int, look: ColumnLook, num_bytes: int) -> None:
+        """Keep that one more category is numbered."""
+        self.kept.numbered.append((num_rows, look))
+        self._add(num_bytes)
+
+    def forget(self) -> None:
+        """What was kept is no longer true: rows are sorted where they are."""
+        self.spool.forget()
+
+    def _add(self, num_bytes: int) -> None:
+        self.num_bytes += num_bytes
+        if self.num_bytes < _KEPT_BYTES:
+            return
+        self.spool.sync()
+        self.kept.num_rows, self.kept.columns = self.spool.num_rows, self.spool.files
+        write_kept(self.spool.folder, self.kept)
+        self.spool.drop_stale()
+        self.num_bytes = 0
+
+
+def _parse(
+    paths: Sequence[Path], spool: Spool, reader: Reader, max_malformed: float, report: Progress, saved: _Saved
+) -> _Tally:
+    """Append the rows of all files to the spool, of those alone that a killed preparation has not parsed."""
     tally = _Tally(max_malformed)
-    read_bytes, total_bytes = 0, max(1, sum(path.stat().st_size for path in paths if path.is_file()))
+    tally.restore(saved.kept.tally)
+    reader.restore(saved.kept.reader)
+    if reader.has_times and spool.num_rows:
+        tally.last = spool.read(TIME, spool.num_rows - 1, spool.num_rows)
+    sizes = [path.stat().st_size for path in paths]
+    num_done = len(tally.file_rows)
+    read_bytes, total_bytes = sum(sizes[:num_done]), max(1, sum(sizes))
 
     def on_bytes(count: int) -> None:
         nonlocal read_bytes
         read_bytes += count
         report("parsing", read_bytes / total_bytes)
 
-    for path in paths:
+    for path, num_bytes in [*zip(paths, sizes, strict=True)][num_done:]:
         tally.file_rows.append(0)
         for rows in reader.read(path, on_bytes):
             tally.add(path, rows)
@@ -343,6 +445,7 @@ def _parse(paths: Sequence[Path], spool: Spool, reader: Reader, max_malformed: f
             spool.append({"labels": rows.labels, "dense": rows.dense, **categories, **times})
         if (source := reader.source()) is not None:
             tally.sources.append(source)
+        saved.add_file(num_bytes, tally)
     tally.check(is_last=True)
     spool.flush()
     return tally
@@ -380,25 +483,26 @@ def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -
 
 
 def _number(
-    spool: Spool, splits: Mapping[str, range], reader: Reader, memory_bytes: int, report: Progress
+    spool: Spool, splits: Mapping[str, range], reader: Reader, memory_bytes: int, report: Progress, saved: _Saved
 ) -> tuple[tuple[int, ...], list[ColumnLook]]:
     """Replace every category column by ids; return the tables' sizes, and what was seen of each column."""
-    num_embeddings, looks = [], []
-    for number, feature in enumerate(reader.features):
+    for number, feature in [*enumerate(reader.features)][len(saved.kept.numbered) :]:
         name, num_rows = category_name(number), max(1, _COLUMN_ROWS // feature.width)
         if feature.num_hashed is None:
             coder: Dictionary | _Hash
             coder, num_distinct = _count(spool, name, feature, splits["train"], reader, memory_bytes)
         else:
             coder, num_distinct = _Hash(feature.num_hashed, feature.missing), None
-        num_embeddings.append(coder.num_embeddings)
         look = ColumnLook(feature.name, "category", num_distinct=num_distinct)
         spool.replace(
-            name, Column("int32", feature.width), _encode(spool, name, feature, coder, splits, num_rows, look)
+            name,
+            Column("int32", feature.width),
+            _encode(spool, name, feature, coder, splits, num_rows, look),
+            keeps_old=True,
         )
-        looks.append(look)
+        saved.add_category(coder.num_embeddings, look, 4 * feature.width * spool.num_rows)
         report("numbering", (number + 1) / len(reader.features))
-    return tuple(num_embeddings), looks
+    return tuple(size for size, _ in saved.kept.numbered), [look for _, look in saved.kept.numbered]
 
 
 def _encode(

@@ -4,6 +4,7 @@ Plain reads and writes, no memory maps: they stay within the memory that was pro
 instead of a signal.
 """
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 FOLDER = ".spool"
+PROGRESS = "progress.json"
+"""What else is there: see `progress`."""
 _BUFFER_BYTES = 1 << 18
 
 
@@ -27,21 +30,54 @@ class Column:
 
 
 class Spool:
-    """Columns of rows below `folder`/.spool; what an interrupted preparation left there is removed first."""
+    """Columns of rows below `folder`/.spool, which is removed at the end, unless the process is killed.
 
-    def __init__(self, folder: Path, columns: Mapping[str, Column]) -> None:
+    `kept` are the columns that a killed one left, by name: their files' names and forms, and `num_rows` of each.
+    Without them, what is there is removed first. Raises OSError, or ValueError where a file is shorter than it says.
+    """
+
+    def __init__(
+        self, folder: Path, columns: Mapping[str, Column], kept: Mapping[str, tuple[str, Column]] | None = None,
+        num_rows: int = 0,
+    ) -> None:  # fmt: skip
         self._folder = folder / FOLDER
-        self._columns = dict(columns)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir()
+        self._columns = {name: column for name, (_, column) in kept.items()} if kept else dict(columns)
+        self._names = {name: file for name, (file, _) in kept.items()} if kept else {name: name for name in columns}
+        self._stale: list[Path] = []
+        """Files that were replaced, and are needed until that is known to be."""
         self._files: dict[str, BinaryIO] = {}
+        self.num_rows = num_rows
+        if not kept:
+            remove_spool(folder)
+            self._folder.mkdir()
         try:
-            for name in columns:
-                self._files[name] = (self._folder / name).open("wb", buffering=_BUFFER_BYTES)
-        except OSError:  # such as too many open files
+            for name in self._columns:
+                self._files[name] = self._begin(name, is_kept=bool(kept))
+        except BaseException:  # such as too many open files
             self.remove()
             raise
-        self.num_rows = 0
+        if kept:
+            known = {*self._names.values(), PROGRESS}
+            for path in self._folder.iterdir():
+                if path.name not in known:
+                    path.unlink()
+
+    def _begin(self, name: str, *, is_kept: bool) -> BinaryIO:
+        path = self._folder / self._names[name]
+        if not is_kept:
+            return path.open("wb", buffering=_BUFFER_BYTES)
+        num_bytes = self.num_rows * self._row_bytes(name)
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b", buffering=_BUFFER_BYTES)
+        if os.fstat(file.fileno()).st_size < num_bytes:
+            file.close()
+            raise ValueError(f"{path}: shorter than it was")
+        file.truncate(num_bytes)
+        file.seek(num_bytes)
+        return file
+
+    def _row_bytes(self, name: str) -> int:
+        column = self._columns[name]
+        return np.dtype(column.dtype).itemsize * column.width
 
     def __enter__(self) -> Self:
         return self
@@ -68,12 +104,46 @@ class Spool:
         for file in self._files.values():
             file.flush()
 
+    def sync(self) -> None:
+        """Bring all rows to the disk, so that what is said of them afterwards is true."""
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+
+    @property
+    def files(self) -> dict[str, tuple[str, str, int]]:
+        """Of each column its file's name, its type and its width."""
+        return {name: (self._names[name], column.dtype, column.width) for name, column in self._columns.items()}
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._folder
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all columns."""
+        return self.num_rows * sum(map(self._row_bytes, self._columns))
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a preparation that is killed now is gone on from."""
+        return (self._folder / PROGRESS).exists()
+
+    def forget(self) -> None:
+        """Let a preparation that is killed from now on begin anew."""
+        (self._folder / PROGRESS).unlink(missing_ok=True)
+
+    def drop_stale(self) -> None:
+        """Remove what was replaced: nobody goes on from it any more."""
+        while self._stale:
+            self._stale.pop().unlink(missing_ok=True)
+
     def read(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Read rows start to stop - 1 of one column: [n], or [n, width]."""
         column = self._columns[name]
-        item_bytes = np.dtype(column.dtype).itemsize * column.width
-        with (self._folder / name).open("rb", buffering=0) as file:
-            file.seek(start * item_bytes)
+        with (self._folder / self._names[name]).open("rb", buffering=0) as file:
+            file.seek(start * self._row_bytes(name))
             values = np.fromfile(file, column.dtype, (stop - start) * column.width)
         return values if column.width == 1 else values.reshape(-1, column.width)
 
@@ -88,9 +158,8 @@ class Spool:
 
     def write(self, name: str, start: int, values: NDArray[Any]) -> None:
         """Write other values over those of the rows from `start` on."""
-        column = self._columns[name]
-        with (self._folder / name).open("r+b", buffering=0) as file:
-            file.seek(start * np.dtype(column.dtype).itemsize * column.width)
+        with (self._folder / self._names[name]).open("r+b", buffering=0) as file:
+            file.seek(start * self._row_bytes(name))
             view = np.ascontiguousarray(values).data.cast("B")
             while view:
                 view = view[file.write(view) :]
@@ -102,18 +171,32 @@ class Spool:
     def drop(self, name: str) -> None:
         """Remove a column."""
         del self._columns[name]
-        if name in self._files:
-            self._files.pop(name).close()
-        (self._folder / name).unlink()
+        self._close(name)
+        (self._folder / self._names.pop(name)).unlink()
 
-    def replace(self, name: str, column: Column, pieces: Iterator[NDArray[Any]]) -> None:
-        """Put other rows in a column's place, of another type; `pieces` may read the old ones."""
-        beside = self._folder / f"{name}.new"
-        with beside.open("wb", buffering=_BUFFER_BYTES) as file:
+    def replace(self, name: str, column: Column, pieces: Iterator[NDArray[Any]], *, keeps_old: bool = False) -> None:
+        """Put other rows in a column's place, of another type; `pieces` may read the old ones.
+
+        With `keeps_old` these stay on disk until `drop_stale`.
+        """
+        old = self._names.get(name)
+        new = f"{name}.new" if old != f"{name}.new" else name
+        with (self._folder / new).open("wb", buffering=_BUFFER_BYTES) as file:
             for values in pieces:
                 file.write(np.ascontiguousarray(values).data)
-        beside.replace(self._folder / name)
-        self._columns[name] = column
+            if keeps_old:
+                file.flush()
+                os.fsync(file.fileno())
+        self._close(name)
+        self._names[name], self._columns[name] = new, column
+        if old is not None and keeps_old:
+            self._stale.append(self._folder / old)
+        elif old is not None:
+            (self._folder / old).unlink()
+
+    def _close(self, name: str) -> None:
+        if name in self._files:
+            self._files.pop(name).close()
 
     def remove(self) -> None:
         for file in self._files.values():
@@ -127,3 +210,8 @@ class Spool:
 
 def category_name(feature: int) -> str:
     return f"category_{feature}"
+
+
+def remove_spool(folder: Path) -> None:
+    """Remove what a preparation left below `folder`."""
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)

@@ -285,7 +285,7 @@ def test_a_dictionary_beyond_the_memory_is_refused_with_the_remedy(
 def test_a_full_disk_is_an_error_and_leaves_nothing(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*args: object) -> None:
+    def fail(*args: object, **given: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "somewhere")
 
     source = write(tmp_path / "t", make_text(100))
