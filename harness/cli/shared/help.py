@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 COMMON = "Common options"
-_COMMON = ("runs", "num_runs", "assignments", "implementation", "name", "output", "form", "quiet")
+_COMMON = ("runs", "num_runs", "assignments", "implementation", "name", "output", "form", "verbose", "quiet")
 """What is asked for every day, by parameter, in the order in which it is shown after what is a verb's own."""
 HEADINGS: Mapping[str, tuple[str, ...]] = {
     "Data and model": ("config_file", "data_root", "model", "matmul"),

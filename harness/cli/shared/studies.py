@@ -145,11 +145,11 @@ def _narrow_table(table: "StudyTable") -> "tuple[Table, Block]":
 
 
 def _origins(columns: Sequence[tuple[str, str]]) -> str:
-    """'Given: Cache. Computed: Rows, Miss ratio.', in the order of the columns."""
+    """'Given: Cache. Computed: Rows; Miss ratio.', in the order of the columns."""
     origins = dict.fromkeys(origin for origin, _ in columns)
     if len(origins) == 1:
         return f"All {next(iter(origins))}."
-    named = {origin: ", ".join(name for of, name in columns if of == origin) for origin in origins}
+    named = {origin: "; ".join(name for of, name in columns if of == origin) for origin in origins}
     return " ".join(f"{origin.capitalize()}: {texts}." for origin, texts in named.items())
 
 

@@ -172,5 +172,6 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     trace, given["row_bytes"], place = read_traced(folder, definition, given["row_bytes"])
     question = TierQuestion(tiers=found, **{**given, "caches": given["caches"] or (None,)})
     study = tiers_study(trace, question, definition, place)
+    asks_more = question.hit_rate or question.fit_bytes or question.fleet  # its table is the last one
     inputs = [folder, *map(Path, names), *([] if benchmark is None else [Path(benchmark)])]
-    keep_study(study, output, f"tiers-{folder.name}", form, inputs=inputs, table=1)
+    keep_study(study, output, f"tiers-{folder.name}", form, inputs=inputs, table=-1 if asks_more else 1)

@@ -198,9 +198,10 @@ def list_sizes(queries: str) -> tuple[int, ...]:
         return tuple(round(min(max(math.exp(normal.inv_cdf(level)), 1), MAX_ITEMS)) for level in levels)
     if kind == "fixed" and re.fullmatch(r"(?a:\d{1,4})", number) and 1 <= int(number) <= MAX_ITEMS:
         return (int(number),)
+    meant = f" Of a file: {PREFIX}{queries[:80]}." if re.search(r"[./]", queries) else ""
     raise ConfigError(
         f"serve.queries is {queries[:80]!r}, expected deeprecsys, mlperf, dlrm-v3, fixed:N with N from 1 to "
-        f"{MAX_ITEMS} items, lognormal:MEDIAN:SIGMA such as lognormal:100:0.8, or file:PATH."
+        f"{MAX_ITEMS} items, lognormal:MEDIAN:SIGMA such as lognormal:100:0.8, or file:PATH.{meant}"
     )
 
 

@@ -7,6 +7,17 @@ from msgspec import Meta
 from rules.records.codec import Count, Index, Record
 
 EVENT_VERSION: Final = 1
+_EVENTS = (
+    "experiment_start, repetition_start, prepare, cleanup, repetition_end, experiment_end; between the two of a "
+    "repetition what its process says: start, train, eval, progress, hash, weights"
+)
+_VALUES = (
+    "What is said with it, by name. experiment_start: name, relation. repetition_start: seed. prepare, cleanup: "
+    "exit_code, took_s. start: run_index, train_samples. train: samples, samples_per_s, measured. eval: epoch_num, "
+    "quality. progress: doing. hash: num_bytes. weights: nothing. repetition_end: outcome (ended or failed), reason of "
+    "one that failed, and the record's compared quantity under its own name, such as throughput_samples_per_s, "
+    "measured. experiment_end: failed, the labels of configurations that did."
+)
 
 
 class EventRecord(Record, frozen=True, kw_only=True):
@@ -16,9 +27,7 @@ class EventRecord(Record, frozen=True, kw_only=True):
     """
 
     schema_version: Literal[1] = EVENT_VERSION
-    event: Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
-    """experiment_start, repetition_start, prepare, cleanup, repetition_end, experiment_end; between the two of a
-    repetition what its process says: start, train, eval, progress, hash, weights."""
+    event: Annotated[str, Meta(pattern="^[a-z][a-z_]*$", description=_EVENTS)]
     time_ms: Count
     """When it arrived, in ms since 1970 (UTC), by this process's clock."""
     experiment: str
@@ -29,6 +38,4 @@ class EventRecord(Record, frozen=True, kw_only=True):
     kind: str | None = None
     repetition: Index | None = None
     """Counted from 0."""
-    values: dict[str, Any]
-    """What is said with it, by name. Of repetition_end the outcome ("ended" or "failed") and the record's compared
-    quantity under its own name, such as throughput_samples_per_s, which is measured."""
+    values: Annotated[dict[str, Any], Meta(description=_VALUES)]

@@ -3,25 +3,28 @@
 import re
 from pathlib import Path
 
+import click
 import pytest
 from goldens import lay_data
 from hostile_folders import all_words, write_inputs
 from screen import Terminal, run_on_terminal
 from scripted_workers import Moment, ScriptedWorkers
 
+from harness.cli import cli
 from harness.foundation import status_line
 
 QUICK = {("run", 80), ("sweep", 60), ("versus", 100)}
+CONTEXT = click.Context(cli)
 _PRINTS_DOCUMENTS = {"schema", "system", "measure-system"}
 _MANY_EVENTS = "run dlrm_tiny -n 2 --threads 1 --seed 5"
 
 
-def show(what: str, columns: int, data_root: Path, folder: Path, **variables: str) -> Terminal:
-    """Run one of the command lines of every verb, with progress, on a terminal."""
+def show(what: str, columns: int, data_root: Path, folder: Path, more: str = "", **variables: str) -> Terminal:
+    """Run one of the command lines of every verb, with progress, on a terminal; its last one with `more`."""
     before, words = all_words()[what]
     here, moment = lay_data(data_root, folder / "here"), Moment()
     write_inputs(here)
-    for each in (*before, words.replace(" -q", "")):
+    for each in (*before, words.replace(" -q", "") + more):
         moment.passed_s += 60
         terminal = run_on_terminal(each, here, ScriptedWorkers(moment), columns, variables)
     return terminal
@@ -47,6 +50,21 @@ def test_nothing_is_wider_than_the_terminal(what: str, columns: int, data_root: 
     assert len(terminal.rows()) > 1
     assert [row for row in terminal.broken() if not one_word(row)] == []
     assert [row for row in terminal.rows() if re.match(r"(all|run|process) .*(━|\d%  )", row)] == []
+
+
+def is_brief(what: str) -> bool:
+    """Whether a command line's verb prints more where --verbose is given."""
+    return any("--verbose" in each.opts for each in cli.get_command(CONTEXT, what.split()[0]).params)  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [60, 100])
+@pytest.mark.parametrize("what", filter(is_brief, all_words()))
+def test_all_that_was_found_is_no_wider_either(what: str, columns: int, data_root: Path, tmp_path: Path) -> None:
+    brief = show(what, columns, data_root, tmp_path / "brief")
+    whole = show(what, columns, data_root, tmp_path / "whole", " --verbose")
+    assert [row for row in whole.broken() if not one_word(row)] == []
+    assert len(whole.rows()) > len(brief.rows())
 
 
 @pytest.mark.parametrize("columns", [60, 200])

@@ -79,7 +79,7 @@ def test_a_terminal_is_told_the_answer_and_one_table(
         assert "(modelled)" in text and "Where each is" in text and "bandwidth" in text
         return
     first, second = text.split("tables over 4 devices")[1:]
-    assert "Given: Device. Modelled: Memory, Of its memory" in first and "(modelled)" not in first
+    assert "Given: Device. Modelled: Memory; Of its memory" in first and "(modelled)" not in first
     assert "--verbose and the page have also 'Where each is', 'Empty' and the 2 numbers that it rests on." in first
     assert "bandwidth" not in first and "elements" not in first
     assert "Empty Key --- 1 All given." in second and "Value" not in second

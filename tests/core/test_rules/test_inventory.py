@@ -114,6 +114,13 @@ def test_of_measurements_alone_it_says_what_shows_them(folder: str, tmp_path: Pa
         take_inventory(tmp_path / folder).require_result_sets()
 
 
+def test_of_what_was_interrupted_it_says_what_completes_it(tmp_path: Path) -> None:
+    write(tmp_path / "tune" / "experiment.json")
+    write(tmp_path / "tune" / "01-default" / "extra" / "run_set.json")
+    with pytest.raises(NothingToJudgeError, match=r"not complete, .*'dlrmbench resume .*tune'"):
+        take_inventory(tmp_path / "tune").require_result_sets()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_directory_that_cannot_be_read_is_named_and_the_rest_is_found(tree: Path) -> None:
     (tree / "kept").chmod(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command import Command
 from goldens import lay_data
-from planted_trials import FASTEST, EvenWorkers, PlantedWorkers, StarvedWorkers, found_in, rows_of, tune
+from planted_trials import FASTEST, EvenWorkers, PlantedWorkers, StarvedWorkers, answer_of, found_in, rows_of, tune
 from scripted_commands import run_scripted_command
 from scripted_workers import Ending, Moment, ScriptedWorkers
 
@@ -34,7 +34,7 @@ def test_the_planted_setting_is_found_and_measured_again_beside_the_default(plac
     for row in rows:
         is_over = row["memory"] > 3e9
         assert (row["Infeasible because"] is not None) == is_over and row["Best so far"] is not None
-    last = ended.out.strip().splitlines()[-1]
+    last = answer_of(ended)
     assert re.fullmatch(
         r"Trial \d+ \(implementation=optimized global_batch_size=1024\) beside the default, in 5 pairs of seeds that "
         r"no trial had: 2\.25x faster\.",
@@ -57,7 +57,7 @@ def record_of(folder: Path) -> RunSetRecord:
 @pytest.mark.slow
 def test_no_difference_is_an_answer(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --trials 3", EvenWorkers(Moment()))
-    assert ended.code == 0 and "No difference of 3 % or more in throughput" in ended.out.splitlines()[-1]
+    assert ended.code == 0 and "No difference of 3 % or more in throughput" in answer_of(ended)
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_what_fails_is_an_infeasible_trial_with_its_reason_and_is_not_tried_agai
 def test_where_no_trial_is_feasible_the_least_violating_one_is_named(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --constraint memory<=100MiB --trials 12")
     assert ended.code == 7
-    last = ended.out.splitlines()[-1]
+    last = answer_of(ended)
     assert last.startswith("None of 12 trials is feasible. Closest: trial ") and "global_batch_size=128" in last
     assert "missed memory<=104.858 MB (100.00 MiB): 128.00 MiB" in last
     folder, study = found_in(place)
@@ -99,7 +99,7 @@ def test_where_no_trial_is_feasible_the_least_violating_one_is_named(place: Path
 def test_a_default_that_fails_is_nothing_to_measure_beside(place: Path) -> None:
     workers = PlantedWorkers(Moment(), {0: Ending(words="out of memory.")})
     ended = tune(place, f"{FASTEST} --threads 1 --trials 2", workers)
-    assert "Nothing was measured beside the default" in ended.out.splitlines()[-1]
+    assert "Nothing was measured beside the default" in answer_of(ended)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from goldens import lay_data
-from planted_trials import FASTEST, PlantedWorkers, StarvedWorkers, found_in, rows_of, tune
+from planted_trials import FASTEST, TUNE, PlantedWorkers, StarvedWorkers, answer_of, found_in, rows_of, tune
 from scripted_commands import run_scripted_command
 from scripted_workers import Ending, Moment, ScriptedWorkers
 from tiers import quick_first
@@ -34,6 +34,15 @@ def test_a_search_does_not_grow_by_runs(place: Path) -> None:
     folder, _ = found_in(place)
     ended = run_scripted_command(["resume", str(folder), "--runs", "3"], place, PlantedWorkers(Moment()))
     assert ended.code == 2 and "how many trials a search makes is asked when it begins" in ended.err
+
+
+def test_what_all_of_a_search_takes_is_said_once_a_trial_has_ended(place: Path) -> None:
+    """Each repetition by the mean of those before: the trials that are left, and five pairs."""
+    words = f"{TUNE} {FASTEST} --trials 3".replace(" -q", "")
+    ended = run_scripted_command(words.split(), place, PlantedWorkers(Moment()))
+    assert ended.code == 0 and "up to 3 trials of one process each, then 5 pairs" in ended.err
+    first, second, third = re.findall(r"\[[123]/3\] .*", ended.err)[:3]
+    assert " left" not in first and all(re.search(r", about [\d.]+ \w+ left$", line) for line in (second, third))
 
 
 @pytest.mark.slow
@@ -164,7 +173,7 @@ def test_a_default_of_own_code_is_measured_beside_the_best_implementation(place:
         f"tune dlrm_tiny --implementation mine.py:Mine --axis runtime.implementation=reference,optimized {FASTEST}"
     )
     ended = run_scripted_command(f"{words} --trials 3 --seed 3 -q".split(), place, PlantedWorkers(Moment()))
-    assert ended.code == 0 and "1.50x faster" in ended.out.splitlines()[-1], ended.err
+    assert ended.code == 0 and "1.50x faster" in answer_of(ended), ended.err
 
 
 @pytest.mark.slow
@@ -177,7 +186,7 @@ def test_another_pair_in_the_folder_is_not_the_answer_and_stays(place: Path) -> 
     assert run_scripted_command([*words, "-q", "-n", "5"], place, PlantedWorkers(Moment())).code == 0
     (theirs,) = folder.glob("beside-*")
     ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
-    assert ended.code == 0 and ended.out.splitlines()[-1] == study.findings[0], ended.err
+    assert ended.code == 0 and answer_of(ended) == study.findings[0], ended.err
     assert theirs.is_dir() and len([*folder.glob("beside-*")]) == 2
 
 
@@ -204,7 +213,7 @@ class PairedWorkers(PlantedWorkers):
 @pytest.mark.slow
 def test_a_best_trial_that_misses_a_constraint_when_measured_again_is_no_answer(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --constraint memory<=3GB --trials 4", PairedWorkers(Moment()))
-    last = ended.out.splitlines()[-1]
+    last = answer_of(ended)
     assert ended.code == 7 and last.endswith("Missed a constraint in 5 of 5: not feasible."), (ended.err, last)
     folder, _ = found_in(place)
     (title,) = re.findall(r"<h1[^>]*>(.*?)</h1>", (folder / "report.html").read_text(encoding="utf-8"), re.DOTALL)
@@ -218,10 +227,10 @@ def test_a_pair_that_fails_leaves_the_study_of_the_trials(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --trials 4", workers)
     folder, study = found_in(place)
     said = "Nothing was measured beside the default: process 1 measured nothing: out of memory."
-    assert ended.code == 9 and ended.out.splitlines()[-1] == said == study.findings[0]
+    assert ended.code == 9 and answer_of(ended) == said == study.findings[0]
     assert len(study.tables[0].rows) == 4 and (folder / "report.html").is_file()
     ended = run_scripted_command(["resume", str(folder), "-q"], place, PlantedWorkers(Moment()))
-    assert ended.code == 0 and "x faster" in ended.out.splitlines()[-1], "the pair is completed"
+    assert ended.code == 0 and "x faster" in answer_of(ended), "the pair is completed"
 
 
 class MissingWorkers(ScriptedWorkers):
@@ -239,7 +248,7 @@ def test_a_run_without_the_column_of_a_constraint_misses_it(place: Path) -> None
         f"tune dlrm_tiny --axis {axis} --minimize memory --constraint time_to_train_s<=1000 --threads 1 --trials 2"
     )
     ended = run_scripted_command(f"{words} --seed 1 -q".split(), place, MissingWorkers(Moment(), num_evals=2))
-    assert ended.code == 7 and "Missed a constraint in 5 of 5" in ended.out.splitlines()[-1], ended.err
+    assert ended.code == 7 and "Missed a constraint in 5 of 5" in answer_of(ended), ended.err
 
 
 @pytest.mark.slow
@@ -288,7 +297,7 @@ def test_a_pair_without_what_is_compared_leaves_the_study_of_the_trials(place: P
     axis = "train.opt_base_learning_rate=0.01,0.1"
     words = f"tune dlrm_tiny --axis {axis} --maximize auc --quality 4096 --threads 1 --trials 3 --seed 3 -q"
     ended = run_scripted_command(words.split(), place, UnmeasuredWorkers(Moment()))
-    assert ended.code == 7 and "found nothing, expected" in ended.out.splitlines()[-1], ended.err
+    assert ended.code == 7 and "found nothing, expected" in answer_of(ended), ended.err
     assert "Nothing was measured beside the default" in found_in(place)[1].findings[0]
 
 

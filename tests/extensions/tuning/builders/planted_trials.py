@@ -66,6 +66,11 @@ def found_in(place: Path) -> tuple[Path, StudyRecord]:
     return folder, study
 
 
+def answer_of(ended: Ended) -> str:
+    """What was found, as a terminal is told it below the title, in one line."""
+    return " ".join(ended.out.split("\n\n")[1].split())
+
+
 def rows_of(study: StudyRecord) -> list[dict[str, Any]]:
     return [
         dict(zip([column.name for column in study.tables[0].columns], row, strict=True))
