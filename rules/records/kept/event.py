@@ -14,8 +14,8 @@ _EVENTS = (
 _VALUES = (
     "What is said with it, by name. experiment_start: name, relation. repetition_start: seed. prepare, cleanup: "
     "exit_code, took_s. start: run_index, train_samples. train: samples, samples_per_s, measured. eval: epoch_num, "
-    "quality. progress: doing. hash: num_bytes. weights: nothing. repetition_end: outcome (ended or failed), reason of "
-    "one that failed, and the record's compared quantity under its own name, such as throughput_samples_per_s, "
+    "quality. progress: doing. hash: num_bytes. weights: nothing. repetition_end: outcome (ended or failed), reason "
+    "if it failed, and the record's compared quantity under its own name, such as throughput_samples_per_s, "
     "measured. experiment_end: failed, the labels of configurations that did."
 )
 
