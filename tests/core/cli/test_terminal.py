@@ -59,12 +59,12 @@ def is_brief(what: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 100])
-@pytest.mark.parametrize("what", filter(is_brief, all_words()))
+@pytest.mark.parametrize("what", [*filter(is_brief, all_words())])
 def test_all_that_was_found_is_no_wider_either(what: str, columns: int, data_root: Path, tmp_path: Path) -> None:
     brief = show(what, columns, data_root, tmp_path / "brief")
     whole = show(what, columns, data_root, tmp_path / "whole", " --verbose")
     assert [row for row in whole.broken() if not one_word(row)] == []
-    assert len(whole.rows()) > len(brief.rows())
+    assert len(whole.rows()) >= len(brief.rows())
 
 
 @pytest.mark.parametrize("columns", [60, 200])
