@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rules.records.study import StudyRecord, StudyTable
 
 _MOST_FINDINGS = 2
-"""Findings that a terminal is shown; others are rows of the table as well."""
+"""Findings that a terminal is shown of a study that has a page; others are rows of the table as well."""
 
 
 def keep_study(
@@ -103,7 +103,7 @@ def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool) -> "list
     from rules.records.study import TIMELINE
 
     shown = study.tables[index]
-    findings = study.findings[:_MOST_FINDINGS]
+    findings = study.findings[:_MOST_FINDINGS] if has_page else study.findings
     failed = tuple(
         f"{printable(check.name)}: expected {check.expected:.10g}, found {check.found:.10g}; FAILED"
         for check in study.checks
