@@ -1,5 +1,6 @@
 """From a usage file to its study: every model resolved or refused, its data made ready, then all of it measured."""
 
+import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from harness.run_sets.output import refuse_output
 from harness.system.resources import read_resources
 from reference_models.costs import FLOAT_BYTES
 from reference_models.process.errors import ConfigError
+from reports.text.formatting import rough_duration
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.benchmarks.seeds import derive_seeds
 from rules.errors import DefinitionError
@@ -64,12 +66,16 @@ def study_usage(
     environment, line = Environment.check(data, output), StatusLine(quiet=quiet)
     found: list[list[MeasuredUsage]] = [[] for _ in points]
     seeds = derive_seeds(seed, num_processes)
+    began_s, num_done, num_all = time.monotonic(), 0, num_processes * len(points)
     for number, arrivals in enumerate(seeds):
         of = f"process {number + 1} of {num_processes}"
         with environment.measuring() as watch, Crew(most, threads) as crew:
             for (text, _), usage, its, measured in zip(points, usages, served, found, strict=True):
                 at = f"{of}, {axis}={text}" if axis else of
-                line.show(f"{at}: timing models, then scheduling frames", now=True)
+                took_s = time.monotonic() - began_s
+                left = f", about {rough_duration(took_s / num_done * (num_all - num_done))} left" if num_done else ""
+                line.show(f"{at}: timing models, then scheduling frames{left}", now=True)
+                num_done += 1
                 share, drawn = Share(number, num_processes), Seeds(seed, arrivals)
                 measured.append(measure_usage(crew, text, usage, its, drawn, share, is_simulated=is_simulated))
                 watch.look()

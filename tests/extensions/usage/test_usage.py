@@ -45,6 +45,7 @@ def test_models_one_after_another_meet_deadlines_far_away(
     (tmp_path / "mine.toml").write_text(HEAD + EYES + GAZE)
     done = inside("usage", "mine.toml", *words, "--seed", 3, "-n", 2, "-o", "out", "--format", "json")
     assert done.returncode == 0, done.stderr
+    assert "process 2 of 2: timing models, then scheduling frames, about " in done.stderr
     study = read_study(tmp_path / "out")
     assert json.loads(done.stdout)["kind"] == study.kind == "usage" and study.seed == 3
     models = rows_of(study, "Models; stand-ins, MLPs of ours: eyes, gaze")
