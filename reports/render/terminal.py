@@ -173,8 +173,14 @@ def _table(table: Table, width: int, style: Style) -> list[str]:
         for row, cells in zip(table.rows, body, strict=True):
             lines += cells
             if number == len(parts) - 1:
-                lines += [" " * 4 + printable(row[index].text) for index in below if row[index].text]
+                lines += [" " * 4 + line for index in below for line in _below(row[index].text, width - 4)]
     return lines
+
+
+def _below(text: str, width: int) -> list[str]:
+    """A cell below its row: a list is broken at blanks; what is none, such as a path, stays whole."""
+    said = printable(text)
+    return _fill(said, width) if "; " in said else [said] if said else []
 
 
 def _divide(

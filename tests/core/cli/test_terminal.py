@@ -15,13 +15,15 @@ from harness.foundation import status_line
 
 QUICK = {("run", 80), ("sweep", 60), ("versus", 100)}
 CONTEXT = click.Context(cli)
+WORDS = {**all_words(), "list of systems": ((), "list --systems")}
+"""Command lines of every verb, and of what else prints tables of its own."""
 _PRINTS_DOCUMENTS = {"schema", "system", "measure-system"}
 _MANY_EVENTS = "run dlrm_tiny -n 2 --threads 1 --seed 5"
 
 
 def show(what: str, columns: int, data_root: Path, folder: Path, more: str = "", **variables: str) -> Terminal:
     """Run one of the command lines of every verb, with progress, on a terminal; its last one with `more`."""
-    before, words = all_words()[what]
+    before, words = WORDS[what]
     here, moment = lay_data(data_root, folder / "here"), Moment()
     write_inputs(here)
     for each in (*before, words.replace(" -q", "") + more):
@@ -40,7 +42,7 @@ def one_word(row: str) -> bool:
     ("what", "columns"),
     [
         pytest.param(what, columns, marks=[] if (what, columns) in QUICK else [pytest.mark.slow])
-        for what in all_words()
+        for what in WORDS
         if what not in _PRINTS_DOCUMENTS
         for columns in (60, 80, 100, 200)
     ],

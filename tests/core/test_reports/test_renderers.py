@@ -107,6 +107,24 @@ def test_a_wide_table_is_records_and_a_long_column_is_below_its_row() -> None:
     assert render_terminal((records,)) == "tiny  results/a\n  score  7 s"
 
 
+def test_a_list_below_a_row_is_broken_at_blanks_and_a_path_is_not() -> None:
+    columns = (
+        TableColumn(name="set"),
+        TableColumn(name="where", is_below=True),
+        TableColumn(name="by", is_below=True),
+    )
+    rows = (
+        (Cell(text="tiny"), Cell(text="results/a long name of a folder"), Cell(text="on a system; by code 1; late")),
+    )
+    shown = render_terminal((Table(id="", caption="", columns=columns, rows=rows),), width=24)
+    assert shown.splitlines()[2:] == [
+        "tiny",
+        "    results/a long name of a folder",
+        "    on a system; by code",
+        "    1; late",
+    ]
+
+
 def test_colours_take_no_room_and_only_verdicts_have_them() -> None:
     table = Table(
         id="",
