@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +20,7 @@ from harness.cli.shared.options import (
     completing,
     distinct,
 )
-from harness.cli.shared.output import echo_others, form_option, show, show_json, show_opinions
+from harness.cli.shared.output import echo_others, form_option, note, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS
@@ -27,6 +28,9 @@ from rules.logs.log import MAX_LOG_BYTES
 from rules.logs.text import printable
 from rules.temporary_folder import temporary_folder
 from rules.tree.inventory import MAX_MENTIONED, MAX_SKIPPED, SkippedFile, find_skipped, result_sets_of, take_inventory
+
+if TYPE_CHECKING:
+    from rules.checks.subject import JudgedSet
 
 STANDARD_INPUT = Path("-")
 _MAX_NAMED = 3
@@ -144,7 +148,7 @@ def check(
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=ResultPath())
 @DEFINITION
 @RULESET
-@form_option("table", "json", "csv", *FORMS)
+@form_option("table", "json", "csv", "published", *FORMS, text="published: facts of rounds, for --with published.")
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
 @click.option("--require-valid", is_flag=True, help="Exit code 3 when a set breaks a rule; 7 when it is incomplete.")
 @click.option(
@@ -179,8 +183,11 @@ def score(
         found = result_sets_of(inventories)
     except NothingToJudgeError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE if require_score else ExitCode.INPUT) from None
-    records = score_sets(judge_sets(found, benchmark_file, ruleset, second_opinion=False), price_per_hour)
-    if form == "json":
+    judged = judge_sets(found, benchmark_file, ruleset, second_opinion=False)
+    records = score_sets(judged, price_per_hour)
+    if form == "published":
+        _print_published(judged)
+    elif form == "json":
         show_json(ScoreDocument(scores=records))
     elif form == "csv":
         click.echo(scores_csv(records), nl=False)
@@ -193,6 +200,18 @@ def score(
     if require_valid and any(record.outcome != "valid" for record in records):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
+
+
+def _print_published(judged: "Sequence[JudgedSet]") -> None:
+    """Print the table of published results, and say on standard error which sets are not in it, and why."""
+    from reports.parts.score import results_of_sets
+    from reports.results.published import make_published
+    from rules.records.codec import encode
+
+    table, left_out = make_published(results_of_sets(judged))
+    for text in left_out:
+        note(f"not in the table: {text}")
+    click.echo(encode(table), nl=False)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import RULESET, WITH, ResultPath, distinct, fraction
+from harness.cli.shared.options import RULESET, WITH, ResultPath, distinct, fraction, is_published
 from harness.cli.shared.output import VERBOSE, echo_others_at, form_option, is_verbose, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 from reports.render.forms import FORMS
@@ -102,18 +102,25 @@ def compare(
     refused (exit 2).
     """
     from harness.run_sets.names import refuse_missing
+    from reports.comparison.among_published import place_results
     from reports.comparison.comparability import refused_words
     from reports.comparison.comparison import GroupContext, compare_results
     from reports.comparison.export import comparison_document
     from reports.comparison.repeats import find_repeats, given_repeats
     from reports.comparison.sources import read_results, results_to_compare
+    from reports.results.published import asked_table
     from reports.views.comparison import comparison_blocks
+    from reports.views.published import among_blocks
 
     if not news and reference is None:
         raise click.UsageError("Missing argument 'NEW...': give one, or --with NAME.")
+    if is_published(reference) and form in ("json", "csv"):
+        raise click.UsageError("--with published is text, or a page of 'report'. Leave --format out.")
     refuse_missing((base, *news))
     echo_others_at((base, *distinct(news)))
-    first, others = results_to_compare(base, distinct(news), reference, ruleset)
+    table = asked_table(reference)
+    first, others = results_to_compare(base, distinct(news), None if table else reference, ruleset)
+    placed = () if table is None else place_results((first, *others), table)
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
     given = [side for path in distinct(repeated) for side in read_results(path)]
     repeats = given_repeats(given) if given else find_repeats([first, *others])
@@ -129,7 +136,8 @@ def compare(
         rows = comparison_rows(comparison_document(comparisons))
         click.echo(frame_csv(make_frame(COMPARISON_COLUMNS, rows)), nl=False)
     else:
-        show(comparison_blocks(comparisons, is_brief=form == "table" and not is_verbose()), form)
+        blocks = comparison_blocks(comparisons, is_brief=form == "table" and not is_verbose()) if others else ()
+        show((*blocks, *(among_blocks(placed) if placed else ())), form)
     if refused := refused_words(comparisons):
         raise HarnessError(refused, ExitCode.USAGE)
     for command in more_runs((base, *news), comparisons):

@@ -13,7 +13,7 @@ from harness.cli.shared.output import form_option, show, show_as, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 
-@verb("dlrmbench list", "dlrmbench list --systems", name="list")
+@verb("dlrmbench list", "dlrmbench list --systems", "dlrmbench list --published", name="list")
 @click.option(
     "--systems",
     is_flag=False,
@@ -23,9 +23,26 @@ from harness.foundation.errors import ExitCode, HarnessError
     help="List reference systems and their sets instead: shipped bundles, and those in DIR, or in the folder "
     "DLRMBENCH_SYSTEMS.",
 )
+@click.option(
+    "--published",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="List published results of MLPerf's DLRM benchmarks instead: those shipped, or of a table in FILE, which "
+    "'score ROUND... --format published' makes.",
+)
 @form_option("table", "json")
-def list_(systems: str | None, form: str) -> None:
+def list_(systems: str | None, published: str | None, form: str) -> None:
     """List the benchmarks that come with dlrmbench, and the workloads, which have no target: throughput only."""
+    if systems is not None and published is not None:
+        raise click.UsageError("--systems and --published are two lists. Leave one of them out.")
+    if published is not None:
+        from reports.results.published import load_table
+        from reports.views.published import published_blocks
+
+        table = load_table(Path(published) if published else None)
+        show_as(form, table, published_blocks(table))
+        return
     if systems is not None:
         from reports.views.reference_systems import describe_systems, systems_blocks
 

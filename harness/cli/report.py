@@ -8,7 +8,16 @@ from typing import Literal
 import click
 
 from harness.cli.shared.help import verb
-from harness.cli.shared.options import DEFINITION, NO_SECOND_OPINION, RULESET, WITH, ResultPath, distinct, seconds
+from harness.cli.shared.options import (
+    DEFINITION,
+    NO_SECOND_OPINION,
+    RULESET,
+    WITH,
+    ResultPath,
+    distinct,
+    is_published,
+    seconds,
+)
 from harness.cli.shared.output import echo_others, refuse_folder, show_opinions, write_output
 from harness.foundation.status_line import StatusLine
 from reports.render.forms import FORMS
@@ -104,6 +113,8 @@ def report(
             raise click.UsageError("--ruleset judges logs, and an exported file has none. Leave it out here.")
         _write_tables(distinct(paths), output, output_format, ruleset, second_opinion=not no_second_opinion)
         return
+    if is_published(reference) and output_format != "html":
+        raise click.UsageError("--with published makes a page, or text of 'compare'. Leave --format or --with out.")
     if is_brief and output_format != "html":
         raise click.UsageError(f"--summary is a page, and {output_format} is none. Leave one of them out.")
     is_printed = str(output) == "-" or (output is None and output_format != "html")

@@ -4,16 +4,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reports.comparison.among_published import refuse_own
 from reports.comparison.sweep import SweepFacts, read_sweep_facts
 from reports.facts.checkpoints import checkpoint_study
 from reports.facts.profile import read_profiles
 from reports.results.logs import gather
 from reports.results.measured import find_measured
+from reports.results.published import asked_table
 from reports.results.records import read_study
 from reports.results.reference_systems import find_system, system_of, with_alike
 from reports.results.result import Result
 from rules.errors import AbsentKindError
 from rules.official.opinion import OnProgress
+from rules.records.kept.published import PublishedTable
 from rules.records.profile import ProfileRecord
 from rules.records.study import StudyRecord
 from rules.tree.inventory import Inventory, find_in_processes, take_inventory
@@ -31,6 +34,8 @@ class ReportContent:
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
     """Sets of MLPerf's other benchmarks, which are counted and not shown."""
+    published: PublishedTable | None = None
+    """The published results among which those of logs are placed; None where nobody asked."""
 
     @property
     def sets(self) -> tuple[Result, ...]:
@@ -62,6 +67,8 @@ def gather_everything(
     """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Checkpoints on record
     make a study; with `mtbf_s` it says how often to take one. What the `reference` system of that name measured
     alike comes after. Raises InputError where there is nothing to read, ReferenceSystemError as `with_alike` does."""
+    table = asked_table(reference)
+    reference = None if table is not None else reference
     places = (*paths, *(() if reference is None else (find_system(reference),)))
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in places]
     holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
@@ -94,14 +101,17 @@ def gather_everything(
             raise absent[0]
         for found in inventories:
             found.require_result_sets()
-    swept_rows = (replace(row.result, label=row.label) for each in sweeps for row in each.rows if row.result)
+    swept_rows = [replace(row.result, label=row.label) for each in sweeps for row in each.rows if row.result]
     made = checkpoint_study([*sets, *known, *(found for found in swept_rows if not found.is_logged)], mtbf_s)
     results = (*sets, *known)
     if reference is not None:
         shipped = [result for result in results if system_of(result)]
         results = with_alike([result for result in results if not system_of(result)], shipped)
+    if table is not None:
+        refuse_own((*results, *swept_rows))
     others = {real_path(other.path): other for found in inventories for other in found.others}
     return ReportContent(
+        published=table,
         results=results,
         sweeps=tuple(sweeps),
         profiles=profiles,

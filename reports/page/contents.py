@@ -25,6 +25,7 @@ from reports.page.sections.convergence import convergence_section
 from reports.page.sections.data import data_section
 from reports.page.sections.differences import DIFFERENCES, MOST_DIFFERING, differences_section
 from reports.page.sections.measured import measured_section, processes_section
+from reports.page.sections.published import published_section
 from reports.page.sections.reference import reference_section
 from reports.page.sections.reproduce import reproduce_section
 from reports.page.sections.rules import rules_section
@@ -40,6 +41,7 @@ from reports.results.logs import Order
 from reports.results.result import Result
 from reports.statistics.intervals import AT_LEAST_NAME
 from reports.text.formatting import names, plural
+from rules.records.kept.published import PublishedTable
 from rules.records.kinds import EXTRA_KINDS
 
 MAX_SCORES = 24
@@ -62,6 +64,8 @@ class ResultGroup(NamedTuple):
     context: GroupContext
     id: str
     order: Order
+    published: PublishedTable | None = None
+    """The published results among which those of the group are placed; None where nobody asked."""
 
 
 class Section(NamedTuple):
@@ -85,6 +89,7 @@ SECTIONS = (
     Section(MEASURED, lambda group: measured_section(group.results), is_brief=True),
     Section(ALL, lambda group: differences_section(group.results, group.id), is_brief=True),
     Section(ALL, lambda group: standing_section(group.results, group.id), is_brief=True),
+    Section(TRAINED, lambda group: published_section(group.results, group.published, group.id), is_brief=True),
     Section(TRAINED, lambda group: _strips_section(group.results, group.id), is_brief=True),
     Section(MEASURED, lambda group: processes_section(group.results, group.id), is_of_sweeps=True, is_brief=True),
     Section(TRAINED, lambda group: _spread_section(group.results, group.context, group.id)),

@@ -27,6 +27,7 @@ from reports.results.find import brief_name
 from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
 from reports.text.formatting import distinct_labels, plural, printable
+from rules.records.kept.published import PublishedTable
 from rules.records.metrics import Metric, metric_of_member
 from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
@@ -50,7 +51,9 @@ def build_page(
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
-    views = tuple(_group_view(groups, index, baseline, order, is_brief) for index in range(len(groups)))
+    views = tuple(
+        _group_view(groups, index, baseline, order, is_brief, gathered.published) for index in range(len(groups))
+    )
     sweeps, profiles, studies = other_sections(gathered)
     num_laws = len(sweeps) - len(gathered.sweeps)
     logged = [group for group in groups if group[0].is_logged]
@@ -224,7 +227,12 @@ def group_heading(groups: Sequence[Sequence[Result]], index: int) -> str:
 
 
 def _group_view(
-    groups: Sequence[Sequence[Result]], index: int, baseline: Result | None, order: Order, is_brief: bool
+    groups: Sequence[Sequence[Result]],
+    index: int,
+    baseline: Result | None,
+    order: Order,
+    is_brief: bool,
+    published: PublishedTable | None,
 ) -> GroupView:
     group, id_ = in_order(groups[index], order), f"group{index + 1}"
     is_logged = group[0].is_logged
@@ -238,7 +246,9 @@ def _group_view(
         heading=group_heading(groups, index),
         status_line=" ".join(status_lines) if is_logged else "",
         has_several=len(group) > 1,
-        sections=group_sections(ResultGroup(group, base, comparisons, context, id_, order), is_brief=is_brief),
+        sections=group_sections(
+            ResultGroup(group, base, comparisons, context, id_, order, published), is_brief=is_brief
+        ),
         finding=answer(group, comparisons, context) if is_logged else "",
     )
 

@@ -61,13 +61,18 @@ def describe_scores(sets: Sequence[Result]) -> tuple[ScoreRecord, ...]:
     return tuple(_describe(result, row) for result, row in zip(sets, rows, strict=True))
 
 
-def score_sets(judged: Sequence[JudgedSet], price_per_hour: float | None = None) -> tuple[ScoreRecord, ...]:
-    """Describe judged sets as `describe_scores` does; what a system costs adds the cost to train."""
+def results_of_sets(judged: Sequence[JudgedSet]) -> list[Result]:
+    """Make the result of each judged set, under labels of their own."""
     labels = unique_labels([found.result_set for found in judged])
-    sets = [
+    return [
         make_result(index, label, found, read_set_records(found.result_set, found.files))
         for index, (label, found) in enumerate(zip(labels, judged, strict=True))
     ]
+
+
+def score_sets(judged: Sequence[JudgedSet], price_per_hour: float | None = None) -> tuple[ScoreRecord, ...]:
+    """Describe judged sets as `describe_scores` does; what a system costs adds the cost to train."""
+    sets = results_of_sets(judged)
     return describe_scores([replace(result, price_per_hour=price_per_hour) for result in sets])
 
 

@@ -26,6 +26,7 @@ CORE_RECORDS: Mapping[str, type[Record]] = {
     "learnt": load_place("rules.records.kept.learnt:LearntManifest"),
     "id_map": load_place("rules.records.kept.id_maps:IdMapManifest"),
     "hooks": load_place("rules.records.kept.hooks:HooksRecord"),
+    "published": load_place("rules.records.kept.published:PublishedTable"),
     "bundle": load_place("rules.records.kept.bundle:BundleRecord"),
     "event": load_place("rules.records.kept.event:EventRecord"),
 }

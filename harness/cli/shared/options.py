@@ -107,6 +107,11 @@ def system_names() -> Iterable[str]:
     return [path.stem for path in known_bundles()]
 
 
+def is_published(reference: str | None) -> bool:
+    """Whether what --with names is a table of published results: 'published', or 'published:FILE'."""
+    return reference is not None and reference.partition(":")[0] == "published"
+
+
 def close_systems_after(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     """Have the folders of bundles that the command opens removed when it ends."""
     if value is not None:
@@ -242,9 +247,10 @@ WITH = click.option(
     "--with",
     "reference",
     metavar="NAME|FILE",
-    shell_complete=completing_or_files(system_names),
+    shell_complete=completing_or_files(lambda: (*system_names(), "published")),
     callback=close_systems_after,
-    help="After them what a reference system measured alike: a name of 'dlrmbench list --systems', or a bundle.",
+    help="After them what a reference system measured alike: a name of 'dlrmbench list --systems', or a bundle. "
+    "published, or published:TABLE.json: where results of MLPerf's benchmarks would stand among published ones.",
 )
 NO_SECOND_OPINION = click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings stay.")

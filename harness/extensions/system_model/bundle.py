@@ -21,6 +21,7 @@ from harness.system.software import environment as describe_environment
 from harness.system.software import version_of
 from reports.comparison.sources import one_result
 from reports.results.bundles import RATES_FILE, SET_FILES, pack
+from reports.results.published import WORD
 from reports.results.reference_systems import why_no_reference
 from rules.records.chain import LAST_FILE, digest_record, first_link
 from rules.records.codec import Damage, decode
@@ -37,9 +38,10 @@ _PLACE = re.compile(r'("(?:dir|path)": )"/[^"]*/([^"/]+)/?"')
 
 def check_name(name: str) -> None:
     """Raise HarnessError (exit 2) for a name that is no folder of its own."""
-    if not _NAME.fullmatch(name) or len(name) > 60:
+    if not _NAME.fullmatch(name) or len(name) > 60 or name == WORD:
         raise HarnessError(
-            f"--bundle {name!r}: expected words of a-z and 0-9 with hyphens, such as amd-epyc-zen3-2-cores.",
+            f"--bundle {name!r}: expected words of a-z and 0-9 with hyphens, such as amd-epyc-zen3-2-cores, and not "
+            f"{WORD!r}.",
             ExitCode.USAGE,
         )
 

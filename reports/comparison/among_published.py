@@ -1,0 +1,112 @@
+"""Where a result would stand among published ones of MLPerf's rounds: by minutes, and by accelerator-minutes.
+
+MLPerf results may be compared with MLPerf results alone (MLCommons' Results Messaging Guidelines), so only those of
+an official benchmark stand here. Minutes are scores: normalised by reference convergence points. Accelerator-minutes
+are derived, by nobody's rules: the larger a system, the more of them a result takes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reports.results.published import count_accelerators
+from reports.results.result import Result
+from reports.text.formatting import plural, printable
+from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.errors import ReferenceSystemError
+from rules.records.kept.published import PublishedResult, PublishedTable
+
+
+class Place(NamedTuple):
+    """A value among others: how many are less and more; None where one of them cannot be known."""
+
+    value: float
+    others: tuple[float, ...]
+
+    @property
+    def number(self) -> int:
+        """The place, 1 for the least."""
+        return 1 + sum(other < self.value for other in self.others)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AmongPublished:
+    """One result among the published ones of its benchmark and division; those of its own logs are left out.
+
+    `minutes` and `accelerator_minutes` are None without a score, or without accelerators; `problem` says why there is
+    nothing to show.
+    """
+
+    result: Result
+    others: tuple[PublishedResult, ...]
+    minutes: Place | None = None
+    accelerator_minutes: Place | None = None
+    num_accelerators: int | None = None
+    problem: str = ""
+
+    @property
+    def words(self) -> str:
+        """Say where it would stand, in a sentence, with what the guidelines ask to be said beside a score."""
+        label, of = printable(self.result.label, 80), self.result.benchmark_name
+        if self.minutes is None:
+            return f"{label}: {self.problem}."
+        mark = "unverified" if self.result.standing == "unverified" else "verification not known here"
+        rounds = sorted({row.round for row in self.others}, key=_as_numbers)
+        span = f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}"
+        known = f"{plural(len(self.others), 'published result')} of {of}, {self.others[0].division}, {span}"
+        text = f"{label}: {self.minutes.value:.2f} minutes ({mark}) would be number {self.minutes.number} of "
+        text += f"{len(self.others) + 1} with {known}, by time to train"
+        if self.accelerator_minutes is None:
+            return f"{text}; it has no known number of accelerators."
+        place = self.accelerator_minutes
+        return (
+            f"{text}; by accelerator-minutes (derived: {plural(self.num_accelerators or 0, 'accelerator')}), number "
+            f"{place.number} of {len(place.others) + 1}."
+        )
+
+
+def refuse_own(results: Sequence[Result]) -> None:
+    """Raise ReferenceSystemError where a result is of no official benchmark, or of none at all that left logs."""
+    for result in results:
+        if result.status != "official" or not result.is_logged:
+            official = [name for name in shipped_names() if load_benchmark(name).status == "official"]
+            raise ReferenceSystemError(
+                f"--with published: {printable(result.label, 80)} is of {result.benchmark_name}, which is no MLPerf "
+                "benchmark; MLPerf results may not be compared with others (MLCommons' Results Messaging "
+                f"Guidelines). Only scores of {', '.join(official)} stand beside published ones."
+            )
+
+
+def place_results(results: Sequence[Result], table: PublishedTable) -> tuple[AmongPublished, ...]:
+    """Place each result among the published ones. Raises ReferenceSystemError as `refuse_own` does."""
+    refuse_own(results)
+    return tuple(_place(result, table) for result in results)
+
+
+def _place(result: Result, table: PublishedTable) -> AmongPublished:
+    own = {run.log.log_sha256 for run in result.runs}
+    division = result.first_run.division if result.first_run else None
+    others = tuple(
+        row
+        for row in table.results
+        if (row.benchmark, row.division) == (result.benchmark, division) and own.isdisjoint(row.logs.values())
+    )
+    if result.score.score_s is None or not 0 < result.score.score_s < float("inf"):
+        return AmongPublished(result=result, others=others, problem="without a score it has no place")
+    if not others:
+        of = f"{result.benchmark_name}, {division or 'of no division'}"
+        return AmongPublished(result=result, others=(), problem=f"the table has no other result of {of}")
+    minutes = result.score.score_s / 60
+    number, _ = count_accelerators(result)
+    products = tuple(row.minutes * row.num_accelerators for row in others if row.num_accelerators)
+    return AmongPublished(
+        result=result,
+        others=others,
+        minutes=Place(minutes, tuple(row.minutes for row in others)),
+        accelerator_minutes=Place(minutes * number, products) if number and products else None,
+        num_accelerators=number,
+    )
+
+
+def _as_numbers(name: str) -> list[int]:
+    return [int(part) for part in name.split(".")]

@@ -1,0 +1,42 @@
+"""Published results: the table of facts, and where results would stand among them, for a terminal."""
+
+from collections.abc import Sequence
+
+from reports.charts.text_strip import draw_strip
+from reports.comparison.among_published import AmongPublished
+from reports.document.blocks import Block, Bullets, Prose, table_of
+from reports.document.glossary import FOOTNOTE_PUBLISHED, TRADEMARK, footnotes, registered
+from reports.parts.published import COLUMNS
+from rules.records.kept.published import PublishedTable
+
+
+def published_blocks(table: PublishedTable) -> tuple[Block, ...]:
+    """Return one row per result, and what must be said of them."""
+    if not table.results:
+        return (Prose(text="The table has no result."),)
+    lead = (
+        f"{len(table.results)} results of MLPerf® rounds: minutes are computed here from the logs, normalised by "
+        "reference convergence points."
+    )
+    return (
+        Prose(text=lead),
+        table_of(table.results, COLUMNS, id_="published"),
+        Prose(text=f"{FOOTNOTE_PUBLISHED} {TRADEMARK}", kind="note"),
+    )
+
+
+def among_blocks(placed: Sequence[AmongPublished]) -> tuple[Block, ...]:
+    """Return a sentence and a strip for each result, and what the messaging guidelines ask to be said."""
+    lines = [line for each in placed for line in (each.words, *_strips(each))]
+    notes = footnotes([*(each.result.standing for each in placed), "published"])
+    return (Bullets(items=tuple(map(registered, lines)), kind="list"), Prose(text=" ".join(notes), kind="note"))
+
+
+def _strips(each: AmongPublished) -> list[str]:
+    """Draw minutes, and accelerator-minutes."""
+    places = (("minutes", each.minutes), ("accelerator-minutes", each.accelerator_minutes))
+    return [
+        f"{name}: {draw_strip(place.value, place.others, '{:.3g}'.format)}"
+        for name, place in places
+        if place is not None
+    ]
