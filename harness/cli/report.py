@@ -98,8 +98,9 @@ def report(
 ) -> None:
     """Render the result sets at or below each PATH, comparable ones side by side.
 
-    PATH is a result directory of anyone's, a directory of them (such as a published round), one log, or the
-    study.json of 'profile --forward' and others; for json, csv and parquet also a file exported as json.
+    PATH is a result directory of anyone's, a directory of them (such as a published round), a bundle of
+    'measure-system --bundle' or a directory of bundles, one log, or the study.json of 'profile --forward' and others;
+    for json, csv and parquet also a file exported as json.
     """
     from rules.judge.parallel import no_collections
 
@@ -124,10 +125,12 @@ def report(
         from reports.page.content import gather_everything
         from reports.page.report import render_report
         from reports.results.find import find_by_label, with_prices
+        from reports.results.reference_systems import close_systems, expand_bundles
         from rules.errors import InputError
         from rules.tree.inventory import take_inventory
 
-        inventories = [take_inventory(path, benchmark_file) for path in distinct(paths)]
+        click.get_current_context().call_on_close(close_systems)
+        inventories = [take_inventory(path, benchmark_file) for path in expand_bundles(distinct(paths))]
         echo_others(inventories)
         gathered = gather_everything(
             inventories,

@@ -23,7 +23,7 @@ from reports.results.reference_systems import (
     system_of,
 )
 from reports.results.result import Result
-from reports.text.formatting import plural, printable
+from reports.text.formatting import percent, plural, printable
 from rules.errors import InputError
 from rules.records.codec import Damage, decode
 from rules.records.run_set import RunSetRecord
@@ -58,7 +58,7 @@ class Standing:
     def words(self) -> str:
         """'0.60 times the samples/s of box (…): slower, beyond the 20 % that drift …', in one line."""
         of = f"{self.system} ({self.machine})"
-        within = f"the {TOLERANCE:.0%} that drift may make between machines and hours".replace("%", " %")
+        within = f"the {percent(TOLERANCE, 0)} that drift may make between machines and hours"
         notes = "".join(f"; {note}" for note in self.notes)
         if self.ratio is not None:
             return f"{self.ratio:.2f} times the samples/s of {of}: {self.told}, beyond {within}{notes}"

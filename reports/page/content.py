@@ -12,7 +12,7 @@ from reports.results.logs import gather
 from reports.results.measured import find_measured
 from reports.results.published import asked_table
 from reports.results.records import read_study
-from reports.results.reference_systems import find_system, system_of, with_alike
+from reports.results.reference_systems import find_system, require_references, system_of, with_alike
 from reports.results.result import Result
 from rules.errors import AbsentKindError
 from rules.official.opinion import OnProgress
@@ -107,6 +107,7 @@ def gather_everything(
     if reference is not None:
         shipped = [result for result in results if system_of(result)]
         results = with_alike([result for result in results if not system_of(result)], shipped)
+    require_references([result for result in results if system_of(result)])
     if table is not None:
         refuse_own((*results, *swept_rows))
     others = {real_path(other.path): other for found in inventories for other in found.others}

@@ -24,6 +24,7 @@ from reports.page.sections.comparison import comparison_section, why_section
 from reports.page.sections.convergence import convergence_section
 from reports.page.sections.data import data_section
 from reports.page.sections.differences import DIFFERENCES, MOST_DIFFERING, differences_section
+from reports.page.sections.machines import machines_section, repeats_of
 from reports.page.sections.measured import measured_section, processes_section
 from reports.page.sections.published import published_section
 from reports.page.sections.reference import reference_section
@@ -87,6 +88,11 @@ SECTIONS = (
         TRAINED, lambda group: verdict_section(group.results, group.id, group.comparisons, group.order), is_brief=True
     ),
     Section(MEASURED, lambda group: measured_section(group.results), is_brief=True),
+    Section(
+        ALL,
+        lambda group: machines_section(group.results, repeats_of(group.results, group.context.repeats), group.id),
+        is_brief=True,
+    ),
     Section(ALL, lambda group: differences_section(group.results, group.id), is_brief=True),
     Section(ALL, lambda group: standing_section(group.results, group.id), is_brief=True),
     Section(TRAINED, lambda group: published_section(group.results, group.published, group.id), is_brief=True),

@@ -1,21 +1,25 @@
 """What is shown of a published result, on the page and at the terminal."""
 
-from reports.document.blocks import numeric
+from reports.document.blocks import Shown, numeric
 from rules.records.kept.published import PublishedResult
 
-COLUMNS = (
-    ("benchmark", "benchmark"),
+_SUBMITTER: Shown[PublishedResult] = ("submitter", "submitter")
+_MEASURED: tuple[Shown[PublishedResult], ...] = (
     ("round", "round"),
-    ("submitter", "submitter"),
     ("system", "system"),
     ("accelerators", lambda row: _accelerators(row)),
-    ("division", "division"),
-    ("availability", "availability"),
-    ("here", "outcome"),
     (numeric("minutes"), "minutes", "{:.3f}".format),
     (numeric("RCP factor"), "rcp_factor", "{:.4f}".format),
-    ("logs", lambda row: row.repository),
+    ("availability", "availability"),
+    ("rules here", "outcome"),
 )
+COLUMNS: tuple[Shown[PublishedResult], ...] = (
+    ("benchmark", "benchmark"), ("division", "division"), _SUBMITTER, *_MEASURED,
+    ("logs", lambda row: row.repository),
+)  # fmt: skip
+"""Of a table of several benchmarks."""
+ON_PAGE: tuple[Shown[PublishedResult], ...] = (_SUBMITTER, *_MEASURED)
+"""Of those of one benchmark and division."""
 
 
 def _accelerators(row: PublishedResult) -> str:

@@ -116,6 +116,15 @@ def read_bundle(path: Path) -> Bundle:
     return Bundle(path=path, record=record, files=files)
 
 
+def is_bundle(path: Path) -> bool:
+    """Whether a file is an archive with bundle.json, whatever else may be wrong with it."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_regular(path, MAX_BYTES))) as archive:
+            return BUNDLE_FILE in archive.namelist()
+    except (OSError, *_BROKEN):
+        return False
+
+
 def write_members(bundle: Bundle, folder: Path) -> None:
     """Write a bundle's files below an empty folder of ours. Raises OSError."""
     for member, content in bundle.files.items():

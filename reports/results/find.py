@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
+from reports.results.reference_systems import system_of
 from reports.results.result import Result
 from reports.text.formatting import names, printable
 from rules.errors import InputError
@@ -57,9 +58,10 @@ def find_index(labels: Sequence[str], briefs: Sequence[str], name: str, option: 
 
 
 def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, ...]:
-    """Each set with its price per hour: `given` are 'NAME=PRICE', NAME as a label or a part of it, or 'PRICE' for all
-    others; without any, None. A currency may follow the number, the same for all. Raises InputError for what is no
-    price, for several currencies, and for a name that fits none or several.
+    """Each set with its price per hour: `given` are 'NAME=PRICE', NAME as a label or a part of it, or of a reference
+    system for all of its sets, or 'PRICE' for all others; without any, None. A currency may follow the number, the
+    same for all. Raises InputError for what is no price, for several currencies, and for a name that fits none or
+    several.
     """
     found: dict[int, float] = {}
     rest: float | None = None
@@ -68,7 +70,9 @@ def with_prices(sets: Sequence[Result], given: Sequence[str]) -> tuple[Result, .
         name, equals, number = text.rpartition("=")
         price, currency = _price(text, number)
         currencies.add(currency)
-        if equals:
+        if equals and (of_system := [result for result in sets if system_of(result) == name]):
+            found |= {result.index: price for result in of_system}
+        elif equals:
             found[find_by_label(sets, name, "--price-per-hour").index] = price
         else:
             rest = price

@@ -14,6 +14,7 @@ from rules.tree.result_set import real_path
 def repetition_key(record: RunSetRecord | None) -> str | None:
     """Return what only repetitions share: kind, configuration, dataset, threads, products, code and system.
 
+    A system goes by its name and its processor's numbers: virtual processors of several models are called alike.
     None where a set does not say its code or has no record: it is then not known to repeat another.
     """
     if record is None or record.code_sha256 is None:
@@ -26,7 +27,8 @@ def repetition_key(record: RunSetRecord | None) -> str | None:
         return canonical_sha256(
             {
                 "chosen": chosen,
-                "kind": [record.kind, record.options, record.num_threads, record.code_sha256, record.system.name],
+                "kind": [record.kind, record.options, record.num_threads, record.code_sha256],
+                "system": [record.system.name, record.environment.get("processor")],
                 "benchmark": [record.benchmark.definition_sha256, record.dataset.dataset_sha256, record.division],
                 "config": {key: entry.value for key, entry in record.config.items()},
             }

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports.results.bundles import SUFFIX, read_bundle, write_members
+from reports.results.bundles import SUFFIX, is_bundle, read_bundle, write_members
 from reports.results.result import Result
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.text.formatting import names, percent, plural, printable
@@ -101,6 +101,24 @@ def passing_systems() -> Iterator[None]:
     finally:
         for key in _opened.keys() - before:
             _opened.pop(key)[1].close()
+
+
+def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the paths of results, where bundles, and those in folders of them, stand for the folders of their sets.
+
+    A folder stays, too, unless it holds bundles alone. Raises InputError for a bundle that cannot be read.
+    """
+    found = list[Path]()
+    for path in paths:
+        inside = [each for each in find_bundles(path) if is_bundle(each)] if path.is_dir() else []
+        if path.suffix == SUFFIX and path.is_file():
+            found.append(open_system(path).folder)
+        elif inside:
+            found += [open_system(each).folder for each in inside]
+            found += [path] if any(each.is_dir() for each in path.iterdir()) else []
+        else:
+            found.append(path)
+    return tuple(found)
 
 
 def find_system(given: str | Path) -> Path:

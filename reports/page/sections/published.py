@@ -7,7 +7,7 @@ from reports.comparison.among_published import AmongPublished, place_results
 from reports.document.blocks import Block, Chart, Prose, table_of
 from reports.document.glossary import footnotes, registered
 from reports.document.page import PageSection
-from reports.parts.published import COLUMNS
+from reports.parts.published import ON_PAGE
 from reports.results.result import Result
 from reports.text.formatting import printable
 from rules.records.kept.published import PublishedResult, PublishedTable
@@ -26,7 +26,7 @@ def published_section(group: Sequence[Result], table: PublishedTable | None, id_
     others = {id(row): row for each in placed for row in each.others}
     if others:
         caption = "Published results of the benchmark, as computed here from their logs"
-        blocks.append(table_of(others.values(), COLUMNS, id_=f"{id_}-published-table", caption=caption))
+        blocks.append(table_of(others.values(), ON_PAGE, id_=f"{id_}-published-table", caption=caption))
     notes = footnotes([*(result.standing for result in group), "published"])
     blocks.append(Prose(text=" ".join(notes), kind="note"))
     return PageSection(id=f"{id_}-published", heading=HEADING, name="Published", blocks=tuple(blocks))
@@ -68,7 +68,7 @@ def _strip(each: AmongPublished, value: float, of: Callable[[PublishedResult], f
     label = f"{value:.3g}{mark}"
     return Strip(
         name=printable(each.result.label, 80),
-        hue=1,
+        hue=0,
         dots=tuple(dots),
         mean=value,
         mean_label=label,

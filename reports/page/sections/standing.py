@@ -30,7 +30,7 @@ def standing_blocks(standings: Sequence[Standing], id_: str) -> tuple[Block, ...
     strips = [
         Strip(
             name=standing.system,
-            hue=1,
+            hue=0,
             dots=() if standing.ratio is None else (StripDot(label="", value=standing.ratio),),
             mean=None,
             low=1 / (1 + TOLERANCE),
