@@ -26,6 +26,13 @@ CONFIDENCE = 0.98
 """Confidence of the prediction interval: two further sets differ by more in one of fifty cases."""
 LEAST_BAND = 0.05
 """No measured band is narrower: a few sets that happen to agree do not show that the system is still."""
+SET_OFFSET = 0.08
+"""Standard deviation of the offsets of whole sets from their machine's mean, as a fraction: the most seen so far."""
+REFERENCE_BAND = 0.3
+"""What drift may do between a reference system and another, as a fraction: it was measured on another machine, months
+before. As with repeated sets, two offsets of SET_OFFSET lie further apart in one of fifty cases: 2.33 times the
+square root of 2 times 8 % is 26 % of the logarithm."""
+_OF_REFERENCE = "assumed: a reference system was measured elsewhere and before, and sets are off by up to 8 % each"
 _ASSUMED = f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"
 DRIFT_REACH = 2.0
 """A side as a whole may be off by as much as this many standard deviations of its single runs' speed: where a
@@ -125,7 +132,13 @@ class DriftTolerances:
     _known: dict[tuple[object, ...], DriftTolerance] = field(default_factory=dict)
 
     def of(self, base: Result, new: Result, repeats: Repeats) -> DriftTolerance:
-        """The band between two sides of one kind, by the sets around both that repeat one of them."""
+        """The band between two sides of one kind, by the sets around both that repeat one of them.
+
+        It is assumed, and wider, where one is a reference system's.
+        """
+        if system_of(base) != system_of(new):
+            width = math.log1p(REFERENCE_BAND)
+            return DriftTolerance(widths=dict.fromkeys(base.quantities, width), words=_OF_REFERENCE)
         own = repeats.of(base, new)
         around = own.around(base, new)
         key = (base.quantities[0], *map(id, around.groups))

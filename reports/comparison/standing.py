@@ -2,8 +2,8 @@
 
 Like is held with like: one definition, kind, implementation, precision and every other setting but the threads, which
 are said. Speeds are compared, in samples/s, since seeds move the time to train itself by several percent. A whole set
-may be off: sets of one machine, an hour apart, were off by up to OFFSET, each by its own. A difference is therefore
-told only beyond TOLERANCE, which two such offsets stay below; within it no number is.
+may be off: sets of one machine, an hour apart, were off by up to 8 %, each by its own. A difference is therefore
+told only beyond TOLERANCE, which two such offsets exceed in one of fifty cases; within it no number is.
 """
 
 import math
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from reports.comparison.comparison import compare_pairs
+from reports.comparison.drift_tolerance import REFERENCE_BAND
 from reports.comparison.sources import read_results
-from reports.facts.noise import DRIFT_BAND
 from reports.results.reference_systems import (
     known_bundles,
     open_system,
@@ -28,11 +28,8 @@ from rules.errors import InputError
 from rules.records.codec import Damage, decode
 from rules.records.run_set import RunSetRecord
 
-OFFSET = 0.08
-"""How far a set as a whole was seen to be off its machine's mean, as a fraction: measured on shared machines."""
-TOLERANCE = DRIFT_BAND
-"""What drift may do between two sets of different machines or times, as a fraction of the ratio; it is what `compare`
-assumes, and more than (1 + OFFSET) / (1 - OFFSET)."""
+TOLERANCE = REFERENCE_BAND
+"""What drift may do between two sets of different machines and times, as a fraction of the ratio, as in `compare`."""
 MAX_SYSTEMS = 20
 """Bundles that are looked at after a run."""
 _SPEED = "throughput"

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from reports.results.result import Result
 from reports.text.formatting import printable
 from rules.errors import InputError
@@ -23,7 +25,14 @@ def load_table(path: Path | None = None) -> PublishedTable:
     table = decode(SHIPPED if path is None else path, PublishedTable)
     if isinstance(table, Damage):
         raise InputError(f"{table}. Make it with 'dlrmbench score ROUND... --format published'.")
-    return table
+    return PublishedTable(results=tuple(map(_as_printable, table.results)))
+
+
+def _as_printable(row: PublishedResult) -> PublishedResult:
+    """Return a row whose texts are one visible line each: a table may be a stranger's."""
+    texts = ("benchmark", "submitter", "system", "accelerator", "availability", "repository")
+    said = {name: printable(value) for name in texts if (value := getattr(row, name)) is not None}
+    return replace(row, **said)
 
 
 def asked_table(reference: str | None) -> PublishedTable | None:

@@ -19,6 +19,7 @@ from reports.text.formatting import names, percent, plural, printable
 from rules.errors import InputError, ReferenceSystemError, did_you_mean
 from rules.records.kept.bundle import BundleRecord
 from rules.temporary_folder import temporary_folder
+from rules.tree.inventory import take_inventory
 from rules.tree.result_set import real_path
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference_systems"
@@ -115,7 +116,8 @@ def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
             found.append(open_system(path).folder)
         elif inside:
             found += [open_system(each).folder for each in inside]
-            found += [path] if any(each.is_dir() for each in path.iterdir()) else []
+            beside = take_inventory(path)
+            found += [path] if beside.result_sets or beside.holds_measurements else []
         else:
             found.append(path)
     return tuple(found)

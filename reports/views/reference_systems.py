@@ -48,7 +48,7 @@ def systems_blocks(systems: Sequence[dict[str, Any]]) -> tuple[Block, ...]:
     none = f"No reference system is here. {how}; {FOLDER_VARIABLE} names a folder of them."
     blocks: list[Block] = [] if systems else [Prose(text=none)]
     for system in systems:
-        blocks.append(Heading(text=system["name"]))
+        blocks.append(Heading(text=printable(system["name"])))
         if "problem" in system:
             blocks.append(Prose(text=f"Not used: {system['problem']}"))
             continue

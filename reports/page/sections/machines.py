@@ -4,11 +4,19 @@ import math
 from collections.abc import Sequence
 
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
-from reports.comparison.drift_tolerance import MIN_SETS, Repeats, far_words, measure_drift_tolerance, spans_ms
+from reports.comparison.drift_tolerance import (
+    MIN_SETS,
+    REFERENCE_BAND,
+    Repeats,
+    far_words,
+    measure_drift_tolerance,
+    spans_ms,
+)
 from reports.comparison.repeats import find_repeats
-from reports.comparison.standing import TOLERANCE, describe_machine
+from reports.comparison.standing import describe_machine
 from reports.document.blocks import Block, Cell, Chart, Prose, Shown, Table, numeric, table_of
 from reports.document.page import PageSection
+from reports.facts.noise import DRIFT_BAND
 from reports.parts.cost import cost_text, cost_to_train
 from reports.results.find import brief_name
 from reports.results.reference_systems import system_of, variation_of
@@ -23,7 +31,7 @@ _SPEED = "throughput"
 _WORDS = {
     "dot-counted": "a run or process",
     "mean": "geometric mean",
-    "band": f"what drift between machines and hours may make: {percent(TOLERANCE, 0)}",
+    "band": "what drift between machines and hours may make",
 }
 
 
@@ -38,7 +46,7 @@ def machines_section(group: Sequence[Result], repeats: Repeats, id_: str) -> Pag
         return None
     ordered = sorted(group, key=_order)
     figure = strips_figure(
-        [_strip(result) for result in ordered],
+        [_strip(result, _tolerance(ordered)) for result in ordered],
         Quantity(name="samples/s"),
         _WORDS,
         id_=f"{id_}-machines-chart",
@@ -93,14 +101,19 @@ def _lead(ordered: Sequence[Result]) -> str:
     if spans:
         first, last = min(span[0] for span in spans), max(span[1] for span in spans)
         when = f" Measured from {moment_words(first)} to {moment_words(last)}, within {_span_words(last - first)}."
-    return f"By {by}; below {percent(TOLERANCE, 0)} of speed, two of them may differ by drift alone.{when}"
+    return f"By {by}; below {percent(_tolerance(ordered), 0)} of speed, two of them may differ by drift alone.{when}"
+
+
+def _tolerance(group: Sequence[Result]) -> float:
+    """Return what is assumed for drift between two of them, as a fraction."""
+    return REFERENCE_BAND if any(system_of(result) for result in group) else DRIFT_BAND
 
 
 def _span_words(span_ms: float) -> str:
     return rough_duration(span_ms / 1e3)
 
 
-def _strip(result: Result) -> Strip:
+def _strip(result: Result, tolerance: float) -> Strip:
     rate, machine = _rate(result) or 1.0, printable(machine_of(result), 60)
     dots = (
         StripDot(label=sample.label, value=value)
@@ -113,8 +126,8 @@ def _strip(result: Result) -> Strip:
         dots=tuple(dots),
         mean=rate,
         mean_label=si(rate),
-        low=rate / (1 + TOLERANCE),
-        high=rate * (1 + TOLERANCE),
+        low=rate / (1 + tolerance),
+        high=rate * (1 + tolerance),
     )
 
 
@@ -156,7 +169,7 @@ def _repeats_words(result: Result, repeats: Repeats) -> str:
     if not tolerance.sets:
         return (
             f"fewer than {MIN_SETS} of its sets here repeat one another, so that nothing shows its drift: "
-            f"{percent(TOLERANCE, 0)} is assumed."
+            f"{percent(_tolerance([result]), 0)} is assumed."
         )
     spans = spans_ms([each for group in named for each in group])
     made = f" made within {_span_words(max(b for _, b in spans) - min(a for a, _ in spans))}" if spans else ""
