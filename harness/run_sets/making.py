@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from harness.system.code import code_sha256
-from harness.system.hardware import describe_processors
+from harness.system.hardware import read_processors
 from harness.system.software import environment
 from rules.logs.text import printable
 from rules.records.experiment import ExperimentRecord
@@ -24,15 +24,14 @@ def describe_making(command: Sequence[str], inputs: Iterable[Path] = ()) -> Made
 
     A folder among these is known by its manifest. What cannot be read any more is left out.
     """
-    found = describe_processors()
-    model, number = found.get("host_processor_model_name"), found.get("host_processors_per_node")
+    processors = read_processors()
     return MadeRecord(
         command=shlex.join(command),
         created_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         harness_version=version("dlrmbench"),
         code_sha256=code_sha256(),
-        processor=None if model is None else model.value,
-        num_processors=None if number is None else number.value,
+        processor=processors.model_name,
+        num_processors=str(processors.num_packages) if processors.num_packages else None,
         environment=environment(),
         inputs=tuple(record for path in inputs if (record := _describe_input(path)) is not None),
     )

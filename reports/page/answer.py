@@ -139,7 +139,8 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
         return ""
     if comparison.verdict == "inconclusive" and few < MIN_RUNS:
         won = f" in {_count_wins(group, whole.name)} of {few} pairs" if comparison.is_paired else ""
-        measured = f"{new} measured {with_sign(change)} than {base}{won} {where}"
+        than = f"{with_sign(change)} {'as' if change.startswith('equally') else 'than'}"
+        measured = f"{new} measured {than} {base}{won} {where}"
         return f"{measured}, which decides nothing: {MIN_RUNS} runs of each make a verdict"
     return f"{new} is not shown to differ from {base} {where}: {what}"
 

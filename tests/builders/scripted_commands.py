@@ -146,7 +146,9 @@ def seams(workers: ScriptedWorkers) -> dict[str, Callable[..., Any]]:
         "harness.system.code:code_sha256": lambda: CODE,
         "harness.system.code:describe_code": _code_record,
         "harness.system.description:describe_system": describe_scripted_system,
-        "harness.system.hardware:read_processors": lambda *_: SimpleNamespace(model_name="scripted processor"),
+        "harness.system.hardware:read_processors": lambda *_: SimpleNamespace(
+            model_name="scripted processor", num_packages=1
+        ),
         "harness.system.load:read_load": lambda *_: Reading(0.0, 2, 0.5, None, None),
         "harness.system.load:read_clock_mhz": lambda *_: None,
         "harness.system.load:read_temperature_c": lambda *_: None,

@@ -7,6 +7,8 @@ PAGES has, by the name of a page that is written where nobody names one, the com
 results; HOSTILE_PAGES has functions, as module:name, that write a page whose every text is hostile.
 MEASURING has command lines of verbs that measure, MEASURED_SLOWLY those that take long, and MEASURING_NOTHING the
 other verbs, both with why: `measuring`.
+SHOWN_PAGES has, by the name of a command line of WORDS, the subject of the title of the page that it writes, and a
+pattern of its answer.
 WORDS has command lines of every verb, as `hostile_folders` has them, and FILES what they are given.
 RECORDS has, by the type of a record, what makes one, both as module:name.
 FILE_WORDS has command lines that are given what is no file, as `hostile_files` has them, FILE_KEYS the text of

@@ -15,6 +15,7 @@ WAYS = {
 WORDS = {
     "history": (("run dlrm_tiny --threads 1 -n 1 -q --seed 1",), "history results --format html"),
 }
+SHOWN_PAGES = {"history": ("dlrm_tiny", "no change can be shown yet")}
 MEASURING_NOTHING = {"history": "it reads what was measured"}
 PAGES = {"history.html": "history results --format html"}
 HOSTILE_PAGES = {"history": "history_builder:write_hostile_history"}

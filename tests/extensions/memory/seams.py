@@ -6,6 +6,7 @@ from typing import Any
 
 _TRACE = "trace rm1_deeprecsys --lookups 6400 -o t"
 WORDS = {"trace": ((), _TRACE), "tiers": ((_TRACE,), "tiers --trace t --cache 5%")}
+SHOWN_PAGES = {"trace": ("rm1_deeprecsys", "misses .* %"), "tiers": ("rm1_deeprecsys", "adds .*s to a query")}
 MEASURING_NOTHING = {"trace": "misses are computed", "tiers": "waits are simulated"}
 FILE_WORDS = {
     "tier": "tiers --trace results --tier {}.toml",

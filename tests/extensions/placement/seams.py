@@ -9,6 +9,7 @@ WORDS = {
     "place-tasks": ((), "place-tasks -n 1 --devices 2 --by lookup"),
     "plan-devices": ((), "plan-devices dlrm_tiny --devices 2 --device-memory 8GB"),
 }
+SHOWN_PAGES = {"place": ("dlrm_tiny", "cheapest by dim"), "place-tasks": ("1 tasks", "cheapest by lookup")}
 MEASURING = {
     "place": ((), "place dlrm_tiny --devices 2 --by dim --cost measured --format json"),
     "place-tasks": (

@@ -6,6 +6,7 @@ WORDS = {
     "serve": ((), "serve dlrm_tiny -n 1 -q --seed 5"),
     "simulate": ((), "simulate dlrm_tiny --target-latency 10s --threads 1 -q --seed 5"),
 }
+SHOWN_PAGES = {"simulate": ("a queue", "")}  # as the scripted study has it: test_serving_queue has the real one
 MEASURING = WORDS
 MEASURED_SLOWLY = {"simulate": "it is shown by 'profile --forward'"}
 KILLED = {"serve": ((), "serve dlrm_tiny -n 2 -q --seed 5")}

@@ -3,6 +3,7 @@
 from typing import Any
 
 WORDS = {"suite": ((), "suite mine.toml -q --threads 1")}
+SHOWN_PAGES = {"suite": ("dlrm_tiny", "threads=2 against threads=1: (faster|slower|inconclusive|no difference)")}
 MEASURING = WORDS
 MEASURED_SLOWLY = {"suite": "it has two sides"}
 FILES = {"mine.toml": 'benchmarks = ["dlrm_tiny"]\n[base.runtime]\nthreads = 1\n[new.runtime]\nthreads = 2\n'}

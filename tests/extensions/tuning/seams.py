@@ -9,6 +9,7 @@ WORDS = {
         "samples_per_s --throughput 10",
     ),
 }
+SHOWN_PAGES = {"tune": ("dlrm_tiny", "(than|from|beside) the default")}
 MEASURING = WORDS
 MEASURED_SLOWLY = {"tune": "it has several trials"}
 

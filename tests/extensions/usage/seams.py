@@ -3,6 +3,7 @@
 from typing import Any
 
 WORDS = {"usage": ((), "usage models.toml --virtual-clock --workers 1 -q --seed 5")}
+SHOWN_PAGES = {"usage": ("a test", "score .* of 100")}
 MEASURING = WORDS
 FILES = {
     "models.toml": '[usage]\ntitle = "a test"\nsource = "a test"\nduration_s = 1\n'

@@ -1,0 +1,112 @@
+"""Every kind of page, as its verb writes it: its title answers, its head says where from, nothing is said twice, and
+its commands are ones that the command line takes."""
+
+import html
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import pytest
+from hostile_folders import begin_walk
+from report_builder import Page
+from seams import find_seams
+
+from harness.cli import cli
+
+CORE_PAGES: Mapping[str, tuple[str, str]] = {
+    "run": ("dlrm_tiny", "no score"),
+    "versus": ("dlrm_tiny", "no difference|not shown|decides nothing|[0-9]x"),
+    "sweep": ("dlrm_tiny", "measured .* as .*which decides nothing|fastest|configurations"),
+    "report": ("dlrm_tiny", "no score"),
+}
+"""By the command line that writes a page, of `all_words`: the subject of its title, and a pattern of its answer."""
+PAGES = {**CORE_PAGES, **find_seams("SHOWN_PAGES")}
+QUICK = ("run", "trace")
+HEAD = ("Machine", "Date", "Command", "Code", "Noise")
+
+
+@pytest.fixture(
+    scope="module", params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAGES]
+)
+def written(
+    request: pytest.FixtureRequest, data_root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, str]:
+    """The name of a command line, and the last page that it wrote."""
+    folder = tmp_path_factory.mktemp("page")
+    walk = begin_walk(request.param, data_root, folder)
+    assert walk.ended.code in (0, 3, 4, 7), walk.ended.err
+    pages = [path for path in (folder / "whole").rglob("*.html") if path.is_file() and not path.is_symlink()]
+    folders = {path.parent for path in pages}
+    whole = [path for path in pages if folders.isdisjoint(path.parent.parents)]  # not of a part of what has one
+    newest = max(whole, key=lambda path: path.stat().st_mtime_ns)
+    return request.param, newest.read_text(encoding="utf-8")
+
+
+def test_the_title_has_the_subject_and_an_answer(written: tuple[str, str]) -> None:
+    name, page = written
+    title = html.unescape(re.findall("<title>(.*?)</title>", page)[0]).replace("\N{NO-BREAK SPACE}", " ")
+    subject, answer = PAGES[name]
+    assert subject in title and re.search(answer, title.replace("×", "x")), title
+
+
+def test_the_head_names_machine_date_command_and_code(written: tuple[str, str]) -> None:
+    name, page = written
+    head = page.partition('<dl class="head">')[2].partition("</dl>")[0]
+    rows = dict(re.findall(r"<dt>([^<]*)</dt><dd>(.*?)</dd>", head))
+    assert [row for row in rows if row != "Differs"] == [*HEAD]
+    assert all(rows[row] and rows[row] != "not on record" for row in HEAD), rows
+    assert rows["Command"].startswith("<code>dlrmbench ") and re.fullmatch(r"\d{4}-\d\d-\d\d", rows["Date"])
+    assert page.index('<dl class="head">') < page.index("<nav")
+
+
+def test_nothing_is_said_twice(written: tuple[str, str]) -> None:
+    page = written[1].partition("<main")[2].partition("<footer")[0]
+    for pattern in ("<h[2-4][^>]*>(.*?)</h[2-4]>", '<p class="(?:lead|note)">(.*?)</p>', ' id="([^"]*)"'):
+        twice = [text for text, number in Counter(re.findall(pattern, page)).items() if number > 1]
+        assert not twice or pattern.startswith("<p") and all(len(text) < 80 for text in twice), twice
+
+
+def test_the_glossary_has_words_of_the_page_alone(written: tuple[str, str]) -> None:
+    main, _, footer = written[1].partition("<footer")
+    said = Page("<!doctype html>" + main.partition("<main")[2].partition(">")[2].replace("</main>", "")).text.lower()
+    terms = re.findall("<dt>([^<]*)</dt>", footer.partition('id="glossary"')[2].partition("</section>")[0])
+    assert all(html.unescape(term).lower() in said for term in terms), terms
+
+
+def commands_of(page: str) -> set[str]:
+    """Every command line on a page: in its head, to copy, and between quotation marks in a sentence."""
+    shown = page.partition('<script type="application/json"')[0].partition("</style>")[2]
+    blocks = re.findall(r"<code>(.*?)</code>", shown, re.DOTALL)
+    lines = [line for block in blocks for line in html.unescape(block).split("\n") if line.startswith("dlrmbench ")]
+    sentences = html.unescape(re.sub("<[^>]*>", "", shown))
+    return {*lines, *re.findall(r"'(dlrmbench [^'\n]{2,300})'", sentences)}
+
+
+def parse(command: str) -> None:
+    """Have the command line's own parser take a command. Raises click.UsageError where it does not."""
+    words = shlex.split(command)
+    whole = click.Context(cli, info_name=words[0])
+    name, verb, rest = cli.resolve_command(whole, words[1:])
+    assert verb is not None
+    verb.make_context(name, rest, parent=whole).close()
+
+
+def test_the_command_line_takes_every_command(written: tuple[str, str]) -> None:
+    commands = commands_of(written[1])
+    assert commands
+    for command in commands:
+        try:
+            parse(command)
+        except click.UsageError as error:
+            pytest.fail(f"{command}: {error.format_message()}")
+
+
+def test_a_command_that_is_refused_is_found() -> None:
+    page = "</style><code>dlrmbench run dlrm_tiny --seed 1\nexport A=1</code><p>or 'dlrmbench resume a --rnus 5'</p>"
+    assert commands_of(page) == {"dlrmbench run dlrm_tiny --seed 1", "dlrmbench resume a --rnus 5"}
+    parse("dlrmbench run dlrm_tiny --seed 2147483647")
+    with pytest.raises(click.UsageError):
+        parse("dlrmbench resume a --rnus 5")
