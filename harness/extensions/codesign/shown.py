@@ -10,6 +10,9 @@ from reports.parts.study import number_of, rows_of
 from reports.text.formatting import duration, printable, significant, time_unit
 from rules.records.study import StudyRecord, StudyTable
 
+_MOST = 1e9
+"""Seconds and joules that are drawn."""
+
 
 def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     """Draw energy over latency, a dot per design; one that several modes found has all their names. None of other
@@ -17,7 +20,7 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     modes: dict[tuple[float, float], list[str]] = {}
     for row in rows_of(table):
         place = number_of(row.get("Latency")), number_of(row.get("Energy"))
-        if place[0] is not None and place[1] is not None and "Mode" in row:
+        if place[0] is not None and place[1] is not None and max(place[0], place[1]) < _MOST and "Mode" in row:
             names = modes.setdefault((place[0], place[1]), [])
             names += [name] if (name := printable(str(row["Mode"]), 20)) not in names else []
     if not modes:

@@ -8,7 +8,7 @@ from reports.text.formatting import percent, printable, time_unit
 from rules.records.study import StudyRecord, StudyTable
 
 _OVER = "Over the "
-_SAME = 1e-6
+_SAME, _FAR = 1e-6, 1e6
 
 
 def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
@@ -21,9 +21,11 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     if over is None or not known:
         return None
     bounds = [
-        cost_s / (1 + float(beyond))
+        cost_s / (1 + beyond)
         for row in rows
-        if (cost_s := number_of(row.get("Cost"))) is not None and is_amount(beyond := row.get(over)) and beyond > -1
+        if (cost_s := number_of(row.get("Cost"))) is not None
+        and is_amount(beyond := row.get(over))
+        and -1 < beyond < _FAR
     ]
     unit = time_unit(known.values())
     bars = [

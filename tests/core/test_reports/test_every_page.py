@@ -53,7 +53,7 @@ def test_the_title_has_the_subject_and_an_answer(written: tuple[str, str]) -> No
 
 
 def test_the_head_names_machine_date_command_and_code(written: tuple[str, str]) -> None:
-    name, page = written
+    page = written[1]
     head = page.partition('<dl class="head">')[2].partition("</dl>")[0]
     rows = dict(re.findall(r"<dt>([^<]*)</dt><dd>(.*?)</dd>", head))
     assert [row for row in rows if row != "Differs"] == [*HEAD]
@@ -66,7 +66,7 @@ def test_nothing_is_said_twice(written: tuple[str, str]) -> None:
     page = written[1].partition("<main")[2].partition("<footer")[0]
     for pattern in ("<h[2-4][^>]*>(.*?)</h[2-4]>", '<p class="(?:lead|note)">(.*?)</p>', ' id="([^"]*)"'):
         twice = [text for text, number in Counter(re.findall(pattern, page)).items() if number > 1]
-        assert not twice or pattern.startswith("<p") and all(len(text) < 80 for text in twice), twice
+        assert not twice or (pattern.startswith("<p") and all(len(text) < 80 for text in twice)), twice
 
 
 def test_the_glossary_has_words_of_the_page_alone(written: tuple[str, str]) -> None:

@@ -277,6 +277,7 @@ def test_the_table_of_the_virtual_clock_is_a_study_that_keeps_littles_law(worker
         rates = (most / 10, most / 2, most * 0.9)
         study = make_queue_study(load_benchmark("dlrm_tiny"), serve, seed, rates, traffic, service, workers, 0.001)
         (check,), (table,) = study.checks, study.tables
+        assert study.title.startswith("dlrm_tiny: ") and "within 25 ms at p95, simulated" in study.title
         assert check.is_passed, (check.expected, check.found)
         assert decode_study(encode(study)) == study
         for row in table.rows:
