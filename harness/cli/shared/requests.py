@@ -39,7 +39,7 @@ KINDS = "kinds"
 _TYPES: Mapping[str, Mapping[str, Any]] = {
     "count": {"type": RUNS},
     "index": {"type": click.IntRange(min=0, max=MAX_RUNS - 1)},
-    "seed": {"type": click.IntRange(min=0, max=2**63 - 1)},
+    "seed": {"type": click.IntRange(min=0, max=2**31 - 1)},  # as they are drawn
     "seconds": {"type": FiniteRange(min=0, min_open=True)},
     "fraction": {"type": fraction},
     "path": {"type": click.Path(path_type=Path)},
