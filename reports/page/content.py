@@ -11,13 +11,14 @@ from reports.facts.profile import read_profiles
 from reports.results.logs import gather
 from reports.results.measured import find_measured
 from reports.results.published import asked_table
-from reports.results.records import read_study
+from reports.results.records import read_run_set, read_study
 from reports.results.reference_systems import find_system, require_references, system_of, with_alike
 from reports.results.result import Result
 from rules.errors import AbsentKindError
 from rules.official.opinion import OnProgress
 from rules.records.kept.published import PublishedTable
 from rules.records.profile import ProfileRecord
+from rules.records.run_set import RunSetRecord
 from rules.records.study import StudyRecord
 from rules.tree.inventory import Inventory, find_in_processes, take_inventory
 from rules.tree.others import OtherSet
@@ -31,6 +32,8 @@ class ReportContent:
     results: Sequence[Result] = ()
     sweeps: Sequence[SweepFacts] = ()
     profiles: Sequence[ProfileRecord] = ()
+    profile_sets: Sequence[RunSetRecord] = ()
+    """What the profiles were asked to be, as far as that is on record."""
     studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
     """Sets of MLPerf's other benchmarks, which are counted and not shown."""
@@ -87,7 +90,8 @@ def gather_everything(
             absent.append(error)
     swept = {real_path(folder) for found in inventories for folder in found.sweeps}
     profiled = [(folder, "profile") for found in inventories for folder in found.measurements.get("profile", ())]
-    profiles = read_profiles([folder for folder, _ in _outside(swept, profiled)])
+    profile_folders = [folder for folder, _ in _outside(swept, profiled)]
+    profiles = read_profiles(profile_folders)
     # Broken ones are left out of the page.
     measured = (find_measured(folder, kind, []) for folder, kind in _outside(swept, find_in_processes(*inventories)))
     known = tuple(
@@ -116,6 +120,7 @@ def gather_everything(
         results=results,
         sweeps=tuple(sweeps),
         profiles=profiles,
+        profile_sets=tuple(filter(None, (read_run_set(folder, []) for folder in profile_folders[: len(profiles)]))),
         studies=studies if made is None else (*studies, made),
         others=tuple(others.values()),
     )

@@ -8,14 +8,15 @@ from reports.comparison.comparability import list_changes
 from reports.document.blocks import Fact
 from reports.page.content import ReportContent
 from reports.page.sections.differences import MOST_DIFFERING
-from reports.page.sections.verdict import system_words
+from reports.page.sections.verdict import processor_words, system_words
 from reports.parts.load import environment_words
 from reports.results.provenance import order_in_pair
 from reports.results.result import Result
 from reports.text.formatting import epoch_ms, names, plural, printable, utc
 from rules.records.experiment import SIDES
 from rules.records.load import LoadRecord
-from rules.records.run_set import PreflightCheck
+from rules.records.profile import ProfileRecord
+from rules.records.run_set import PreflightCheck, RunSetRecord
 from rules.records.study import StudyRecord
 
 NOT_RECORDED = "not on record"
@@ -54,6 +55,19 @@ def making_of_result(result: Result) -> Making:
     )
 
 
+def making_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord]) -> Making:
+    """Read how a profile was made from its run set's record; `profiles` are all of the page."""
+    moment = epoch_ms(record.created_utc)
+    return Making(
+        machine=processor_words(record.system.fields) or printable(record.system.name, 60),
+        moments_ms=() if moment is None else (moment,),
+        command=record.command,
+        code=_code_words(record.harness_version, record.environment),
+        preflight=record.preflight,
+        loads=[load for profile in profiles for load in profile.loads],
+    )
+
+
 def making_of_study(study: StudyRecord) -> Making:
     """Read how a study was made from its own record."""
     made = study.made
@@ -88,7 +102,8 @@ def page_head(content: ReportContent) -> tuple[Fact, ...]:
     results = [*content.sets, *content.all_measured]
     # The records of a suite's or a search's study are those of its results.
     studies = [] if results else [making_of_study(study) for study in content.studies]
-    return head_facts([*map(making_of_result, results), *studies], differing_words(content))
+    profiles = [making_of_profile(record, content.profiles) for record in content.profile_sets]
+    return head_facts([*map(making_of_result, results), *profiles, *studies], differing_words(content))
 
 
 def head_facts(makings: Iterable[Making], differing: str = "") -> tuple[Fact, ...]:

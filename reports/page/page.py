@@ -23,6 +23,7 @@ from reports.page.studies.law import law_sections
 from reports.page.studies.profile import profile_section
 from reports.page.studies.study import study_sections
 from reports.page.studies.sweep import sweep_section
+from reports.parts.profile import profile_answer
 from reports.results.find import brief_name
 from reports.results.logs import Order, in_order, with_repeats
 from reports.results.result import Result
@@ -149,6 +150,8 @@ def _headline(
         return found
     if len(sweeps) == 1 and not measured and (found := answer_sweep(sweeps[0])):
         return found
+    if len(gathered.profiles) == 1 and not measured and not sweeps:
+        return profile_answer(gathered.profiles[0])
     if others:
         return others[0].heading
     if len(groups) == 1:

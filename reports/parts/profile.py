@@ -20,6 +20,18 @@ def per_second(value: float | None, unit: str) -> str:
     return f"{number} {prefix}{unit}"
 
 
+def profile_answer(record: ProfileRecord) -> str:
+    """'dlrm_tiny, reference: a step takes 16.4 ms, 14 % of the speed at its ceilings, 80 % bound by memory'."""
+    step, limit = record.step.measured, record.step.computed.limits.all_phases
+    parts = [f"a step takes {duration(amount(step.step_s))}"]
+    if (fraction := amount(limit.fraction)) is not None:
+        parts.append(f"{percent(fraction, 0)} of the speed at its ceilings")
+    if shares := bound_shares(record):
+        largest, share = max(shares, key=lambda entry: entry[1])
+        parts.append(f"{percent(share, 0)} of it bound by {largest}")
+    return f"{printable(record.benchmark, 80)}, {printable(record.implementation, 80)}: {', '.join(parts)}"
+
+
 def headline(record: ProfileRecord) -> str:
     """What the profile found, in a few sentences."""
     step, limit = record.step.measured, record.step.computed.limits.all_phases

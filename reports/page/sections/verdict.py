@@ -1,7 +1,7 @@
 """The verdict: one row per configuration with its score and what the score is made of."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reports.charts.svg import fit_names
@@ -125,13 +125,19 @@ def _marks(result: Result) -> tuple[str, ...]:
 
 def system_words(result: Result) -> str:
     """The system in a few words: accelerators and their number, else processors, else its name."""
-    fields = dict(result.system.fields)
+    return processor_words(dict(result.system.fields)) or (
+        printable(result.system.name, 60) if result.system.name else ""
+    )
+
+
+def processor_words(fields: Mapping[str, str]) -> str:
+    """'8 × NVIDIA H100', '2 nodes of 1 × AMD EPYC': by a system description's fields; empty where they name none."""
     nodes = fields.get("number_of_nodes", "")
     model, number = fields.get("accelerator_model_name", ""), fields.get("accelerators_per_node", "")
     if not model or number in ("", "0"):
         model, number = fields.get("host_processor_model_name", ""), fields.get("host_processors_per_node", "")
     if not model:
-        return printable(result.system.name, 60) if result.system.name else ""
+        return ""
     times = f"{number} × " if number not in ("", "0") else ""
     per = f"{nodes} nodes of " if nodes not in ("", "0", "1") else ""
     return printable(f"{per}{times}{model}", 70)
