@@ -113,7 +113,8 @@ def head_facts(makings: Iterable[Making], differing: str = "") -> tuple[Fact, ..
     days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
     commands = [printable(command, _MAX_COMMAND) for command in _distinct(each.command for each in made)]
     more = f" and {plural(len(commands) - 1, 'more command')}, in Reproduce" if len(commands) > 1 else ""
-    code = names(_distinct(each.code for each in made), _MOST)
+    codes = _distinct(each.code for each in made)
+    code = "; ".join(codes[:_MOST]) + (f" and {len(codes) - _MOST} more" if len(codes) > _MOST else "")
     return (
         Fact(name="Machine", value=names(_distinct(each.machine for each in made), most=4) or NOT_RECORDED),
         Fact(name="Date", value=" to ".join(days) or NOT_RECORDED),

@@ -13,7 +13,6 @@ from reports.text.formatting import (
     decimal_unit,
     percent,
     printable,
-    si,
     significant,
     time_unit,
     with_unit,
@@ -64,7 +63,7 @@ def _is_number(table: StudyTable, index: int) -> bool:
 def _shown(column: StudyColumn, values: Sequence[Value]) -> list[Cell]:
     """The cells of one column, in one unit of time where it holds times."""
     is_head = column.unit is not None and column.unit == column.name.lower()
-    number = si if is_head else _number_format(column.unit, [value for value in values if is_amount(value)])
+    number = significant if is_head else _number_format(column.unit, [value for value in values if is_amount(value)])
     return [Cell(text=_text(value, number), sort=repr(value) if is_amount(value) else "") for value in values]
 
 

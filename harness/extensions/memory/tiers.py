@@ -322,6 +322,8 @@ def _vary_rate(setups: Sequence[_Setup]) -> StudyTable:
 def _answer(setups: Sequence[_Setup], answers: Sequence[str], said: Sequence[tuple[Row, str]]) -> str:
     """Say in one line what was asked: by how much a pool is faster, which cache it is, or what a query waits."""
     found = "".join(f"{answer.removesuffix(' (computed).')}; " for answer in answers)
+    if len(answers) > 1:  # each of two caches has its wait below
+        return f"{found.removesuffix('; ')}, computed"
     if not any(setup.reads.rows.any() for setup in setups):
         return f"{found}nothing is remote"
     names = [name for name, *_ in _WAITS]
