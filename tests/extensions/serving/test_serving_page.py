@@ -107,13 +107,19 @@ def test_a_rate_without_a_limit_names_its_scenario(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "word",
-    ["Latency-bounded throughput", "Percentile", "Server", "Offline", "SingleStream", "Poisson", "Early stopping",
-     "Co-location", "Ranked items/s", "Virtual clock"],
-)  # fmt: skip
-def test_the_glossary_has_the_words_of_serving(word: str, tmp_path: Path) -> None:
-    page = page_of(write_served(tmp_path / "one"))
-    assert f"<dt>{word}</dt>" in page and "<dt>Olympic mean</dt>" not in page
+    "changes, words, others",
+    [
+        ({}, {"p95", "Server", "VALID", "Virtual clock"}, {"p99", "Offline", "Co-location", "Olympic mean"}),
+        ({"scenario": "offline", "target_latency_s": None}, {"Offline", "VALID"}, {"SingleStream", "Co-location"}),
+        ({"num_copies": 2, "alone_per_s": 60.0}, {"Co-location", "p95"}, {"Offline", "Olympic mean"}),
+    ],
+)
+def test_the_glossary_has_the_words_of_serving_that_are_on_the_page(
+    changes: dict[str, Any], words: set[str], others: set[str], tmp_path: Path
+) -> None:
+    page = page_of(write_served(tmp_path / "one", **changes))
+    explained = set(re.findall("<dt>([^<]*)</dt>", page.partition('id="glossary"')[2]))
+    assert words <= explained and not others & explained, explained
 
 
 def test_precision_and_colocation_have_their_numbers_and_kinds(tmp_path: Path) -> None:
