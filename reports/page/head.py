@@ -25,7 +25,7 @@ _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec":
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Making:
+class Provenance:
     """How one result, sweep or study was made; a member is empty where no record says it.
 
     `moments_ms` are those at which it was begun, in ms since 1970, UTC. `origins` say of a study that timed nothing
@@ -41,11 +41,11 @@ class Making:
     origins: Sequence[str] = ()
 
 
-def making_of_result(result: Result) -> Making:
+def provenance_of_result(result: Result) -> Provenance:
     """Read how a result was made from its run set's record and its repetitions; of logs alone, from the logs."""
     record = result.asked
     moments = tuple(each.started_ms for each in result.repetitions if each.started_ms is not None)
-    return Making(
+    return Provenance(
         machine=system_words(result),
         moments_ms=moments,
         command="" if record is None else record.command,
@@ -55,10 +55,10 @@ def making_of_result(result: Result) -> Making:
     )
 
 
-def making_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord]) -> Making:
+def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord]) -> Provenance:
     """Read how a profile was made from its run set's record; `profiles` are all of the page."""
     moment = epoch_ms(record.created_utc)
-    return Making(
+    return Provenance(
         machine=processor_words(record.system.fields) or printable(record.system.name, 60),
         moments_ms=() if moment is None else (moment,),
         command=record.command,
@@ -68,16 +68,16 @@ def making_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord]) -
     )
 
 
-def making_of_study(study: StudyRecord) -> Making:
+def provenance_of_study(study: StudyRecord) -> Provenance:
     """Read how a study was made from its own record."""
     made = study.made
     origins = dict.fromkeys(column.origin for table in study.tables for column in table.columns)
     shown = [origin for origin in origins if origin not in ("given", "published", "measured")]
     if made is None:
-        return Making(preflight=study.preflight, loads=study.loads, origins=shown)
+        return Provenance(preflight=study.preflight, loads=study.loads, origins=shown)
     number = "" if made.num_processors in (None, "", "0") else f"{printable(made.num_processors, 10)} × "
     moment = epoch_ms(made.created_utc)
-    return Making(
+    return Provenance(
         machine=f"{number}{printable(made.processor, 60)}" if made.processor else "",
         moments_ms=() if moment is None else (moment,),
         command=command_of_study(study),
@@ -101,14 +101,14 @@ def page_head(content: ReportContent) -> tuple[Fact, ...]:
     """Make the head of a page of all that there is: the same rows, in one order, whatever it shows."""
     results = [*content.sets, *content.all_measured]
     # The records of a suite's or a search's study are those of its results.
-    studies = [] if results else [making_of_study(study) for study in content.studies]
-    profiles = [making_of_profile(record, content.profiles) for record in content.profile_sets]
-    return head_facts([*map(making_of_result, results), *profiles, *studies], differing_words(content))
+    studies = [] if results else [provenance_of_study(study) for study in content.studies]
+    profiles = [provenance_of_profile(record, content.profiles) for record in content.profile_sets]
+    return head_facts([*map(provenance_of_result, results), *profiles, *studies], differing_words(content))
 
 
-def head_facts(makings: Iterable[Making], differing: str = "") -> tuple[Fact, ...]:
+def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[Fact, ...]:
     """Name machines, dates, commands, code and noise, each once, and what `differing` says of configurations."""
-    made = list(makings)
+    made = list(provenances)
     moments = [moment for each in made for moment in each.moments_ms]
     days = dict.fromkeys(utc(moment)[:10] for moment in (min(moments), max(moments))) if moments else ()
     commands = [printable(command, _MAX_COMMAND) for command in _distinct(each.command for each in made)]
@@ -167,7 +167,7 @@ def _code_words(version: str, environment: Mapping[str, Any]) -> str:
     )
 
 
-def _noise_words(made: Sequence[Making]) -> str:
+def _noise_words(made: Sequence[Provenance]) -> str:
     """What could disturb; of what timed nothing, that its command finds the same numbers."""
     checks = [check for each in made for check in each.preflight]
     loads = [load for each in made for load in each.loads]

@@ -95,7 +95,7 @@ def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float
 
 
 def _are_near(values: Sequence[float]) -> bool:
-    """Whether as many decimals serve all values: the largest is at most 5 times the least."""
+    """Whether as many decimals do for all values: the largest is at most 5 times the least."""
     positive = [value for value in values if value > 0]
     return not positive or max(positive) <= 5 * min(positive)
 

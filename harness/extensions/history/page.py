@@ -21,7 +21,7 @@ from harness.extensions.history.words import (
 from reports.charts.xy import Dot
 from reports.document.blocks import Chart, Fact, Prose, Table, numeric, table_of
 from reports.document.page import PageSection, PageView
-from reports.page.head import Making, head_facts, making_of_result
+from reports.page.head import Provenance, head_facts, provenance_of_result
 from reports.page.page import colophon
 from reports.page.sections.verdict import system_words
 from reports.parts.measured import in_unit
@@ -66,9 +66,9 @@ def render_history(
 def _head(lines: Sequence[Timeline], command: str) -> tuple[Fact, ...]:
     """Name the machines, days and code of all sets, and the command that made the page of them."""
     points = [point for line in lines for point in line.points]
-    sets = [replace(making_of_result(point.result), command="", moments_ms=(point.time_ms,)) for point in points]
+    sets = [replace(provenance_of_result(point.result), command="", moments_ms=(point.time_ms,)) for point in points]
     codes = len({point.code for point in points})
-    return head_facts([*sets, Making(command=command)], f"code: {plural(codes, 'version')}" if codes > 1 else "")
+    return head_facts([*sets, Provenance(command=command)], f"code: {plural(codes, 'version')}" if codes > 1 else "")
 
 
 def _section(line: Timeline, id_: str) -> PageSection:

@@ -16,8 +16,8 @@ TERMS = {
     "Query": "A number of items to be ranked for one user, in one request.",
     "Ranked items/s": "Queries a second times the items of a query, on average.",
     "p99": "The 99th percentile: of 100 queries, 99 are answered no later, waiting included.",
-    "p95": "The 95th percentile. p95 within 25 ms: of 100 queries, 95 are answered at most 25 ms after they arrived, waiting "
-    "included.",
+    "p95": "The 95th percentile. p95 within 25 ms: of 100 queries, 95 are answered at most 25 ms after they arrived, "
+    "waiting included.",
     "Server": "LoadGen's scenario in which queries arrive at random and have a latency limit.",
     "Offline": "All queries are there at once; only the rate counts.",
     "SingleStream": "The next query comes when the one before it is answered; only the latency counts.",
