@@ -39,7 +39,7 @@ def read_bytes(path: Path) -> bytes:
 def parse_toml(content: bytes, path: Path) -> dict[str, Any]:
     """Parse what was read; `path` is only named in messages. Raises DefinitionError."""
     try:
-        tables = tomllib.loads(content.decode("utf-8"))
+        tables = tomllib.loads(content.decode("utf-8-sig"))
         _refuse_odd(path, tables)
         return tables
     except RecursionError:

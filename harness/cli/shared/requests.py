@@ -1,5 +1,6 @@
 """The options that a request has, for the verbs that make one, and the request that they make."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -107,6 +108,17 @@ def _kind_option(name: str, member: str | None, unit: str, text: str) -> Callabl
     return click.option(f"--{name}", f"kind_{name}", type=click.IntRange(min=1), metavar=unit, help=text)
 
 
+def _find_beside(beside: Path, output: Path) -> Path:
+    """Return the set that a name means in the folder of -o, where it was none in the usual results folder."""
+    from harness.run_sets.names import find_named
+
+    found = [] if os.path.lexists(beside) else find_named(str(beside), output)
+    if len(found) > 1:
+        listed = "".join(f"\n  {folder}" for folder in found)
+        raise click.UsageError(f"{str(beside)!r} is the name of several sets; give one of them:{listed}")
+    return found[0] if found else beside
+
+
 def read_request(verb: str, benchmark: str | None, given: Mapping[str, Any], **more: Any) -> Request:
     """Make the request that a command line makes of its options; `more` is what it makes of others."""
     source = click.get_current_context().get_parameter_source("benchmark")
@@ -116,6 +128,8 @@ def read_request(verb: str, benchmark: str | None, given: Mapping[str, Any], **m
         for name, value in given.items()
         if name.startswith("kind_") and value is not None and value is not False
     }
+    if members.get("beside") is not None and members.get("output") is not None:
+        members["beside"] = _find_beside(members["beside"], members["output"])
     overrides = [*collect_overrides(given), *more.pop("overrides", ())]
     return Request(
         **{

@@ -16,7 +16,14 @@ from pyarrow import compute, csv, parquet
 
 from reference_models.data.columns.cells import is_text
 from reference_models.data.columns.json_lines import JsonLines
-from reference_models.data.columns.text import MAX_COLUMNS, TextForm, Utf8Text, read_form, refuse_other_forms
+from reference_models.data.columns.text import (
+    MAX_COLUMNS,
+    TextForm,
+    Utf8Text,
+    read_form,
+    refuse_headerless,
+    refuse_other_forms,
+)
 from reference_models.data.prepared.lines import BLOCK_BYTES, SourceFile, TextSource
 from reference_models.data.prepared.pipeline import num_rows_within
 from reference_models.data.store.manifest import file_sha256
@@ -136,6 +143,8 @@ class ColumnFile:
 
     def _read_text(self, on_bytes: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
         form = self.form = read_form(self.path, self.delimiter, self.names)
+        if self.needed is None or not {*self.needed} <= {*form.names}:
+            refuse_headerless(self.path, form)  # which says more than that a column is missing or there twice
         needed = self._check_names(form.names)
         self._text = TextSource(self.path, on_bytes)
         convert = csv.ConvertOptions(

@@ -28,7 +28,6 @@ from reference_models.data.columns.cells import (
     to_text,
 )
 from reference_models.data.columns.files import ColumnFile, is_list
-from reference_models.data.columns.text import refuse_headerless
 from reference_models.data.prepared.pipeline import MAX_MALFORMED
 from reference_models.process.errors import ConfigError, DatasetError, did_you_mean
 
@@ -50,7 +49,7 @@ _GROUPED = r"^[+-]?[0-9]{{1,3}}(?:{1}[0-9]{{3}})*(?:{0}[0-9]+)?$"
 _THOUSANDS = r"^[+-]?[0-9]{1,3}(,[0-9]{3})*$"
 _IS_COUNTED = "\0"
 """Begins what is wrong with a row that is among those that were read."""
-_SEPARATORS = ("|", ";", " ")
+_SEPARATORS = ("|", ";", "^", " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +110,8 @@ def guess_columns(path: Path, name: str, given: Mapping[str, Any]) -> Guess:
     file = ColumnFile(path, None, given.get("delimiter"), given.get("names", ()))
     head, num_rows = _read_head(file)
     parameters: dict[str, Any] = {key: given[key] for key in ("names", "positive", "positive_from") if key in given}
-    if file.form is not None:
-        refuse_headerless(path, file.form)
-        if file.form.delimiter != ",":
-            parameters["delimiter"] = file.form.delimiter
+    if file.form is not None and file.form.delimiter != ",":
+        parameters["delimiter"] = file.form.delimiter
     if not head.num_rows:
         raise DatasetError(f"{path}: has a header and no rows. Give a file with one sample per line.")
     guess = Guess({"kind": "columns", "name": name, "parameters": parameters}, num_rows, head.num_rows)

@@ -3,6 +3,7 @@
 `prepared.pipeline` has the passes; what Criteo's form says of them is here.
 """
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE
 from reference_models.data.criteo.parse import parse_block, transform_integers
 from reference_models.data.prepared.lines import SourceFile, TextSource
 from reference_models.data.prepared.pipeline import NUM_NAMED, Feature, PreparedDataset, Rows, prepare_files
-from reference_models.process.errors import ConfigError
+from reference_models.process.errors import ConfigError, DatasetError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +88,12 @@ class _Reader:
         self._source, line, num_named = TextSource(path, on_bytes), 1, 0
         for block in self._source:
             rows = parse_block(block, max_named=NUM_NAMED - num_named)
+            if line == 1 and rows.malformed and not len(rows.labels) and b"\t" not in block.partition(b"\n")[0]:
+                raise DatasetError(
+                    f"{path}:1: {rows.malformed[0].reason}, with a tab between them; so is every line. Files with "
+                    "columns of their own are begun by: dlrmbench init ./mine.toml --from-columns "
+                    f"{shlex.quote(str(path))}"
+                )
             yield Rows(
                 labels=rows.labels,
                 dense=transform_integers(rows.integers),

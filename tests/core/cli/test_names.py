@@ -15,6 +15,7 @@ from seams import READING, reading
 
 from harness.cli import cli
 from harness.cli.shared.options import ResultPath
+from harness.cli.shared.requests import _find_beside
 from harness.run_sets.names import find_named, link_latest, names_to_give
 from rules.benchmarks.loader import load_benchmark
 
@@ -50,6 +51,15 @@ def test_compare_diff_check_score_and_report_take_names(command: Any, results: P
     assert command("score", "base", "--format", "csv")[1].count("\n") == 2
     assert "dlrm_tiny-base-20260101T000000Z" in command("check", "base", "--no-second-opinion")[1]
     assert command("report", "base", "--format", "csv", "--no-second-opinion")[1].count("dlrm_tiny-base") >= 5
+
+
+def test_what_is_measured_beside_is_found_in_the_folder_of_its_output(results: Path, tmp_path: Path) -> None:
+    other = write_run_set(tmp_path / "res" / "dlrm_tiny-there-20260101T000000Z")
+    assert _find_beside(Path("there"), tmp_path / "res") == other
+    assert _find_beside(results, tmp_path / "res") == results
+    assert _find_beside(Path("nowhere"), tmp_path / "res") == Path("nowhere")
+    with pytest.raises(click.UsageError, match="several sets"):
+        _find_beside(Path("twice"), results)
 
 
 def test_a_name_of_several_sets_is_an_error_that_lists_them(command: Any, results: Path) -> None:

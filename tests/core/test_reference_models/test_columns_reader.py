@@ -189,6 +189,10 @@ def test_raw_bytes_of_parquet_are_ids(tmp_path: Path) -> None:
         ((100).to_bytes(8, "little") + b"abcd" + b"\x0a\x00" * 60, r"is TFRecord"),
         (b"\x28\xb5\x2f\xfd and more", r"is compressed with zstd.*zstd -d"),
         (b'[{"user": 1}]', r"is one JSON array.*jq -c"),
+        (
+            (b"0\t" + b"\t" * 13 + b"68fd1e64\t" * 25 + b"\n") * 30,
+            r"no header: .* or use --kind criteo if it is of Criteo",
+        ),
         (b"u1,i1,0.5,1\nu2,i1,0.7,0\n" * 20, r":1: the file has no header.*data.parameters.names=\["),
         (b"u1,i1,yes\n" + b"u1,i2,no\nu2,i1,yes\n" * 20, r":1: the file has no header: .*later rows"),
         (b"user,click\n" + b"u1,1,1,1\nu2,0,0,0\n" * 99, r"row 1: 4 columns, expected 2; 198 of the first 198 rows"),
@@ -371,6 +375,17 @@ def test_rows_that_are_not_in_the_order_of_time_are_sorted(tmp_path: Path, monke
     guess, prepared = both(tmp_path / "a.csv")
     assert guess.data["parameters"]["time"] == "timestamp"
     assert prepared.dataset_sha256 == both(tmp_path / "sorted.csv")[1].dataset_sha256
+
+
+@pytest.mark.parametrize("separator", ["|", ";", "^", " "])
+def test_what_stands_between_the_ids_of_a_cell_is_told(tmp_path: Path, separator: str) -> None:
+    frame = make_frame(300)
+    frame["history"] = [separator.join(f"{number}" for number in range(row % 4)) for row in range(300)]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    guess, prepared = both(tmp_path / "a.csv")
+    (found,) = (column for column in guess.data["parameters"]["sparse"] if column["column"] == "history")
+    assert found == {"column": "history", "separator": separator, "max_ids": 3}
+    assert prepared.num_embeddings[-1] == 4
 
 
 DRAWS: dict[str, Callable[[np.random.Generator, int], Any]] = {

@@ -159,7 +159,11 @@ def damaged_gzip(text: bytes) -> bytes:
         pytest.param(
             b"PK\x03\x04" + bytes(range(256)) * 50, r"t: the compressed file is cut short or damaged", id="zip"
         ),
-        pytest.param(b"a,b,c\n1,2,3\n", r"t:1: 1 columns, expected 40; 2 of 52 lines", id="three-columns"),
+        pytest.param(
+            b"a,b,c\n1,2,3\n",
+            r"t:1: 1 columns, expected 40, with a tab between them; so is every line",
+            id="three-columns",
+        ),
         pytest.param(make_text(100).replace(b"\t", b"\t\t"), r"t:1: \d+ columns, expected 40", id="doubled-tabs"),
         pytest.param(b"\t".join([b"1"] * 14 + [b"zz"] * 26) + b"\n", r"t:1: column 15 is 'zz'", id="not-hexadecimal"),
         pytest.param(
@@ -198,6 +202,12 @@ def test_a_missing_file_is_named(tmp_path: Path, missing: str) -> None:
 def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"cannot be read: Is a directory"):
         prepare(tmp_path / "d", [tmp_path], [tmp_path])
+
+
+def test_a_file_of_another_form_says_how_such_are_begun(tmp_path: Path) -> None:
+    source = write(tmp_path / "my clicks.csv", b"user,ad,click\nu1,a1,1\n")
+    with pytest.raises(DatasetError, match=r":1: 1 columns.*init ./mine.toml --from-columns '.*my clicks.csv'"):
+        prepare(tmp_path / "a", [source], [source])
 
 
 def test_malformed_lines_up_to_the_threshold_are_left_out_and_named(tmp_path: Path) -> None:

@@ -22,6 +22,11 @@ def parse(rule: Any) -> Constraint:
     return parse_constraint(Path("mine.toml"), "closed.key", rule)
 
 
+def test_a_byte_order_mark_before_toml_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_bytes("[a]\nb = 1\n".encode("utf-8-sig"))
+    assert read_toml(tmp_path / "mine.toml") == {"a": {"b": 1}}
+
+
 def test_bounds_that_scale_are_proportional() -> None:
     constraint = parse(SCALED)
     at_32768 = constraint.resolve({"global_batch_size": 32768}.get)
