@@ -4,15 +4,25 @@ FAMILIES has a sound input of each kind and the command line that reads it, in t
 `hostile_folders`; extensions have theirs in their seams.py. `Random(f"{family} {seed}")` makes a case again.
 """
 
+import bz2
+import gzip
+import io
+import json
+import lzma
 import shutil
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import pandas as pd
+import pyarrow as pa
 from goldens import lay_data
 from hostile_folders import run, write_inputs
 from hostile_trees import CONTENTS
+from places import ROOT
+from pyarrow import parquet
 from seams import find_seams
 
 NUM_CASES = 130
@@ -35,7 +45,41 @@ class Family:
     """How many times as many cases as of most families."""
 
 
+def own_files() -> dict[str, bytes]:
+    """Rows of clicks in every form that `init` and `data prepare` read."""
+    frame = pd.read_csv(ROOT / "reference_models" / "examples" / "clicks.csv", dtype=str).head(400)
+    rows = frame.to_dict("records")
+    text = frame.to_csv(index=False).encode()
+    archive, table, lists = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+        zipped.writestr("clicks.csv", text)
+    typed = pa.Table.from_pandas(frame.astype({"click": int, "hour": int, "bid": float}), preserve_index=False)
+    parquet.write_table(typed, table)
+    parquet.write_table(typed.append_column("tags", pa.array([["a", "b"], []] * 200)), lists)
+    return {
+        "clicks.csv": text,
+        "clicks.tsv": frame.to_csv(index=False, sep="\t").encode(),
+        "clicks.dat": frame.to_csv(index=False, sep="\x02").replace("\x02", "::").encode(),
+        "clicks.jsonl": "".join(f"{json.dumps(row)}\n" for row in rows).encode(),
+        "lists.jsonl": "".join(f"{json.dumps({**row, 'tags': [1, 'b'], 'n': {}})}\n" for row in rows).encode(),
+        "clicks.csv.gz": gzip.compress(text, mtime=0),
+        "clicks.csv.bz2": bz2.compress(text),
+        "clicks.csv.xz": lzma.compress(text),
+        "clicks.zip": archive.getvalue(),
+        "clicks.parquet": table.getvalue(),
+        "lists.parquet": lists.getvalue(),
+    }
+
+
+def _own(name: str, content: bytes) -> Family:
+    return Family(
+        files={name: content},
+        words=(f"init begun.toml --from-columns {name}", f"data prepare clicks.toml --train {name} -q"),
+    )
+
+
 CORE_FAMILIES: Mapping[str, Family] = {
+    **{f"own {name}": _own(name, content) for name, content in own_files().items()},
     "configuration": Family(
         files={"c.toml": _CONFIGURATION},
         words=("run dlrm_tiny -n 1 -q -c c.toml", "plan dlrm_tiny --no-measure -c c.toml"),

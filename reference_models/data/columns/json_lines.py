@@ -19,10 +19,14 @@ from reference_models.process.errors import DatasetError
 
 _LOOKED_AT = 1000
 """Lines in which names are looked for."""
+_MOST_VALUES = 1 << 20
+"""Values, of lines and names, that are made at a time: short lines may lack most names."""
 _MOST_LAYOUTS = 32
 """Orders of keys, of the lines of one block, beyond which it is read line by line."""
 _WORDS = {b"null": None, b"true": "true", b"false": "false"}
 _QUOTE, _COMMA, _OPEN, _CLOSE, _NULL, _BLANK, _ESCAPE = b'",{}n \\'
+_MOST_KEY_BYTES = 1 << 10
+"""Bytes of a key, and blanks about it, beyond which a block is read line by line."""
 _MOST_BLANKS = 8
 """Blanks before or behind a value beyond which a block is read line by line."""
 
@@ -49,10 +53,12 @@ class JsonLines:
         block, self._ahead = self._ahead, b""
         lists: set[int] = set()
         while block:
-            columns = self._cut(block, names, lists)
-            if columns is None:
-                columns = [_make(tokens, place, lists) for place, tokens in enumerate(self._read_lines(block, names))]
-            yield pa.RecordBatch.from_arrays(columns, [*names])
+            for lines in _pieces(block, max(1, _MOST_VALUES // max(1, len(names)))):
+                columns = self._cut(lines, names, lists)
+                if columns is None:
+                    values = self._read_lines(lines, names)
+                    columns = [_make(tokens, place, lists) for place, tokens in enumerate(values)]
+                yield pa.RecordBatch.from_arrays(columns, [*names])
             block = self._read_block()
 
     def _cut(self, block: bytes, names: Sequence[str], lists: set[int]) -> list[pa.Array] | None:
@@ -122,6 +128,17 @@ class JsonLines:
         return [name for name, is_nested in names.items() if not is_nested], [name for name in names if names[name]]
 
 
+def _pieces(block: bytes, num_lines: int) -> Iterator[bytes]:
+    """Cut a block into pieces of so many lines, a line feed behind each line."""
+    if block.count(b"\n") <= num_lines:
+        yield block
+        return
+    lines = block.split(b"\n")
+    for start in range(0, len(lines), num_lines):
+        if piece := b"\n".join(lines[start : start + num_lines]):
+            yield piece + b"\n"
+
+
 def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Return where the values of `names` begin and end in sound lines, both [lines, names]; -1 where one is lacking.
 
@@ -139,6 +156,8 @@ def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], 
     marks = _find_commas(text, len(ends))
     first_of = np.searchsorted(marks, starts)
     counts = np.diff(np.append(first_of, len(marks)))
+    if counts.max() >= MAX_COLUMNS:
+        return None
     begins = np.full((len(ends), len(names)), -1, np.int64)
     stops = begins.copy()
     place_of = {name: place for place, name in enumerate(names)}
@@ -152,7 +171,7 @@ def find_values(block: bytes, names: Sequence[str]) -> tuple[NDArray[np.int64], 
         closes = np.column_stack([inner, ends[rows] - 1])
         keys = [_read_key(shown, block, *span) for span in zip(cells[0].tolist(), closes[0].tolist(), strict=True)]
         known = [key for key, _ in keys]
-        if None in known or len({*known}) < len(known):
+        if None in known or len({*known}) < len(known) or max(length for _, length in keys) > _MOST_KEY_BYTES:
             return None
         is_alike = _begin_alike(block, cells, np.array([length for _, length in keys]))
         rows = rows[is_alike]

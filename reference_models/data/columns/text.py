@@ -6,6 +6,7 @@ import io
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -79,6 +80,8 @@ def read_form(path: Path, delimiter: str | None, names: Sequence[str]) -> TextFo
     text = head[begin:].decode("utf-8", "surrogateescape")
     delimiter = delimiter or _find_delimiter(text)
     rows, ends = _split(path, text, delimiter, is_cut=len(head) == HEAD_BYTES)
+    if not rows:
+        raise DatasetError(f"{path}:1: begins with blank lines alone, expected a header or a row. Remove them.")
     if len(rows[0]) > MAX_COLUMNS:
         raise DatasetError(
             f"{path}:1: {len(rows[0]):,} columns, expected at most {MAX_COLUMNS:,}. Give a file of those that matter."
@@ -152,7 +155,7 @@ def _read_fully(file: IO[bytes], size: int) -> bytes:
 
 def _find_delimiter(text: str) -> str:
     """Return the delimiter that gives the most columns, equally many in nearly all of the first lines."""
-    lines = [line for line in text.splitlines()[: _SNIFFED_ROWS + 1] if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip()][: _SNIFFED_ROWS + 1] or [text]
     best, most = ",", 1
     for delimiter in DELIMITERS:
         counts = [_count_cells(line, delimiter) for line in lines[1:] or lines]
@@ -165,7 +168,8 @@ def _find_delimiter(text: str) -> str:
 
 def _count_cells(line: str, delimiter: str) -> int:
     if '"' in line and len(delimiter) == 1:
-        return len(next(text_rows.reader([line], delimiter=delimiter), []))
+        with suppress(text_rows.Error):  # of a cell that is longer than `csv` reads
+            return len(next(text_rows.reader([line], delimiter=delimiter), []))
     return line.count(delimiter) + 1
 
 

@@ -34,7 +34,7 @@ def read_mutated(name: str, seeds: range, data_root: Path, folder: Path) -> None
         )
 
 
-@pytest.mark.parametrize("name", ["set"])
+@pytest.mark.parametrize("name", ["set", "own clicks.jsonl"])
 def test_few_mutated_inputs_are_read_or_refused(name: str, data_root: Path, tmp_path: Path) -> None:
     read_mutated(name, range(6), data_root, tmp_path)
 

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from reference_models.data.columns import json_lines
 from reference_models.data.columns.guess import Guess, guess_columns
 from reference_models.data.columns.json_lines import JsonLines
 from reference_models.data.columns.prepare import prepare_columns
@@ -197,6 +198,10 @@ def test_raw_bytes_of_parquet_are_ids(tmp_path: Path) -> None:
         (b"u1,i1,yes\n" + b"u1,i2,no\nu2,i1,yes\n" * 20, r":1: the file has no header: .*later rows"),
         (b"user,click\n" + b"u1,1,1,1\nu2,0,0,0\n" * 99, r"row 1: 4 columns, expected 2; 198 of the first 198 rows"),
         (b"a," * 20_000 + b"b\n1\n", r":1: 20,001 columns, expected at most 16,384"),
+        (b"\n" * (2 << 20) + b"a,b\n1,2\n", r": is empty"),
+        (b"\n" * (1 << 19) + b"a,b\n1,2\n" * (1 << 17), r":1: begins with blank lines alone"),
+        (b'click,user\n0,"' + b"x" * (3 << 20), r":2: about here a row has more than 1,048,576 bytes"),
+        (b"\x1c\n\x1d\n", r"has a header and no rows|no header|no column"),
         (b"x" * (3 << 20), r":1: a line of more than 1,048,576 bytes"),
     ],
 )
@@ -344,6 +349,14 @@ def test_usual_json_lines_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> N
             "t": [None if cell is None else ["x", "1"] for cell in cells["t"]],
         }
         assert not wrong
+
+
+def test_lines_of_many_names_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_lines, "_MOST_VALUES", 300)
+    text = b"".join(b'{"a": %d, "k%d": "x"}\n' % (number, number % 99) for number in range(200))
+    batches, wrong, names, _ = read_json(text)
+    assert (len(batches), len(names), wrong) == (67, 100, [])
+    assert [cell for _, columns in batches for cell in columns["a"]] == [*map(str, range(200))]
 
 
 @given(
