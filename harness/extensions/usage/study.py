@@ -60,7 +60,8 @@ def make_usage_study(
     ]
     if retrievals:
         tables.append(make_table(f"Retrieval{note}", (*head, *_RETRIEVAL), retrievals))
-        findings += _say_retrieval([row[len(head) :] for row in retrievals])
+        said = _say_retrieval([row[len(head) :] for row in retrievals])
+        findings = [*findings, *said] if axis is None else [*said, *findings]  # what holds of all values comes first
     tables.append(make_table(f"Processes{note}", (*head, *_process_columns(origin)), processes))
     where = f", {axis}={first.text}" if axis else ""
     tables.append(make_table(f"{TIMELINE}{where}{note}", _timeline_columns(origin), _list_timeline(first)))
