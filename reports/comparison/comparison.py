@@ -169,11 +169,14 @@ class _Settings:
 
 def _draft(base: Result, new: Result, settings: _Settings) -> _Draft:
     share_turns = base.turns is not None and base.turns == new.turns
-    pairing = pair_runs(base.samples, new.samples, share_turns=share_turns, known=settings.known)
+    is_cross_system = systems_differ(base, new)
+    pairing = pair_runs(
+        base.samples, new.samples, share_turns=share_turns, is_cross_system=is_cross_system, known=settings.known
+    )
     comparison = Comparison(
         base=base.label, new=new.label, refusal=why_refused(base, new), status=base.status,
         min_effect=settings.min_effect, confidence=settings.confidence,
-        is_cross_system=systems_differ(base, new), num_base=base.num_runs, num_new=new.num_runs,
+        is_cross_system=is_cross_system, num_base=base.num_runs, num_new=new.num_runs,
         num_base_converged=base.num_converged, num_new_converged=new.num_converged,
     )  # fmt: skip
     if comparison.refusal is not None:

@@ -56,7 +56,8 @@ class KnownValues:
 class Pairing:
     """The runs that are compared; where paired, base[i] and new[i] share a seed.
 
-    `share_turns` says that a record has both sides' measurements as made in turns.
+    `share_turns` says that a record has both sides' measurements as made in turns; `is_cross_system` that they were
+    made on two systems.
     """
 
     base: tuple[Repetition, ...]
@@ -64,6 +65,7 @@ class Pairing:
     is_paired: bool
     num_shared: int
     share_turns: bool = False
+    is_cross_system: bool = False
     known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
 
     @property
@@ -71,7 +73,10 @@ class Pairing:
         """Whether the sides' runs took turns, so that a drift of the system meets both alike.
 
         By their starts; of measurements that have none, by the record of the sweep or pair that they were made in.
+        Two systems drift each by itself, also at the same time.
         """
+        if self.is_cross_system:
+            return False
         starts = [(sample.started_ms, side) for side in (0, 1) for sample in (self.base, self.new)[side]]
         if any(start is None for start, _ in starts):
             return self.share_turns
@@ -147,6 +152,7 @@ def pair_runs(
     new: Sequence[Repetition],
     *,
     share_turns: bool = False,
+    is_cross_system: bool = False,
     known: KnownValues | None = None,
 ) -> Pairing:
     """Pairs by seed where at least two, and four in five of the larger side's runs, have a partner."""
@@ -159,6 +165,7 @@ def pair_runs(
         is_paired=is_paired,
         num_shared=len(shared),
         share_turns=share_turns,
+        is_cross_system=is_cross_system,
         known=KnownValues() if known is None else known,
     )
 

@@ -14,8 +14,12 @@ from bundle_builder import about_box, rewrite, write_box, write_bundle, write_ru
 from reports.page.content import gather_everything
 from reports.page.report import render_report
 from reports.results import reference_systems
+from reports.results.provenance import repetition_key
+from rules.records.codec import decode
 from rules.records.kept.bundle import BUNDLE_FILE
+from rules.records.run_set import RunSetRecord
 
+RECORD = Path("extra") / "run_set.json"
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -113,6 +117,28 @@ def test_archives_that_are_no_bundles_are_passed_over_in_a_folder(
     (bundles / "text.zip").write_text("hello")
     assert command("report", bundles, "-o", tmp_path / "page.html", "--no-second-opinion")[0] == 0
     assert BUNDLE_FILE not in (tmp_path / "page.html").read_text()
+
+
+def test_two_machines_at_the_same_time_take_no_turns(command: Command, tmp_path: Path) -> None:
+    """Equal seeds at equal moments: each drifts by itself, so that what drift may do is in the verdict."""
+    sides = [write_runs(tmp_path / name, 1e4 + model, **about_box(model)) for name, model in (("a", 1), ("b", 17))]
+    code, out, _ = command("compare", *sides, "--format", "json")
+    (comparison,) = json.loads(out)["comparisons"]
+    assert code == 0 and comparison["is_cross_system"] and comparison["is_paired"]
+    assert not comparison["is_interleaved"] and comparison["is_one_after_the_other"]
+    same = write_runs(tmp_path / "c", 10_100.0, **about_box(1))
+    assert json.loads(command("compare", sides[0], same, "--format", "json")[1])["comparisons"][0]["is_interleaved"]
+
+
+def test_sets_of_processors_that_are_called_alike_repeat_each_other_on_one_alone(tmp_path: Path) -> None:
+    keys = {
+        model: repetition_key(
+            decode(write_runs(tmp_path / str(model), 1e4, **about_box(model)) / RECORD, RunSetRecord)  # type: ignore[arg-type]
+        )
+        for model in (1, 17)
+    }
+    again = decode(write_runs(tmp_path / "again", 2e4, seed=4, **about_box(1)) / RECORD, RunSetRecord)
+    assert isinstance(again, RunSetRecord) and repetition_key(again) == keys[1] != keys[17]
 
 
 def sets_of(work: Path, name: str, speeds: list[float], first: int, **about: Any) -> list[Path]:
