@@ -37,7 +37,7 @@ from rules.errors import DefinitionError
 from rules.logs import keys
 
 ENV_PREFIX = "DLRMBENCH_"
-OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
+OWN_VARIABLES = ("DATA", "OUTPUT", "SYSTEMS", "DEBUG")
 OVERRIDABLE = ("model", "data", "id_map", "train", *NOT_THE_PROBLEM, "quality", "score")
 DERIVED = "Derived from "
 """How the note of a benchmark that --set made begins."""
@@ -325,7 +325,7 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
         if not section or not key:
             raise ConfigError(
                 f"environment variable {variable}: unknown. Known: {ENV_PREFIX}DATA, {ENV_PREFIX}OUTPUT, "
-                f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join(_SECTIONS)}."
+                f"{ENV_PREFIX}SYSTEMS, {ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join(_SECTIONS)}."
             )
         value = environ[variable] if section == SUBMISSION else parse_value(environ[variable])
         overrides.append(Override(key=f"{section}.{key}", value=value, source=f"environment {variable}"))

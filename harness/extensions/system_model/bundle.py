@@ -32,8 +32,8 @@ NUM_STEPS = 100
 """Steps whose throughput is measured in each process."""
 _NAME = re.compile("[a-z0-9]+(-[a-z0-9]+)*")
 _OTHER_PATH = re.compile(r'"/(?!sys/|proc/)[^"]*"')
-_PLACE = re.compile(r'("(?:dir|path)": )"/[^"]*/([^"/]+)/?"')
-"""The folder of a dataset, and the files that Python reads when it starts."""
+_PLACE = re.compile(r'("(?:dir|path|DLRMBENCH_(?:DATA|OUTPUT|SYSTEMS))": )"/(?:[^"]*/)?([^"/]+)/?"')
+"""The folders of datasets, results and systems, and the files that Python reads when it starts."""
 
 
 def check_name(name: str) -> None:
@@ -54,7 +54,7 @@ def make_bundle(
     Sets are made below `output`, and stay there. Raises HarnessError: exit 6 for a set that is too noisy to be
     compared with, 2 for a file that names this host, its user or a folder; and what `api.run` raises.
     """
-    refuse_places(json.dumps(describe_environment()), "the environment")
+    refuse_places(without_places(json.dumps(describe_environment())), "the environment")
     environment = Environment.check(data, output)
     folders = [
         folder

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 from bundle_builder import LOAD, about_box, write_box, write_bundle, write_runs, write_speed
+from goldens import lay_data
 from log_builder import make_records, usual_evals
 from measured_builder import write_measured
 from places import ROOT
 from records_builder import system_part
 from report_builder import write_run_set
+from scripted_commands import run_scripted_command
+from scripted_workers import Moment, ScriptedWorkers
 from version_builder import next_version
 
 from reports.comparison.comparability import ONE_SYSTEM, systems_differ
@@ -226,6 +229,25 @@ def test_a_bundle_is_taken_as_a_shipped_system_is(
         (system,) = json.loads(command("list", "--systems", *where, "--format", "json")[1])["systems"]
         assert system["name"] == "box" and system["path"] == str(bundle) and len(system["sets"]) == 2
     assert not list(tmp_path.glob("dlrmbench-system-*"))
+
+
+@pytest.mark.slow
+def test_a_run_says_where_its_machine_stands(
+    data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scripted runs, whose speed has a CV of 8 %, held against those of a bundle and against one of another batch."""
+    monkeypatch.setattr(reference_systems, "MAX_CV", 0.2)
+    folder, words = lay_data(data_root, tmp_path / "here"), ("run", "dlrm_tiny", "-n", "5", "--threads", "1", "-q")
+    assert run_scripted_command([*words, "--seed", "1"], folder, ScriptedWorkers(Moment())).code == 0
+    write_bundle(tmp_path / "known" / "box.zip", (folder / "results" / "latest").resolve())
+    known = {"DLRMBENCH_SYSTEMS": str(tmp_path / "known")}
+    again = run_scripted_command([*words, "--seed", "2"], folder, ScriptedWorkers(Moment(9e3)), known)
+    text = " ".join(again.out.split())
+    assert again.code == 0 and "about as fast as box" in text and "1/4-" in text, again.out + again.err
+    assert "Where this machine stands" in (folder / "results" / "latest" / "report.html").read_text()
+    other = [*words, "--seed", "2", "--set", "train.global_batch_size=1024", "--name", "other"]
+    assert "box" not in run_scripted_command(other, folder, ScriptedWorkers(Moment(2e4)), known).out
+    assert "box" not in run_scripted_command([*words, "--seed", "3"], folder, ScriptedWorkers(Moment(3e4))).out
 
 
 def test_list_says_which_bundle_cannot_be_used(command: Command, shipped: Path, tmp_path: Path) -> None:
