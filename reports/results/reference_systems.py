@@ -49,10 +49,10 @@ def system_names() -> tuple[str, ...]:
 
 
 def find_bundles(folder: Path) -> tuple[Path, ...]:
-    """Return the archives in a folder, sorted by name; none where there is no such folder."""
+    """Return the archives in a folder, sorted by name; none where there is no folder that may be read."""
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix == SUFFIX and not path.name.startswith("."))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ()
     return tuple(found)
 
@@ -111,8 +111,8 @@ def expand_bundles(paths: Sequence[Path]) -> tuple[Path, ...]:
     """
     found = list[Path]()
     for path in paths:
-        inside = [each for each in find_bundles(path) if is_bundle(each)] if path.is_dir() else []
-        if path.suffix == SUFFIX and path.is_file():
+        inside = [each for each in find_bundles(path) if is_bundle(each)]
+        if path.suffix == SUFFIX and _is_file(path):
             found.append(open_system(path).folder)
         elif inside:
             found += [open_system(each).folder for each in inside]
@@ -131,13 +131,8 @@ def find_system(given: str | Path) -> Path:
 def _find(given: str | Path) -> Path:
     """Return the file of a bundle: a path wins over a name."""
     path = Path(given)
-    if path.suffix == SUFFIX or os.sep in str(given):
+    if path.suffix == SUFFIX or os.sep in str(given) or _is_file(path):
         return path
-    try:
-        if stat.S_ISREG(path.stat().st_mode):
-            return path
-    except (OSError, ValueError):
-        pass
     by_name = {bundle.stem: bundle for bundle in known_bundles()}
     if str(given) not in by_name:
         hint = did_you_mean(str(given), [*by_name]) if by_name else " This copy has none."
@@ -146,6 +141,14 @@ def _find(given: str | Path) -> Path:
             f"'dlrmbench list --systems' lists them; {FOLDER_VARIABLE} names a folder of your own."
         )
     return by_name[str(given)]
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a regular file is there; not where that may not be looked at."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def system_of(result: Result) -> str | None:

@@ -97,6 +97,13 @@ def _edit(members: dict[str, bytes]) -> None:
     members["system.toml"] += b"\n"
 
 
+def test_a_file_that_is_no_bundle_is_no_log_either(command: Command, bundles: Path, tmp_path: Path) -> None:
+    cut = bundles / "fast.zip"
+    cut.write_bytes(cut.read_bytes()[:-30])
+    code, _, err = command("report", cut, "-o", tmp_path / "page.html")
+    assert code == 8 and "found no ZIP archive that can be read" in err and not (tmp_path / "page.html").exists()
+
+
 @pytest.mark.parametrize("change", ["edited", "noisy"])
 def test_a_bundle_that_is_none_stops_the_page(change: str, command: Command, bundles: Path, tmp_path: Path) -> None:
     if change == "edited":
