@@ -39,7 +39,7 @@ def make_search_study(
     ]
     return make_study(
         "tune",
-        f"{benchmark.name}: {_answer(record, trials, comparison)}",
+        f"{benchmark.name}: {_answer(record, trials, comparison, problem)}",
         benchmark,
         tables=[_list_trials(record, search, trials), *(() if comparison is None else (_list_sides(comparison),))],
         parameters=[
@@ -70,8 +70,11 @@ def say_found(search: SearchRecord, trials: Sequence[Trial], comparison: Compari
     )
 
 
-def _answer(record: ExperimentRecord, trials: Sequence[Trial], comparison: Comparison | None) -> str:
-    """Say in one line what the best trial is beside the default; nothing is best before that is measured."""
+def _answer(record: ExperimentRecord, trials: Sequence[Trial], comparison: Comparison | None, problem: str) -> str:
+    """Say in one line what the best trial is beside the default; nothing is best before that is measured.
+
+    `problem` is why a comparison does not count.
+    """
     search, num = search_of(record), plural(len(trials), "trial")
     best = best_of(search, trials[1:])
     if best_of(search, trials) is None:
@@ -79,6 +82,8 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], comparison: Compa
     if comparison is None or comparison.whole is None or best is None:
         return f"nothing was measured beside the default, of {num}"
     values = " ".join(f"{key.partition('.')[2]}={text}" for key, text in best.values.items())
+    if problem:
+        return f"{values} is no answer: {problem[:1].lower()}{problem[1:].rstrip('.')}"
     whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
     pairs = f"{what}, {plural(comparison.num_shared_seeds, 'pair')} in turns, best of {num}"
     change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict

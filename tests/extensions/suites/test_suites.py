@@ -138,7 +138,7 @@ def test_one_that_fails_is_named_left_out_and_made_by_resume(
 def test_a_slower_one_is_named_in_the_title(suite: Command, workers: FastWorkers, tmp_path: Path) -> None:
     write(tmp_path / "back.toml", "[base.runtime]\nthreads = 2\n[new.runtime]\nthreads = 1\n", ("second.toml",))
     assert suite("back.toml")[0] == 0
-    assert study_of(the_suite(tmp_path))["title"].startswith("new against base: slower: second; ")
+    assert study_of(the_suite(tmp_path))["title"].startswith("threads=1 against threads=2: slower: second; ")
 
 
 @pytest.mark.slow

@@ -217,7 +217,7 @@ def test_a_best_trial_that_misses_a_constraint_when_measured_again_is_no_answer(
     assert ended.code == 7 and last.endswith("Missed a constraint in 5 of 5: not feasible."), (ended.err, last)
     folder, _ = found_in(place)
     (title,) = re.findall(r"<h1[^>]*>(.*?)</h1>", (folder / "report.html").read_text(encoding="utf-8"), re.DOTALL)
-    assert title.replace("<wbr>", "").strip() == last
+    assert "global_batch_size=2048 is no answer: missed a constraint in 5 of 5" in title.replace("<wbr>", "")
 
 
 @pytest.mark.slow
