@@ -58,7 +58,7 @@ def path_data(points: Sequence[tuple[float, float]]) -> str:
     """Write line segments as relative moves, which are shorter; rounding does not add up along the path."""
     points = [(_within(x), _within(y)) for x, y in points]
     at_x, at_y = round(points[0][0], 1), round(points[0][1], 1)
-    written = [f"M{_number(at_x)} {_number(at_y)}l"]
+    written = [f"M{_number(at_x)} {_number(at_y)}{'l' if len(points) > 1 else ''}"]
     for x, y in points[1:]:
         dx, dy = round(x - at_x, 1), round(y - at_y, 1)
         at_x, at_y = at_x + dx, at_y + dy

@@ -19,7 +19,7 @@ from rules.records.profile import ProfileRecord
 from rules.records.run_set import PreflightCheck, RunSetRecord
 from rules.records.study import StudyRecord
 
-NOT_RECORDED = "not on record"
+NOT_RECORDED = "Not on record"
 _MAX_COMMAND, _MAX_VALUE, _MOST = 400, 60, MOST_DIFFERING
 _VERSIONS = {"python": "Python", "packages.torch": "torch", "packages.torchrec": "torchrec"}
 
@@ -115,14 +115,17 @@ def head_facts(provenances: Iterable[Provenance], differing: str = "") -> tuple[
     more = f" and {plural(len(commands) - 1, 'more command')}, in Reproduce" if len(commands) > 1 else ""
     codes = _distinct(each.code for each in made)
     code = "; ".join(codes[:_MOST]) + (f" and {len(codes) - _MOST} more" if len(codes) > _MOST else "")
-    return (
-        Fact(name="Machine", value=names(_distinct(each.machine for each in made), most=4) or NOT_RECORDED),
-        Fact(name="Date", value=" to ".join(days) or NOT_RECORDED),
-        Fact(name="Command", value=commands[0] if commands else NOT_RECORDED, is_code=bool(commands), note=more),
-        Fact(name="Code", value=code or NOT_RECORDED),
-        *((Fact(name="Differs", value=differing),) if differing else ()),
+    rows = (
+        Fact(name="Machine", value=names(_distinct(each.machine for each in made), most=4)),
+        Fact(name="Date", value=" to ".join(days)),
+        Fact(name="Command", value=commands[0] if commands else "", is_code=True, note=more),
+        Fact(name="Code", value=code),
+        Fact(name="Differs", value=differing),
         Fact(name="Noise", value=_noise_words(made)),
     )
+    missing = ", ".join(row.name.lower() for row in rows if not row.value and row.name != "Differs")
+    known = (row for row in rows if row.value)
+    return (*known, Fact(name=NOT_RECORDED, value=missing)) if missing else tuple(known)
 
 
 def differing_words(content: ReportContent) -> str:
@@ -168,7 +171,7 @@ def _code_words(version: str, environment: Mapping[str, Any]) -> str:
 
 
 def _noise_words(made: Sequence[Provenance]) -> str:
-    """What could disturb; of what timed nothing, that its command finds the same numbers."""
+    """What could disturb; of what timed nothing, that its command finds the same; empty where nothing is known."""
     checks = [check for each in made for check in each.preflight]
     loads = [load for each in made for load in each.loads]
     warned = list({check.name: check for check in checks if check.status == "warning"}.values())
@@ -177,7 +180,7 @@ def _noise_words(made: Sequence[Provenance]) -> str:
     origins = _distinct(origin for each in made for origin in each.origins)
     if origins and any(each.command for each in made):
         return f"nothing is timed: numbers are {' and '.join(origins)}, and the command repeats them"
-    return NOT_RECORDED
+    return ""
 
 
 def _distinct(texts: Iterable[str]) -> list[str]:

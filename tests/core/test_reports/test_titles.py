@@ -183,6 +183,12 @@ def test_what_differs_in_nothing_says_so_first_and_the_command_names_what_does(t
     assert other.measure_better == f"dlrmbench run --beside {base} --set {key}=1024"
 
 
+def test_what_logs_alone_do_not_say_is_named_in_the_head(tmp_path: Path) -> None:
+    write_set(tmp_path / "set", load_benchmark("dlrm"), make_runs(load_benchmark("dlrm"), ours=False), ours=False)
+    head = head_of(page_of(tmp_path)[1])
+    assert head["Not on record"].endswith("command, code, noise") and "Date" in head and "Command" not in head
+
+
 def test_hardware_that_differs_is_beside_the_settings(tmp_path: Path) -> None:
     base = measure(tmp_path / "base", "throughput", rates(2000))
     new = measure(tmp_path / "new", "throughput", rates(4000))
@@ -235,5 +241,5 @@ def test_a_page_for_a_decision_has_the_answer_and_what_it_rests_on(tmp_path: Pat
     headings = [set(re.findall(r"<h2[^>]*>([^<]+)<", page)) for page in (brief, whole)]
     assert headings[0] == {"Throughput alone", "Every process", "Notes"} < headings[1]
     assert "Glossary" in headings[1] and "#glossary" not in brief
-    assert head_of(brief) == head_of(whole) and head_of(brief)["Command"] and head_of(brief)["Noise"]
+    assert head_of(brief) == head_of(whole) and head_of(brief)["Command"]
     assert not re.search("[0-9a-f]{40}", brief.partition("</style>")[2].partition("<script")[0])
