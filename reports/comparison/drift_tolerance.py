@@ -29,7 +29,7 @@ LEAST_BAND = 0.05
 SET_OFFSET = 0.08
 """Standard deviation of the offsets of whole sets from their machine's mean, as a fraction: the most seen so far."""
 REFERENCE_BAND = 0.3
-"""What drift may do between a reference system and another, as a fraction: it was measured on another machine, months
+"""Drift tolerance between a reference system and another, as a fraction: it was measured on another machine, months
 before. As with repeated sets, two offsets of SET_OFFSET lie further apart in one of fifty cases: 2.33 times the
 square root of 2 times 8 % is 26 % of the logarithm."""
 _OF_REFERENCE = "assumed: a reference system was measured elsewhere and before, and sets are off by up to 8 % each"

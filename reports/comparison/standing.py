@@ -29,7 +29,7 @@ from rules.records.codec import Damage, decode
 from rules.records.run_set import RunSetRecord
 
 TOLERANCE = REFERENCE_BAND
-"""What drift may do between two sets of different machines and times, as a fraction of the ratio, as in `compare`."""
+"""Drift tolerance between two sets of different machines and times, as a fraction of the ratio, as in `compare`."""
 MAX_SYSTEMS = 20
 """Bundles that are looked at after a run."""
 _SPEED = "throughput"

@@ -1,4 +1,4 @@
-"""What is shown of a published result, on the page and at the terminal."""
+"""Columns of published results, on the page and at the terminal."""
 
 from reports.document.blocks import Shown, numeric
 from rules.records.kept.published import PublishedResult
@@ -17,9 +17,9 @@ COLUMNS: tuple[Shown[PublishedResult], ...] = (
     ("benchmark", "benchmark"), ("division", "division"), _SUBMITTER, *_MEASURED,
     ("logs", lambda row: row.repository),
 )  # fmt: skip
-"""Of a table of several benchmarks."""
+"""Columns of a table of several benchmarks."""
 ON_PAGE: tuple[Shown[PublishedResult], ...] = (_SUBMITTER, *_MEASURED)
-"""Of those of one benchmark and division."""
+"""Columns of a table of one benchmark and division."""
 
 
 def _accelerators(row: PublishedResult) -> str:

@@ -24,11 +24,11 @@ from rules.records.kept.bundle import BUNDLE_FILE, BundleRecord, digest_files
 SUFFIX = ".zip"
 RATES_FILE = "system.toml"
 MAX_BYTES = 2 << 20
-"""Of an archive; that of eight sets has a few hundred kB."""
+"""Most bytes of an archive; that of eight sets has a few hundred kB."""
 MAX_MEMBERS = 2_000
 MAX_MEMBER_BYTES = 4 << 20
 MAX_TOTAL_BYTES = 32 << 20
-"""Of all members together, counted as they are decompressed: what an archive says of their sizes may be wrong."""
+"""Most bytes of all members together, counted as they are decompressed: an archive may say less."""
 _PART = r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}"
 _OF_A_SET = (
     r"extra/(?:definition\.toml|run_set\.json|last_run|throughput\.json|run_\d{1,6}/attempt_\d{1,6}/run\.json)"
@@ -51,7 +51,7 @@ _BROKEN = (
     zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OverflowError, ValueError,
     IndexError,
 )  # fmt: skip
-"""What zipfile raises for archives that are damaged; it documents the first alone."""
+"""Errors that zipfile raises for archives that are damaged; it documents the first alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from rules.records.kept.published import PublishedResult, PublishedTable
 
 SHIPPED = Path(__file__).with_name("published.json")
 WORD = "published"
-"""What --with takes for this table; WORD:FILE for another one."""
+"""The word that --with takes for this table; WORD:FILE for another one."""
 OWNER = "mlcommons"
 _REPOSITORY = re.compile(r"training_results_v\d{1,2}\.\d")
 _NO_ACCELERATOR = ("", "n/a", "none", "-")

@@ -67,7 +67,7 @@ def write_speed(root: Path, speed: float, *, spread: float = 0.002, **about: Any
 
 
 def about_box(model: int = 1) -> dict[str, Any]:
-    """What run_set.json says of a system."""
+    """Members of run_set.json that describe a system."""
     fields = {"host_processor_model_name": "AMD EPYC", "host_processor_core_count": "2"}
     return {
         "system": system_part("box", **fields),

@@ -25,11 +25,11 @@ class PublishedResult(Record, frozen=True, kw_only=True):
     availability: Annotated[str, Meta(max_length=100)]
     """As the description says it, such as onprem or preview."""
     outcome: Literal["valid", "invalid"]
-    """What the rules say here of its logs."""
+    """The verdict of the rules here on its logs."""
     minutes: PositiveAmount
     """Computed: the Olympic mean of the times to train, times `rcp_factor`."""
     rcp_factor: PositiveAmount
-    """What the reference convergence points make of the mean; 1 where they change nothing, or there are none."""
+    """The factor of the reference convergence points; 1 where they change nothing, or there are none."""
     num_runs: Count
     repository: Annotated[str, Meta(max_length=200)] | None
     """The repository that has its logs, by name; None where the folder's name is none of a round."""

@@ -47,7 +47,7 @@ def made(command: Command, *folders: Path) -> tuple[dict[str, Any], str]:
 
 
 def scores_of(command: Command, *folders: Path) -> dict[str, dict[str, Any]]:
-    """What `score` says, by the folder of the logs."""
+    """The records that `score` prints, by the folder of the logs."""
     return {each["path"]: each for each in json.loads(command("score", *folders, "--format", "json")[1])["scores"]}
 
 

@@ -27,7 +27,7 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def refused(path: Path) -> str:
-    """What is said of a bundle that cannot be read; nothing of it is opened."""
+    """Return the error of a bundle that cannot be read; nothing of it is opened."""
     with pytest.raises(InputError) as error:
         reference_systems.open_system(path)
     assert "Get the bundle again, or make it with" in str(error.value)

@@ -132,7 +132,7 @@ OFFSETS: Mapping[str, Callable[[np.random.Generator], Any]] = {
     "extreme": lambda rng: rng.choice([-SET_OFFSET, SET_OFFSET], 2),
     "normal": lambda rng: SET_OFFSET * rng.standard_normal(2),
 }
-"""By how much two sets as a whole are off: by up to 8 %, by 8 % always, or with that standard deviation."""
+"""Offsets of two whole sets: up to 8 %, 8 % always, or with that standard deviation."""
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ BENCHMARK = {
 
 
 def config_of(**changed: object) -> dict[str, dict[str, object]]:
-    """What run_set.json says of a configuration."""
+    """A configuration as run_set.json has it."""
     overrides = [Override(key=key.replace("__", "."), value=value, source="here") for key, value in changed.items()]
     return resolve("dlrm_tiny", overrides).values()
 
