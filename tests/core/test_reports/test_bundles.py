@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import struct
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,14 @@ MEMBER = f"{SET}/extra/throughput.json"
 Members = dict[str, bytes]
 
 
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary folders, in which nothing stays."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
+
+
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     return write_bundle(tmp_path / "in" / "box.zip", write_speed(tmp_path / "sets" / SET, 2_000.0))
@@ -30,6 +39,7 @@ def refused(path: Path) -> str:
     """Return the error of a bundle that cannot be read; nothing of it is opened."""
     with pytest.raises(InputError) as error:
         reference_systems.open_system(path)
+    assert not list(Path(tempfile.gettempdir()).iterdir())
     assert "Get the bundle again, or make it with" in str(error.value)
     return str(error.value)
 
@@ -47,7 +57,7 @@ def test_a_bundle_is_opened_once_and_gone_afterwards(bundle: Path) -> None:
     opened = reference_systems.open_system(bundle)
     assert reference_systems.open_system(bundle) is opened and (opened.folder / MEMBER).is_file()
     reference_systems.close_systems()
-    assert not opened.folder.exists()
+    assert not opened.folder.exists() and not list(Path(tempfile.gettempdir()).iterdir())
 
 
 def _edit(member: str, change: Callable[[bytes], bytes]) -> Callable[[Members], None]:
@@ -85,7 +95,6 @@ def test_a_bundle_that_was_edited_is_refused_by_the_member(
     change: Callable[[Members], None], said: str, bundle: Path, tmp_path: Path
 ) -> None:
     assert said in refused(rewrite(bundle, change))
-    assert not list(tmp_path.glob("dlrmbench-*"))
 
 
 @pytest.mark.parametrize("num_bytes", [0, 1, 30, 200, 500, -1, -20, -100])

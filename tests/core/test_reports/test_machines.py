@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,14 @@ from rules.records.run_set import RunSetRecord
 
 RECORD = Path("extra") / "run_set.json"
 Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary folders, in which nothing stays."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
 
 
 @pytest.fixture
@@ -59,7 +68,7 @@ def test_a_folder_of_bundles_is_one_page_with_a_table_of_machines(
     assert page.read_text().count("machines-chart") >= 2 and "Price per hour" not in text
     for name in ("fast", "slow"):
         assert f"{name}: fewer than 3 of its sets here repeat one another" in text
-    assert not list(tmp_path.glob("dlrmbench-*"))
+    assert not list(Path(tempfile.gettempdir()).iterdir())
 
 
 def test_prices_of_systems_rank_by_what_training_costs(command: Command, bundles: Path, tmp_path: Path) -> None:
