@@ -1,4 +1,4 @@
-"""Where a result would stand among published ones of MLPerf's rounds: by minutes, and by accelerator-minutes.
+"""The place of a result among published ones of MLPerf's rounds: by minutes, and by accelerator-minutes.
 
 MLPerf results may be compared with MLPerf results alone (MLCommons' Results Messaging Guidelines), so only those of
 an official benchmark stand here. Minutes are scores: normalised by reference convergence points. Accelerator-minutes
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AmongPublished:
+class ResultPlace:
     """One result among the published ones of its benchmark and division; those of its own logs are left out.
 
     `minutes` and `accelerator_minutes` are None without a score, or without accelerators; `problem` says why there is
@@ -77,13 +77,13 @@ def refuse_own(results: Sequence[Result]) -> None:
             )
 
 
-def place_results(results: Sequence[Result], table: PublishedTable) -> tuple[AmongPublished, ...]:
+def place_results(results: Sequence[Result], table: PublishedTable) -> tuple[ResultPlace, ...]:
     """Place each result among the published ones. Raises ReferenceSystemError as `refuse_own` does."""
     refuse_own(results)
     return tuple(_place(result, table) for result in results)
 
 
-def _place(result: Result, table: PublishedTable) -> AmongPublished:
+def _place(result: Result, table: PublishedTable) -> ResultPlace:
     own = {run.log.log_sha256 for run in result.runs}
     division = result.first_run.division if result.first_run else None
     others = tuple(
@@ -92,14 +92,14 @@ def _place(result: Result, table: PublishedTable) -> AmongPublished:
         if (row.benchmark, row.division) == (result.benchmark, division) and own.isdisjoint(row.logs.values())
     )
     if result.score.score_s is None or not 0 < result.score.score_s < float("inf"):
-        return AmongPublished(result=result, others=others, problem="without a score it has no place")
+        return ResultPlace(result=result, others=others, problem="without a score it has no place")
     if not others:
         of = f"{result.benchmark_name}, {division or 'of no division'}"
-        return AmongPublished(result=result, others=(), problem=f"the table has no other result of {of}")
+        return ResultPlace(result=result, others=(), problem=f"the table has no other result of {of}")
     minutes = result.score.score_s / 60
     number, _ = count_accelerators(result)
     products = tuple(row.minutes * row.num_accelerators for row in others if row.num_accelerators)
-    return AmongPublished(
+    return ResultPlace(
         result=result,
         others=others,
         minutes=Place(minutes, tuple(row.minutes for row in others)),

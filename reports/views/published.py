@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reports.charts.text_strip import draw_strip
-from reports.comparison.among_published import AmongPublished
+from reports.comparison.among_published import ResultPlace
 from reports.document.blocks import Block, Bullets, Prose, table_of
 from reports.document.glossary import FOOTNOTE_PUBLISHED, TRADEMARK, footnotes, registered
 from reports.parts.published import COLUMNS
@@ -25,14 +25,14 @@ def published_blocks(table: PublishedTable) -> tuple[Block, ...]:
     )
 
 
-def among_blocks(placed: Sequence[AmongPublished]) -> tuple[Block, ...]:
+def among_blocks(placed: Sequence[ResultPlace]) -> tuple[Block, ...]:
     """Return a sentence and a strip for each result, and what the messaging guidelines ask to be said."""
     lines = [line for each in placed for line in (each.words, *_strips(each))]
     notes = footnotes([*(each.result.standing for each in placed), "published"])
     return (Bullets(items=tuple(map(registered, lines)), kind="list"), Prose(text=" ".join(notes), kind="note"))
 
 
-def _strips(each: AmongPublished) -> list[str]:
+def _strips(each: ResultPlace) -> list[str]:
     """Draw minutes, and accelerator-minutes."""
     places = (("minutes", each.minutes), ("accelerator-minutes", each.accelerator_minutes))
     return [

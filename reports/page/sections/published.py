@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from reports.charts.runs import Quantity, Strip, StripDot, strips_figure
-from reports.comparison.among_published import AmongPublished, place_results
+from reports.comparison.among_published import ResultPlace, place_results
 from reports.document.blocks import Block, Chart, Prose, table_of
 from reports.document.glossary import footnotes, registered
 from reports.document.page import PageSection
@@ -32,7 +32,7 @@ def published_section(group: Sequence[Result], table: PublishedTable | None, id_
     return PageSection(id=f"{id_}-published", heading=HEADING, name="Published", blocks=tuple(blocks))
 
 
-def _charts(placed: Sequence[AmongPublished], id_: str) -> list[Chart]:
+def _charts(placed: Sequence[ResultPlace], id_: str) -> list[Chart]:
     """Draw a strip for each result of minutes, and of accelerator-minutes where they are known."""
     minutes = [_strip(each, each.minutes.value, _minutes) for each in placed if each.minutes is not None]
     products = [
@@ -58,7 +58,7 @@ def _accelerator_minutes(row: PublishedResult) -> float | None:
     return row.minutes * row.num_accelerators if row.num_accelerators else None
 
 
-def _strip(each: AmongPublished, value: float, of: Callable[[PublishedResult], float | None]) -> Strip:
+def _strip(each: ResultPlace, value: float, of: Callable[[PublishedResult], float | None]) -> Strip:
     dots = (
         StripDot(label="", value=found, hint=f"{row.submitter}, {row.system}, round {row.round}: {found:.3g}")
         for row in each.others
