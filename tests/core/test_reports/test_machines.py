@@ -88,6 +88,7 @@ def test_prices_of_systems_rank_by_what_training_costs(command: Command, bundles
     assert code == 2 and "fats" in err
 
 
+@pytest.mark.slow
 def test_bundles_stand_beside_ones_own_sets_and_one_bundle_alone(
     command: Command, bundles: Path, tmp_path: Path
 ) -> None:
