@@ -65,7 +65,7 @@ def _draw(
     where the page is wide enough for it. A line down is at `bound`."""
     note = note if width > 600 else 0.0
     longest_name = max((svg.text_width(row.label) for row in rows), default=0.0)
-    left = max(_LEAST_LEFT, min(longest_name + 12, width / 3))
+    left = max(_LEAST_LEFT, min(longest_name * svg.BOLD + 12, width / 3))
     x = svg.Scale(0.0, max((sum(row.parts) * scale for row in rows), default=1.0) or 1.0, left, width - note - 12)
     bottom = 8 + len(rows) * (_BAR + _GAP)
     tops = [8 + index * (_BAR + _GAP) for index in range(len(rows))]
