@@ -1,6 +1,8 @@
 """Options that the verbs of placement share: what devices are, and how plans for them are searched."""
 
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -72,6 +74,25 @@ _SEARCHING = (
     click.option("--retrain", is_flag=True, help="Train anew what is kept below --data: cost net and policy."),
     click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Of all draws."),
 )  # fmt: skip
+
+
+def find_output() -> Path:
+    """Return the results folder, in which studies are kept; no option of these verbs names it.
+
+    Raises HarnessError (exit 8) where it is a link that nobody named, OSError where no folder can be made there.
+    """
+    from harness.foundation.errors import ExitCode, HarnessError
+    from harness.run_sets.names import results_folder
+    from harness.run_sets.output import refuse_output
+
+    folder = results_folder()
+    if folder.is_symlink() and not os.environ.get("DLRMBENCH_OUTPUT"):
+        raise HarnessError(
+            f"{folder} is a link, which nobody named. To use what it leads to, set DLRMBENCH_OUTPUT={folder}.",
+            ExitCode.INPUT,
+        )
+    refuse_output(folder)
+    return folder
 
 
 def search_options(command: F) -> F:

@@ -8,7 +8,14 @@ import click
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import collect_overrides, completing, defining, trainable
 from harness.cli.shared.output import form_option, note, tell
-from harness.extensions.placement.options import COUNT, HEADINGS, device_options, read_question, search_options
+from harness.extensions.placement.options import (
+    COUNT,
+    HEADINGS,
+    device_options,
+    find_output,
+    read_question,
+    search_options,
+)
 from harness.foundation.errors import ExitCode
 from reports.render.forms import FORMS
 
@@ -47,15 +54,13 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
     from harness.extensions.memory.trace import read_trace
     from harness.extensions.placement.plans import record_best, search_plans, task_of_benchmark
     from harness.foundation.files import write_text
-    from harness.run_sets.names import results_folder
-    from harness.run_sets.output import refuse_output
     from rules.records.codec import encode
 
     if output is not None and not output.absolute().parent.is_dir():
         raise click.UsageError(
             f"-o {output}: there is no folder {output.absolute().parent}. Make it, or name another."
         )
-    refuse_output(results_folder())
+    kept_in = find_output()
     question, code = read_question(given), ExitCode.DONE
     config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_place")
     trace = None if given["trace"] is None else read_trace(given["trace"])[1]
@@ -64,7 +69,7 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
     if num_steps is not None:
         placement, code = _run_plans(placement, question, benchmark, num_steps, given)
     inputs = [Path(benchmark), *([] if given["trace"] is None else [given["trace"]])]
-    keep_study(placement.study, results_folder(), f"place-{config.benchmark.name}", form, inputs=inputs)
+    keep_study(placement.study, kept_in, f"place-{config.benchmark.name}", form, inputs=inputs)
     if output is not None:
         record, skipped = record_best(placement, question)
         write_text(output, encode(record))

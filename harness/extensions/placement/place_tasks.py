@@ -8,7 +8,14 @@ import click
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import DATA
 from harness.cli.shared.output import form_option, note, tell
-from harness.extensions.placement.options import COUNT, HEADINGS, device_options, read_question, search_options
+from harness.extensions.placement.options import (
+    COUNT,
+    HEADINGS,
+    device_options,
+    find_output,
+    read_question,
+    search_options,
+)
 from reports.render.forms import FORMS
 
 
@@ -44,11 +51,9 @@ def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, 
     """
     from harness.cli.shared.studies import keep_study
     from harness.extensions.placement.plans import make_tasks, search_plans
-    from harness.run_sets.names import results_folder
-    from harness.run_sets.output import refuse_output
 
-    refuse_output(results_folder())
+    kept_in = find_output()
     question = read_question(given)
     placement = search_plans(question, make_tasks(question, number, files), None)
-    keep_study(placement.study, results_folder(), "place-tasks", form, inputs=files or ())
+    keep_study(placement.study, kept_in, "place-tasks", form, inputs=files or ())
     (tell if form == "table" else note)(placement.study.findings[0])

@@ -20,6 +20,12 @@ def test_searches_of_a_benchmark_end_with_one_sentence_and_keep_the_cheapest_pla
     done = inside("place", "dlrm_tiny", "--devices", 2, "--by", "dim,lookup,optimal", "-o", "plan.json")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("Cheapest by ")
+    (folder,) = (tmp_path / "results").iterdir()
+    study, page = json.loads((folder / "study.json").read_text()), (folder / "report.html").read_text()
+    assert study["made"]["command"] and study["made"]["environment"]["python"] and study["title"] in page
+    assert "What each search&#39;s plan costs" in page and study["title"].startswith(
+        "dlrm_tiny on 2 cuda devices: cheap"
+    )
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert (plan["benchmark"], plan["num_devices"], len(plan["shards"])) == ("dlrm_tiny", 2, 8)
     refused = inside("run", "dlrm_tiny", "--implementation", "torchrec", "--ranks", 3, "--sharding", "plan:plan.json")
@@ -27,6 +33,13 @@ def test_searches_of_a_benchmark_end_with_one_sentence_and_keep_the_cheapest_pla
     (tmp_path / "plan.json").write_text('{\n"schema_version": 3,\n]')
     damaged = inside("run", "dlrm_tiny", "--implementation", "torchrec", "--ranks", 2, "--sharding", "plan:plan.json")
     assert damaged.returncode == 8 and "plan.json" in damaged.stderr and "line 3" in damaged.stderr
+
+
+def test_a_results_folder_that_is_a_link_which_nobody_named_is_refused(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results").symlink_to(tmp_path / "elsewhere")
+    done = inside("place", "dlrm_tiny", "--devices", 2, "--by", "dim")
+    assert done.returncode == 8 and "DLRMBENCH_OUTPUT" in done.stderr and not [*(tmp_path / "elsewhere").iterdir()]
 
 
 WORDS = ("--devices", 2, "--by", "lookup,greedy", "--format", "json")
