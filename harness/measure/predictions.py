@@ -21,7 +21,7 @@ _MODEL = "model."
 """What the names of a model's weights begin with in a checkpoint."""
 
 
-class Predicted(NamedTuple):
+class PredictionSummary(NamedTuple):
     """What was written: samples, and the mean of their probabilities beside that of their labels."""
 
     num_samples: int
@@ -37,7 +37,7 @@ def write_predictions(
     output: Path,
     *,
     on_progress: Callable[[float], None] = lambda share: None,
-) -> Predicted:
+) -> PredictionSummary:
     """Write the logits that the weights in a folder give of a split, row by row; `output` is whole or not there.
 
     Its columns: `row` int64, the sample's number in the split from 0; `label` uint8; `logit` float32, before the
@@ -79,7 +79,7 @@ def write_predictions(
             positives += int(labels.sum())
             on_progress((start + len(logits)) / samples.num_samples)
     number = max(1, samples.num_samples)
-    return Predicted(samples.num_samples, probability / number, positives / number)
+    return PredictionSummary(samples.num_samples, probability / number, positives / number)
 
 
 def _refuse_other_data(weights: Path, trained: str | None, found: str | None) -> None:

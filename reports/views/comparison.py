@@ -13,8 +13,6 @@ from reports.results.records import THREADS_TIMED
 from reports.text.formatting import MISSING, names, percent
 
 _MAX_CHANGES, _MAX_UNLIKE = 12, 5
-_SET = ("data.", "model.", "train.", "runtime.", "serve.")
-"""Sections whose values are said before anything else where two systems are compared."""
 
 
 def comparison_blocks(comparisons: Sequence[Comparison], *, is_brief: bool = False) -> tuple[Block, ...]:
@@ -33,7 +31,7 @@ def _unlike_words(comparison: Comparison) -> str:
     """'Unlike: processor (A, new: B), train.global_batch_size (512, new: 1024).' of two systems; else nothing."""
     if not comparison.is_cross_system:
         return ""
-    told = [each for each in comparison.changes if each.name == PROCESSOR or each.name.startswith(_SET)]
+    told = [each for each in comparison.changes if each.name == PROCESSOR or "." in each.name]  # SECTION.KEY
     told = [each for each in told if each.name != THREADS_TIMED]
     words = names([f"{each.name} ({each.base or MISSING}, new: {each.new or MISSING})" for each in told], _MAX_UNLIKE)
     return f"Two systems, unlike in {words}." if words else ""

@@ -198,15 +198,15 @@ def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
         f"{place}: {merged.num_lookups:,} lookups touch {touched[0]:,} of {rows[0]:,} rows; an LRU cache of 10 % of "
         f"the rows misses {percent(ratio)} of the lookups; {percent(cold)} are a row's first ({how})."
     ]
-    if kept.benchmark is not None and cold > ratio / 2:
-        findings.append(
-            "Most of these misses are a row's first lookup, as in every short trace: one of more --lookups, than "
-            f"{merged.num_lookups:,}, says what a cache misses in the long run."
-        )
     if sample_rate < 1:
         findings.append(
             f"Miss ratios are estimated from {percent(sample_rate)} of the rows, chosen by hash (SHARDS-adj); tables "
             f"of less than {WHOLE_BELOW:,} rows are whole. Rows touched, and how often, are counted of all."
+        )
+    if kept.benchmark is not None and cold > ratio / 2:
+        findings.append(
+            "Most of these misses are a row's first lookup, as in every short trace: one of more --lookups, than "
+            f"{merged.num_lookups:,}, says what a cache misses in the long run."
         )
     merged_columns: Columns = (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how))
     of_merged = [(share, size := round(share * rows[0]), merged.miss_ratio(size)) for share in _SHARES]

@@ -7,7 +7,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import collect_overrides, completing, defining, trainable
-from harness.cli.shared.output import form_option, note, tell
+from harness.cli.shared.output import form_option
 from harness.extensions.placement.options import (
     COUNT,
     HEADINGS,
@@ -74,7 +74,6 @@ def place(benchmark: str, output: Path | None, num_steps: int | None, form: str,
         record, skipped = record_best(placement, question)
         write_text(output, encode(record))
         click.echo(f"plan     {output}, by {record.search}{skipped}", err=form != "table")
-    (tell if form == "table" else note)(placement.study.findings[0])
     click.get_current_context().exit(int(code))
 
 

@@ -7,7 +7,7 @@ import click
 
 from harness.cli.shared.help import verb
 from harness.cli.shared.options import DATA
-from harness.cli.shared.output import form_option, note, tell
+from harness.cli.shared.output import form_option
 from harness.extensions.placement.options import (
     COUNT,
     HEADINGS,
@@ -56,4 +56,3 @@ def place_tasks(number: int | None, files: tuple[Path, Path] | None, form: str, 
     question = read_question(given)
     placement = search_plans(question, make_tasks(question, number, files), None)
     keep_study(placement.study, kept_in, "place-tasks", form, inputs=files or ())
-    (tell if form == "table" else note)(placement.study.findings[0])

@@ -48,6 +48,7 @@ NUM_GENERATED = 10
 HEURISTICS = ("random", "dim", "lookup", "size_lookup", "greedy")
 PUBLISHED = "up to 23.8 %, other tasks"
 """NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
+_TIMED = "timed on one thread of this CPU; the exchange is modelled"
 _OPTIMUM = "optimum"
 
 
@@ -356,8 +357,7 @@ def _list_parameters(question: PlacementQuestion, task: Task, config: RunConfig 
         rows.append(("fixed time of a device that holds tables, assumed", DEVICE_S, "s", "default"))
         rows.append(("fixed time of a table, assumed", TABLE_S, "s", "default"))
     if question.is_measured:
-        timed = "timed on one thread of this CPU; the exchange is modelled"
-        rows.append(("lookups and updates", timed, None, "measured"))
+        rows.append(("lookups and updates", _TIMED, None, "measured"))
     if config is not None and TORCHREC in question.by:
         sharding = config.workload.runtime.sharding
         rows.append(("sharding asked of TorchRec", sharding, None, source_of(config, "runtime.sharding")))
@@ -442,7 +442,8 @@ def _close(whole: dict[str, float], base: str | None, origin: str) -> str:
     alike = [other for other in whole if other != name and whole[other] == whole[name]]
     also = f" (as by {', '.join(alike)})" if alike else ""
     than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if base not in (None, name) else ""
-    found = f"{name}{also}: {duration(whole[name])} a step on the slowest device ({origin}){than}"
+    how = f"{origin}: {_TIMED}" if origin == "measured" else origin
+    found = f"{name}{also}: {duration(whole[name])} a step on the slowest device ({how}){than}"
     if origin == "measured":
         return f"Lowest by {found}; sets were measured once more, which is no verdict: --run measures steps."
     return f"Cheapest by {found}."

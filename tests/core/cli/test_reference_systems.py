@@ -69,14 +69,18 @@ def test_what_is_most_alike_comes_first(command: Command, shipped: Path, tmp_pat
     def made_by(implementation: str) -> dict[str, Any]:
         return {"config": {"runtime.implementation": {"value": implementation, "source": "--set"}}}
 
-    for name, seed in (("reference", 6), ("optimized", 7)):
-        folder = shipped / "box" / f"dlrm_tiny-{name}-20261121T020000Z"
-        write_runs(folder, 90_000.0, seed=seed, **made_by(name))
-    shutil.rmtree(shipped / "box" / "dlrm_tiny-box-20261121T030000Z")
+    sets = (
+        write_runs(
+            tmp_path / f"dlrm_tiny-{name}-20261121T020000Z", 10_000.0, seed=seed, **about_box(), **made_by(name)
+        )
+        for name, seed in (("reference", 6), ("optimized", 7))
+    )
+    write_bundle(shipped / "box.zip", *sets)
     mine = write_runs(tmp_path / "mine", 20_000.0, seed=3, **made_by("reference"))
     optimized = write_runs(tmp_path / "other", 20_000.0, seed=4, **made_by("optimized"))
     for base, first in ((mine, "dlrm_tiny-reference-"), (optimized, "dlrm_tiny-optimized-")):
-        code, out, _ = command("compare", base, "--with", "box", "--format", "json")
+        code, out, err = command("compare", base, "--with", "box", "--format", "json")
+        assert code == 0, err
         comparisons = json.loads(out)["comparisons"]
         assert code == 0 and len(comparisons) == 2 and comparisons[0]["new"].startswith(first)
     text = " ".join(command("compare", mine, "--with", "box")[1].split())
@@ -230,7 +234,7 @@ def test_a_bundle_is_taken_as_a_shipped_system_is(
     shutil.rmtree(shipped)
     assert command("compare", mine, "--with", bundle, "--format", "json") == by_name and by_name[0] == 0
     code, out, _ = command("report", mine, "--with", bundle, "--format", "md")
-    assert code == 0 and "dlrm\\_tiny-box-20261121T030000Z" in out
+    assert code == 0 and "| box (" in out
     assert command("compare", mine, "--with", "theirs")[0] == 2
     monkeypatch.setenv("DLRMBENCH_SYSTEMS", str(tmp_path))
     assert command("compare", mine, "--with", "theirs", "--format", "json") == by_name
