@@ -13,7 +13,7 @@ from importlib import resources
 from reference_models.config.sections import DataConfig
 
 _TRAIN_SAMPLES = 4_195_197_692
-"""Digests of the files of the whole data; those of a part of it are other files."""
+"""Training samples of the whole data; parts of it are other files."""
 
 
 def published_multi_hot(data: DataConfig) -> Mapping[str, str]:

@@ -34,7 +34,7 @@ from reference_models.data.prepared.look import (
     remarks_on,
 )
 from reference_models.data.prepared.order import sort_rows
-from reference_models.data.prepared.progress import PreparationState, digest_of, read_kept, write_kept
+from reference_models.data.prepared.progress import SpoolProgress, digest_of, read_progress, write_progress
 from reference_models.data.prepared.spool import FOLDER, Column, Spool, category_name, remove_spool
 from reference_models.data.store.layout import CLICKS
 from reference_models.data.store.manifest import MANIFEST, write_manifest
@@ -261,9 +261,9 @@ def prepare_files(
         )
     report = on_progress or (lambda stage, share: None)
     started_s = time.monotonic()
-    kept = PreparationState(asked=digest_of(train_files, eval_files, data, parameters))
+    kept = SpoolProgress(asked=digest_of(train_files, eval_files, data, parameters))
     with unfinished(folder, CLICKS), _begin_spool(folder, _columns_of(reader, data), reader, kept, on_note) as spool:
-        saved = _StateKeeper(spool, kept, reader)
+        saved = _Recorder(spool, kept, reader)
         tally = _parse([*train_files, *eval_files], spool, reader, max_malformed, report, saved)
         if not tally.is_sorted and not kept.is_parsed:
             saved.forget()
@@ -358,19 +358,15 @@ def _look_at_begin(paths: Sequence[Path], reader: Reader, max_malformed: float) 
 
 
 def _begin_spool(
-    folder: Path,
-    columns: Mapping[str, Column],
-    reader: Reader,
-    kept: PreparationState,
-    on_note: Callable[[str], None],
+    folder: Path, columns: Mapping[str, Column], reader: Reader, kept: SpoolProgress, on_note: Callable[[str], None]
 ) -> Spool:
     """Open what a killed preparation left, whose state `kept` then has, or begin anew."""
-    found = read_kept(folder / FOLDER, kept.asked)
+    found = read_progress(folder / FOLDER, kept.asked)
     if found is not None and found.is_of(columns, len(reader.features)):
         files = {name: (file, Column(dtype, width)) for name, (file, dtype, width) in found.columns.items()}
         with suppress(OSError, ValueError):
             spool = Spool(folder, columns, files, found.num_rows)
-            for member in fields(PreparationState):
+            for member in fields(SpoolProgress):
                 setattr(kept, member.name, getattr(found, member.name))
             done = f"{len(found.numbered)} of {len(reader.features)} categories are numbered"
             on_note(
@@ -382,11 +378,11 @@ def _begin_spool(
 
 
 @dataclass(slots=True)
-class _StateKeeper:
+class _Recorder:
     """Keeps how far a preparation is, whenever so much was done that it should not be lost."""
 
     spool: Spool
-    kept: PreparationState
+    kept: SpoolProgress
     reader: Reader
     num_bytes: int = 0
     """Bytes that were worked on since it was kept."""
@@ -417,13 +413,18 @@ class _StateKeeper:
             return
         self.spool.sync()
         self.kept.num_rows, self.kept.columns = self.spool.num_rows, self.spool.files
-        write_kept(self.spool.folder, self.kept)
+        write_progress(self.spool.folder, self.kept)
         self.spool.drop_stale()
         self.num_bytes = 0
 
 
 def _parse(
-    paths: Sequence[Path], spool: Spool, reader: Reader, max_malformed: float, report: Progress, saved: _StateKeeper
+    paths: Sequence[Path],
+    spool: Spool,
+    reader: Reader,
+    max_malformed: float,
+    report: Progress,
+    saved: _Recorder,
 ) -> _Tally:
     """Append the rows of all files to the spool, of those alone that a killed preparation has not parsed."""
     tally = _Tally(max_malformed)
@@ -492,7 +493,7 @@ def _number(
     reader: Reader,
     memory_bytes: int,
     report: Progress,
-    saved: _StateKeeper,
+    saved: _Recorder,
 ) -> tuple[tuple[int, ...], list[ColumnLook]]:
     """Replace every category column by ids; return the tables' sizes, and what was seen of each column."""
     for number, feature in [*enumerate(reader.features)][len(saved.kept.numbered) :]:

@@ -26,14 +26,14 @@ _MAX_BYTES = 1 << 28
 
 
 @dataclass(kw_only=True, slots=True)
-class PreparationState:
+class SpoolProgress:
     """What is done. `asked` is the digest of what the preparation was asked for."""
 
     asked: str
     num_rows: int = 0
     """Rows in each of the spool's columns."""
     columns: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-    """The file, type and values per row of each column."""
+    """The file of each column, its type and values per row."""
     is_parsed: bool = False
     """Whether all files are, and rows are in their order."""
     tally: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class PreparationState:
     reader: dict[str, Any] = field(default_factory=dict)
     """What the reader knows of the files before."""
     numbered: list[tuple[int, ColumnLook]] = field(default_factory=list)
-    """The rows of its table, and what was seen, of each category that was numbered."""
+    """For each category that was numbered its table's rows, and what was seen of it."""
 
     def is_of(self, columns: Mapping[str, Column], num_tables: int) -> bool:
         """Return whether it may be of a spool of these columns, the last `num_tables` of which are categories'."""
@@ -75,12 +75,12 @@ def digest_of(
     return sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def write_kept(folder: Path, kept: PreparationState) -> None:
+def write_progress(folder: Path, kept: SpoolProgress) -> None:
     """Write it, whole or not at all."""
     write_atomically(folder / PROGRESS, json.dumps(asdict(kept)))
 
 
-def read_kept(folder: Path, asked: str) -> PreparationState | None:
+def read_progress(folder: Path, asked: str) -> SpoolProgress | None:
     """Read what a killed preparation left; None where there is nothing that can be gone on from.
 
     What is there of another preparation, or is damaged, is nothing.
@@ -88,7 +88,7 @@ def read_kept(folder: Path, asked: str) -> PreparationState | None:
     if folder.is_symlink():
         return None
     try:
-        found = msgspec.json.decode(read_regular(folder / PROGRESS, _MAX_BYTES), type=PreparationState)
+        found = msgspec.json.decode(read_regular(folder / PROGRESS, _MAX_BYTES), type=SpoolProgress)
     except (OSError, DatasetError, msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return found if found.asked == asked else None

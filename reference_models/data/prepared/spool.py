@@ -112,7 +112,7 @@ class Spool:
 
     @property
     def files(self) -> dict[str, tuple[str, str, int]]:
-        """Return of each column its file's name, its type and its width."""
+        """The name of each column's file, its type and its width."""
         return {name: (self._names[name], column.dtype, column.width) for name, column in self._columns.items()}
 
     @property
