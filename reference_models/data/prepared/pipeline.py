@@ -281,25 +281,7 @@ def prepare_files(
         digest = write_manifest(
             folder,
             CLICKS,
-            {
-                "kind": data.kind,
-                "name": data.name,
-                "splits": num_samples,
-                "num_dense": data.num_dense,
-                "num_embeddings": list(num_embeddings),
-                "multi_hot": list(data.multi_hot),
-                "parameters": dict(parameters),
-                "num_lines": tally.num_lines,
-                "num_malformed": tally.num_malformed,
-                "malformed": tally.named,
-                "positives": positives,
-                "columns": [look.record() for look in looks],
-                "remarks": remarks_on(positives, looks),
-                "sources": [
-                    {"name": source.path.name, "bytes": source.num_bytes, "sha256": source.sha256}
-                    for source in tally.sources
-                ],
-            },
+            _describe(data, num_samples, num_embeddings, parameters, tally, positives, looks),
             sha256=data.sha256,
         )
         done_s = time.monotonic()
@@ -320,6 +302,36 @@ def prepare_files(
                 "writing": done_s - numbered_s,
             },
         )
+
+
+def _describe(
+    data: DataConfig,
+    num_samples: Mapping[str, int],
+    num_embeddings: Sequence[int],
+    parameters: Mapping[str, Any],
+    tally: _Tally,
+    positives: Mapping[str, float],
+    looks: Sequence[ColumnLook],
+) -> dict[str, Any]:
+    """Return what the manifest says of the data, but for its files."""
+    return {
+        "kind": data.kind,
+        "name": data.name,
+        "splits": num_samples,
+        "num_dense": data.num_dense,
+        "num_embeddings": list(num_embeddings),
+        "multi_hot": list(data.multi_hot),
+        "parameters": dict(parameters),
+        "num_lines": tally.num_lines,
+        "num_malformed": tally.num_malformed,
+        "malformed": tally.named,
+        "positives": positives,
+        "columns": [look.record() for look in looks],
+        "remarks": remarks_on(positives, looks),
+        "sources": [
+            {"name": source.path.name, "bytes": source.num_bytes, "sha256": source.sha256} for source in tally.sources
+        ],
+    }
 
 
 def _refuse_other_sizes(file: Path, data: DataConfig, num_embeddings: tuple[int, ...]) -> None:
