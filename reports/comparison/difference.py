@@ -110,6 +110,10 @@ def _of_records(
         return settings
     for name, (value, source) in config_texts(record).items():
         settings["configuration"][name] = Setting(value=value, source=source or "unknown")
+    asked = {"kind": record.kind, **{name: str(number) for name, number in record.options.items()}}
+    hooks = {f"--{name}": command for name, command in record.hooks.items()}
+    for name, text in (asked | hooks).items():  # what is measured, and what is run around it
+        settings["configuration"][printable(name, 80)] = Setting(value=printable(text, 200), source="asked")
     for name, value in environment_texts(record).items():
         section = "system" if name in SURROUNDINGS else "software"
         settings[section][name] = Setting(value=value, source="detected")

@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 from log_builder import make_runs, write_set
+from measured_builder import write_measured
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
@@ -56,6 +57,18 @@ def test_diff_json_holds_to_its_schema_and_has_everything(command: Any, pair: tu
     assert ("configuration", "train.global_batch_size") not in differing
     assert any(row["name"] == "train.global_batch_size" for row in document["identical"])
     assert not any(row["name"] in ("seed", "eval_accuracy", "run_start") for row in document["identical"])
+
+
+def test_steps_and_commands_around_runs_differ_too(command: Any, tmp_path: Path) -> None:
+    for name, changes in {
+        "a": {"options": {"num_steps": 10}, "hooks": {"power-command": "echo 50"}},
+        "b": {"options": {"num_steps": 20}},
+    }.items():
+        write_measured(tmp_path / name, "throughput", [100.0] * 2, **changes)
+    code, out, _ = command("diff", tmp_path / "a", tmp_path / "b", "--format", "json")
+    differing = {row["name"]: (row["a"], row["b"]) for row in json.loads(out)["differing"]}
+    assert code == 0 and (differing["num_steps"][0]["value"], differing["num_steps"][1]["value"]) == ("10", "20")
+    assert differing["--power-command"][0]["value"] == "echo 50" and differing["--power-command"][1] is None
 
 
 def test_a_set_does_not_differ_from_itself(command: Any, pair: tuple[Path, Path]) -> None:
