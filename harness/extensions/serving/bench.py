@@ -455,7 +455,11 @@ class Bench:
         least = min(done, key=lambda run: run.asked_per_s)
         limit = f"; the limit is {self.limit.seconds * 1e3:g} ms" if self.serve.scenario == "server" else ""
         if held_up := [run.stall_s for run in done if run.is_held_up]:
-            limit += f"; {len(held_up)} of {len(done)} runs were held up, for up to {max(held_up) * 1e3:.3g} ms"
+            limit += (
+                f"; {len(held_up)} of {len(done)} runs were held up (calls, or the clock that issues queries, stood "
+                f"still), for up to {max(held_up) * 1e3:.3g} ms: stop other work, see 'dlrmbench doctor', or give a "
+                "longer --target-latency"
+            )
         return (
             f"no run of LoadGen was VALID: at {least.asked_per_s:,.4g} queries/s p{self.serve.percentile:g} was "
             f"{least.latency_s * 1e3:.3g} ms ({least.reason}), where {self._say_alone(alone_s)}{limit}. "

@@ -17,6 +17,9 @@ ENOUGH = 2
 """Runs of equal verdict that settle a rate, of three at most."""
 MAX_HELD_UP = 3
 """Runs at one rate that may be held up, before it counts as INVALID."""
+FAR = 16
+"""Least step down, as a power of RESOLUTION, from a rate at which all runs were held up: these tell nothing of how
+far the border is, and each such rate takes MAX_HELD_UP of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +91,8 @@ def search_highest(
     """Try rates from `start` on, at most `MAX_RATES`, from `least` to `most`, as long as `may_go_on`; at least one.
 
     The first step is `RESOLUTION`, and each is twice as long, in powers of it, as the one before, as long as all
-    rates are judged alike: a start that is right takes two runs there and two above. The highest VALID rate below
+    rates are judged alike: a start that is right takes two runs there and two above; below a rate at which all runs
+    were held up it is at least `FAR`. The highest VALID rate below
     every INVALID one is then known to `RESOLUTION`, as far as the attempts go.
     """
     attempts: list[Attempt] = []
@@ -109,6 +113,8 @@ def search_highest(
             else:
                 rate = (low * high) ** 0.5
         else:
+            if high is not None and votes[high].held_up >= MAX_HELD_UP:
+                power = max(power, FAR)
             step = RESOLUTION**power
             rate = min(most, (low or start) * step) if high is None else max(least, high / step)
             power *= 2

@@ -150,6 +150,13 @@ def test_what_was_always_held_up_is_no_upper_end() -> None:
     assert bracket_of(tried) == Bracket(low=100.0, high=None)
 
 
+def test_where_every_run_is_held_up_few_rates_are_tried_until_one_may_be_valid() -> None:
+    tried = search_highest(tries(*[False] * 40, held_up=range(40)), 100.0, least=1.0)
+    rates = list(dict.fromkeys(each.rate for each in tried))
+    assert len(tried) >= 9
+    assert rates[1] < 75 and rates[2] < 50
+
+
 def test_the_search_tries_nothing_above_the_most_rate() -> None:
     tried = search_highest(valid_below(1e9), 100.0, most=130.0)
     assert tried[-1].rate == 130 and bracket_of(tried) == Bracket(low=130.0, high=None)
