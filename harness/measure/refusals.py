@@ -60,9 +60,10 @@ def refuse_restores(checkpoint: CheckpointConfig | None, num_samples: int, train
         return
     num_taken = num_samples // checkpoint.interval(train_samples)
     if checkpoint.restores > num_taken:
+        share = f" of an epoch of {train_samples}" if isinstance(checkpoint.every, str) else ""
         raise ConfigError(
-            f"checkpoint.restores is {checkpoint.restores}, but {num_samples} samples make {num_taken} checkpoints, "
-            f"one every {checkpoint.every}. Ask for fewer restores, or more checkpoints."
+            f"checkpoint.restores is {checkpoint.restores}, but checkpoint.every={checkpoint.every}{share} "
+            f"samples saves {num_taken} times in {num_samples}. Ask for fewer restores, or more checkpoints."
         )
 
 
