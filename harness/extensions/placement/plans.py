@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,8 @@ PUBLISHED = "up to 23.8 %, other tasks"
 """NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
 _TIMED = "timed on one thread of this CPU; the exchange is modelled"
 _OPTIMUM = "optimum"
+SAME = 1e-9
+"""Costs that differ by no larger share are the same: sums of the same numbers in other orders, rounded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,7 +158,8 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
         "definition_sha256": of.definition_sha256,
     }
     known = [each[0] for each in placement.found.values() if each[0].plan is not None and each[0].cost_s is not None]
-    for found in sorted(known, key=lambda each: each.cost_s or 0.0):
+    least = _find_cheapest({each.search: each.cost_s or 0.0 for each in known})
+    for found in sorted(known, key=lambda each: 0.0 if each.search in least else each.cost_s or 0.0):
         assert found.plan is not None
         try:
             write_sharding(task, found.plan)
@@ -377,11 +380,11 @@ def _compare(
     least = np.array(bounds, np.float64)
     cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
     whole = {name: float(of.mean()) for name, of in cost.items() if not np.isnan(of).any()}
-    base = min((name for name in whole if name in HEURISTICS), key=whole.__getitem__, default=None)
+    base = next(iter(_find_cheapest({name: whole[name] for name in whole if name in HEURISTICS})), None)
     rows = []
     for name, of in found.items():
         placed = ~np.isnan(cost[name])
-        gain = cost[base][placed] / cost[name][placed] - 1 if base else np.array([])
+        gain = _share_over(cost[base][placed], cost[name][placed]) if base else np.array([])
         interval = None if name == base else mean_interval(gain)
         rows.append(
             (
@@ -389,7 +392,7 @@ def _compare(
                 int(placed.sum()),
                 whole.get(name),
                 _mean([each.balance for each in of]),
-                _mean(cost[name] / least - 1),
+                _mean(_share_over(cost[name], least)),
                 _mean([each.took_s for each in of]),
                 any(each.plan is not None and each.plan.is_cut for each in of),
                 _mean(gain),
@@ -420,7 +423,20 @@ def _compare(
     tau, over = _mean(taus), f", the mean over {len(taus)} tasks" if len(taus) > 1 else ""
     of_plans = f"Predicted and {origin} costs of {sum(map(len, pairs))} plans"
     said = "" if tau is None else f" {of_plans}: Kendall's tau {tau:.2f}{over}."
-    return table, _close(whole, base, origin) + said
+    reached = [name for name in whole if not _share_over(cost[name], least).any()]
+    bound = "optimum" if is_small else "bound"
+    return table, _close(whole, base, origin, dict.fromkeys(reached, bound)) + said
+
+
+def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by what share costs are above others, 0 where they differ by no more than rounding."""
+    over = costs / least - 1
+    return np.where(np.abs(over) <= SAME, 0.0, over)
+
+
+def _find_cheapest(costs: Mapping[str, float]) -> list[str]:
+    """Return the searches whose plans cost least, and the same but for rounding, in the order that they are given."""
+    return [name for name, cost_s in costs.items() if cost_s <= min(costs.values()) * (1 + SAME)]
 
 
 def _as_clause(closing: str) -> str:
@@ -434,16 +450,20 @@ def _mean(values: Sequence[float | None] | NDArray[np.float64]) -> float | None:
     return float(np.nanmean(known)) if known.size and not np.isnan(known).all() else None
 
 
-def _close(whole: dict[str, float], base: str | None, origin: str) -> str:
-    """Say in a sentence whose plans are the cheapest, of the searches that placed all tasks."""
+def _close(whole: Mapping[str, float], base: str | None, origin: str, reached: Mapping[str, str]) -> str:
+    """Say in a sentence whose plans are the cheapest, of the searches that placed all tasks.
+
+    `reached` are the searches whose plans cost what no plan of whole tables is below, with the name of that.
+    """
     if not whole:
         return "No search has a plan of every task whose cost is known."
-    name = min(whole, key=whole.__getitem__)
-    alike = [other for other in whole if other != name and whole[other] == whole[name]]
+    name, *alike = _find_cheapest(whole)
     also = f" (as by {', '.join(alike)})" if alike else ""
-    than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if base not in (None, name) else ""
+    is_less = base is not None and base not in (name, *alike)
+    than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if is_less and base else ""
     how = f"{origin}: {_TIMED}" if origin == "measured" else origin
     found = f"{name}{also}: {duration(whole[name])} a step on the slowest device ({how}){than}"
     if origin == "measured":
         return f"Lowest by {found}; sets were measured once more, which is no verdict: --run measures steps."
-    return f"Cheapest by {found}."
+    limit = f"; that is the {reached[name]}, so no plan of whole tables is cheaper" if name in reached else ""
+    return f"Cheapest by {found}{limit}."

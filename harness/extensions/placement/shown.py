@@ -1,14 +1,18 @@
 """What studies of placements show of their own: what each search's plan costs, beside the bound."""
 
+from collections.abc import Collection, Mapping
+
 from reports.charts.bars import Bar, cost_figure
 from reports.document.blocks import Chart
 from reports.kinds.details import Details
 from reports.parts.study import is_amount, number_of, rows_of
-from reports.text.formatting import percent, printable, time_unit
+from reports.text.formatting import TimeUnit, percent, printable, time_unit
 from rules.records.study import StudyRecord, StudyTable
 
-_OVER = "Over the "
+_OVER, _OF_WHOLE = "Over the ", " of whole tables"
 _SAME, _FAR = 1e-6, 1e6
+SAME = 1e-9
+"""Costs that differ by no larger share differ by rounding alone."""
 
 
 def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
@@ -33,12 +37,10 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
         for name, cost_s in sorted(known.items(), key=lambda each: each[1])
     ]
     is_one = bool(bounds) and max(bounds) - min(bounds) <= _SAME * max(bounds)  # of several tasks there are several
-    least = min(known, key=known.__getitem__)
-    lead = f"{least} has the cheapest plan of {len(known)}"
+    lead = _say_cheapest(known, unit)
     if is_one:
-        beyond = known[least] / bounds[0] - 1
-        cut = ": it cuts tables" if beyond < 0 else ""
-        lead += f", {percent(abs(beyond))} {'below' if cut else 'over'} the {over.removeprefix(_OVER)}{cut}"
+        cutting = {printable(str(row.get("Search")), 20) for row in rows if row.get("Cuts tables") is True}
+        lead += _say_bound(known, bounds[0], over.removeprefix(_OVER), cutting)
     title = "What each search's plan costs"
     figure = cost_figure(
         bars,
@@ -50,6 +52,29 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
         description=f"A bar per search. {lead}.",
     )
     return Chart(figure=figure, lead=f"{lead}.", table_note="The table below has the numbers.")
+
+
+def _find_cheapest(known: Mapping[str, float]) -> list[str]:
+    return [name for name, cost_s in known.items() if cost_s <= min(known.values()) * (1 + SAME)]
+
+
+def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
+    """Name the search with the cheapest plan, or all whose plans cost the same but for rounding."""
+    least = _find_cheapest(known)
+    if len(least) == 1:
+        return f"{least[0]} has the cheapest plan of {len(known)}"
+    both = f"{', '.join(least[:-1])} and {least[-1]} find the same cost, {unit.text(known[least[0]])}"
+    return both if len(least) == len(known) else f"{both}, the least of {len(known)}"
+
+
+def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: Collection[str]) -> str:
+    """Say how far the least cost is from the optimum or bound; where it is below, that the plan cuts tables."""
+    least = _find_cheapest(known)
+    beyond = known[least[0]] / bound_s - 1
+    if abs(beyond) <= SAME:
+        return f": the {name.removesuffix(_OF_WHOLE)}, so no plan of whole tables is cheaper"
+    cut = ": it cuts tables" if beyond < 0 and cutting.issuperset(least) else ""
+    return f", {percent(abs(beyond))} {'below' if beyond < 0 else 'over'} the {name}{cut}"
 
 
 TERMS = {
