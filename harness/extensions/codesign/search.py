@@ -194,14 +194,22 @@ def space_study(
 def _answer(
     best: Mapping[str, Sequence[Trial]], modes: Sequence[Mode], by_hand: Trial, objectives: Sequence[Objective]
 ) -> str:
-    """Say in one line which mode found the best design in the first objective, and what that saves."""
+    """Say in one line which mode found the best design in the first objective, what that saves, and at what price in
+    the other."""
     first = objectives[0]
     mode = min(modes, key=lambda each: min(trial.values([first]) for trial in best[each]))
     least = min(best[mode], key=lambda trial: trial.values([first]))
     (found,), (before,) = least.values([first]), by_hand.values([first])
     words = duration(found) if first == "latency_s" else f"{found:.3g} J"
     how = {"separate": "hardware first, then tiles", "joint": "hardware and tiles together"}[mode]
-    return f"searched {how}, a step takes {words}, {percent(1 - found / before)} less than by hand, modelled"
+    names: dict[Objective, str] = {"latency_s": "time", "energy_j": "energy"}
+    others = [
+        _say_change(names[each], *least.values([each]), *by_hand.values([each]))
+        for each in objectives
+        if each != first
+    ]
+    price = f", with {' and '.join(others)}" if others else ""
+    return f"searched {how}, a step takes {words}, {percent(1 - found / before)} less than by hand{price}, modelled"
 
 
 def _say_gain(
@@ -211,22 +219,44 @@ def _say_gain(
     by_hand: Trial,
     objectives: Sequence[Objective],
 ) -> str:
+    """Say what a mode found: the design that is best in the first objective, then that of the least energy-delay."""
     trials, parts = of[mode], list[str]()
+    first = _find_best(best[mode], objectives)
     if "latency_s" in objectives:
-        separate_s, found_s = (min(trial.latency_s for trial in best[each]) for each in ("separate", mode))
-        parts.append(f"a step takes {duration(found_s)} at best")
+        parts.append(f"a step takes {duration(first.latency_s)} at best")
         if mode == "joint":
             before = f"as separate, from whose {plural(len(of['separate']), 'trial')} it begins"
-            parts.append(f"{separate_s / found_s:.3f} times as fast {before} (published: {PUBLISHED_GAIN})")
+            gain = _find_best(best["separate"], objectives).latency_s / first.latency_s
+            parts.append(f"{gain:.3f} times as fast {before} (published: {PUBLISHED_GAIN})")
     else:
-        parts.append(f"a step takes {min(trial.energy_j for trial in best[mode]):.3g} J at best")
+        parts.append(f"a step takes {first.energy_j:.3g} J at best")
+    said = ", ".join(parts)
     if "energy_j" in objectives:
-        saving = min(trial.energy_delay for trial in best[mode]) / by_hand.energy_delay - 1
-        by_design = f"{saving * 100:+.0f} % against the design by hand"
-        parts.append(f"energy-delay is {by_design} (published: {PUBLISHED_SAVING})")
+        least = min(best[mode], key=lambda trial: trial.energy_delay)
+        change = f"{(least.energy_delay / by_hand.energy_delay - 1) * 100:+.1f} % against the design by hand"
+        whose, of_first = "Its energy-delay is", list[str]()
+        if "latency_s" in objectives:
+            of_first.append(_say_change("energy", first.energy_j, by_hand.energy_j))
+        if least is not first:
+            of_first.append(_say_change("energy-delay", first.energy_delay, by_hand.energy_delay))
+            whose = f"Another design, of {duration(least.latency_s)} a step, has the least energy-delay,"
+        said += f", with {' and '.join(of_first)} than by hand" if of_first else ""
+        said = f"{said}. {whose} {change} (published: {PUBLISHED_SAVING})"
     later = [any(trial.violations) for trial in trials[POPULATION:]]
     invalid = f", {percent(sum(later) / len(later))} of those after the first {POPULATION} invalid" if later else ""
-    return f"{mode}, modelled: {', '.join(parts)}; {plural(len(trials), 'trial')}{invalid}."
+    return f"{mode}, modelled: {said}; {plural(len(trials), 'trial')}{invalid}."
+
+
+def _find_best(trials: Sequence[Trial], objectives: Sequence[Objective]) -> Trial:
+    """Return the trial that is best in latency where that is an objective, else in energy."""
+    first: Objective = "latency_s" if "latency_s" in objectives else "energy_j"
+    return min(trials, key=lambda trial: trial.values([first]))
+
+
+def _say_change(name: str, found: float, before: float) -> str:
+    """Say by what share a value is above or below another: '4.6 % more energy'."""
+    change = found / before - 1
+    return f"{percent(abs(change))} {'less' if change < 0 else 'more'} {name}"
 
 
 def _show_design(mode: str, trial: Trial) -> tuple[Cell, ...]:

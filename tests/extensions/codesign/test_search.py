@@ -297,6 +297,31 @@ def test_nothing_is_said_of_what_was_no_objective(objective: Objective, other: s
     assert "best in the first objective" in study.findings[-1]
 
 
+FAST, HAND, FRUGAL = ((Trial({}, (0, 0, 0), *costs)) for costs in ((0.9, 1.2), (1.0, 1.0), (0.95, 1.0)))
+
+
+def test_each_sentence_is_of_one_design_and_says_what_gets_worse_in_it() -> None:
+    modes: tuple[Mode, ...] = ("separate",)
+    found = {"separate": [FAST, FRUGAL]}
+    title = codesign._answer(found, modes, HAND, BOTH)
+    assert "a step takes 900.0 ms, 10.0 % less than by hand, with 20.0 % more energy, modelled" in title
+    first, second = codesign._say_gain("separate", {"separate": [FAST]}, found, HAND, BOTH).split(". ")
+    assert first == (
+        "separate, modelled: a step takes 900.0 ms at best, with 20.0 % more energy and 8.0 % more energy-delay "
+        "than by hand"
+    )
+    assert second.startswith(
+        "Another design, of 950.0 ms a step, has the least energy-delay, -5.0 % against the design by hand"
+    )
+
+
+def test_a_design_that_is_best_in_both_is_one() -> None:
+    said = codesign._say_gain("separate", {"separate": [FRUGAL]}, {"separate": [FRUGAL]}, HAND, BOTH)
+    assert "a step takes 950.0 ms at best, with 0.0 % more energy than by hand. Its energy-delay is -5.0 %" in said
+    alone = codesign._answer({"separate": [FRUGAL]}, ("separate",), HAND, ("latency_s",))
+    assert alone.endswith("5.0 % less than by hand, modelled")
+
+
 @pytest.mark.slow
 def test_a_search_is_the_same_for_the_same_seed() -> None:
     def run() -> StudyRecord:
