@@ -25,7 +25,7 @@ from harness.extensions.memory.pooling import (
     simulate_waits,
 )
 from harness.extensions.memory.tier import Tier, list_parameters
-from harness.extensions.memory.trace import merged_curve, read_trace, table_curve
+from harness.extensions.memory.trace import merged_curve, read_trace, say_cold, table_curve
 from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_study, make_table
 from harness.foundation.virtual_clock import percentile_of
@@ -58,6 +58,7 @@ _RATES: Columns = (
 )
 
 Row = tuple[Cell, ...]
+_ALONE = " when no query waits for another"
 _OF_ROWS = "by --row-size, else by the definition that was traced"
 
 
@@ -152,6 +153,8 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
     ]
     tables += [] if question.rate is None else [_vary_rate(setups)]
     findings = [*answers, *(finding for _, finding in said)]
+    if short := _say_cold(setups, len(trace.indices)):
+        findings.insert(len(answers) or 1, short)
     if not any(setup.reads.rows.any() for setup in setups):
         findings.insert(0, "Nothing is remote: local memory and cache hold every row.")
     elif {"host", "switch"} <= {*question.pools}:
@@ -301,8 +304,20 @@ def _say_wait(setup: _Setup, pool: Pool) -> tuple[Row, str]:
         known = [speed_up, *(each for each in ends if each is not None)]
         speed_ups = [speed_up, min(known), max(known)]
         gain = f", {speed_up:.2f} times as fast as by the host ({min(known):.2f} to {max(known):.2f} over the ranges)"
-    wait = f"a query waits {duration(parts[-1])} on average, {duration(p99)} at p99{gain} (simulated)"
+    alone = _ALONE if question.rate is None else ""
+    wait = f"a query waits {duration(parts[-1])} on average, {duration(p99)} at p99{alone}{gain} (simulated)"
     return (*head, *parts, p99, *speed_ups), f"{label}: {wait}."
+
+
+def _say_cold(setups: Sequence[_Setup], num_lookups: int) -> str:
+    """Warn of the caches whose misses are first lookups for the most part; empty where there are none."""
+    ratios = {each.cache: each.miss_ratio for each in setups if each.cache.words}
+    cold_ratio = setups[0].cold_ratio or 0.0
+    cold = [cache for cache, ratio in ratios.items() if cold_ratio > ratio / 2]
+    if not cold:
+        return ""
+    words = " and with ".join("a " * (cache.of_tables is None) + cache.words for cache in cold)
+    return say_cold("these misses" if len(cold) == len(ratios) else f"the misses with {words}", num_lookups)
 
 
 def _vary_rate(setups: Sequence[_Setup]) -> StudyTable:
@@ -341,7 +356,7 @@ def _answer(setups: Sequence[_Setup], answers: Sequence[str], said: Sequence[tup
     wait_s, setup = min(waits, key=lambda each: each[0])  # type: ignore[arg-type,return-value]
     missing = f", which misses {percent(setup.miss_ratio)}," if setup.cache.words and not answers else ""
     least = f" adds least of {len(waits)}: " if len(waits) > 1 else " adds "
-    rate = "" if setup.question.rate is None else f" at {setup.question.rate:g} queries/s"
+    rate = _ALONE if setup.question.rate is None else f" at {setup.question.rate:g} queries/s"
     assert isinstance(wait_s, float)
     where = f"{setup.name} then" if len(answers) == 1 and len(waits) == 1 else setup.label
     return f"{found}{where}{missing}{least}{duration(wait_s)} to a query{rate}, simulated"

@@ -204,10 +204,7 @@ def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
             f"of less than {WHOLE_BELOW:,} rows are whole. Rows touched, and how often, are counted of all."
         )
     if kept.benchmark is not None and cold > ratio / 2:
-        findings.append(
-            "Most of these misses are a row's first lookup, as in every short trace: one of more --lookups, than "
-            f"{merged.num_lookups:,}, says what a cache misses in the long run."
-        )
+        findings.append(say_cold("these misses", merged.num_lookups))
     merged_columns: Columns = (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how))
     of_merged = [(share, size := round(share * rows[0]), merged.miss_ratio(size)) for share in _SHARES]
     columns: Columns = (
@@ -241,6 +238,14 @@ def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
             Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
         ),
         checks=_check_touched(kept, touched[0]),
+    )
+
+
+def say_cold(misses: str, num_lookups: int) -> str:
+    """Warn that most of `misses` are first lookups, which a longer trace than one of so many lookups has fewer of."""
+    return (
+        f"Most of {misses} are a row's first lookup, as in every short trace: one of more --lookups, than "
+        f"{num_lookups:,}, says what a cache misses in the long run."
     )
 
 

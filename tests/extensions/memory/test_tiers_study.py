@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -208,6 +208,33 @@ def test_a_cache_that_is_found_is_what_is_simulated_and_said_first(asked: dict[s
     else:
         found = rows_of(study, "Memory shared among tables")[0]
         assert read["Miss ratio"] == pytest.approx(found["Miss ratio"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"caches": (0.3, 1.0)}, "Most of these misses are a row's first lookup"),
+        ({"caches": (0.001, 1.0)}, "Most of the misses with a cache of 100.0 % are a row's first lookup"),
+        ({"fit_bytes": 128 * 2_000}, "Most of these misses are a row's first lookup"),
+        ({"caches": (0.001,)}, None),
+        ({}, None),
+    ],
+)
+def test_misses_that_are_first_lookups_for_the_most_part_are_said_to_be(
+    asked: dict[str, Any], said: str | None
+) -> None:
+    study = tiers_study(made_trace(), replace(question("nand"), **asked), None, "a test")
+    assert said is None or (said in study.findings[1] and "than 24,000, says what" in study.findings[1])
+    assert sum("first lookup" in finding for finding in study.findings) == (said is not None)
+
+
+@pytest.mark.parametrize("asked", [{"fit_bytes": 128 * 200}, {"caches": (0.1,)}])
+def test_a_wait_without_a_rate_is_said_to_be_of_queries_that_wait_for_none(asked: dict[str, Any]) -> None:
+    alone = tiers_study(made_trace(), replace(question("nand"), **asked), None, "a test")
+    assert "to a query when no query waits for another" in alone.title
+    assert "at p99 when no query waits for another (simulated)" in " ".join(alone.findings)
+    at_rate = tiers_study(made_trace(), replace(question("nand", rate=10.0), **asked), None, "a test")
+    assert not any("waits for another" in said for said in (at_rate.title, *at_rate.findings))
 
 
 def test_a_hit_rate_that_no_cache_has_is_said_to_be_none() -> None:
