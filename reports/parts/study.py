@@ -56,6 +56,16 @@ def study_table(table: StudyTable) -> Table:
     )
 
 
+def without_empty_columns(table: StudyTable) -> StudyTable:
+    """Return a table without the columns in which no row says anything; one without rows as it is."""
+    columns = range(len(table.columns))
+    kept = [at for at in columns if not table.rows or any(row[at] is not None for row in table.rows)]
+    if not kept:
+        return table
+    rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
+    return StudyTable(title=table.title, columns=tuple(table.columns[at] for at in kept), rows=rows)
+
+
 def _is_number(table: StudyTable, index: int) -> bool:
     return any(isinstance(row[index], int | float) for row in table.rows)
 

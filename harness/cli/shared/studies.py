@@ -134,14 +134,14 @@ def _joined(words: Sequence[str]) -> str:
 def _narrow_table(table: "StudyTable") -> "tuple[Table, Block]":
     """A table without columns that say nothing; what is given, measured and computed of it is said once, below."""
     from reports.document.blocks import Prose
-    from reports.parts.study import study_table
+    from reports.parts.study import study_table, without_empty_columns
     from reports.text.formatting import printable
 
-    kept = [i for i, _ in enumerate(table.columns) if not table.rows or any(row[i] is not None for row in table.rows)]
-    whole = study_table(table)
-    columns = [replace(whole.columns[i], name=printable(table.columns[i].name)) for i in kept]
-    narrow = replace(whole, columns=tuple(columns), rows=tuple(tuple(row[i] for i in kept) for row in whole.rows))
-    return narrow, Prose(text=_origins([(table.columns[i].origin, printable(table.columns[i].name)) for i in kept]))
+    table = without_empty_columns(table)
+    whole, names = study_table(table), [printable(column.name) for column in table.columns]
+    columns = tuple(replace(column, name=name) for column, name in zip(whole.columns, names, strict=True))
+    said = [(column.origin, name) for column, name in zip(table.columns, names, strict=True)]
+    return replace(whole, columns=columns), Prose(text=_origins(said))
 
 
 def _origins(columns: Sequence[tuple[str, str]]) -> str:

@@ -8,7 +8,7 @@ from reports.document.page import PageSection
 from reports.kinds.details import details_of
 from reports.page.sections.system import NOISE, check_blocks
 from reports.parts.load import load_words
-from reports.parts.study import study_grounds, study_table
+from reports.parts.study import study_grounds, study_table, without_empty_columns
 from reports.text.formatting import printable
 from rules.records.study import StudyRecord
 
@@ -23,7 +23,7 @@ def study_sections(study: StudyRecord, id_: str) -> tuple[PageSection, ...]:
         blocks: tuple[Block, ...] = (
             *(Prose(text=printable(finding), kind="lead") for finding in study.findings if is_first),
             *(() if chart is None else (chart,)),
-            study_table(table),
+            study_table(without_empty_columns(table)),
             *(study_grounds(study) if is_last else ()),
         )
         name = printable(table.title, 100)
