@@ -27,8 +27,9 @@ class Details:
     several results, in place of the means of what is recorded beside it. `blocks` are shown below it, their ids
     beginning as given; `hidden` are the members that the table need not have then. `answer` is the title of a page
     that shows nothing but this kind. `terms` explain its words, by word. `chart` draws a table of a study, with the
-    id that is given. A study that `is_answer` says what the results beside it were measured for: its title is that of
-    their page, and its sections come first.
+    id that is given. `modelled` names the devices that a study is of where they are not the host's; it is empty where
+    the study does not say them. A study that `is_answer` says what the results beside it were measured for: its title
+    is that of their page, and its sections come first.
     """
 
     lines: Callable[[Result], Lines] | None = None
@@ -38,6 +39,7 @@ class Details:
     answer: Callable[[Sequence[Result]], str] | None = None
     terms: Mapping[str, str] = field(default_factory=dict)
     chart: Callable[[StudyRecord, StudyTable, str], Chart | None] | None = None
+    modelled: Callable[[StudyRecord], str] | None = None
     is_answer: bool = False
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from reports.comparison.comparability import list_changes
 from reports.document.blocks import Fact
+from reports.kinds.details import details_of
 from reports.page.content import ReportContent
 from reports.page.sections.differences import MOST_DIFFERING
 from reports.page.sections.verdict import processor_words, system_words
@@ -74,11 +75,13 @@ def provenance_of_study(study: StudyRecord) -> Provenance:
     origins = dict.fromkeys(column.origin for table in study.tables for column in table.columns)
     shown = [origin for origin in origins if origin not in ("given", "published", "measured")]
     if made is None:
-        return Provenance(preflight=study.preflight, loads=study.loads, origins=shown)
+        return Provenance(
+            machine=_machine_words(study, ""), preflight=study.preflight, loads=study.loads, origins=shown
+        )
     number = "" if made.num_processors in (None, "", "0") else f"{printable(made.num_processors, 10)} × "
     moment = epoch_ms(made.created_utc)
     return Provenance(
-        machine=f"{number}{printable(made.processor, 60)}" if made.processor else "",
+        machine=_machine_words(study, f"{number}{printable(made.processor, 60)}" if made.processor else ""),
         moments_ms=() if moment is None else (moment,),
         command=command_of_study(study),
         code=_code_words(made.harness_version, made.environment),
@@ -86,6 +89,15 @@ def provenance_of_study(study: StudyRecord) -> Provenance:
         loads=study.loads,
         origins=shown,
     )
+
+
+def _machine_words(study: StudyRecord, host: str) -> str:
+    """Name what a study models, then the host that computed it; the host alone of what models no other machine."""
+    find_modelled = details_of(study.kind).modelled
+    if find_modelled is None or not (modelled := find_modelled(study)):
+        return host
+    done = "computed and timed" if study.preflight else "computed"
+    return f"{modelled}, modelled" + (f"; {done} on {host}" if host else "")
 
 
 def command_of_study(study: StudyRecord) -> str:

@@ -184,8 +184,9 @@ def space_study(
         tables=[make_table("By hand, and designs that no other of their mode is better than", _DESIGNS,
                            [_show_design(*design) for design in designs]),
                 make_table(f"Tilings of the first design of {modes[-1]}", _TILINGS, tilings)],
-        parameters=[Parameter(name=f"{each.of} at {each.size:g}", value=each.value, unit=None, source="file",
-                              note=each.source) for each in array.numbers],
+        parameters=[Parameter(name="array", value=array.title, unit=None, source="file", note="title"),
+                    *(Parameter(name=f"{each.of} at {each.size:g}", value=each.value, unit=None, source="file",
+                                note=each.source) for each in array.numbers)],
         checks=[StudyCheck(name="largest error of a product in blocks, as a share of its largest value", expected=0.0,
                            found=error, is_passed=error <= TOLERANCE)],
     )  # fmt: skip

@@ -49,6 +49,11 @@ def draw_designs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | Non
     return Chart(figure=figure, table_note="The table below has the numbers.")
 
 
+def name_array(study: StudyRecord) -> str:
+    """Name the array that designs are of; empty in studies that do not say it."""
+    return next((printable(str(each.value), 60) for each in study.parameters if each.name == "array"), "")
+
+
 TERMS = {
     "PE": "Processing element: one multiply-add unit of an array.",
     "Scratchpad": "Memory on the chip that holds the tiles of a product.",
@@ -57,4 +62,4 @@ TERMS = {
     "Separate": "Hardware is chosen first, for the tiles by hand, and then the tiles.",
     "Joint": "Hardware and tiles are searched together.",
 }
-DETAILS = Details(chart=draw_designs, terms=TERMS)
+DETAILS = Details(chart=draw_designs, terms=TERMS, modelled=name_array)

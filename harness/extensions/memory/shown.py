@@ -6,7 +6,7 @@ from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Chart
 from reports.kinds.details import Details
-from reports.parts.study import number_of, rows_of
+from reports.parts.study import find_parameter, number_of, rows_of
 from reports.text.formatting import percent, plural, printable, si, time_unit
 from rules.records.study import Cell, StudyRecord, StudyTable
 
@@ -104,6 +104,15 @@ def _name(row: Mapping[str, Cell], column: str) -> str:
     return printable(str(value), 20)
 
 
+def name_tiers(study: StudyRecord) -> str:
+    """Name the memories of a study of tiers: '4 devices of nand or 3dxp'; empty of a trace, which models none."""
+    found = (row.get("Tier") for table in study.tables for row in rows_of(table))
+    tiers = [*dict.fromkeys(printable(tier, 40) for tier in found if isinstance(tier, str))]
+    number = find_parameter(study, "devices")
+    of_each = "" if number is None else f"{plural(int(number), 'device')} of "
+    return f"{of_each}{' and '.join(tiers)}" if tiers else ""
+
+
 TERMS = {
     "LRU": "A cache that gives up the row whose last lookup is longest ago.",
     "Miss ratio": "The share of lookups whose row is not in the cache.",
@@ -116,4 +125,4 @@ TERMS = {
     "p99": "Of 100 queries, 99 wait no longer.",
     "SHARDS": "A way to estimate miss ratios from some rows, chosen by a hash of their ids.",
 }
-DETAILS = Details(chart=draw_memories, terms=TERMS)
+DETAILS = Details(chart=draw_memories, terms=TERMS, modelled=name_tiers)

@@ -5,8 +5,18 @@ from collections.abc import Collection, Mapping
 from reports.charts.bars import Bar, cost_figure
 from reports.document.blocks import Chart
 from reports.kinds.details import Details
-from reports.parts.study import is_amount, number_of, rows_of
-from reports.text.formatting import TimeUnit, percent, printable, time_unit
+from reports.parts.study import find_parameter, is_amount, number_of, rows_of
+from reports.text.formatting import (
+    TimeUnit,
+    decimal_unit,
+    num_bytes,
+    percent,
+    plural,
+    printable,
+    significant,
+    time_unit,
+    with_unit,
+)
 from rules.records.study import StudyRecord, StudyTable
 
 _OVER, _OF_WHOLE = "Over the ", " of whole tables"
@@ -77,6 +87,19 @@ def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: C
     return f", {percent(abs(beyond))} {'below' if beyond < 0 else 'over'} the {name}{cut}"
 
 
+def name_devices(study: StudyRecord) -> str:
+    """Name the devices that are planned for: '8 cuda devices, 80 GiB at 2 TB/s each'; empty where none says them."""
+    number, memory_bytes = (find_parameter(study, name) for name in ("devices", "memory of one device"))
+    bandwidth = find_parameter(study, "bandwidth of that memory")
+    if number is None or memory_bytes is None or bandwidth is None:
+        return ""
+    kind = next((printable(each.value, 20) for each in study.parameters if each.name == "device type"), "")
+    prefix = decimal_unit([bandwidth])
+    rate = with_unit(f"{significant(bandwidth / prefix.factor)} {prefix.name}".rstrip(), "B/s")
+    each = f"{num_bytes(memory_bytes)} at {rate}" + (" each" if number > 1 else "")
+    return f"{plural(int(number), f'{kind} device'.strip())}, {each}"
+
+
 TERMS = {
     "Cost": "What the slowest device does for embeddings in a step: lookups, updates and their exchange.",
     "Balance": "The slowest device's cost over the mean of all devices: 1 is even.",
@@ -86,4 +109,4 @@ TERMS = {
     "Sharding": "How a table is laid over devices: whole (table_wise), cut by rows or columns, or copied to each "
     "(data_parallel).",
 }
-DETAILS = Details(chart=draw_costs, terms=TERMS)
+DETAILS = Details(chart=draw_costs, terms=TERMS, modelled=name_devices)

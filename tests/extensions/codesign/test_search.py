@@ -42,6 +42,7 @@ from harness.extensions.codesign.search import (
 from harness.foundation.errors import HarnessError
 from reference_models.costs import Linear, Lookups, Step
 from reference_models.process.errors import ConfigError
+from reports.page.head import provenance_of_study
 from rules.errors import DefinitionError
 from rules.records.study import StudyRecord
 
@@ -295,6 +296,7 @@ def test_nothing_is_said_of_what_was_no_objective(objective: Objective, other: s
     study = space_study(resolve("dlrm_tiny", []), small_array(), ("separate", "joint"), (objective,), 10, seed=0)
     assert all("at best" in said and other not in said for said in study.findings[:-1])
     assert "best in the first objective" in study.findings[-1]
+    assert provenance_of_study(study).machine == f"{small_array().title}, modelled"
 
 
 FAST, HAND, FRUGAL = ((Trial({}, (0, 0, 0), *costs)) for costs in ((0.9, 1.2), (1.0, 1.0), (0.95, 1.0)))

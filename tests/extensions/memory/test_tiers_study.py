@@ -30,6 +30,7 @@ from reference_models.data.synthetic.dataset import zipf_ranks
 from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve
 from reference_models.data.traces.trace import AccessTrace
 from reference_models.process.errors import ConfigError
+from reports.page.head import provenance_of_study
 from rules.errors import DefinitionError
 from rules.records.study import StudyRecord
 
@@ -235,6 +236,11 @@ def test_a_wait_without_a_rate_is_said_to_be_of_queries_that_wait_for_none(asked
     assert "at p99 when no query waits for another (simulated)" in " ".join(alone.findings)
     at_rate = tiers_study(made_trace(), replace(question("nand", rate=10.0), **asked), None, "a test")
     assert not any("waits for another" in said for said in (at_rate.title, *at_rate.findings))
+
+
+def test_the_machine_of_a_study_is_its_tiers() -> None:
+    study = tiers_study(made_trace(), question("nand", "cxl", num_devices=2), None, "a test")
+    assert provenance_of_study(study).machine == "2 devices of nand and cxl, modelled"
 
 
 def test_a_hit_rate_that_no_cache_has_is_said_to_be_none() -> None:
