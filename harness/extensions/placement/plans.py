@@ -48,6 +48,8 @@ NUM_GENERATED = 10
 HEURISTICS = ("random", "dim", "lookup", "size_lookup", "greedy")
 PUBLISHED = "up to 23.8 %, other tasks"
 """NeuroShard's abstract (MLSys'23): improvement of the embedding cost over the best baseline."""
+MOST_EVEN = 1.1
+"""Balance up to which nothing is said of it."""
 _TIMED = "timed on one thread of this CPU; the exchange is modelled"
 _OPTIMUM = "optimum"
 SAME = 1e-9
@@ -212,10 +214,11 @@ def _search_plans(question: PlacementQuestion, tasks: Sequence[Task], config: Ru
     bounds = [each.cost_s for each in found.pop(_OPTIMUM, ())] or [lower_bound(task, costs.judge) for task in tasks]
     table, closing = _compare(question, costs, found, bounds, is_small=is_small)
     notes = dict.fromkeys(f"{each.search}: {each.note}" for of in found.values() for each in of if each.note)
-    tables, findings, checks = [table], [closing, *notes, *costs.findings], []
+    tables = [table, *(_list_cheapest(tasks[0], found, costs, estimate) if len(tasks) == 1 else ())]
+    findings, checks = [closing, *notes, *costs.findings], []
     if estimate is not None and config is not None:
         more, said, check = torchrec_tables(config, estimate)
-        tables, findings, checks = [table, *more], [*findings, *said], [check]
+        tables, findings, checks = [*tables, *more], [*findings, *said], [check]
     study = make_study(
         "place",
         f"{config.benchmark.name if config else f'{len(tasks)} tasks'} on {question.devices.num_devices} "
@@ -425,7 +428,47 @@ def _compare(
     said = "" if tau is None else f" {of_plans}: Kendall's tau {tau:.2f}{over}."
     reached = [name for name in whole if not _share_over(cost[name], least).any()]
     bound = "optimum" if is_small else "bound"
-    return table, _close(whole, base, origin, dict.fromkeys(reached, bound)) + said
+    balance = {name: _mean([each.balance for each in of]) for name, of in found.items()}
+    return table, _close(whole, base, origin, dict.fromkeys(reached, bound), balance) + said
+
+
+def _list_cheapest(
+    task: Task, found: Mapping[str, Sequence[FoundPlan]], costs: Costs, estimate: PlannerEstimate | None
+) -> list[StudyTable]:
+    """List where the plan that is called the cheapest has each table, and what each device holds by it.
+
+    There is none of TorchRec's own plan, which has tables of its own, nor where no plan is known.
+    """
+    known = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None}
+    name = next(iter(_find_cheapest(known)), "")
+    plan = found[name][0].plan if name else None
+    if plan is None or (estimate is not None and plan == plan_of_estimate(estimate)):
+        return []
+    shards = [[shard for shard in plan.shards if shard.table == number] for number in range(len(task.tables))]
+    places: Columns = (
+        ("Table", None, "given"), ("Rows", None, "given"), ("Columns", None, "given"), ("Shards", None, "computed"),
+        ("Shard columns", None, "computed"), ("Devices", None, "computed"),
+    )  # fmt: skip
+    of_tables = [
+        (number, table.num_embeddings, table.dim, len(of), max(shard.num_columns for shard in of),
+         tuple(shard.device for shard in of))
+        for number, (table, of) in enumerate(zip(task.tables, shards, strict=True))
+    ]  # fmt: skip
+    sets = plan.sets(task)
+    device_s = costs.judge(sets).tolist() if costs.origin == "modelled" else [None] * len(sets)
+    loads: Columns = (
+        ("Device", None, "given"), ("Tables", None, "computed"), ("Memory", "B", "computed"),
+        ("Of its memory", "share", "computed"), ("Embeddings per step", "s", "modelled"),
+    )  # fmt: skip
+    of_devices = []
+    for device, (tables, seconds) in enumerate(zip(sets, device_s, strict=True)):
+        memory = sum(table.memory_bytes for table in tables)
+        numbers = tuple(sorted({shard.table for shard in plan.shards if shard.device == device}))
+        of_devices.append((device, numbers or None, memory, memory / task.memory_bytes, seconds))
+    return [
+        make_table(f"The plan by {name}: where each table would be", places, of_tables),
+        make_table(f"The plan by {name}: what each device would hold", loads, of_devices),
+    ]
 
 
 def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -450,8 +493,14 @@ def _mean(values: Sequence[float | None] | NDArray[np.float64]) -> float | None:
     return float(np.nanmean(known)) if known.size and not np.isnan(known).all() else None
 
 
-def _close(whole: Mapping[str, float], base: str | None, origin: str, reached: Mapping[str, str]) -> str:
-    """Say in a sentence whose plans are the cheapest, of the searches that placed all tasks.
+def _close(
+    whole: Mapping[str, float],
+    base: str | None,
+    origin: str,
+    reached: Mapping[str, str],
+    balance: Mapping[str, float | None],
+) -> str:
+    """Say in a sentence whose plans are the cheapest, of the searches that placed all tasks, and how even they are.
 
     `reached` are the searches whose plans cost what no plan of whole tables is below, with the name of that.
     """
@@ -463,7 +512,9 @@ def _close(whole: Mapping[str, float], base: str | None, origin: str, reached: M
     than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if is_less and base else ""
     how = f"{origin}: {_TIMED}" if origin == "measured" else origin
     found = f"{name}{also}: {duration(whole[name])} a step on the slowest device ({how}){than}"
+    if (times := balance[name] or 1.0) > MOST_EVEN:
+        found += f"; that is {times:.2f} times the mean of all devices"
     if origin == "measured":
         return f"Lowest by {found}; sets were measured once more, which is no verdict: --run measures steps."
-    limit = f"; that is the {reached[name]}, so no plan of whole tables is cheaper" if name in reached else ""
+    limit = f"; it is the {reached[name]}, so no plan of whole tables is cheaper" if name in reached else ""
     return f"Cheapest by {found}{limit}."

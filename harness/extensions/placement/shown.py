@@ -1,6 +1,6 @@
 """What studies of placements show of their own: what each search's plan costs, beside the bound."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 
 from reports.charts.bars import Bar, cost_figure
 from reports.document.blocks import Chart
@@ -77,13 +77,13 @@ def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
     return both if len(least) == len(known) else f"{both}, the least of {len(known)}"
 
 
-def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: Collection[str]) -> str:
+def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: Set[str]) -> str:
     """Say how far the least cost is from the optimum or bound; where it is below, that the plan cuts tables."""
     least = _find_cheapest(known)
     beyond = known[least[0]] / bound_s - 1
     if abs(beyond) <= SAME:
         return f": the {name.removesuffix(_OF_WHOLE)}, so no plan of whole tables is cheaper"
-    cut = ": it cuts tables" if beyond < 0 and cutting.issuperset(least) else ""
+    cut = ": it cuts tables" if beyond < 0 and cutting >= {*least} else ""
     return f", {percent(abs(beyond))} {'below' if beyond < 0 else 'over'} the {name}{cut}"
 
 
@@ -103,6 +103,8 @@ def name_devices(study: StudyRecord) -> str:
 TERMS = {
     "Cost": "What the slowest device does for embeddings in a step: lookups, updates and their exchange.",
     "Balance": "The slowest device's cost over the mean of all devices: 1 is even.",
+    "lookup": "A search that places the table with most columns times lookups first, each on the device with least.",
+    "greedy": "A search that places the costliest table first, each on the device whose tables cost least so far.",
     "Optimum": "The cheapest plan that cuts no table, found by trying all.",
     "Bound": "A cost that no plan of whole tables is below; a plan that cuts tables may be.",
     "Kendall's tau": "How alike two rankings are: 1 where they agree, 0 where they are unrelated.",

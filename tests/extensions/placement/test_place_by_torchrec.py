@@ -45,7 +45,7 @@ def test_place_by_torchrec_is_what_plan_devices_says(dlrmbench: Command) -> None
 @needs_torchrec
 def test_a_plan_of_torchrec_is_costed_beside_others_by_its_own_estimator(dlrmbench: Command) -> None:
     asked = ("--by", "torchrec,lookup,optimal", "--cost", "torchrec", "--set", "runtime.sharding=table_wise")
-    searches, _, loads = rows_of(ask(dlrmbench, "place", *asked, num_devices=2))
+    searches, *_, loads = rows_of(ask(dlrmbench, "place", *asked, num_devices=2))
     by_name = {row["Search"]: row for row in searches}
     assert by_name["torchrec"]["Cost"] == max(load["Embeddings per step"] for load in loads)
     # Its planner knows what no plan of whole tables can be below, and does not search all of them.

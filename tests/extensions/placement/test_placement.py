@@ -219,6 +219,25 @@ def test_only_searches_whose_plans_cost_the_same_are_called_alike(tmp_path: Path
     assert alone.startswith("Cheapest by dim: ") and alone.endswith("no plan of whole tables is cheaper.")
 
 
+def test_the_cheapest_plan_is_listed_table_by_table_and_device_by_device(tmp_path: Path) -> None:
+    _, placement = search_tiny(tmp_path, "random", "greedy")
+    (task,), plan = placement.tasks, placement.found["greedy"][0].plan
+    assert plan is not None
+    _, places, loads = placement.study.tables
+    assert places.title.startswith("The plan by greedy") and [row[0] for row in places.rows] == [*range(8)]
+    assert [row[-1] for row in places.rows] == [(shard.device,) for shard in plan.shards]
+    assert sorted(number for row in loads.rows for number in row[1]) == [*range(8)]  # type: ignore[union-attr]
+    assert sum(row[2] for row in loads.rows) == sum(table.memory_bytes for table in task.tables)  # type: ignore[misc]
+    assert max(row[-1] for row in loads.rows) == placement.found["greedy"][0].cost_s  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(("balance", "said"), [(1.05, ""), (1.25, "; that is 1.25 times the mean of all devices")])
+def test_a_plan_is_said_to_be_uneven_beyond_a_tenth(balance: float, said: str) -> None:
+    found = {"dim": [FoundPlan(search="dim", cost_s=2.0, balance=balance)]}
+    closing = _compare(question(Path()), NO_COSTS, found, [1.0], is_small=True)[1]
+    assert closing == f"Cheapest by dim: 2.00 s a step on the slowest device (modelled){said}."
+
+
 def leads(costs: dict[str, float], bound_s: float, cutting: tuple[str, ...] = ()) -> tuple[str, list[Any], str]:
     """Compare plans of these costs; return the finding, their shares over the optimum, and what the chart says."""
     task = generate_tasks(1, 0)[0]
