@@ -9,6 +9,8 @@ from reports.comparison.records import Comparison, FactorComparison
 from reports.text.formatting import capital, percent
 
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
+_WIDE = 1.1
+"""How far from a ratio, as a factor, its interval may reach before a title says that, too."""
 
 
 def sentence(comparison: Comparison) -> str:
@@ -132,6 +134,31 @@ def speed(time_ratio: float) -> str:
     if float(text[:-1].replace(",", "")) == 1:
         return "equally fast"
     return f"{text} {'slower' if time_ratio > 1 else 'faster'}"
+
+
+def wide_range(whole: FactorComparison) -> str:
+    """' (2.4x to 21x)': the interval of the ratio that a title gives, in its direction, to follow it; empty where it
+    reaches no further than a tenth to either side."""
+    is_of_time = factor_of(whole.name).is_of_time
+    interval = whole.time_interval if is_of_time else whole.shown_interval
+    middle = whole.time_ratio if is_of_time else whole.ratio
+    if interval is None or middle is None or not 0 < interval.low <= interval.high < math.inf:
+        return ""
+    if interval.low >= middle / _WIDE and interval.high <= middle * _WIDE:
+        return ""
+    ends = [interval.low, interval.high]
+    if is_of_time and middle < 1:
+        ends = [1 / interval.high, 1 / interval.low]
+    return f" ({_coarse(ends[0])} to {_coarse(ends[1])})"
+
+
+def _coarse(factor: float) -> str:
+    """'2.4x', '21x': an end of a wide interval, in two digits, three where it is near 1."""
+    if factor >= 1e6:
+        return times(factor)
+    if factor >= 9.95:
+        return f"{factor:,.0f}x"
+    return f"{factor:.1f}x" if factor >= 1.95 else f"{factor:.2f}x"
 
 
 def with_sign(text: str) -> str:

@@ -6,9 +6,10 @@ from reports.comparison.comparison import GroupContext, compare_results
 from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
 from reports.comparison.sweep import BestSide, SweepFacts, find_alike, find_best
-from reports.comparison.wording import change_text, speed, with_sign
+from reports.comparison.wording import change_text, speed, wide_range, with_sign
 from reports.page.figures.times import chart_name
 from reports.parts.measured import in_unit
+from reports.parts.noise import is_disturbed
 from reports.results.measured import centre_of
 from reports.results.provenance import order_in_pair
 from reports.results.records import THREADS, THREADS_TIMED
@@ -130,9 +131,12 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
         return ""
     where = f"on {printable(group[0].benchmark_name, 80)}"
     what = f"{factor.title}, {_how_often(comparison, verb)}"
+    what += ", disturbed" if any(map(is_disturbed, group)) else ""
     if comparison.verdict in ("faster", "slower"):
-        return f"{new} {verb} {with_sign(change)} than {base} {where}: {what}{_also_words(group, comparison)}"
+        given = with_sign(f"{change}{wide_range(whole)}")
+        return f"{new} {verb} {given} than {base} {where}: {what}{_also_words(group, comparison)}"
     if comparison.verdict in ("better", "worse"):
+        change += wide_range(whole)
         return f"{new} {verb} {comparison.verdict} than {base} {where}: {factor.title} {with_sign(change)}, {what}"
     few = min(whole.num_base, whole.num_new)
     if comparison.invalid_sides or (few < MIN_RUNS and not factor.is_of_time):

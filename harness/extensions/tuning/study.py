@@ -7,7 +7,7 @@ from harness.extensions.tuning.trials import Trial, best_of, columns_asked, cons
 from harness.foundation.study import make_study, make_table
 from reports.comparison.factor import factor_of
 from reports.comparison.records import Comparison
-from reports.comparison.wording import change_text, sentence, speed, with_sign
+from reports.comparison.wording import change_text, sentence, speed, wide_range, with_sign
 from reports.page.answer import BATCH_COST, BATCH_SIZE
 from reports.text.formatting import capital, plural
 from rules.benchmarks.loader import Benchmark
@@ -87,6 +87,7 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], comparison: Compa
     whole, verdict, what = comparison.whole, comparison.verdict, factor_of(comparison.whole.name).title
     pairs = f"{what}, {plural(comparison.num_shared_seeds, 'pair')} in turns, best of {num}"
     change = speed(whole.time_ratio) if whole.time_ratio is not None else change_text(whole) or verdict
+    change += wide_range(whole)
     if verdict in ("faster", "slower"):
         return f"{values} is {with_sign(change)} than the default: {pairs}{batch_words(record, trials[0], best)}"
     if verdict in ("better", "worse"):

@@ -105,6 +105,36 @@ def test_two_say_which_is_faster_and_by_how_much(
     assert "What differs" in page and head_of(page)["Machine"] == "2 × Example 9000"
 
 
+def test_a_ratio_that_is_known_badly_has_its_interval_and_a_disturbed_pair_says_so(tmp_path: Path) -> None:
+    scattered = [4000.0, 9000.0, 30000.0, 12000.0, 26000.0]
+    base, new = (
+        measure(tmp_path / "base", "throughput", rates(2000)),
+        measure(tmp_path / "new", "throughput", scattered),
+    )
+    title, _ = page_of(base, new)
+    found = re.match(r"new is ([\d.]+)× faster \(([\d.]+)× to ([\d.]+)×\) than base on dlrm_tiny: ", title)
+    assert found and float(found[2]) < float(found[1]) / 1.1 and float(found[3]) > float(found[1]) * 1.1
+    assert title.endswith(", disturbed")
+    back, _ = page_of(new, base)
+    assert f"slower ({found[2]}× to {found[3]}×) than new" in back
+
+
+@pytest.mark.parametrize(("status", "ends"), (("warning", ", disturbed"), ("ok", "5 pairs")))
+def test_a_pair_measured_under_load_says_so_in_its_title(tmp_path: Path, status: str, ends: str) -> None:
+    folders = (
+        measure(tmp_path / "base", "throughput", rates(2000)),
+        measure(tmp_path / "new", "throughput", rates(5400)),
+    )
+    path = folders[1] / "extra" / "run_set.json"
+    content = json.loads(path.read_text())
+    content["preflight"] = [{"name": "load", "value": "9.00", "status": status, "why": "Busy.", "remedy": "Wait."}]
+    path.write_text(json.dumps(content))
+    title, _ = page_of(*folders)
+    assert title.startswith("new is 2.70× faster than base on dlrm_tiny: throughput, 5 pairs") and title.endswith(
+        ends
+    )
+
+
 def test_a_set_of_runs_says_its_value_too(tmp_path: Path) -> None:
     title, page = page_of(trained(tmp_path / "trained"))
     assert "dlrm_tiny" in title
