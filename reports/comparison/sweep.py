@@ -36,6 +36,9 @@ from rules.tree.result_set import real_path
 BEST_CONFIDENCE = 0.98
 """Confidence that the list "not shown to differ" misses no configuration as fast, or as good, as the best."""
 
+_BETTER_OF_TWO = {"faster": 1, "better": 1, "slower": 0, "worse": 0}
+"""Which of a pair a verdict on the second calls better."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepRow:
@@ -139,12 +142,16 @@ class BestSide:
     is_of_time: bool
     refused: Sequence[str]
     """INVALID ones, which are not compared."""
+    verdict: str = ""
+    """Of two alone the verdict of the one comparison that there is, which says what is alike; else empty."""
 
     def __str__(self) -> str:
         """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4 (98 % over all pairs).'"""
         word, worse = ("Fastest", "slower") if self.is_of_time else ("Best", "worse")
         rest = f"Not distinguished from it: {', '.join(self.alike)}" if self.alike else f"All others are {worse}"
         rest += f" ({percent(BEST_CONFIDENCE, 0)} over all pairs)."
+        if self.verdict:
+            rest = f"{self.alike[0]} beside it: {self.verdict}." if self.alike else f"The other is {worse}."
         return f"{word}: {self.label} ({self.value}). {rest}" + (
             f" INVALID: {', '.join(self.refused)}." if self.refused else ""
         )
@@ -173,6 +180,11 @@ class SweepFacts:
         return "" if self.best is None else str(self.best)
 
     @property
+    def pair(self) -> tuple[Result, Result, Comparison] | None:
+        """Return the two that have results and their comparison; None of fewer, of more, and of what is refused."""
+        return _find_pair(self.rows)
+
+    @property
     def is_of_runs(self) -> bool:
         """Return whether its configurations are told by their runs, and not by what processes measured."""
         return not is_in_processes(self.kind)
@@ -196,14 +208,16 @@ def read_sweep_facts(folder: Path, *, known: Sequence[Result] = ()) -> SweepFact
     if absent := why_absent(sweep.kind):
         raise AbsentKindError(f"{printable(folder)}: {absent}")
     rows = read_rows(folder, sweep, problems, known=known)
+    compared = _compare(rows)
+    pair = _find_pair(compared)
     return SweepFacts(
         name=sweep.name or folder.name,
         kind=sweep.kind,
         num_steps=sweep.options.get("num_steps"),
         axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
-        rows=_compare(rows),
+        rows=compared,
         problems=tuple(problems),
-        best=find_best([side for row in rows if (side := _side(row)) is not None]),
+        best=find_best([side for row in rows if (side := _side(row)) is not None], pair and pair[2]),
         benchmark=_common_benchmark(rows),
         law=find_law([row.label for row in rows], [row.result for row in rows], sweep.base_seed)
         if sweep.with_fit
@@ -271,10 +285,20 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
     return tuple(row if row.index == first else replace(row, comparison=compared.get(row.index)) for row in rows)
 
 
-def find_best(sides: Sequence[Result]) -> BestSide | None:
+def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | None:
+    found = [(side, row.comparison) for row in rows if (side := _side(row)) is not None]
+    if len(found) != 2:
+        return None
+    (base, _), (new, comparison) = found
+    is_known = comparison is not None and comparison.refusal is None and comparison.whole is not None
+    return (base, new, comparison) if is_known and comparison is not None else None
+
+
+def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
     """Find the best of those that the rules accept; None without two to compare.
 
-    All others of them are compared with it, as it is the data that chose it.
+    All others of them are compared with it, as it is the data that chose it. Of two alone `pair` compares the second
+    with the first, and its verdict is the only one.
     """
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
@@ -291,7 +315,12 @@ def find_best(sides: Sequence[Result]) -> BestSide | None:
         return None
     sign = factor.sign if factor.more in ("slower", "worse") else -factor.sign
     best = min(means, key=lambda index: sign * means[index])
-    alike = find_alike(sides[best], [sides[index] for index in means if index != best])
+    pair = pair if len(sides) == 2 else None
+    if pair is None:
+        alike = find_alike(sides[best], [sides[index] for index in means if index != best])
+    else:
+        best = _BETTER_OF_TWO.get(pair.verdict, best)
+        alike = [] if pair.verdict in _BETTER_OF_TWO else [sides[1 - best].label]
     mean = factor_from(means[best]) if factor.is_ratio else means[best]
     return BestSide(
         label=sides[best].label,
@@ -300,6 +329,7 @@ def find_best(sides: Sequence[Result]) -> BestSide | None:
         num_compared=len(means),
         is_of_time=factor.is_of_time,
         refused=refused,
+        verdict="" if pair is None else pair.verdict,
     )
 
 

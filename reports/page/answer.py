@@ -58,7 +58,7 @@ def _fastest(group: Sequence[Result], context: GroupContext) -> str:
     alike = find_alike(fastest, others, context)
     of_all = what_there_is(accepted) + ("" if len(accepted) == len(group) else " that the rules accept")
     if len(alike) == len(others):
-        return f"None of {of_all} is shown to differ from the fastest, {fastest.label}"
+        return _none_apart(of_all, len(accepted), "fastest", fastest.label)
     return f"{fastest.label} is the fastest of {of_all}" + (
         f"; not shown to differ from it: {names(alike)}" if alike else ""
     )
@@ -94,6 +94,10 @@ def answer_sweep(sweep: SweepFacts) -> str:
     """Say which configuration of a sweep is the fastest, or the best; empty without two to compare."""
     if sweep.best is None:
         return ""
+    if sweep.pair is not None:
+        base, new, comparison = sweep.pair
+        if found := _of_two((base, new), comparison, "trains" if sweep.is_of_runs else "is"):
+            return found
     benchmark = printable(sweep.benchmark or "several benchmarks", 80)
     of_all = f"{plural(sweep.best.num_compared, 'configuration')} of {benchmark}"
     what = "time to train" if sweep.is_of_runs else find_record_type(sweep.kind).MEASURE.title
@@ -106,10 +110,16 @@ def _of_best(found: BestSide, of_all: str, what: str, *, is_of_batches: bool = F
     word = "fastest" if found.is_of_time else "best"
     refused = f"; INVALID: {names(found.refused)}" if found.refused else ""
     if len(found.alike) == found.num_compared - 1:
-        return f"None of {of_all} is shown to differ from the {word}, {found.label}: {what.lower()}{refused}"
+        return f"{_none_apart(of_all, found.num_compared, word, found.label)}: {what.lower()}{refused}"
     alike = f"; not shown to differ from it: {names(found.alike)}" if found.alike else ""
     best = f"{found.label} is the {word} of {of_all}: {what.lower()}, {found.value}"
     return f"{best}{alike}{BATCH_COST if is_of_batches else ''}{refused}"
+
+
+def _none_apart(of_all: str, num: int, word: str, best: str) -> str:
+    """Say of `num` configurations that none but the best, which is not counted among them, is told from it."""
+    others = f"The other of {of_all} is not" if num == 2 else f"No other of {of_all} is"
+    return f"{others} shown to differ from the {word}, {best}"
 
 
 def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
@@ -146,6 +156,8 @@ def _of_two(group: Sequence[Result], comparison: Comparison, verb: str) -> str:
         than = f"{with_sign(change)} {'as' if change.startswith('equally') else 'than'}"
         measured = f"{new} measured {than} {base}{won} {where}"
         return f"{measured}, which decides nothing: {MIN_RUNS} runs of each make a verdict"
+    if comparison.verdict != "no difference shown":
+        return f"{new} beside {base} {where}: {comparison.verdict}, {what}"
     return f"{new} is not shown to differ from {base} {where}: {what}"
 
 

@@ -23,6 +23,7 @@ from reports.charts.sweep import places, position_scale
 from reports.comparison.sweep import read_sweep_facts
 from reports.document.blocks import Chart, Prose, Table
 from reports.document.page import PageSection
+from reports.page.answer import answer_sweep
 from reports.page.content import gather_everything
 from reports.page.studies.sweep import sweep_section
 from reports.parts.sweep import against_first, brief_verdict, rows_as_records, sweep_table
@@ -108,6 +109,26 @@ def test_rows_hold_what_the_processes_measured(by_threads: Path) -> None:
     assert (failed["throughput_samples_per_s"], failed["peak_bytes"], failed["energy_per_sample_j"]) == (None,) * 3
     assert "2.00x faster" in against_first(sweep.rows[1])
     assert [brief_verdict(row) for row in sweep.rows] == ["the first", "2.00x faster", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("speed", "verdict", "title", "text"),
+    (
+        (2000.0, "2.00x faster", "b is 2.00× faster than a on", "Fastest: b (2.00 k samples/s). The other"),
+        (500.0, "2.00x slower", "b is 2.00× slower than a on", "Fastest: a (1.00 k samples/s). The other"),
+        (1001.0, "below the smallest effect: 1.001x faster", "b beside a on", "a beside it: below the"),
+    ),
+)
+def test_two_configurations_have_one_verdict_in_title_text_and_table(
+    tmp_path: Path, speed: float, verdict: str, title: str, text: str
+) -> None:
+    root = tmp_path / "sweep"
+    folders = throughput_set(root, "a", 1000), throughput_set(root, "b", speed)
+    rows = [record(name, {"runtime.threads": value}, name) for name, value in zip(folders, "12", strict=True)]
+    sweep = read_sweep_facts(write_sweep(root, {"runtime.threads": ["1", "2"]}, rows))
+    assert brief_verdict(sweep.rows[1]) == verdict
+    assert answer_sweep(sweep).startswith(title)
+    assert text in sweep.closing and "98 %" not in sweep.closing
 
 
 def test_computed_and_measured_are_apart_in_the_table(by_threads: Path) -> None:

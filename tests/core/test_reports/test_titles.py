@@ -86,7 +86,7 @@ def test_one_measurement_says_its_value(tmp_path: Path) -> None:
             "throughput",
             rates(2000),
             rates(2001),
-            "new is not shown to differ from base on dlrm_tiny: throughput, 5 p",
+            "new beside base on dlrm_tiny: inconclusive, throughput, 5 p",
         ),
         (
             "quality",
