@@ -93,7 +93,7 @@ def _answer(record: ExperimentRecord, trials: Sequence[Trial], comparison: Compa
     if verdict in ("better", "worse"):
         words = f"{values} is {verdict} than the default, {what} {with_sign(change)}: {pairs}"
         return f"{words}{batch_words(record, trials[0], best)}"
-    return f"{values} is not shown to differ from the default: {pairs}"
+    return f"{values} beside the default: {verdict}; {pairs}"
 
 
 def batch_words(record: ExperimentRecord, default: Trial, best: Trial) -> str:
@@ -128,25 +128,28 @@ def _list_trials(record: ExperimentRecord, search: SearchRecord, trials: Sequenc
         ("Regret", "share", "computed"),
         ("Infeasible because", None, "measured"),
     ]
+    if all(trial.reason is None for trial in trials):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     return make_table("Trials in their order, one process each, equal seeds; the first is the default", columns, rows)
 
 
 def _list_sides(comparison: Comparison) -> StudyTable:
+    """List what was compared in a row; what is not known, such as a ratio of qualities, has no column."""
     whole = comparison.whole
-    columns: list[tuple[str, str | None, Origin]] = [
-        ("Default", None if whole is None else whole.unit, "measured"),
-        ("Best other trial", None if whole is None else whole.unit, "measured"),
-        ("Best / default", None, "computed"),
-        ("Difference", None, "computed"),
-        ("From", None, "computed"),
-        ("To", None, "computed"),
-        ("Pairs", None, "measured"),
-        ("Verdict", None, "computed"),
+    unit = None if whole is None else whole.unit
+    ends = None if whole is None else whole.shown_interval
+    given: list[tuple[str, str | None, Origin, Cell]] = [
+        ("Default", unit, "measured", whole and whole.base_value),
+        ("Best other trial", unit, "measured", whole and whole.new_value),
+        ("Best / default", None, "computed", whole and whole.ratio),
+        ("Difference", None, "computed", whole and whole.difference),
+        ("From", None, "computed", ends and ends.low),
+        ("To", None, "computed", ends and ends.high),
+        ("Pairs", None, "measured", comparison.num_shared_seeds),
+        ("Verdict", None, "computed", comparison.verdict),
     ]
-    row: list[Cell] = [None] * 6
-    if whole is not None:
-        ends = whole.shown_interval
-        values = (whole.base_value, whole.new_value, whole.ratio, whole.difference)
-        row = [*values, *((None, None) if ends is None else (ends.low, ends.high))]
+    known = [(name, unit, origin, value) for name, unit, origin, value in given if value is not None]
+    columns = [(name, unit, origin) for name, unit, origin, _ in known]
+    row = tuple(value for *_, value in known)
     title = "The best other trial and the default, measured again in turns, with seeds that no trial had"
-    return make_table(title, columns, [(*row, comparison.num_shared_seeds, comparison.verdict)])
+    return make_table(title, columns, [row])
