@@ -78,7 +78,12 @@ def measured_columns(
     on = " on the logarithms" if measure.scale == "ratio" else ""
     if is_narrow:
         head = numeric(main.title, f"{main.origin}, {mean_name(measure)}, 95 % interval")
-        return [(head, centre), *((numeric(each.title, f"{each.origin}, mean"), mean(each)) for each in others)]
+        # The mean of the processes' values: of a latency, each of them is a percentile.
+        of_processes = "mean of processes"
+        return [
+            (head, centre),
+            *((numeric(each.title, f"{each.origin}, {of_processes}"), mean(each)) for each in others),
+        ]
     return [
         (numeric(main.title, f"{mean_name(measure)} over processes"), centre),
         (numeric(f"95 % interval, {main.title}", f"of that mean, Student's t{on}"), between),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from harness.extensions.serving.records import LoadGenRun, ServeRecord
-from harness.extensions.serving.shown.words import ServedResult, doubts, promise_words, served_among, spread_words
+from harness.extensions.serving.shown.words import ServedResult, promise_words, rest_words, served_among, spread_words
 from reports.charts.scaling import scaling_panel
 from reports.charts.xy import Dot, Series, xy_figure
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, Table, TableColumn, numeric, table_of
@@ -28,9 +28,8 @@ def serving_blocks(measured: Sequence[Result], id_: str) -> list[Block]:
     found = served_among(measured)
     if not found:
         return []
-    blocks: list[Block] = [Prose(text=_KINDS, kind="note"), _setup_table(found, id_)]
-    if doubted := [f"{each.result.label}: {'; '.join(doubts(each))}." for each in found if doubts(each)]:
-        blocks.append(Prose(text=" ".join(doubted), kind="note"))
+    said = Prose(text=" ".join(f"{each.result.label}: {rest_words(each)}." for each in found))
+    blocks: list[Block] = [said, Prose(text=_KINDS, kind="note"), _setup_table(found, id_)]
     if beside := [each for each in found if each.record.num_copies > 1]:
         blocks.append(_beside_table(beside, id_))
     if any(each.first.quality for each in found) or len({_precision(each.record) for each in found}) > 1:

@@ -75,19 +75,14 @@ class ServedResult(NamedTuple):
 def served_answer(measured: Sequence[Result]) -> str:
     """Say what served configurations answer, the best first; empty where none of them was served.
 
-    'rm1: 551 queries/s within 25.0 ms at p95, VALID by LoadGen (p95 22.0 ms; 95 % interval 540 – 562); the long run
-    would allow 600 (simulated)'.
+    'rm1: 559 queries/s VALID within 25.0 ms at p95 (one run of one process; 605 was INVALID)'. `rest_words` has the
+    rest.
     """
     found = served_among(measured)
     if not found:
         return ""
     best = max(found, key=lambda each: each.rate)
-    label, rate = best.result.label, f"{rate_words(best)} queries/s".replace(" ", _NO_BREAK)
-    latency_s = max(process.latency_s for process in best.record.processes)
-    own = f"p{best.record.percentile:g} {duration(latency_s)}; {_interval_words(best)}"
-    words = f"{rate} {promise_words(best.record)}, {_verdict_words(best)} ({own})"
-    if best.long_run is not None:
-        words += f"; the long run would allow {si(best.long_run)} (simulated)".replace(" k (", f"{_NO_BREAK}k (")
+    label, words = best.result.label, _title_words(best)
     if len(found) == 1:
         return f"{best.result.benchmark or label}: {words}"
     same = {(record.problem_sha256, each.benchmark) for each, record in found}
@@ -95,6 +90,37 @@ def served_answer(measured: Sequence[Result]) -> str:
     if len(same) > 1:
         return f"{of} that were asked different things; {label}: {words}"
     return f"{label} answers the most of {of}: {words}"
+
+
+def _title_words(served: ServedResult) -> str:
+    """The rate that was VALID, of how many processes and runs, with the lowest INVALID rate where none is near."""
+    processes = served.record.processes
+    is_open = not all(process.is_resolved for process in processes)
+    rate = min(process.queries_per_s for process in processes) if is_open else served.rate
+    num_valid = sum(process.valid_run.is_valid for process in processes)
+    of = f" in {num_valid} of {len(processes)} processes" if 0 < num_valid < len(processes) else ""
+    words = f"{si(rate)} queries/s {'' if num_valid else 'not '}VALID{of}".replace(" ", _NO_BREAK)
+    summary, alone = served.summary, "one process" if len(processes) == 1 else f"{len(processes)} processes"
+    has_interval = summary is not None and summary.interval is not None
+    own = [_interval_words(served) if has_interval else alone]
+    if not all(process.is_repeated for process in processes):
+        own = [f"one run of {'one process' if len(processes) == 1 else 'a process'}", *own[not has_interval :]]
+    if is_open:
+        invalid = [process.queries_per_s * process.width for process in processes if process.width is not None]
+        own.append(f"{si(min(invalid))} was INVALID" if invalid else "no higher rate was INVALID")
+    if served.record.judged_as not in (None, ASKED_VALID):
+        own.append(f"{served.record.judged_as}, by an earlier version")
+    return f"{words} {promise_words(served.record)} ({'; '.join(own)})"
+
+
+def rest_words(served: ServedResult) -> str:
+    """What a title leaves out: 'p95 22.0 ms; five would tell it to about ± 3 % (simulated); the long run …'."""
+    record = served.record
+    latency_s = max(process.latency_s for process in record.processes)
+    words = [f"p{record.percentile:g} {duration(latency_s)}", _interval_words(served)]
+    if served.long_run is not None:
+        words.append(f"the long run would allow {si(served.long_run)} queries/s (simulated)")
+    return "; ".join([*words, *doubts(served)])
 
 
 def promise_words(record: ServeRecord) -> str:
@@ -137,23 +163,20 @@ def doubts(served: ServedResult) -> list[str]:
     processes = served.record.processes
     found = []
     if num_open := sum(not process.is_resolved for process in processes):
-        found.append(f"the rate was left open in {num_open} of {plural(len(processes), 'process', 'processes')}")
+        found.append(
+            f"the rate was left open in {num_open} of {plural(len(processes), 'process', 'processes')}: no rate near "
+            "the VALID one was INVALID, so that the border is not known"
+        )
     if num_single := sum(not process.is_repeated for process in processes):
         found.append(f"VALID in a single run in {num_single} of {plural(len(processes), 'process', 'processes')}")
     runs = [run for process in processes for run in process.runs]
     if held_up := [run for run in runs if run.is_held_up]:
         longest_s = max(run.stall_s for run in held_up)
-        found.append(f"{len(held_up)} of {plural(len(runs), 'run')} held up, up to {duration(longest_s)}")
+        found.append(
+            f"{len(held_up)} of {plural(len(runs), 'run')} held up, up to {duration(longest_s)}: calls, or the "
+            "issuing of queries, stood still, and such a run is made again when it is INVALID"
+        )
     return found
-
-
-def _verdict_words(served: ServedResult) -> str:
-    processes = served.record.processes
-    num_valid = sum(process.valid_run.is_valid for process in processes)
-    of = f" in {num_valid} of {len(processes)} processes" if num_valid < len(processes) else ""
-    kind = served.record.judged_as
-    earlier = [] if kind in (None, ASKED_VALID) else [f"{kind}, by an earlier version"]
-    return "; ".join([f"VALID by LoadGen{of}" if num_valid else "not VALID", *earlier, *doubts(served)])
 
 
 def served_among(measured: Sequence[Result]) -> list[ServedResult]:
