@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from reports.comparison.records import PastSet
+from reports.results.logs import make_result
 from reports.results.measured import centre_of, find_measured, rate_summary
-from reports.results.records import commit_of
+from reports.results.records import commit_of, read_set_records
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import canonical_sha256
@@ -113,6 +114,9 @@ def _runs(sets: Sequence[ResultSet], known: Mapping[str, Any]) -> PastSet:
     except (InputError, DefinitionError, OSError) as error:
         return PastSet(**known, kind="broken", problem=printable(error))
     result = judged.result
+    made = make_result(0, "", judged, read_set_records(judged.result_set, judged.files)).several_commits
+    if made:
+        known = {**known, "commit": f"several versions: {made}"}
     converged = [run for run in result.runs if run.converged]
     summary = log_summary(run.throughput_samples_per_s for run in converged)
     several = f"{len(sets)} result directories in one run set" if len(sets) > 1 else None

@@ -279,7 +279,9 @@ class PastSet(Row, kw_only=True, frozen=True):
         None
     )
     harness_version: Text = None
-    commit: Annotated[Text, meaning("first 12 characters; a + says that files were changed")] = None
+    commit: Annotated[
+        Text, meaning("first 12 characters; a + says that files were changed; of several, how many runs each made")
+    ] = None
     code: Annotated[Text, meaning("first 12 characters of the digest of the code that began the set")] = None
     problem: Text = None
 

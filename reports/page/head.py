@@ -12,6 +12,7 @@ from reports.page.sections.differences import MOST_DIFFERING
 from reports.page.sections.verdict import processor_words, system_words
 from reports.parts.load import environment_words
 from reports.results.provenance import order_in_pair
+from reports.results.records import brief_commit
 from reports.results.result import Result
 from reports.text.formatting import epoch_ms, names, plural, printable, utc
 from rules.records.experiment import SIDES
@@ -50,7 +51,9 @@ def provenance_of_result(result: Result) -> Provenance:
         machine=system_words(result),
         moments_ms=moments,
         command="" if record is None else record.command,
-        code="" if record is None else _code_words(record.harness_version, record.environment),
+        code=""
+        if record is None
+        else _code_words(record.harness_version, record.environment, result.several_commits),
         preflight=() if record is None else record.preflight,
         loads=result.loads,
     )
@@ -167,16 +170,19 @@ def differing_words(content: ReportContent) -> str:
     return names([printable(key, _MAX_VALUE) for key, found in values.items() if len(found) > 1], 2 * _MOST)
 
 
-def _code_words(version: str, environment: Mapping[str, Any]) -> str:
-    """'dlrmbench 0.1.0, commit b147b09e1234+, Python 3.13.5, torch 2.13.0'; a + where files differed from it."""
-    commit, packages = environment.get("commit"), environment.get("packages")
+def _code_words(version: str, environment: Mapping[str, Any], several: str = "") -> str:
+    """'dlrmbench 0.1.0, commit b147b09e1234+, Python 3.13.5, torch 2.13.0'; a + where files differed from it.
+
+    `several` names the commits of a set that more than one made, with how many runs each.
+    """
+    brief = brief_commit(environment.get("commit"), environment.get("commit_is_dirty"))
+    packages = environment.get("packages")
     told = {"python": environment.get("python")}
     told |= {f"packages.{name}": found for name, found in packages.items()} if isinstance(packages, Mapping) else {}
-    mark = "+" if environment.get("commit_is_dirty") is True else ""
     return ", ".join(
         (
             f"dlrmbench {printable(version, 20)}",
-            f"commit {printable(commit[:12])}{mark}" if isinstance(commit, str) and commit else "no commit on record",
+            f"commits {several}" if several else f"commit {brief}" if brief else "no commit on record",
             *(f"{name} {printable(told[key], 30)}" for key, name in _VERSIONS.items() if told.get(key)),
         )
     )

@@ -208,10 +208,14 @@ def code_setting(codes: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 def commit_of(record: RunSetRecord) -> str | None:
     """Return the first characters of the commit that made the set, with a + where files differed from it."""
-    commit = record.environment.get("commit")
+    return brief_commit(record.environment.get("commit"), record.environment.get("commit_is_dirty"))
+
+
+def brief_commit(commit: object, is_dirty: object) -> str | None:
+    """Return the first 12 characters of a commit, with a + where files differed from it; None where it is unknown."""
     if not isinstance(commit, str) or not commit:
         return None
-    return f"{printable(commit[:12])}{'+' if record.environment.get('commit_is_dirty') is True else ''}"
+    return f"{printable(commit[:12])}{'+' if is_dirty is True else ''}"
 
 
 def settings_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:

@@ -5,6 +5,7 @@ of result directories, `reports.results.measured` of measurements, `reports.comp
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,12 +13,12 @@ from operator import is_
 from pathlib import Path
 from typing import Any, Literal
 
-from reports.results.records import Attempt, code_setting, settings_of
+from reports.results.records import Attempt, brief_commit, code_setting, settings_of
 from reports.results.resolution import clock_step, mean_step, samples_step, time_step
 from reports.results.sequential_stopping import StoppingRecord, stopping_of
 from reports.statistics.intervals import AT_LEAST, NOMINAL, Interval, LogSummary, log_summary
 from reports.statistics.outliers import find_outliers
-from reports.text.formatting import printable
+from reports.text.formatting import plural, printable
 from rules.checks.verdict import Verdict, VerdictOutcome
 from rules.records.load import LoadRecord
 from rules.records.measure import Measure, Measurement
@@ -290,6 +291,15 @@ class Result:
         """Digests of the code that made the repetitions, each once; none where it was not recorded."""
         recorded = [run.record for run in self.runs] if self.measured is None else [self.measured]
         return tuple(dict.fromkeys(record.code.sha256 for record in recorded if record and record.code))
+
+    @property
+    def several_commits(self) -> str:
+        """Return 'd3a6e1eeb711 (2 runs), 4eaea90d2571 (3 runs)' of runs that several commits made; else nothing."""
+        if self.measured is not None:
+            return ""
+        recorded = [record.code for run in self.runs if (record := run.record) and record.code]
+        made = Counter(brief_commit(code.commit, code.commit_is_dirty) or "no commit on record" for code in recorded)
+        return ", ".join(f"{name} ({plural(num, 'run')})" for name, num in made.items()) if len(made) > 1 else ""
 
     @property
     def growth(self) -> StoppingRecord | None:

@@ -178,7 +178,8 @@ def _lines_of(result: Result) -> Iterator[tuple[str, Timeline]]:
             value, interval = centre_of(result)
         if value is None or not np.isfinite(value) or (measure.scale == "ratio" and value <= 0):
             continue
-        commit = commit_of(asked) or "unknown"
+        several = result.several_commits
+        commit = f"several: {several}" if several else commit_of(asked) or "unknown"
         point = Point(result=result, time_ms=time_ms, value=value, interval=interval, code=code, commit=commit)
         name = f"{measure.name} of {result.benchmark_name}, {printable(brief_name(result), 60)}"
         try:

@@ -13,6 +13,7 @@ from report_builder import write_run_set
 
 from reports.comparison.comparison import compare_results
 from reports.comparison.export import remarks
+from reports.comparison.history import read_history
 from reports.page.content import gather_everything
 from reports.page.report import render_report
 from reports.results.measured import read_measured
@@ -139,6 +140,19 @@ def test_a_set_of_runs_says_its_value_too(tmp_path: Path) -> None:
     title, page = page_of(trained(tmp_path / "trained"))
     assert "dlrm_tiny" in title
     assert re.search(r"\d+\.\d+ s", title) and "dlrmbench run" in page.partition("Reproduce")[2]
+
+
+def test_runs_of_several_commits_name_each_in_the_head_and_in_the_history(tmp_path: Path) -> None:
+    folder = trained(tmp_path / "trained")
+    for index, commit in enumerate("aabbb"):
+        path = folder / "extra" / f"run_{index}" / "attempt_0" / "run.json"
+        content = json.loads(path.read_text())
+        content["code"] = {"sha256": commit * 64, "commit": commit * 40, "commit_is_dirty": commit == "b"}
+        path.write_text(json.dumps(content))
+    several = f"{'a' * 12} (2 runs), {'b' * 12}+ (3 runs)"
+    assert f"commits {several}" in head_of(page_of(folder)[1])["Code"]
+    (past,), _ = read_history(tmp_path)
+    assert past.commit == f"several versions: {several}"
 
 
 def test_runs_to_the_target_are_compared_in_the_title(tmp_path: Path) -> None:
