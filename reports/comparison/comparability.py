@@ -159,7 +159,7 @@ def beside_command(base: Result, new: Result) -> str | None:
     """
     if base.place is None or base.status == "official" or systems_differ(base, new) or system_of(base):
         return None
-    words = ["dlrmbench", "run", "--beside", str(base.place)]
+    words = ["dlrmbench", "versus", str(base.place)]
     if base.asked is None or new.asked is None:
         return printable(shlex.join(words), 400)
     if base.asked.benchmark != new.asked.benchmark:

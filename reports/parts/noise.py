@@ -107,7 +107,7 @@ def assumptions(num_runs: int, bands: Sequence[DriftTolerance]) -> str:
     return (
         "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
         f"factors (95 %); none below {percent(MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_drift(bands)} "
-        "In turns: runs of equal seeds take turns ('dlrmbench run --beside SET'), so that what lasts longer than a "
+        "In turns: runs of equal seeds take turns ('dlrmbench versus SET'), so that what lasts longer than a "
         "run meets both alike, and equal seeds need equal samples, as where the settings change the speed alone; by "
         "how far this set's runs differ from their neighbours in time, so without noise that it has not met."
     )

@@ -62,7 +62,7 @@ def _others(line: Timeline, change: ChangePoint) -> tuple[Change, ...]:
 def turns_command(line: Timeline, change: ChangePoint) -> str:
     """The command that measures both commits in turns: the older in an environment of its own, beside the newer."""
     folder = shlex.quote(printable(line.points[change.at - 1].result.place))
-    return f"dlrmbench run --beside {folder} --python OLDER/bin/python"
+    return f"dlrmbench versus {folder} --python OLDER/bin/python"
 
 
 def change_blocks(lines: Sequence[Timeline]) -> tuple[Block, ...]:

@@ -82,7 +82,7 @@ def _read_benchmarks(path: Path, given: Any) -> tuple[str, ...]:
         if outside_names(benchmark.model, "reference"):
             raise ConfigError(
                 f"{path}: {name} is of the model {benchmark.model!r}, which is not dlrmbench's own: its code runs "
-                "where it is named on the command line alone. Compare it with 'dlrmbench run --beside'."
+                "where it is named on the command line alone. Compare it with 'dlrmbench versus'."
             )
     twice = next((each.name for at, each in enumerate(loaded) if each.name in {b.name for b in loaded[:at]}), None)
     if twice is not None:

@@ -42,7 +42,7 @@ def _of_a_pair(subject: SetSubject) -> str | None:
     "RS120",
     "the runs of a pair took turns",
     source="none: this harness writes experiment.json beside the two sets of 'run --beside', which it makes in turns",
-    remedy="Compare them as two sets measured one after the other, or make a new pair with 'dlrmbench run --beside'.",
+    remedy="Compare them as two sets measured one after the other, or make a new pair with 'dlrmbench versus'.",
     severity="warning",
     applies=_of_a_pair,
 )

@@ -217,7 +217,7 @@ def test_the_verdict_says_how_it_was_measured_and_how_to_measure_better(results:
     text = sentence(comparison)
     assert text.startswith("Not decided, measured one after the other. Measured 1.10")
     assert re.search(r"Such runs show a difference of [2-5]\d\.\d % or more in 80 % of cases\.", text)
-    assert f"'dlrmbench run --beside {results / 'same-0'}' measures them in turns" in text
+    assert f"'dlrmbench versus {results / 'same-0'}' measures them in turns" in text
     write(results / "half", 0.5, hour=12, code_sha256="e" * 64)
     half = compare_at(results / "same-0", results / "half")
     assumed = "assumed: no 3 sets are known here that repeat one configuration and code"

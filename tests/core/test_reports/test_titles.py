@@ -223,8 +223,8 @@ def test_what_differs_in_nothing_says_so_first_and_the_command_names_what_does(t
     same, other = compare_results(sides[0], sides[1:])
     assert any(text.startswith("same configuration: no setting") for text in remarks(same)[:2])
     assert not any("same configuration" in text for text in remarks(other))
-    assert same.measure_better == f"dlrmbench run --beside {base}"
-    assert other.measure_better == f"dlrmbench run --beside {base} --set {key}=1024"
+    assert same.measure_better == f"dlrmbench versus {base}"
+    assert other.measure_better == f"dlrmbench versus {base} --set {key}=1024"
 
 
 def test_what_logs_alone_do_not_say_is_named_in_the_head(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_slower_code_is_a_regression_and_named(command: Any, tmp_path: Path) -
     assert change["low"] < change["step"] < change["high"] < 1 and change["step"] == pytest.approx(0.85, rel=0.02)
     assert (change["is_worse"], change["num_after"]) == (True, 4)
     assert change["others"] == [{"name": "packages.torch", "base": "2.11", "new": "2.13"}]
-    assert change["in_turns"] == f"dlrmbench run --beside {change['last_before']} --python OLDER/bin/python"
+    assert change["in_turns"] == f"dlrmbench versus {change['last_before']} --python OLDER/bin/python"
     assert err.startswith("regression: Samples/s of dlrm_tiny, day-013: 0.8")
     out = command("history", tmp_path, "--fail-on", "regression")[1]
     assert "worse, from day-010 of 2026-01-11" in " ".join(out.split()) and "packages.torch" in out
