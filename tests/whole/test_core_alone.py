@@ -17,7 +17,7 @@ CHECKOUT = (".ci", ".github", ".gitignore", ".gitlab-ci.yml", "CONTRIBUTING.md",
 
 
 def run_core_tests(tree: Path, marker: str, profile: str) -> None:
-    """Run the tests of the core in a copy of the checkout that has no extension, with as many workers as this run, and
+    """Run the tests of the core in a copy of the checkout without extensions, with as many workers as this run, and
     as many examples as that profile of Hypothesis draws."""
     link_product(tree, set(EXTENSIONS), *(path.name for path in ROOT.iterdir() if path.name in CHECKOUT))
     shutil.rmtree(tree / "tests" / "whole")

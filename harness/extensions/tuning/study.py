@@ -139,12 +139,12 @@ def _list_sides(comparison: Comparison) -> StudyTable:
     unit = None if whole is None else whole.unit
     ends = None if whole is None else whole.shown_interval
     given: list[tuple[str, str | None, Origin, Cell]] = [
-        ("Default", unit, "measured", whole and whole.base_value),
-        ("Best other trial", unit, "measured", whole and whole.new_value),
-        ("Best / default", None, "computed", whole and whole.ratio),
-        ("Difference", None, "computed", whole and whole.difference),
-        ("From", None, "computed", ends and ends.low),
-        ("To", None, "computed", ends and ends.high),
+        ("Default", unit, "measured", None if whole is None else whole.base_value),
+        ("Best other trial", unit, "measured", None if whole is None else whole.new_value),
+        ("Best / default", None, "computed", None if whole is None else whole.ratio),
+        ("Difference", None, "computed", None if whole is None else whole.difference),
+        ("From", None, "computed", None if ends is None else ends.low),
+        ("To", None, "computed", None if ends is None else ends.high),
         ("Pairs", None, "measured", comparison.num_shared_seeds),
         ("Verdict", None, "computed", comparison.verdict),
     ]
