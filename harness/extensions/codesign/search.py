@@ -234,15 +234,14 @@ def _say_gain(
     said = ", ".join(parts)
     if "energy_j" in objectives:
         least = min(best[mode], key=lambda trial: trial.energy_delay)
-        change = f"{(least.energy_delay / by_hand.energy_delay - 1) * 100:+.1f} % against the design by hand"
-        whose, of_first = "Its energy-delay is", list[str]()
+        changes = [_say_change("energy-delay", first.energy_delay, by_hand.energy_delay)]
         if "latency_s" in objectives:
-            of_first.append(_say_change("energy", first.energy_j, by_hand.energy_j))
+            changes.insert(0, _say_change("energy", first.energy_j, by_hand.energy_j))
+        said += f", with {' and '.join(changes)} than by hand"
         if least is not first:
-            of_first.append(_say_change("energy-delay", first.energy_delay, by_hand.energy_delay))
-            whose = f"Another design, of {duration(least.latency_s)} a step, has the least energy-delay,"
-        said += f", with {' and '.join(of_first)} than by hand" if of_first else ""
-        said = f"{said}. {whose} {change} (published: {PUBLISHED_SAVING})"
+            change = _say_change("energy-delay", least.energy_delay, by_hand.energy_delay)
+            said += f". Another, of {duration(least.latency_s)}, has {change} than by hand, the least"
+        said += f" (published: {PUBLISHED_SAVING})"
     later = [any(trial.violations) for trial in trials[POPULATION:]]
     invalid = f", {percent(sum(later) / len(later))} of those after the first {POPULATION} invalid" if later else ""
     return f"{mode}, modelled: {said}; {plural(len(trials), 'trial')}{invalid}."
