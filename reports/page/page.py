@@ -9,6 +9,8 @@ from markupsafe import Markup
 
 from reports.comparison.comparison import GroupContext, context_of
 from reports.comparison.sweep import SweepFacts
+from reports.comparison.wording import with_sign
+from reports.document.blocks import Block, Bullets
 from reports.document.glossary import footnotes, page_glossary, registered, standing_line
 from reports.document.page import GroupView, PageSection, PageView
 from reports.kinds.details import details_of
@@ -52,8 +54,11 @@ def build_page(
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups((*sets, *gathered.measured))))
+    answers = (study for study in gathered.studies if details_of(study.kind).is_answer)
+    said = [with_sign(finding) for study in answers for finding in study.findings]
     views = tuple(
-        _group_view(groups, index, baseline, order, is_brief, gathered.published) for index in range(len(groups))
+        _without_said(_group_view(groups, index, baseline, order, is_brief, gathered.published), said)
+        for index in range(len(groups))
     )
     sweeps, profiles, studies = other_sections(gathered)
     num_laws = len(sweeps) - len(gathered.sweeps)
@@ -254,6 +259,25 @@ def _group_view(
         ),
         finding=answer(group, comparisons, context) if is_logged else "",
     )
+
+
+def _without_said(view: GroupView, said: Sequence[str]) -> GroupView:
+    """Leave out of lists what an answer above says already, in the same words, of 'new: …'."""
+
+    def unsaid(block: Block) -> bool:
+        return not isinstance(block, Bullets) or bool(block.items)
+
+    def shorten(block: Block) -> Block:
+        if not isinstance(block, Bullets) or block.kind != "list":
+            return block
+        rests = {item: item.partition(": ")[2] for item in block.items}
+        kept = tuple(item for item, rest in rests.items() if not rest or not any(rest in text for text in said))
+        return replace(block, items=kept)
+
+    sections = (
+        replace(section, blocks=tuple(filter(unsaid, map(shorten, section.blocks)))) for section in view.sections
+    )
+    return replace(view, sections=tuple(sections)) if said else view
 
 
 def _why_apart(groups: Sequence[Sequence[Result]], index: int) -> Iterator[str]:

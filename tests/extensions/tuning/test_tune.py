@@ -58,7 +58,9 @@ def record_of(folder: Path) -> RunSetRecord:
 def test_no_difference_is_an_answer(place: Path) -> None:
     ended = tune(place, f"{FASTEST} --trials 3", EvenWorkers(Moment()))
     assert ended.code == 0 and "No difference of 3 % or more in throughput" in answer_of(ended)
-    _, study = found_in(place)
+    folder, study = found_in(place)
+    shown = (folder / "report.html").read_text(encoding="utf-8").partition("<script")[0]
+    assert shown.replace("\N{NO-BREAK SPACE}", " ").count("No difference of 3 % or more in throughput") == 1
     assert "beside the default: no difference shown; throughput, 5 pairs" in study.title
     for table in study.tables:
         assert all(any(value is not None for value in column) for column in zip(*table.rows, strict=True))
