@@ -193,7 +193,7 @@ def test_a_model(tree: Tree) -> None:
     done = tree.run("dlrmbench run", definition, "-n", 1, "--implementation", "reference", "-q")
     assert done.returncode == 0 and "1 of 1 reached the target" in done.stdout, done.stdout + done.stderr
     (serve,) = recipe.commands
-    done = tree.run(serve, "--queries", "fixed:2", "--percentile", 50, "--train", 2048, "-o", "served")
+    done = tree.run(serve, "--queries", "fixed:2", "--percentile", 50, "--train", 2048, "-o", "served", "--verbose")
     assert done.returncode == 0 and "mean service time" in done.stdout, done.stdout + done.stderr
 
 
