@@ -106,7 +106,7 @@ def data_root(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     base = tmp_path_factory.getbasetemp()
     shared = (base if worker_id == "master" else base.parent) / "shared_data"
     ensure_dataset(load_entry("dlrm_tiny").workload.data, shared, num_threads=1)
-    return lay_data(shared, base) / "data"
+    return lay_data(shared, tmp_path_factory.mktemp("own")) / "data"
 
 
 @pytest.fixture(scope="session")

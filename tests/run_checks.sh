@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # The checks of one tier: `test`, `test-all` or `test-long`, as CONTRIBUTING.md has them. Says what each took; fails if
-# any did. TEST_COSTS=assert has `test` fail by what tests cost, too, in processor time; TEST_ORDER=shuffled has it run in
-# another order each day.
+# any did. TEST_COSTS=assert has `test` fail by what tests cost, too, in processor time.
 set -u
 cd "$(dirname "$0")/.."
 export OMP_NUM_THREADS=1
@@ -42,15 +41,14 @@ case $tier in
 test)
   check "format" "$bin/ruff" format --check .
   check "lint" "$bin/ruff" check .
-  order=()
-  if [ "${TEST_ORDER:-}" = shuffled ]; then order=(-p randomly --randomly-seed="$(date +%Y%m%d)"); fi
-  check "quick tests" run_tests "$quick" quick --costs 250 "${order[@]}"
+  check "quick tests" run_tests "$quick" quick --costs 250
   ;;
 test-all)
   check "types" "$bin/mypy"
   check "slow tests" run_tests "slow and not long and not gpu" repeatable
-  # `make test` draws a tenth of these examples.
-  check "quick tests, all examples" run_tests "hypothesis and $quick" repeatable
+  # `make test` draws a tenth of these examples. Another order each day, which --randomly-seed repeats.
+  check "quick tests, all examples, shuffled" run_tests "hypothesis and $quick" repeatable \
+    -p randomly --randomly-seed="$(date +%Y%m%d)"
   # Other CPUs, as far as this one can be them: libraries choose their kernels by these variables.
   for variables in \
     "OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default DNNL_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE" \

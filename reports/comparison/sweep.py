@@ -143,7 +143,7 @@ class BestSide:
     refused: Sequence[str]
     """INVALID ones, which are not compared."""
     verdict: str = ""
-    """Of two alone the verdict of the one comparison that there is, which says what is alike; else empty."""
+    """The verdict of the one comparison of two alone, which says what is alike; else empty."""
 
     def __str__(self) -> str:
         """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4 (98 % over all pairs).'"""
