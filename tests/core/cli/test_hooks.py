@@ -74,6 +74,7 @@ def test_nothing_starts_them_but_the_one_who_asks(call: Command, command: Comman
     assert (tmp_path / "seen").read_text() == before + "once\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "number"), [(("--prepare", ""), 0), (("--prepare", "echo other >> seen"), 4)])
 def test_both_sides_are_measured_without_them_where_that_is_said(
     words: tuple[str, ...], number: int, call: Command, tmp_path: Path

@@ -139,6 +139,7 @@ def test_half_a_character_where_a_word_is_expected_is_damage_that_names_the_memb
     assert (finding["code"], finding["expected"]) == ("RS116", "text of whole characters")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [b"b\xff", b"new\nline", b"\x1b[31mred", b"next\xc2\x85line"])
 @pytest.mark.parametrize("form", ["json", "csv", "md", "html", "parquet"])
 def test_a_folder_of_any_name_is_exported_and_its_name_reaches_no_terminal(

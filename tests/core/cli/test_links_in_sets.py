@@ -39,6 +39,7 @@ PLACES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_is_written_into_folders_that_are_links(
     command: CommandLine, mine: Path, users: Path, place: str

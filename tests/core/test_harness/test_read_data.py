@@ -204,6 +204,7 @@ def swapped_by_link(data_dir: Path) -> Callable[[], None]:
     return restore
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["train", "eval"])
 @pytest.mark.parametrize("swap", [swapped_in_place, swapped_by_name, swapped_by_link])
 def test_data_that_is_put_back_during_the_run_makes_a_set_invalid(

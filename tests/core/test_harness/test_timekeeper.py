@@ -181,6 +181,7 @@ def watched_run(draw: random.Random, records: list[dict[str, Any]]) -> dict[str,
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.once("no honest run is accused")
 def test_no_honest_run_of_400_raises_an_alarm(tmp_path: Path) -> None:
     """One in two of them is held up itself for up to 3 s, which both clocks see."""

@@ -132,6 +132,7 @@ def test_a_count_that_differs_from_the_definition_is_refused(multi_hot: Layout) 
         open_mlperf_binary(folder, replace(multi_hot_data(), train_samples=4195197692))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["day_0_labels.npy", "day_11_dense.npy", "day_23_sparse_multi_hot.npz"])
 @pytest.mark.parametrize("keep", ["none", "empty", "half", "all but one byte", "noise"])
 def test_a_damaged_file_is_named(own_multi_hot: Path, name: str, keep: str) -> None:

@@ -276,6 +276,7 @@ def test_the_example_accepts_kernels_that_are_right(
     assert example_distance(torch.device("cpu"), 16, state_size, dtype) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ("halved", "zeroed", "stale"))
 @pytest.mark.parametrize("what", ("read", "weight", "sums", "z", "dx_0", "first dx_0", "bias"))
 @pytest.mark.parametrize(("dtype", "state_size"), FORMS)

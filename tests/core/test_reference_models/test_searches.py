@@ -95,6 +95,7 @@ def tasks(draw: st.DrawFn, most: int = 6) -> Task:
     return Task(name="drawn", tables=tables, num_devices=num_devices, memory_bytes=memory, batch_size=BATCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("cost", [cost_of(3, 50e-6), crowded], ids=["bandwidth", "crowded"])
 @settings(max_examples=examples(15))

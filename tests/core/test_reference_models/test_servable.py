@@ -178,6 +178,7 @@ def test_rows_in_fp16_are_summed_in_float32() -> None:
     assert torch.allclose(pooled[0].double(), expected, rtol=2.0**-11, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("table_precision", TABLE_PRECISIONS)
 @pytest.mark.parametrize("precision", PRECISIONS)

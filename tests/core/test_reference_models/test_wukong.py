@@ -243,6 +243,7 @@ def pair(model: WukongConfig, opt_name: str) -> tuple[Any, Any]:
     return built[0], built[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("opt_name", ["sgd", "adagrad", "rowwise_adagrad"])
 def test_twenty_steps_lead_to_the_references_weights(model: dict[str, Any], opt_name: str) -> None:

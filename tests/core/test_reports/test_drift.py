@@ -157,6 +157,7 @@ def test_the_gate_lets_nothing_pass_where_drift_is_assumed(num_repeats: int) -> 
     assert passing(simulate(around, 3, seed=71)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_sweeps", [pytest.param(25, id="short"), LENGTHS[1]])
 @pytest.mark.parametrize("num_equal", [4, 6, 10])
 @pytest.mark.parametrize("name", ["independent 3 %", "independent 5 %", "wandering 5 %", "a neighbour of 15 %"])

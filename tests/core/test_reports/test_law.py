@@ -92,6 +92,7 @@ def test_equal_names_are_told_apart() -> None:
     assert [key.words.partition(":")[0] for key in chart_of(section).figure.keys] == ["same", "same (2)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

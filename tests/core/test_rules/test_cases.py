@@ -24,6 +24,7 @@ def test_what_does_not_break_it_passes(case: VerdictCase, tmp_path: Path) -> Non
     assert_silent(case, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", sorted(BY_CODE))
 def test_no_rule_can_be_removed_unnoticed(code: str, tmp_path: Path) -> None:
     """Without the rule at least one of the verdicts above is no longer what its case says."""

@@ -25,6 +25,7 @@ def test_every_set_is_counted(epochs: list[float], num_runs: int) -> None:
         assert failing_share(tuple(epochs), num_runs, least) == pytest.approx(sum(sets) / len(sets))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("benchmark", OWN, ids=lambda benchmark: benchmark.name)
 def test_a_verdict_says_how_many_good_sets_fail(benchmark: Benchmark) -> None:
     """As often as sets that are drawn from the reference's runs and judged by the very test."""

@@ -149,6 +149,7 @@ def test_grid_is_the_one_of_the_official_comment(batch_size: int, first_point: i
     assert V4.first_eval_samples(samples, batch_size) == first_point * interval
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch_size", "num_evals", "outcome"),
     [(8192, 6, "passed"), (8192, 4, "failed"), (12288, 6, "passed"), (16384, 7, "passed"), (16384, 3, "failed"),

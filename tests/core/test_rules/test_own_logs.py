@@ -73,6 +73,7 @@ def test_run_that_was_given_up_in_the_middle_is_rejected_for_that_alone(cut: str
     assert [finding.code for outcome in outcomes for finding in outcome.findings] == ["QU103"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(len(BASE)), ids=[f"{i}-{record['key']}" for i, record in enumerate(BASE)])
 def test_every_line_is_needed_once_in_its_place_and_of_its_type(index: int) -> None:
     for what, records in mutations(index):

@@ -52,6 +52,7 @@ def ceiling(bound: float, number: int) -> float:
     return bound + 3.0 * float(np.sqrt(bound * (1.0 - bound) / number)) if number < 500 else bound
 
 
+@pytest.mark.slow
 @PAGES
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("size", [8, 12, 20, 30])

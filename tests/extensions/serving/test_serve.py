@@ -146,6 +146,7 @@ def test_queries_per_second_are_compared_by_ratio(run: Run, workers: FastWorkers
     assert "better" in said.lower() and "serve.batch" in said and "queries/s" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     (
