@@ -161,6 +161,7 @@ def test_a_pair_goes_on_with_the_code_that_it_began_with(
     assert code == 2 and "is now 000000000000. Put that code back, or start a new pair." in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -234,6 +235,7 @@ def test_a_set_whose_definition_or_data_is_another_is_refused(run: Command, tmp_
     assert code == 2 and f"{digest[:12]}, which none of the versions here has (2)" in err
 
 
+@pytest.mark.slow
 @pytest.mark.once("another interpreter measures a side")
 @needs_two_cpus
 @pytest.mark.parametrize("kind", [(), ("--throughput", 4)])

@@ -158,6 +158,7 @@ def change(place: str, **members: Any) -> Callable[[Path], None]:
     return write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "code", "words"),
     [

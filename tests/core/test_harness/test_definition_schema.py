@@ -22,6 +22,7 @@ SCHEMA = definition_schema("dlrm")
 TINY = read_definition(load_benchmark("dlrm_tiny").path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*shipped_names(), *workload_names()])
 def test_every_shipped_definition_fits(name: str) -> None:
     benchmark = load_benchmark(name)

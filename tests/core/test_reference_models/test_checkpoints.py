@@ -72,6 +72,7 @@ def test_in_32_bits_every_checkpoint_restores_the_state_bit_for_bit(
         assert_same(store.read(index), state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("implementation", ["reference", "optimized"])
 def test_what_is_restored_and_the_rest_of_the_epoch_are_the_uninterrupted_run(

@@ -191,6 +191,7 @@ def test_without_a_compiler_rows_are_sorted_stably_too(length: int, dtype: torch
     assert torch.equal(ordered, expected.values) and torch.equal(order, expected.indices)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("dim", WIDTHS)
 @pytest.mark.parametrize("sums", ("none", "rowwise", "all"))

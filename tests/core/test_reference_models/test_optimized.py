@@ -136,6 +136,7 @@ def follow(
     return [*found, *(value.detach().clone() for value in model.state_dict().values())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "opt_name", "is_compiled"),
     [

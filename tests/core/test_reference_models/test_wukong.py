@@ -182,6 +182,7 @@ def configurations() -> list[WukongConfig]:
     return [parse_model(TABLE | change) for change in changes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", configurations(), ids=str)
 @pytest.mark.parametrize("multi_hot", [(1,), (1, 3, 2, 1), (1,) * 26])
 def test_flop_and_parameters_are_those_of_the_module(model: WukongConfig, multi_hot: tuple[int, ...]) -> None:

@@ -62,6 +62,7 @@ def test_what_the_rules_reject_is_named_and_is_not_the_fastest(tmp_path: Path) -
     assert title(tmp_path) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("speeds", "invalid", "expected"),
     [

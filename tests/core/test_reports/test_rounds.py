@@ -155,6 +155,7 @@ def dots(drawing: str) -> int:
     return sum(path.count("h0") for path in re.findall(r'<path d="([^"]*)" class="spots \w+"', drawing))
 
 
+@pytest.mark.slow
 def test_a_run_of_two_entries_is_drawn_once_and_named(sets: tuple[Result, ...], page: Page) -> None:
     shown = with_repeats(sets)
     again = [result for result in shown if result.is_repeat]

@@ -19,6 +19,7 @@ def test_what_breaks_a_rule_yields_its_code_at_its_line(case: VerdictCase, tmp_p
     assert_verdict(case, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_what_does_not_break_it_passes(case: VerdictCase, tmp_path: Path) -> None:
     assert_silent(case, tmp_path)

@@ -90,6 +90,7 @@ def test_rules_of_several_severities_are_known_by_their_code() -> None:
     assert not {"TI103", "ST102", "RO102", "RS101"} & {found.code for _, found in SEVERAL}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level", "found"), SEVERAL, ids=[found.code for _, found in SEVERAL])
 def test_no_rule_hides_an_error_behind_its_harmless_findings(
     level: Level, found: Rule[Any], round_folder: Path

@@ -118,6 +118,7 @@ def spelled(path: tuple[str | int, ...]) -> str:
 STORED = sorted(path for path in SETS.rglob("*.json") if path.name != "measured.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STORED, ids=lambda path: str(path.relative_to(SETS)))
 def test_a_file_that_is_read_is_written_as_it_was(path: Path, tmp_path: Path) -> None:
     record_type = SystemRecord if path.parent.name == "systems" else RECORDS[path.stem]

@@ -219,6 +219,7 @@ REJECTED = {
 CASES = NOT_CAUGHT | CRASHES | REJECTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("name", CASES)
 def test_is_found_at_its_line_and_decides_the_exit_code(
