@@ -72,7 +72,6 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return make_bases(tmp_path_factory.mktemp("bases"))
 
 
-@pytest.mark.slow
 @pytest.mark.once("hostile trees")
 def test_some_hostile_trees_are_judged_or_refused(bases: dict[str, Path], tmp_path: Path) -> None:
     with bounded_memory():

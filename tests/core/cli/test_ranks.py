@@ -168,7 +168,6 @@ def test_a_rank_that_is_stopped_ends_the_run(tmp_path: Path, data_root: Path) ->
     assert "rank 1 has not been heard of for 20 s" in output
 
 
-@pytest.mark.slow
 @pytest.mark.once("two ranks are started")
 def test_ranks_that_differ_do_not_begin(tmp_path: Path, data_root: Path) -> None:
     same = options(data_root, "-n", 1, "--run-index", 0, "-o", tmp_path / "set", "--seed", 3)

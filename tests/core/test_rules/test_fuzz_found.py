@@ -20,7 +20,6 @@ FOUND = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("by", range(len(JUDGED_BY)))
 @pytest.mark.parametrize("name", FOUND)
 def test_found_input_is_judged(name: str, by: int, tmp_path: Path) -> None:
