@@ -3,10 +3,11 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,10 @@ from harness.cli.shared.help import verb
 from harness.cli.shared.options import value_option
 from harness.cli.shared.output import tell
 from reference_models.data.registry import examples
+
+if TYPE_CHECKING:
+    from harness.config.run_config import Override
+    from reference_models.data.columns.guess import Guess
 
 _PARAMETERS = "data.parameters."
 _MODEL_TARGET = 0.87
@@ -94,16 +99,7 @@ def init(
     if columns_file is not None:
         if kind is not None or data_of is not None:
             raise click.UsageError("--from-columns is data already; leave --kind and --data-of out.")
-        from reference_models.data.columns.guess import guess_columns
-        from reference_models.process.open_file import list_parts, refuse_irregular
-
-        parts = list_parts([columns_file])
-        refuse_irregular(parts)
-        of_parameters = [override for override in overrides if override.key.startswith(_PARAMETERS)]
-        known = {override.key.removeprefix(_PARAMETERS): override.value for override in of_parameters}
-        columns = guess_columns(parts[0], name or path.stem, known)
-        sizes = [part.stat().st_size for part in parts]
-        columns.num_rows = round(columns.num_rows * sum(sizes) / sizes[0])
+        columns = _guess_columns(columns_file, name or path.stem, overrides)
         title = title or f"Clicks of {columns_file.name}"
     begin = partial(
         begin_definition,
@@ -129,6 +125,21 @@ def init(
     tell(f"wrote {wrote}.\n{first}{'Then' if first else 'Next'}: dlrmbench plan {given}, {more}dlrmbench run {given}")
     if columns is not None and target is None and not any(each.key == "quality.target" for each in overrides):
         tell("Its target is guessed, and low: calibrate trains without one, and proposes one that your data gives.")
+
+
+def _guess_columns(path: Path, name: str, overrides: Sequence["Override"]) -> "Guess":
+    """Guess the columns of a file, or of a folder's part files by the first one; its rows are counted for all."""
+    from reference_models.data.columns.guess import guess_columns
+    from reference_models.process.open_file import list_parts, refuse_irregular
+
+    parts = list_parts([path])
+    refuse_irregular(parts)
+    of_parameters = [override for override in overrides if override.key.startswith(_PARAMETERS)]
+    known = {override.key.removeprefix(_PARAMETERS): override.value for override in of_parameters}
+    columns = guess_columns(parts[0], name, known)
+    sizes = [part.stat().st_size for part in parts]
+    columns.num_rows = round(columns.num_rows * sum(sizes) / sizes[0])
+    return columns
 
 
 def _begin_model(file: Path, definition: Path, begin: Callable[..., str]) -> str:
