@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -113,6 +114,14 @@ def data_root(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 def small(tmp_path_factory: pytest.TempPathFactory) -> SmallBenchmark:
     """dlrm_tiny on few samples, for what asks nothing of dlrm_tiny itself: its runs take a tenth of a second."""
     return make_small_benchmark(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary folders, in which nothing stays."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path / "temporary"
 
 
 @pytest.fixture

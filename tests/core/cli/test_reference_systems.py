@@ -29,15 +29,8 @@ from reports.results.provenance import repetition_key
 from rules.records.codec import decode
 from rules.records.run_set import RunSetRecord
 
+pytestmark = pytest.mark.usefixtures("temporary")
 Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of temporary folders, in which nothing stays."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    return tmp_path / "temporary"
 
 
 @pytest.fixture

@@ -17,17 +17,10 @@ from reports.results.bundles import read_bundle, write_members
 from rules.errors import InputError
 from rules.records.kept.bundle import BUNDLE_FILE, digest_files
 
+pytestmark = pytest.mark.usefixtures("temporary")
 SET = "dlrm_tiny-box-speed-20261121T030000Z"
 MEMBER = f"{SET}/extra/throughput.json"
 Members = dict[str, bytes]
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of temporary folders, in which nothing stays."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    return tmp_path / "temporary"
 
 
 @pytest.fixture

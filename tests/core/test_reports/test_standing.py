@@ -26,16 +26,9 @@ from reports.views.score import finished_blocks
 from rules.records.codec import decode
 from rules.records.run_set import RunSetRecord
 
+pytestmark = pytest.mark.usefixtures("temporary")
 NUM_CASES = examples(1000)
 Bundle = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of temporary folders, in which nothing stays."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    return tmp_path / "temporary"
 
 
 @pytest.fixture
