@@ -188,22 +188,26 @@ BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=com
 
 
 def _refuse_unnamed_link(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """Refuse a default folder that is a link (exit 8): in a stranger's folder it may lead to what is the user's.
+    """Refuse a default folder that is a link, as `refuse_unnamed`."""
+    folder = Path("data") if value is None else value
+    is_default = ctx.get_parameter_source(str(param.name)) == ParameterSource.DEFAULT
+    if is_default and not ctx.resilient_parsing:
+        always = f", or set {param.envvar}={folder} for all commands" if isinstance(param.envvar, str) else ""
+        refuse_unnamed(folder, f"say {param.opts[-1]} {folder}{always}")
+    return value
+
+
+def refuse_unnamed(folder: Path, how: str) -> None:
+    """Raise HarnessError (exit 8) where a folder that nobody named is a link, and say `how` to name it: in a
+    stranger's folder it may lead to what is the user's.
 
     Whose link it is says nothing: one that came in an archive belongs to who unpacked it.
     """
     from harness.foundation.errors import ExitCode, HarnessError
 
-    folder = Path("data") if value is None else value
-    is_default = ctx.get_parameter_source(str(param.name)) == ParameterSource.DEFAULT
-    if is_default and folder.is_symlink() and not ctx.resilient_parsing:
-        always = f", or set {param.envvar}={folder} for all commands" if isinstance(param.envvar, str) else ""
-        raise HarnessError(
-            f"{folder} is a link, which nobody named. To use what it leads to, say "
-            f"{param.opts[-1]} {folder}{always}.",
-            ExitCode.INPUT,
-        )
-    return value
+    if folder.is_symlink():
+        words = f"{folder} is a link, which nobody named. To use what it leads to, {how}."
+        raise HarnessError(words, ExitCode.INPUT)
 
 
 def _data_option(callback: Callable[..., Path | None] | None) -> Callable[[F], F]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from harness.cli.shared.options import SizeParam, completing_several, configuration
+from harness.cli.shared.options import SizeParam, completing_several, configuration, refuse_unnamed
 from harness.cli.shared.output import say
 from harness.cli.shared.values import several
 
@@ -81,16 +81,12 @@ def find_output() -> Path:
 
     Raises HarnessError (exit 8) where it is a link that nobody named, OSError where no folder can be made there.
     """
-    from harness.foundation.errors import ExitCode, HarnessError
     from harness.run_sets.names import results_folder
     from harness.run_sets.output import refuse_output
 
     folder = results_folder()
-    if folder.is_symlink() and not os.environ.get("DLRMBENCH_OUTPUT"):
-        raise HarnessError(
-            f"{folder} is a link, which nobody named. To use what it leads to, set DLRMBENCH_OUTPUT={folder}.",
-            ExitCode.INPUT,
-        )
+    if not os.environ.get("DLRMBENCH_OUTPUT"):
+        refuse_unnamed(folder, f"set DLRMBENCH_OUTPUT={folder}")
     refuse_output(folder)
     return folder
 

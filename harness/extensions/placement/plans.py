@@ -22,6 +22,7 @@ from harness.extensions.placement.devices import (
     torchrec_tables,
 )
 from harness.extensions.placement.learnt import Keeper, learn_costs, learn_policy
+from harness.extensions.placement.shown import SAME, find_cheapest
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.study import Columns, make_study, make_table
 from harness.planning.plan import require_table_rows, source_of
@@ -52,8 +53,6 @@ MOST_EVEN = 1.1
 """Balance up to which nothing is said of it."""
 _TIMED = "timed on one thread of this CPU; the exchange is modelled"
 _OPTIMUM = "optimum"
-SAME = 1e-9
-"""Costs that differ by no larger share are the same: sums of the same numbers in other orders, rounded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +159,7 @@ def record_best(placement: Placement, question: PlacementQuestion) -> tuple[Plan
         "definition_sha256": of.definition_sha256,
     }
     known = [each[0] for each in placement.found.values() if each[0].plan is not None and each[0].cost_s is not None]
-    least = _find_cheapest({each.search: each.cost_s or 0.0 for each in known})
+    least = find_cheapest({each.search: each.cost_s or 0.0 for each in known})
     for found in sorted(known, key=lambda each: 0.0 if each.search in least else each.cost_s or 0.0):
         assert found.plan is not None
         try:
@@ -383,7 +382,7 @@ def _compare(
     least = np.array(bounds, np.float64)
     cost = {name: np.array([each.cost_s for each in of], np.float64) for name, of in found.items()}
     whole = {name: float(of.mean()) for name, of in cost.items() if not np.isnan(of).any()}
-    base = next(iter(_find_cheapest({name: whole[name] for name in whole if name in HEURISTICS})), None)
+    base = next(iter(find_cheapest({name: whole[name] for name in whole if name in HEURISTICS})), None)
     rows = []
     for name, of in found.items():
         placed = ~np.isnan(cost[name])
@@ -440,7 +439,7 @@ def _list_cheapest(
     There is none of TorchRec's own plan, which has tables of its own, nor where no plan is known.
     """
     known = {name: of[0].cost_s for name, of in found.items() if of[0].cost_s is not None}
-    name = next(iter(_find_cheapest(known)), "")
+    name = next(iter(find_cheapest(known)), "")
     plan = found[name][0].plan if name else None
     if plan is None or (estimate is not None and plan == plan_of_estimate(estimate)):
         return []
@@ -477,11 +476,6 @@ def _share_over(costs: NDArray[np.float64], least: NDArray[np.float64]) -> NDArr
     return np.where(np.abs(over) <= SAME, 0.0, over)
 
 
-def _find_cheapest(costs: Mapping[str, float]) -> list[str]:
-    """Return the searches whose plans cost least, and the same but for rounding, in the order that they are given."""
-    return [name for name, cost_s in costs.items() if cost_s <= min(costs.values()) * (1 + SAME)]
-
-
 def _as_clause(closing: str) -> str:
     """Return what a closing sentence says first, as the end of a title."""
     first = re.split(r"[.;] |\.$", closing, maxsplit=1)[0]
@@ -506,7 +500,7 @@ def _close(
     """
     if not whole:
         return "No search has a plan of every task whose cost is known."
-    name, *alike = _find_cheapest(whole)
+    name, *alike = find_cheapest(whole)
     also = f" (as by {', '.join(alike)})" if alike else ""
     is_less = base is not None and base not in (name, *alike)
     than = f", {percent(1 - whole[name] / whole[base])} less than by {base}" if is_less and base else ""

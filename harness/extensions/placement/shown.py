@@ -20,9 +20,9 @@ from reports.text.formatting import (
 from rules.records.study import StudyRecord, StudyTable
 
 _OVER, _OF_WHOLE = "Over the ", " of whole tables"
-_SAME, _FAR = 1e-6, 1e6
+_ONE_BOUND, _FAR = 1e-6, 1e6
 SAME = 1e-9
-"""Costs that differ by no larger share differ by rounding alone."""
+"""Costs that differ by no larger share are the same: sums of the same numbers in other orders, rounded."""
 
 
 def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
@@ -46,7 +46,9 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
         Bar(name, (cost_s, 0.0), unit.text(cost_s))
         for name, cost_s in sorted(known.items(), key=lambda each: each[1])
     ]
-    is_one = bool(bounds) and max(bounds) - min(bounds) <= _SAME * max(bounds)  # of several tasks there are several
+    is_one = bool(bounds) and max(bounds) - min(bounds) <= _ONE_BOUND * max(
+        bounds
+    )  # of several tasks there are several
     lead = _say_cheapest(known, unit)
     if is_one:
         cutting = {printable(str(row.get("Search")), 20) for row in rows if row.get("Cuts tables") is True}
@@ -64,13 +66,14 @@ def draw_costs(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
     return Chart(figure=figure, lead=f"{lead}.", table_note="The table below has the numbers.")
 
 
-def _find_cheapest(known: Mapping[str, float]) -> list[str]:
-    return [name for name, cost_s in known.items() if cost_s <= min(known.values()) * (1 + SAME)]
+def find_cheapest(costs: Mapping[str, float]) -> list[str]:
+    """Return the searches whose plans cost least, and the same but for rounding, in the order that they are given."""
+    return [name for name, cost_s in costs.items() if cost_s <= min(costs.values()) * (1 + SAME)]
 
 
 def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
     """Name the search with the cheapest plan, or all whose plans cost the same but for rounding."""
-    least = _find_cheapest(known)
+    least = find_cheapest(known)
     if len(least) == 1:
         return f"{least[0]} has the cheapest plan of {len(known)}"
     both = f"{', '.join(least[:-1])} and {least[-1]} find the same cost, {unit.text(known[least[0]])}"
@@ -79,7 +82,7 @@ def _say_cheapest(known: Mapping[str, float], unit: TimeUnit) -> str:
 
 def _say_bound(known: Mapping[str, float], bound_s: float, name: str, cutting: Set[str]) -> str:
     """Say how far the least cost is from the optimum or bound; where it is below, that the plan cuts tables."""
-    least = _find_cheapest(known)
+    least = find_cheapest(known)
     beyond = known[least[0]] / bound_s - 1
     if abs(beyond) <= SAME:
         return f": the {name.removesuffix(_OF_WHOLE)}, so no plan of whole tables is cheaper"
