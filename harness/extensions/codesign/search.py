@@ -226,9 +226,10 @@ def _say_gain(
     if "latency_s" in objectives:
         parts.append(f"a step takes {duration(first.latency_s)} at best")
         if mode == "joint":
-            before = f"as separate, from whose {plural(len(of['separate']), 'trial')} it begins"
+            before = f"separate, from whose {plural(len(of['separate']), 'trial')} it begins"
             gain = _find_best(best["separate"], objectives).latency_s / first.latency_s
-            parts.append(f"{gain:.3f} times as fast {before} (published: {PUBLISHED_GAIN})")
+            than = "no faster than" if gain < 1.0005 else f"{gain:.3f} times as fast as"
+            parts.append(f"{than} {before} (published: {PUBLISHED_GAIN})")
     else:
         parts.append(f"a step takes {first.energy_j:.3g} J at best")
     said = ", ".join(parts)
