@@ -42,12 +42,17 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableColumn:
-    """`is_below`: too long for a terminal's line, so it has a line of its own below its row there."""
+    """`is_below`: too long for a terminal's line, so it has a line of its own below its row there.
+
+    `names_row`: the row is not known without it, so a terminal repeats it where a table is too wide for one line, as
+    it does with the first column of each table.
+    """
 
     name: str
     is_number: bool = False
     help: str = ""
     is_below: bool = False
+    names_row: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -48,7 +48,11 @@ def study_table(table: StudyTable) -> Table:
     shown = [_shown(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)]
     return text_table(
         [
-            TableColumn(name=f"{printable(column.name)} ({column.origin})", is_number=_is_number(table, index))
+            TableColumn(
+                name=f"{printable(column.name)} ({column.origin})",
+                is_number=_is_number(table, index),
+                names_row=column.origin == "given",
+            )
             for index, column in enumerate(table.columns)
         ],
         tuple(zip(*shown, strict=True)),

@@ -152,7 +152,7 @@ def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
 def _table(table: Table, width: int, style: Style) -> list[str]:
     """The caption, the heads, a rule, and a line per row. The first column is wrapped only where it takes half.
 
-    Columns that do not fit beside the others follow below them, after the first one again.
+    Columns that do not fit beside the others follow below them, after those that name the rows again.
     """
     above = [index for index, column in enumerate(table.columns) if not column.is_below]
     below = [index for index, column in enumerate(table.columns) if column.is_below]
@@ -186,17 +186,28 @@ def _below(text: str, width: int) -> list[str]:
 def _divide(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], aligns: str, width: int
 ) -> list[list[int]]:
-    """Divide columns into parts that fit, each begun by the first column; one part where all fit."""
+    """Divide columns into parts that fit, each begun by those that name the rows; one part where all fit.
+
+    They are the first column, and of those beside it that name rows as many as take half of the width with it.
+    """
     texts = _texts(columns, rows)
     least = _least(texts, aligns)
-    parts, used = [[0]] if columns else [[]], least[0] if columns else 0
+    names = [0] if columns else []
     for index in range(1, len(columns)):
-        if used + len(GAP) + least[index] > width and len(parts[-1]) > 1:
-            parts.append([0])
-            used = least[0]
+        if not columns[index].names_row or _total(least, [*names, index]) > width // 2:
+            break
+        names.append(index)
+    parts = [[*names]]
+    for index in range(len(names), len(columns)):
+        if _total(least, [*parts[-1], index]) > width and len(parts[-1]) > len(names):
+            parts.append([*names])
         parts[-1].append(index)
-        used += len(GAP) + least[index]
     return parts
+
+
+def _total(widths: Sequence[int], indices: Sequence[int]) -> int:
+    """The columns of the terminal that these columns of a table take, with the gaps between them."""
+    return sum(widths[index] for index in indices) + len(GAP) * (len(indices) - 1)
 
 
 def _texts(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:

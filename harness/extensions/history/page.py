@@ -38,7 +38,9 @@ def render_history(
     alone = (
         f"{plural(len(lines) - len(drawn), 'line')} of one set without a chart; " if len(drawn) < len(lines) else ""
     )
-    left = f"{alone}{plural(num_left_out, 'set')} on no line: damaged, without record or value, or copies."
+    left = (
+        f"{alone}{plural(num_left_out, 'set')} on no line: damaged, without record or value, not finished, or copies."
+    )
     notes = [left, METHOD] if alone or num_left_out else [METHOD]
     changes = (*change_blocks(lines), *(Prose(text=note, kind="note") for note in notes))
     return render_html(

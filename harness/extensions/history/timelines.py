@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -108,8 +109,8 @@ class Timeline:
 def read_timelines(folder: Path) -> tuple[tuple[Timeline, ...], int]:
     """Read all sets at or below `folder`, and find what changed; the timeline with the newest set first.
 
-    Nothing is judged. Also returned is how many sets are on no timeline: without record, moment or value, or copies.
-    Raises InputError where `folder` cannot be read.
+    Nothing is judged. Also returned is how many sets are on no timeline: without record, moment or value, not
+    finished, or copies. Raises InputError where `folder` cannot be read.
     """
     inventory = take_inventory(folder)
     trained = [_read_runs(result_set) for result_set in inventory.result_sets]
@@ -127,6 +128,7 @@ def read_timelines(folder: Path) -> tuple[tuple[Timeline, ...], int]:
         for parts in (sorted(line, key=lambda part: part.points[0].time_ms) for line in lines.values())
     ]
     joined.sort(key=lambda line: -line.points[-1].time_ms)
+    joined = _tell_apart(joined)
     found = find_changes([line.values for line in joined])
     num_left_out = len(trained) + len(measured) - len(seen - {()})
     return tuple(map(_with_changes, joined, found)), num_left_out
@@ -159,7 +161,7 @@ def _lines_of(result: Result) -> Iterator[tuple[str, Timeline]]:
     """What a set says of each of its quantities, as a timeline of its own, with the digest of what makes it one."""
     asked = result.asked
     time_ms = epoch_ms(asked.created_utc) if asked is not None else None
-    if asked is None or time_ms is None:
+    if asked is None or time_ms is None or (asked.until is None and result.num_runs < asked.num_runs):
         return
     code = ", ".join(code[:12] for code in result.codes or filter(None, (asked.code_sha256,))) or "unknown"
     fields = [asked.system.fields.get(name, "") for name in HARDWARE]
@@ -187,6 +189,43 @@ def _lines_of(result: Result) -> Iterator[tuple[str, Timeline]]:
         except ValueError:  # text that is no UTF-8
             continue
         yield key, Timeline(name=name, measure=measure, points=(point,))
+
+
+def _tell_apart(lines: list[Timeline]) -> list[Timeline]:
+    """Name lines of one name by what sets them apart as well: at most two of their settings, else their first day."""
+    groups: dict[str, list[int]] = {}
+    for at, line in enumerate(lines):
+        groups.setdefault(line.name, []).append(at)
+    named = list(lines)
+    for places in (group for group in groups.values() if len(group) > 1):
+        facts = [_facts_of(lines[at]) for at in places]
+        keys = [key for key in dict.fromkeys(key for each in facts for key in each) if _differs(key, facts)]
+        for at, each in zip(places, facts, strict=True):
+            told = [f"{key} {each.get(key, 'by default')}" for key in keys[:2]]
+            since = f"since {datetime.fromtimestamp(lines[at].points[0].time_ms / 1e3, UTC):%Y-%m-%d}"
+            named[at] = replace(lines[at], name=f"{lines[at].name}, {printable(', '.join(told) or since, 80)}")
+    return named
+
+
+def _facts_of(line: Timeline) -> dict[str, str]:
+    """What may set a line apart from another of its name, by its newest set."""
+    asked = line.points[-1].result.asked
+    if asked is None:
+        return {}
+    given = {key: str(entry.value) for key, entry in asked.config.items() if entry.source != "default"}
+    return {
+        "system": asked.system.name,
+        **{field: asked.system.fields.get(field, "") for field in HARDWARE},
+        "division": asked.division,
+        "definition": asked.benchmark.definition_sha256[:8],
+        "data": (asked.dataset.dataset_sha256 or "")[:8],
+        **{name: str(value) for name, value in asked.options.items()},
+        **given,
+    }
+
+
+def _differs(key: str, facts: list[dict[str, str]]) -> bool:
+    return len({each.get(key) for each in facts}) > 1
 
 
 def _with_changes(line: Timeline, found: Changes) -> Timeline:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.document.blocks import Fact, Facts, text_table
+from reports.document.blocks import Fact, Facts, TableColumn, text_table
 from reports.render.terminal import display_width, render_terminal, wrap
 from rules.logs.text import printable
 
@@ -27,6 +27,21 @@ def test_left_aligned_columns_wrap_to_the_width_asked_for() -> None:
     text = render_terminal([text_table(["n", "why"], [[1, "word " * 40]], numbers=["n"])], width=40)
     assert max(map(display_width, text.splitlines())) <= 40
     assert text.split()[4:] == ["1", *["word"] * 40]
+
+
+def test_what_names_a_row_is_repeated_where_a_table_is_divided() -> None:
+    names = [TableColumn(name=name, names_row=name in ("tier", "cache")) for name in ("tier", "cache", *"abcdef")]
+    text = render_terminal([text_table(names, [["nand", "5 %", *["12345678"] * 6]])], width=40)
+    parts = text.split("\n\n")
+    assert len(parts) > 1
+    assert all(part.splitlines()[-1].split()[:3] == ["nand", "5", "%"] for part in parts)
+
+
+def test_names_of_a_row_that_take_half_the_width_are_not_repeated() -> None:
+    names = [TableColumn(name=name, names_row=True) for name in ("tier", "cache", *"ab")]
+    text = render_terminal([text_table(names, [["nand", "5_of_a_hundred_rows", *["12345678"] * 2]])], width=40)
+    assert text.count("nand") == 2
+    assert text.count("5_of_a_hundred_rows") == 1
 
 
 @given(st.lists(st.lists(st.text(), min_size=3, max_size=3), max_size=5), st.integers(60, 200))

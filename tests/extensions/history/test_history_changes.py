@@ -66,6 +66,26 @@ def test_a_slower_code_is_a_regression_and_named(command: Any, tmp_path: Path) -
     assert json.loads(command("history", tmp_path, "--format", "json")[1])["changes"] is None
 
 
+def test_a_set_that_is_not_finished_is_on_no_line(tmp_path: Path) -> None:
+    write_sets(tmp_path, STEADY[:2])
+    write_sets(tmp_path, STEADY[:1], first=2, num_runs=6)
+    ((line,), num_left_out) = read_timelines(tmp_path)
+    assert (len(line.points), num_left_out) == (2, 1)
+
+
+def test_lines_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for number, system in enumerate(("Example 9000", "Example 7000")):
+        about = system_part(host_processor_model_name=system)
+        write_sets(tmp_path / str(number), STEADY[:2], system=about, name="a")
+    for number, threads in enumerate((1, 2), start=2):
+        config = {"runtime.threads": {"value": threads, "source": "option"}}
+        write_sets(tmp_path / str(number), STEADY[:2], config=config, name="b")
+    names = [line.name for line in read_timelines(tmp_path)[0]]
+    assert len(set(names)) == 4
+    assert sum("runtime.threads 1" in name for name in names) == 1
+    assert sum("runtime.threads 2" in name for name in names) == 1
+
+
 def test_a_faster_code_is_a_change_and_no_regression(command: Any, tmp_path: Path) -> None:
     code, (change,), err = looked(command, write_sets(tmp_path, [1e6 / value for value in SLOWER]))
     assert (code, change["is_worse"], err) == (0, False, "")
