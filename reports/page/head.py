@@ -48,7 +48,7 @@ def provenance_of_result(result: Result) -> Provenance:
     record = result.asked
     moments = tuple(each.started_ms for each in result.repetitions if each.started_ms is not None)
     return Provenance(
-        machine=system_words(result),
+        machine=_with_numbers(system_words(result), record),
         moments_ms=moments,
         command="" if record is None else record.command,
         code=""
@@ -63,7 +63,7 @@ def provenance_of_profile(record: RunSetRecord, profiles: Sequence[ProfileRecord
     """Read how a profile was made from its run set's record; `profiles` are all of the page."""
     moment = epoch_ms(record.created_utc)
     return Provenance(
-        machine=processor_words(record.system.fields) or printable(record.system.name, 60),
+        machine=_with_numbers(processor_words(record.system.fields) or printable(record.system.name, 60), record),
         moments_ms=() if moment is None else (moment,),
         command=record.command,
         code=_code_words(record.harness_version, record.environment),
@@ -83,8 +83,9 @@ def provenance_of_study(study: StudyRecord) -> Provenance:
         )
     number = "" if made.num_processors in (None, "", "0") else f"{printable(made.num_processors, 10)} × "
     moment = epoch_ms(made.created_utc)
+    host = f"{number}{printable(made.processor, 60)}{_numbers(made.environment)}" if made.processor else ""
     return Provenance(
-        machine=_machine_words(study, f"{number}{printable(made.processor, 60)}" if made.processor else ""),
+        machine=_machine_words(study, host),
         moments_ms=() if moment is None else (moment,),
         command=command_of_study(study),
         code=_code_words(made.harness_version, made.environment),
@@ -92,6 +93,21 @@ def provenance_of_study(study: StudyRecord) -> Provenance:
         loads=study.loads,
         origins=shown,
     )
+
+
+def _with_numbers(machine: str, record: RunSetRecord | None) -> str:
+    """Add the numbers of the processor to a machine that is called by it, where they are on record."""
+    host = "" if record is None else record.system.fields.get("host_processor_model_name", "")
+    return f"{machine}{_numbers(record.environment)}" if record is not None and host and host in machine else machine
+
+
+def _numbers(environment: Mapping[str, Any]) -> str:
+    """Tell processors of one name apart: ' (family 25 model 17, 2 cores)'; empty where nothing is known."""
+    _, _, numbers = str(environment.get("processor") or "").partition(" ")
+    cores = environment.get("num_cores")
+    told = [printable(numbers, 40), plural(cores, "core") if type(cores) is int and cores > 0 else ""]
+    words = ", ".join(filter(None, told))
+    return f" ({words})" if words else ""
 
 
 def _machine_words(study: StudyRecord, host: str) -> str:

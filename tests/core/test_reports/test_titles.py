@@ -70,6 +70,15 @@ def rates(mean: float, number: int = 5) -> list[float]:
     return [mean * factor for factor in NOISE[:number]]
 
 
+def test_the_machine_has_the_numbers_that_tell_processors_of_one_name_apart(tmp_path: Path) -> None:
+    path = measure(tmp_path / "one", "throughput", rates(2000)) / "extra" / "run_set.json"
+    content = json.loads(path.read_text())
+    content["environment"] = {"processor": "AuthenticAMD family 25 model 17", "num_cores": 2}
+    path.write_text(json.dumps(content))
+    _, page = page_of(tmp_path / "one")
+    assert head_of(page)["Machine"] == "2 × Example 9000 (family 25 model 17, 2 cores)"
+
+
 def test_one_measurement_says_its_value(tmp_path: Path) -> None:
     title, page = page_of(measure(tmp_path / "one", "throughput", rates(2000)))
     assert title == "dlrm_tiny: 2.00 k samples/s, throughput of 5 processes"
