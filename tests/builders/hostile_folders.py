@@ -156,14 +156,17 @@ def look(folder: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
-def walk_halves(walk: Walk, names: Sequence[Path], kind: str, data_root: Path, folder: Path) -> None:
-    """Try each of these names alone, or beside others where the command does its work all the same: what goes
-    through with all of them has met each, and what is refused may be so for the first."""
+def walk_halves(walk: Walk, names: Sequence[Path], kind: str, data_root: Path, folder: Path, *, times: int) -> None:
+    """Try these names at once, and where that is refused, which may be so for the first, their halves.
+
+    What goes through with all of them has met each. They are halved so many `times`; as often as there are names,
+    until each is met alone, or beside others where the command does its work all the same.
+    """
     ended = walk_names(walk, names, kind, data_root, folder)
-    if ended.code not in (0, 3) and len(names) > 1:
+    if ended.code not in (0, 3) and len(names) > 1 and times:
         middle = len(names) // 2
         for half in (names[:middle], names[middle:]):
-            walk_halves(walk, half, kind, data_root, folder)
+            walk_halves(walk, half, kind, data_root, folder, times=times - 1)
 
 
 def walk_names(walk: Walk, names: Sequence[Path], kind: str, data_root: Path, folder: Path) -> Ended:

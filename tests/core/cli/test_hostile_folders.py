@@ -5,10 +5,11 @@ The verbs are those of the registry: a new one needs a command line in WORDS, it
 
 import os
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from hostile_folders import KINDS, all_words, begin_walk, walk_halves, walk_names
+from hostile_folders import KINDS, Walk, all_words, begin_walk, walk_halves, walk_names
 
 from harness.cli import COMMANDS
 
@@ -46,10 +47,24 @@ def test_nothing_is_written_through_links_of_a_working_folder(what: str, data_ro
 def test_names_that_are_taken_end_no_command_unexplained(
     what: str, kind: str, data_root: Path, tmp_path: Path
 ) -> None:
-    """All names of one depth at once; of links, those that are refused also in halves, down to each alone."""
+    """All names of one depth at once; of links, those that are refused also in halves and quarters."""
     skip_where_not_root(kind)
-    walk, levels = begin_walk(what, data_root, tmp_path), defaultdict[int, list[Path]](list)
+    walk = begin_walk(what, data_root, tmp_path)
+    for names in by_depth(walk):
+        walk_halves(walk, names, kind, data_root, tmp_path, times=2 if kind == "link" else 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", all_words())
+def test_links_that_are_refused_are_tried_each_alone(what: str, data_root: Path, tmp_path: Path) -> None:
+    walk = begin_walk(what, data_root, tmp_path)
+    for names in by_depth(walk):
+        walk_halves(walk, names, "link", data_root, tmp_path, times=len(names))
+
+
+def by_depth(walk: Walk) -> Iterable[list[Path]]:
+    """The names of each depth, the outermost first."""
+    levels = defaultdict[int, list[Path]](list)
     for name in walk.names:
         levels[len(name.parts)].append(name)
-    for names in levels.values():
-        (walk_halves if kind == "link" else walk_names)(walk, names, kind, data_root, tmp_path)
+    return levels.values()

@@ -188,14 +188,17 @@ def test_a_finished_run_that_is_removed_and_made_again_is_missed(
         assert found.get("RS131") == "error" and ("RS132" in found) is (index == 0), found
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("num_runs", "num_busy"),
+    [pytest.param(2, 2, marks=pytest.mark.slow), pytest.param(10, 4, marks=pytest.mark.long)],
+)
 def test_honest_runs_beside_busy_processes_raise_no_alarm(
-    dlrmbench: Command, data_root: Path, tmp_path: Path
+    num_runs: int, num_busy: int, dlrmbench: Command, data_root: Path, tmp_path: Path
 ) -> None:
-    """Ten runs, and four processes that are never idle."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    """Beside processes that are never idle."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(num_busy)]
     try:
-        folder = run_own(dlrmbench, data_root, tmp_path, "-n", 10)
+        folder = run_own(dlrmbench, data_root, tmp_path, "-n", num_runs)
     finally:
         for process in busy:
             process.kill()
