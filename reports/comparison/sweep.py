@@ -295,14 +295,14 @@ def _find_pair(rows: Sequence[SweepRow]) -> tuple[Result, Result, Comparison] | 
 
 
 def find_best(sides: Sequence[Result], pair: Comparison | None = None) -> BestSide | None:
-    """Find the best of those that the rules accept; None without two to compare.
+    """Find the best of those that the rules accept; None without two to compare, and where benchmarks differ.
 
     All others of them are compared with it, as it is the data that chose it. Of two alone `pair` compares the second
     with the first, and its verdict is the only one.
     """
     refused = [side.label for side in sides if side.outcome == "invalid"]
     sides = [side for side in sides if side.outcome != "invalid"]
-    if not sides:
+    if len({side.benchmark_name for side in sides}) != 1:
         return None
     whole = sides[0].quantities[0]
     factor = factor_of(whole)

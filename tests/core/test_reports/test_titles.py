@@ -79,6 +79,17 @@ def test_the_machine_has_the_numbers_that_tell_processors_of_one_name_apart(tmp_
     assert head_of(page)["Machine"] == "2 × Example 9000 (family 25 model 17, 2 cores)"
 
 
+def test_of_several_benchmarks_none_is_the_fastest(tmp_path: Path) -> None:
+    folders = [measure(tmp_path / f"side{number}", "throughput", rates(1000.0 * (1 + number))) for number in range(4)]
+    for folder in folders[2:]:
+        path = folder / "extra" / "run_set.json"
+        content = json.loads(path.read_text())
+        content["benchmark"]["name"] = "other"
+        path.write_text(json.dumps(content))
+    title, _ = page_of(*folders)
+    assert title == "4 configurations of dlrm_tiny, other"
+
+
 def test_one_measurement_says_its_value(tmp_path: Path) -> None:
     title, page = page_of(measure(tmp_path / "one", "throughput", rates(2000)))
     assert title == "dlrm_tiny: 2.00 k samples/s, throughput of 5 processes"
