@@ -65,6 +65,17 @@ class ScoreDocument(Row, kw_only=True, frozen=True):
     scores: tuple[ScoreRecord, ...]
 
 
+class BesideRow(Row, kw_only=True, frozen=True):
+    """A set held against a reference system that measured alike."""
+
+    system: str
+    machine: Annotated[str, meaning("processor or accelerator, cores and threads of the system")]
+    told: Literal["faster", "slower", "about as fast", "not told"]
+    ratio: Annotated[Amount, meaning("samples/s here over there; null unless faster or slower beyond the tolerance")]
+    tolerance: Annotated[float, meaning("what drift may make between machines and hours, as a fraction")]
+    notes: Annotated[tuple[str, ...], meaning("what differs besides")]
+
+
 class RunDocument(ScoreRecord, kw_only=True, frozen=True):
     """What `run --format json` prints of a set that it has completed: where it is, and its score."""
 
@@ -72,6 +83,7 @@ class RunDocument(ScoreRecord, kw_only=True, frozen=True):
     kind: Literal["training"] = "training"
     folder: str
     report: Annotated[str, meaning("the page")]
+    beside: Annotated[tuple[BesideRow, ...], meaning("each known reference system that measured alike")] = ()
 
 
 class MeasurementDocument(Row, kw_only=True, frozen=True):

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reports.comparison.standing import find_standings, strip_text
+from reports.comparison.standing import TOLERANCE, find_standings, strip_text
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.checkpoints import checkpoint_words, read_checkpoints
 from reports.parts.score import ENERGY, EPOCHS, FACTS, describe_score, record_disturbed, score_facts, time_fact
 from reports.render.csv import render_csv
 from reports.results.result import Result
 from reports.tables.columns import columns_of, shared_members
-from reports.tables.scores import RunDocument, ScoreRecord
+from reports.tables.scores import BesideRow, RunDocument, ScoreRecord
 from reports.text.formatting import plural
 from rules.checks.rule import SEVERITIES
 
@@ -28,7 +28,18 @@ def score_blocks(records: Sequence[ScoreRecord]) -> tuple[Block, ...]:
 def finished_document(result: Result, system: str, folder: Path, page: Path) -> RunDocument:
     """Describe what `finished_blocks` shows: where everything is, and what `describe_score` says."""
     score = shared_members(describe_score(result), ScoreRecord)
-    return RunDocument(**score | {"system": system}, folder=str(folder), report=str(page))
+    beside = tuple(
+        BesideRow(
+            system=each.system,
+            machine=each.machine,
+            told=each.told,
+            ratio=each.ratio,
+            tolerance=TOLERANCE,
+            notes=each.notes,
+        )
+        for each in find_standings(result)
+    )
+    return RunDocument(**score | {"system": system}, folder=str(folder), report=str(page), beside=beside)
 
 
 def finished_blocks(result: Result, system: str, folder: Path, page: Path) -> tuple[Block, ...]:

@@ -22,7 +22,7 @@ from reports.results import reference_systems
 from reports.results.measured import read_measured
 from reports.results.result import Repetition, Result
 from reports.views.measurement import measured_blocks
-from reports.views.score import finished_blocks
+from reports.views.score import finished_blocks, finished_document
 from rules.records.codec import decode
 from rules.records.run_set import RunSetRecord
 
@@ -128,6 +128,8 @@ def test_a_run_and_its_page_have_the_line_and_the_strip(known: Path, tmp_path: P
     (part,) = finished_blocks(runs_of(folder), "here", folder, folder / "report.html")
     facts = {fact.name: fact.value for fact in part.blocks[0].facts}  # type: ignore[union-attr]
     assert words in facts["beside box"] and "o" in facts["strip"]
+    (beside,) = finished_document(runs_of(folder), "here", folder, folder / "report.html").beside
+    assert (beside.system, beside.told, beside.ratio) == ("box", "slower", pytest.approx(0.4, rel=0.02))
     page = render_report(gather_everything([folder], second_opinion=False))
     assert "Where this machine stands" in page and words in page
     speed = read_measured(write_speed(tmp_path / "speed", 4_000.0, **about_box(17)), "throughput")
