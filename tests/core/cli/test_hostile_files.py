@@ -21,6 +21,8 @@ from hostile_files import (
 from tiers import quick_first
 
 COMMANDS = dict(commands())
+LIKE_RUN = ("versus", "plan-devices")
+"""Verbs whose options that take a word are all `run`'s, which reads them alike."""
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +50,8 @@ def test_whatever_is_named_is_refused_or_read(what: str, kind: str, base: Path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name == "versus" else []) for name in COMMANDS]
-)  # the options of versus are those of run
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LIKE_RUN else []) for name in COMMANDS]
+)
 def test_whatever_an_option_is_given_ends_no_command_unexplained(name: str, data_root: Path, tmp_path: Path) -> None:
     """Every option and argument of every verb of the registry that takes a word."""
     base, found = place_of(name, data_root, tmp_path / "place"), list[str]()
