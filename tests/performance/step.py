@@ -3,42 +3,51 @@
 python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds N]
 python tests/performance/step.py table [--threads N...]
 
-All take turns in one process on the same batches; medians over rounds, and ratios of them. Each makes a step before
-its clock starts: what lay idle during the others' turns may have been reclaimed, or have left the caches. If a ratio
-spreads beyond 1.3 over the rounds, all are measured once more; one that still does is printed as undecided. The limit
-is the time of the step's products alone, each by the library and in the layout that is fastest here; which libraries
-those are is printed with their shares. torchrec and `tbe` (FBGEMM's kernel below a compiled dense part) take part
-where they are installed, and `bf16`, ours with operands in bf16, where the CPU has products of it; what is left out
-is named. Each trains once more in a process of its own for its peak memory. On a busy machine, --cpu-time with one
-thread counts processor time: waiting for it is left out. --phases says what of ours is beyond its products.
+Each is alone in a process of its own, since models that share one disturb each other by up to two times. The
+processes take turns on the same batches, one at a time, while the others sleep. Medians over rounds, and ratios of
+them. Each makes a step before its clock starts: what lay idle during the others' turns may have been reclaimed, or
+have left the caches. If a ratio spreads beyond 1.3 over the rounds, all are measured once more, by new processes; one
+that still does is printed as undecided. The limit is the time of the step's products alone, each by the library and
+in the layout that is fastest here; which libraries those are is printed with their shares. torchrec and `tbe`
+(FBGEMM's kernel below a compiled dense part) take part where they are installed, and `bf16`, ours with operands in
+bf16, where the CPU has products of it; what is left out is named. Each trains once more in a process of its own for
+its peak memory. On a busy machine, --cpu-time with one thread counts processor time: waiting for it is left out.
+--phases says what of ours is beyond its products.
 
-`table` prints the rows of reference_models/dlrm/README.md, section 8, for this CPU: A and B on each number of threads
-in a process of their own, ratios of medians with the least and the greatest round. Six minutes on two quiet cores.
-Its several threads wait spinning, as is GNU OpenMP's default and stock PyTorch's, and as runs of ours do on a quiet
-machine; a single step has a worker's short spinning. GOMP_SPINCOUNT in the environment goes before both.
+`table` prints the rows of reference_models/dlrm/README.md, section 8, for this CPU: A and B on each number of
+threads, ratios of medians with the least and the greatest round, and for B those of the least times. Ten minutes on
+two quiet cores. Its several threads wait spinning, as is GNU OpenMP's default and stock PyTorch's, and as runs of
+ours do on a quiet machine; a single step has a worker's short spinning. GOMP_SPINCOUNT in the environment goes before
+both.
 """
 
 import argparse
 import importlib
+import json
 import os
 import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import IO, Any, Self
 
 import torch
-from jobs import make_batches, make_job, products_by_phase, run_as_a_worker, step_products
+from jobs import Job, make_batches, make_job, products_by_phase, run_as_a_worker, step_products
 from machine import cpu_info
 from matmul_limit import Limit, best_shape_flops, count_processor_time, now_s, timed_s
-from peers import PEERS, ChosenStep, Step
+from peers import PEERS, ChosenStep
 from ratios import Ratios, measure_again_in_doubt
 
 from reference_models.training.phases import ignore_phase
 
 WARM_UP_STEPS, MEMORY_STEPS = 3, 4
 STEPS_PER_ROUND = {"A": 5, "B": 1}
+LIMIT = "limit"
 SPIN = "300000"
 """GNU's default of GOMP_SPINCOUNT."""
 TABLE = (("eager", "PyTorch"), ("torchrec", "torchrec"), ("tbe", "FBGEMM, compiled"))
@@ -52,11 +61,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--optimizer", default="rowwise_adagrad", choices=["adagrad", "rowwise_adagrad", "sgd"])
     parser.add_argument("--threads", type=int, nargs="+", help="all cores, or for the table one and all")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--cpu-time", action="store_true", help="time by this process's processor time")
+    parser.add_argument("--cpu-time", action="store_true", help="time by each process's processor time")
     parser.add_argument("--layouts", action="store_true", help="print the best layout of each product")
     parser.add_argument("--phases", action="store_true", help="print what each phase takes beyond its products")
     parser.add_argument("--memory-of", choices=PEERS, help=argparse.SUPPRESS)
-    parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--alone", choices=[*PEERS, LIMIT], help=argparse.SUPPRESS)
     options = parser.parse_args()
     everything = len(os.sched_getaffinity(0))
     options.threads = options.threads or (sorted({1, everything}) if options.job == "table" else [everything])
@@ -67,20 +76,137 @@ def parse() -> argparse.Namespace:
     return options
 
 
+class Alone:
+    """A process in which one peer, or the limit, is alone; it sleeps but for its rounds.
+
+    `about` is what it said of itself when it was ready: its first losses, and how its products are computed.
+    """
+
+    def __init__(self, name: str, job: str, num_threads: int, options: argparse.Namespace, errors: IO[str]) -> None:
+        command = [sys.executable, __file__, job, "--alone", name, "--threads", str(num_threads)]
+        command += ["--optimizer", options.optimizer, *(["--cpu-time"] if options.cpu_time else [])]
+        command += ["--layouts"] if options.layouts else []
+        spinning = {"GOMP_SPINCOUNT": SPIN} if options.job == "table" and num_threads > 1 else {}
+        self._errors = errors
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**spinning, **os.environ},
+        )
+        found = self._read()
+        self.about: dict[str, Any] = found or {}
+        self.why_left_out = "" if found else self._why_it_ended()
+
+    def _read(self) -> dict[str, Any] | None:
+        """Return what the process says next, past what its libraries print; None where it has ended."""
+        assert self._process.stdout is not None
+        line = next((line for line in self._process.stdout if line.startswith("{")), "")
+        found: dict[str, Any] | None = json.loads(line) if line else None
+        return found
+
+    def _why_it_ended(self) -> str:
+        self._process.wait()
+        self._errors.seek(0)
+        return (self._errors.read().strip().splitlines() or [f"exit code {self._process.returncode}"])[-1][:160]
+
+    def measure(self) -> dict[str, float]:
+        """Return the seconds of a step in one more round, and what else the round found."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        found: dict[str, float] | None = self._read()
+        if found is None:
+            raise SystemExit(f"a process ended in its turn: {self._why_it_ended()}")
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def work_alone(name: str, job_name: str, options: argparse.Namespace) -> None:
+    """Make one peer ready, say so on standard output, and measure a round for every line of standard input."""
+    job, num_steps = make_job(job_name, options.optimizer), STEPS_PER_ROUND[job_name]
+    if name == LIMIT:
+        limit = Limit(step_products(job))
+        about: dict[str, Any] = {"flop": limit.flop, "libraries": limit.by_library()}
+        print(json.dumps(about | {"layouts": limit.describe() if options.layouts else []}), flush=True)
+        for _ in sys.stdin:
+            shape_s = limit.flop / best_shape_flops()
+            print(json.dumps({LIMIT: limit.measure_s(), "best shape": shape_s}), flush=True)
+        return
+    batches = make_batches(job, num_steps)
+    step = PEERS[name](job, batches)
+    losses = [float(step(i % num_steps)) for i in range(WARM_UP_STEPS)]
+    products = step.describe() if isinstance(step, ChosenStep) else ""
+    print(json.dumps({"losses": losses, "products": products}), flush=True)
+    for _ in sys.stdin:
+        step(0)
+        took_s = statistics.median(timed_s(lambda i=i: step(i)) for i in range(num_steps))
+        print(json.dumps({name: took_s}), flush=True)
+
+
+Times = dict[str, list[float]]
+"""Seconds by name and round."""
+
+
+def measure_in_turns(
+    job: str, num_threads: int, options: argparse.Namespace, about: dict[str, dict[str, Any]]
+) -> Times:
+    """Start a process for each, then measure round by round; what cannot be started is named, and left out.
+
+    `about` takes what each says of itself. Every other round goes the other way round.
+    """
+    times: Times = {}
+    with ExitStack() as stack:
+        alone = {}
+        for name in (*PEERS, LIMIT):
+            errors = stack.enter_context(TemporaryFile("w+"))
+            process = stack.enter_context(Alone(name, job, num_threads, options, errors))
+            if not process.why_left_out:
+                alone[name], about[name] = process, process.about
+            elif name in ("ours", LIMIT):
+                raise SystemExit(f"{name}: {process.why_left_out}")
+            else:
+                print(f"{name} is left out: {process.why_left_out}", file=sys.stderr)
+        for number in range(options.rounds):
+            for name in [*alone][:: 1 if number % 2 == 0 else -1]:
+                for what, took_s in alone[name].measure().items():
+                    times.setdefault(what, []).append(took_s)
+    return times
+
+
+def measure_job(job: str, num_threads: int, options: argparse.Namespace) -> tuple[Times, dict[str, dict[str, Any]]]:
+    """Measure all of a job in turns, once more where a ratio to ours spreads too far."""
+    about: dict[str, dict[str, Any]] = {}
+    times = measure_in_turns(job, num_threads, options, about)
+    others = [name for name in times if name not in ("ours", "best shape")]
+    first = iter([times])
+    again = measure_again_in_doubt(
+        lambda: next(first, None) or measure_in_turns(job, num_threads, options, about), "ours", others
+    )
+    return {name: list(rounds) for name, rounds in again.items()}, about
+
+
 def print_table(options: argparse.Namespace) -> None:
-    """Print one row per job and number of threads, each measured by a process of its own."""
+    """Print one row per job and number of threads, and of the larger job one of the least times as well."""
     names = [name for _, name in TABLE]
     print("| CPU | step | threads | " + " | ".join(names) + " | bf16 to fp32 | of the limit |")
     print("|" + "---|" * (len(names) + 5))
     for job in STEPS_PER_ROUND:
         for num_threads in options.threads:
-            command = [sys.executable, __file__, job, "--row", "--threads", str(num_threads)]
-            command += ["--optimizer", options.optimizer, "--rounds", str(options.rounds)]
-            spinning = {"GOMP_SPINCOUNT": SPIN} if num_threads > 1 else {}
-            done = subprocess.run(
-                command, stdout=subprocess.PIPE, text=True, check=True, env={**spinning, **os.environ}
-            )
-            print(done.stdout, end="", flush=True)
+            times, _ = measure_job(job, num_threads, options)
+            print_row(job, num_threads, times)
+            if job == "B":
+                print_row(f"{job} (least times)", num_threads, {name: [min(each)] for name, each in times.items()})
 
 
 def print_row(job_name: str, num_threads: int, times: Mapping[str, Sequence[float]]) -> None:
@@ -88,24 +214,9 @@ def print_row(job_name: str, num_threads: int, times: Mapping[str, Sequence[floa
     ours = times["ours"]
     cells = [Ratios.of(times[name], ours).text() if name in times else "" for name, _ in TABLE]
     cells.append(Ratios.of(ours, times["bf16"]).text() if "bf16" in times else "")
-    cells.append(Ratios.of(times["limit"], ours).percent())
+    cells.append(Ratios.of(times[LIMIT], ours).percent())
     cpu = f"{cpu_info('model name')}, family {cpu_info('cpu family')}, model {cpu_info('model')}"
-    print(f"| {cpu} | {job_name} | {num_threads} | " + " | ".join(cells) + " |")
-
-
-def measure_rounds(
-    steps: Mapping[str, Step], limit: Limit, num_rounds: int, num_steps: int, *, has_shapes: bool
-) -> dict[str, list[float]]:
-    """Return the seconds of a step of each, round by round, all in turns, and of the products alone."""
-    times: dict[str, list[float]] = {name: [] for name in [*steps, "limit", *(["best shape"] if has_shapes else [])]}
-    for _ in range(num_rounds):
-        for name, step in steps.items():
-            step(0)
-            times[name].append(statistics.median(timed_s(lambda step=step, i=i: step(i)) for i in range(num_steps)))
-        times["limit"].append(limit.measure_s())
-        if has_shapes:
-            times["best shape"].append(limit.flop / best_shape_flops())
-    return times
+    print(f"| {cpu} | {job_name} | {num_threads} | " + " | ".join(cells) + " |", flush=True)
 
 
 def print_phases(step: ChosenStep, products_s: Mapping[str, float], num_steps: int, num_rounds: int) -> None:
@@ -149,6 +260,59 @@ def status_kib(key: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(key))
 
 
+def print_job(options: argparse.Namespace, num_threads: int) -> None:
+    """Measure one job, and print every time, every ratio to ours, and the memory of each."""
+    job, num_steps = make_job(options.job, options.optimizer), STEPS_PER_ROUND[options.job]
+    batch_size = job.train.global_batch_size
+    times, about = measure_job(options.job, num_threads, options)
+    print(
+        f"{job.title}, batch {batch_size}, {options.optimizer}, fp32, {num_threads} threads, "
+        f"torch {torch.__version__}"
+    )
+    clock = "measured by processor time" if options.cpu_time else "measured"
+    peers = [name for name in PEERS if name in times]
+    print(
+        f"{clock}; medians of {options.rounds} rounds of {num_steps} steps, each alone in its process, in turns; "
+        "first losses: " + ", ".join(f"{name} {about[name]['losses'][0]:.5f}" for name in peers)
+    )
+    limit_s, flop = statistics.median(times[LIMIT]), about[LIMIT]["flop"]
+    for name, values in times.items():
+        took_s = statistics.median(values)
+        print(
+            f"  {name:10s} {took_s * 1e3:8.2f} ms (best {min(values) * 1e3:.2f}) {batch_size / took_s:9,.0f} "
+            f"samples/s {flop / took_s / 1e9:4.0f} GFLOP/s of products {limit_s / took_s:6.1%} of the limit"
+        )
+    libraries = sorted(about[LIMIT]["libraries"].items(), key=lambda entry: -entry[1][1])
+    parts = ", ".join(f"{share:.0%} in {library} ({number} products)" for library, (number, share) in libraries)
+    print(f"  the limit's time: {parts}")
+    for name in peers:
+        if products := about[name]["products"]:
+            print(f"  the products of {name}: {products}")
+    if "bf16" in times:
+        print(f"  ours in bf16 is {Ratios.of(times['ours'], times['bf16']).text()} times as fast as in fp32")
+    for name in (name for name in peers if name not in ("ours", "bf16")):
+        print(f"  ours is {Ratios.of(times[name], times['ours']).text()} times as fast as {name}")
+    per_round = Ratios.of(times[LIMIT], times["ours"]).rounds
+    print("  limit / ours by round: " + " ".join(f"{ratio:.3f}" for ratio in per_round))
+    if options.layouts:
+        print("\n".join(about[LIMIT]["layouts"]))
+    if options.phases:
+        print_own_phases(job, num_steps, options.rounds)
+    for name in peers:
+        command = [sys.executable, __file__, options.job, "--optimizer", options.optimizer, "--memory-of", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        print(f"  {name:10s} peak memory {int(done.stdout):,} MiB beyond torch and the batches")
+
+
+def print_own_phases(job: Job, num_steps: int, num_rounds: int) -> None:
+    """Time the phases of ours and their products in this process, where nothing else is measured."""
+    ours = PEERS["ours"](job, make_batches(job, num_steps))
+    for i in range(WARM_UP_STEPS):
+        ours(i % num_steps)
+    if isinstance(ours, ChosenStep):
+        print_phases(ours, Limit(step_products(job)).by_phase(products_by_phase(job)), num_steps, num_rounds)
+
+
 def main() -> None:
     options = parse()
     if options.job == "table":
@@ -157,74 +321,14 @@ def main() -> None:
     run_as_a_worker()
     (num_threads,) = options.threads
     torch.set_num_threads(num_threads)
-    if options.memory_of:
-        print_memory(options)
-        return
     if options.cpu_time:
         count_processor_time()
-    job = make_job(options.job, options.optimizer)
-    batch_size, num_steps = job.train.global_batch_size, STEPS_PER_ROUND[options.job]
-    batches = make_batches(job, num_steps)
-    steps: dict[str, Step] = {}
-    losses: dict[str, list[float]] = {}
-    for name, make in PEERS.items():
-        try:
-            step = make(job, batches)
-            losses[name] = [float(step(i % num_steps)) for i in range(WARM_UP_STEPS)]
-        except (ImportError, OSError, RuntimeError) as error:
-            if name == "ours":
-                raise
-            why = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
-            print(f"{name} is left out: {why}", file=sys.stderr)
-        else:
-            steps[name] = step
-    names = list(steps)
-    limit = Limit(step_products(job))
-    times = measure_again_in_doubt(
-        lambda: measure_rounds(steps, limit, options.rounds, num_steps, has_shapes=not options.row),
-        "ours",
-        [*names[1:], "limit"],
-    )
-    if options.row:
-        print_row(options.job, num_threads, times)
-        return
-    print(
-        f"{job.title}, batch {batch_size}, {options.optimizer}, fp32, {num_threads} threads, "
-        f"torch {torch.__version__}"
-    )
-    clock = "measured by processor time" if options.cpu_time else "measured"
-    print(
-        f"{clock}; medians of {options.rounds} rounds of {num_steps} steps, in turns; first losses: "
-        + ", ".join(f"{name} {values[0]:.5f}" for name, values in losses.items())
-    )
-    limit_s = statistics.median(times["limit"])
-    for name, values in times.items():
-        took_s = statistics.median(values)
-        print(
-            f"  {name:10s} {took_s * 1e3:8.2f} ms (best {min(values) * 1e3:.2f}) {batch_size / took_s:9,.0f} "
-            f"samples/s {limit.flop / took_s / 1e9:4.0f} GFLOP/s of products {limit_s / took_s:6.1%} of the limit"
-        )
-    libraries = sorted(limit.by_library().items(), key=lambda entry: -entry[1][1])
-    parts = ", ".join(f"{share:.0%} in {library} ({number} products)" for library, (number, share) in libraries)
-    print(f"  the limit's time: {parts}")
-    for name, step in steps.items():
-        if isinstance(step, ChosenStep):
-            print(f"  the products of {name}: {step.describe()}")
-    if "bf16" in steps:
-        print(f"  ours in bf16 is {Ratios.of(times['ours'], times['bf16']).text()} times as fast as in fp32")
-    for name in (name for name in names[1:] if name != "bf16"):
-        print(f"  ours is {Ratios.of(times[name], times['ours']).text()} times as fast as {name}")
-    per_round = Ratios.of(times["limit"], times["ours"]).rounds
-    print("  limit / ours by round: " + " ".join(f"{ratio:.3f}" for ratio in per_round))
-    ours = steps["ours"]
-    if options.phases and isinstance(ours, ChosenStep):
-        print_phases(ours, limit.by_phase(products_by_phase(job)), num_steps, options.rounds)
-    if options.layouts:
-        print("\n".join(limit.describe()))
-    for name in names:
-        command = [sys.executable, __file__, options.job, "--optimizer", options.optimizer, "--memory-of", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        print(f"  {name:10s} peak memory {int(done.stdout):,} MiB beyond torch and the batches")
+    if options.memory_of:
+        print_memory(options)
+    elif options.alone:
+        work_alone(options.alone, options.job, options)
+    else:
+        print_job(options, num_threads)
 
 
 if __name__ == "__main__":

@@ -142,3 +142,21 @@ def test_the_demo_says_what_it_does_and_ends_with_a_command_that_parses() -> Non
     test_each_command_of_the_readme_parses(ending)
     (said,) = re.findall(r"^\$\(VENV\)/demo.stamp:.*\n\t@echo \"installing dlrmbench .*: (.*)\"$", recipe, re.M)
     assert "GB" in said and "minutes" in said and "pip is silent" in said
+
+
+def test_the_speeds_of_the_readme_are_those_of_the_table() -> None:
+    """The least and the greatest ratio to PyTorch of each kind of CPU."""
+    _, _, table = TEXTS["reference_models/dlrm/README.md"].partition("| CPU | step | threads | PyTorch |")
+    found: dict[str, list[float]] = {}
+    cpu = ""
+    for row in table.partition("\n\n")[0].splitlines()[2:]:
+        name, _, _, ratio = (cell.strip() for cell in row.split("|")[1:5])
+        cpu = name or cpu
+        kind = next(kind for kind in ("Zen 3", "Zen 4", "Zen 5", "Intel") if kind in cpu)
+        found.setdefault({"Zen 3": "Zen 3 and 4", "Zen 4": "Zen 3 and 4"}.get(kind, kind), []).append(
+            float(ratio.split()[0])
+        )
+    (said,) = re.findall(r"- The `optimized` implementation is .*?\n(?=-)", README, flags=re.DOTALL)
+    assert len(found) == 3
+    for kind, ratios in found.items():
+        assert re.search(rf"{min(ratios):g} to {max(ratios):g}\b[^,]*\b{kind}", said.replace("\n", " ")), (kind, said)
