@@ -33,11 +33,13 @@ def keep_study(
     *,
     inputs: Iterable[Path] = (),
     table: int = 0,
+    closes: bool = False,
 ) -> None:
     """Write study.json and report.html to a new folder `name` and moment below `output`; print the study.
 
     What the folder `logs` holds, where there is one, is kept beside them. `inputs` are the files it is made from;
-    `table` is the index of the study's table that answers what was asked.
+    `table` is the index of the study's table that answers what was asked; where its last finding `closes` it, that is
+    shown too.
     """
     from harness.run_sets.output import unique_folder
 
@@ -47,7 +49,7 @@ def keep_study(
         shutil.copytree(logs, folder, dirs_exist_ok=True)
     study = with_making(study, inputs)
     write_study(study, folder)
-    show_written(study, folder, form, table=table)
+    show_written(study, folder, form, table=table, closes=closes)
 
 
 def with_making(study: "StudyRecord", inputs: Iterable[Path] = ()) -> "StudyRecord":
@@ -70,12 +72,12 @@ def write_study(study: "StudyRecord", folder: Path) -> None:
     write_page(ReportContent(studies=(study,)), folder)
 
 
-def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 0) -> None:
+def show_written(study: "StudyRecord", folder: Path, form: str, *, table: int = 0, closes: bool = False) -> None:
     """Print a study that `write_study` has written to a folder."""
     from reports.page.report import PAGE_NAME
     from rules.records.study import STUDY_FILE
 
-    show_answer(study, form, table=table, has_page=True)
+    show_answer(study, form, table=table, has_page=True, closes=closes)
     if form == "table":
         click.echo(f"\nfile   {folder / STUDY_FILE}\npage   {folder / PAGE_NAME}")
 
@@ -87,15 +89,17 @@ def show_finished(done: "FinishedStudy", folder: Path, form: str) -> None:
         click.echo(f"\nresults  {folder}\nreport   {done.page}")
 
 
-def show_answer(study: "StudyRecord", form: str, *, table: int = 0, has_page: bool = False) -> None:
+def show_answer(
+    study: "StudyRecord", form: str, *, table: int = 0, has_page: bool = False, closes: bool = False
+) -> None:
     """Print a study; for a terminal, unless --verbose is given, what was found and one of its tables alone."""
     if form == "table" and not is_verbose():
-        show(_answer_blocks(study, table, has_page=has_page))
+        show(_answer_blocks(study, table, has_page=has_page, closes=closes))
     else:
         show_study(study, form)
 
 
-def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool) -> "list[Block]":
+def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool, closes: bool = False) -> "list[Block]":
     """What was found, one table, checks that failed, what the system did meanwhile, and where the rest is."""
     from reports.document.blocks import Bullets, Heading, Prose
     from reports.parts.load import environment_words
@@ -104,6 +108,7 @@ def _answer_blocks(study: "StudyRecord", index: int, *, has_page: bool) -> "list
 
     shown = study.tables[index]
     findings = study.findings[:_MOST_FINDINGS] if has_page else study.findings
+    findings += study.findings[-1:] if closes and len(findings) < len(study.findings) else ()
     failed = tuple(
         f"{printable(check.name)}: expected {check.expected:.10g}, found {check.found:.10g}; FAILED"
         for check in study.checks
