@@ -1,15 +1,110 @@
-"""How large a cache must be, and how one is best shared among tables, from exact miss-ratio curves."""
+"""What LRU caches miss, from exact stack distances: when they are warm, how large one must be, how one is shared."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reference_models.data.traces.stack_distances import MissRatioCurve
+from reference_models.data.traces.stack_distances import MissRatioCurve, StackDistances
+from reference_models.data.traces.trace import AccessTrace
+
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 _FINEST, _STEPS = 2.0**-8, 33
 _MOST_UNITS = 1 << 12
 """Steps of the budget of rows: a budget of no more rows is kept exactly, of more rows rounded down by table."""
+TENTHS = 5
+"""Most tenths of a trace that warm a cache up: a half is left to be counted."""
+_FLAT, _FLAT_SHARE = 0.005, 0.02
+"""A miss ratio is as the second half's where it is so near, absolutely and as a share of it."""
+
+
+class Lookups:
+    """The lookups of a trace in their order, and how far each is from the last one of its row.
+
+    Those of rows in local memory, whose device is -1, reach no cache and are not read.
+    """
+
+    def __init__(self, trace: AccessTrace, keys: Ids, tables: Ids, samples: Ids, devices: Ids) -> None:
+        is_remote = devices >= 0
+        self.num_tables, self.num_samples = len(trace.num_rows), trace.num_bags
+        self.keys, self.tables, self.samples, self.devices = (
+            each[is_remote] for each in (keys, tables, samples, devices)
+        )
+        self._of_tables = np.diff(trace.offsets).reshape(self.num_tables, self.num_samples)
+
+    @cached_property
+    def distances(self) -> Floats:
+        """Stack distances of one cache of the rows of all tables [lookups]."""
+        return StackDistances().update(self.keys, np.ones(len(self.keys)))
+
+    @cached_property
+    def own_distances(self) -> Floats:
+        """Stack distances of a cache of each table [lookups]."""
+        found = np.empty(len(self.keys))
+        for table in range(self.num_tables):
+            is_own = self.tables == table
+            found[is_own] = StackDistances().update(self.keys[is_own], np.ones(int(is_own.sum())))
+        return found
+
+    def missed(self, num_rows: int, of_tables: Sequence[int] | None) -> Flags:
+        """Return which lookups miss an LRU cache of `num_rows`, or one of each table of so many rows."""
+        if of_tables is not None:
+            return np.asarray(self.own_distances >= np.asarray(of_tables, dtype=np.float64)[self.tables])
+        return self.distances >= num_rows if num_rows else np.ones(len(self.keys), dtype=bool)
+
+    def miss_ratio(self, missed: Flags, first: int = 0, stop: int | None = None) -> float:
+        """Return the share of all lookups of the samples from `first` to `stop` that miss, local ones included."""
+        num_lookups = int(self._of_tables[:, first:stop].sum())
+        begin, end = np.searchsorted(self.samples, (first, self.num_samples if stop is None else stop))
+        return float(missed[begin:end].sum()) / max(1, num_lookups)
+
+    def curve(self, first: int, table: int | None = None) -> MissRatioCurve:
+        """Return what caches of every size miss from sample `first` on, of all tables or of one; local rows hit."""
+        is_counted = self.samples >= first
+        if table is not None:
+            is_counted &= self.tables == table
+        of_samples = self._of_tables if table is None else self._of_tables[table : table + 1]
+        num_lookups = int(of_samples[:, first:].sum())
+        distances = (self.distances if table is None else self.own_distances)[is_counted]
+        is_again = np.isfinite(distances)
+        hits = np.concatenate(([0.0], np.cumsum(np.bincount(distances[is_again].astype(np.int64)))))
+        num_cold = float((~is_again).sum())
+        return MissRatioCurve(
+            num_lookups=num_lookups, num_cold=num_cold, hits=hits + (num_lookups - int(is_counted.sum()))
+        )
+
+    def first_of(self, tenths: int) -> int:
+        """Return the sample at which counting begins after so many tenths of the trace."""
+        return self.num_samples * tenths // 10
+
+    def is_flat(self, missed: Flags, tenths: int) -> bool:
+        """Return whether the miss ratio after so many tenths is that of the second half."""
+        half = self.miss_ratio(missed, self.first_of(TENTHS))
+        return abs(self.miss_ratio(missed, self.first_of(tenths)) - half) <= min(_FLAT, _FLAT_SHARE * half)
+
+    def late_ratios(self, missed: Flags) -> tuple[float, float] | None:
+        """Return the miss ratios of the third and the fourth quarter where they still fall; None otherwise."""
+        half, last = self.first_of(TENTHS), self.num_samples * 3 // 4
+        third, fourth = self.miss_ratio(missed, half, last), self.miss_ratio(missed, last)
+        return (third, fourth) if third - fourth > max(_FLAT, 2 * _FLAT_SHARE * third) else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cache:
+    """An LRU cache of the rows of all tables, or one of each table that share its rows."""
+
+    num_rows: int
+    share: float | None
+    """Its size, as a share of all rows; None without one."""
+    words: str = ""
+    """What to call it beside the tier; empty without one."""
+    of_tables: tuple[int, ...] | None = None
+    """Rows of the cache of each table; None of one cache of all."""
 
 
 def find_size(curve: MissRatioCurve, hit_rate: float) -> int | None:

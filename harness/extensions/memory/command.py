@@ -14,6 +14,7 @@ from harness.cli.shared.options import (
     completing,
     completing_several,
     defining,
+    fraction,
     output_option,
     trainable,
 )
@@ -24,7 +25,6 @@ from reports.render.forms import FORMS
 _SEED = click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the draws."
 )
-_HOSTS = click.IntRange(1, 10**9)
 
 
 def _tiers() -> Iterable[str]:
@@ -104,7 +104,7 @@ def trace(
 @verb(
     "dlrmbench tiers --trace t --tier nand,3dxp --cache 5%,20% --rate 200",
     "dlrmbench tiers --trace t --fit-cache 1GB",
-    headings={"Memories": ("num_devices", "pools", "placement", "local_bytes", "fleet", "row_bytes")},
+    headings={"Memories": ("num_devices", "pools", "placement", "local_bytes", "fleet", "watts", "row_bytes")},
 )
 @click.argument("benchmark", required=False, shell_complete=completing(trainable))
 @click.option("--trace", "folder", type=click.Path(path_type=Path), required=True, help="What 'trace' made.")
@@ -124,6 +124,12 @@ def trace(
 @click.option("--rate", type=amount, metavar="NUMBER", help="Queries a second.  [default: none waits]")
 @click.option("--fit-cache", "fit_bytes", type=SizeParam(), help="Share so much memory among the tables.")
 @click.option("--hit-rate", type=share, metavar="SHARE", help="Find the smallest cache that hits so often.")
+@click.option(
+    "--warm-up",
+    type=fraction,
+    metavar="SHARE",
+    help="Share of the trace that fills caches, not counted.  [default: until misses are as in its second half]",
+)
 @click.option("--devices", "num_devices", type=click.IntRange(1, 64), default=1, help="Its devices.  [default: 1]")
 @click.option(
     "--pool",
@@ -144,9 +150,15 @@ def trace(
 @click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay.  [default: none]")
 @click.option(
     "--fleet",
-    type=(_HOSTS, amount, _HOSTS, amount),
-    metavar="HOSTS WATTS HOSTS WATTS",
-    help="Hosts, and watts of each: of a fleet with all rows in DRAM, and of one with the tier.",
+    type=(amount, SizeParam(), amount),
+    metavar="RATE DRAM RATE",
+    help="Count hosts: queries/s of all, a host's DRAM for rows, and its queries/s where all rows are in DRAM.",
+)
+@click.option(
+    "--watts",
+    type=(amount, amount, amount),
+    metavar="HOST GB DEVICE",
+    help="Watts of a host without that DRAM, of a GB of it, and of a device below it.",
 )
 @click.option(
     "--row-size", "row_bytes", type=SizeParam(takes_bytes=True), help="Bytes of a row.  [default: as traced]"
@@ -163,15 +175,24 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
     with their sources. A rate that a device cannot read for is said to be impossible.
     """
     from harness.cli.shared.studies import keep_study
+    from harness.extensions.memory.fleet import Fleet, Watts
+    from harness.extensions.memory.setups import TierQuestion
     from harness.extensions.memory.tier import find_tier
-    from harness.extensions.memory.tiers import TierQuestion, read_traced, tiers_study
+    from harness.extensions.memory.tiers import read_traced, tiers_study
     from rules.benchmarks.loader import load_benchmark
 
+    fleet, watts = given.pop("fleet"), given.pop("watts")
+    if watts is not None and fleet is None:
+        raise click.UsageError("--watts: power is of a fleet. Give --fleet RATE DRAM RATE too.")
+    if fleet is not None:
+        rate, dram_bytes, host_rate = fleet
+        parts = None if watts is None else Watts(*watts)
+        fleet = Fleet(rate=rate, host_dram_bytes=dram_bytes, host_rate=host_rate, watts=parts)
     found = {name: find_tier(name) for name in names}
     definition = None if benchmark is None else load_benchmark(benchmark)
     trace, given["row_bytes"], place = read_traced(folder, definition, given["row_bytes"])
-    question = TierQuestion(tiers=found, **{**given, "caches": given["caches"] or (None,)})
+    question = TierQuestion(tiers=found, fleet=fleet, **{**given, "caches": given["caches"] or (None,)})
     study = tiers_study(trace, question, definition, place)
     asks_more = question.hit_rate or question.fit_bytes or question.fleet  # its table is the last one
     inputs = [folder, *map(Path, names), *([] if benchmark is None else [Path(benchmark)])]
-    keep_study(study, output, f"tiers-{folder.name}", form, inputs=inputs, table=-1 if asks_more else 1)
+    keep_study(study, output, f"tiers-{folder.name}", form, inputs=inputs, table=-1 if asks_more else 1, closes=True)

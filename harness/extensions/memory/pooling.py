@@ -1,8 +1,11 @@
 """Rows in devices behind a link: where they are, what crosses each link, and how long a query waits for them.
 
-Simulated on serving's virtual clock. A query is one sample: a bag of every table. Each device is a queue, first come
-first served, that takes a constant time a read; rows are added up by the host, by each device for its own rows, or by
-the switch between them (PIFS-Rec, MICRO'24), and what is added up crosses the links that remain as one row.
+Simulated on serving's virtual clock. A query is one sample: a bag of every table. Its reads are issued together, wait
+for the channels of their devices, first come first served, and overlap; a thread that has fewer in flight than a
+query needs issues them in waves. When its last device is done, what a query moves crosses the link that all devices
+share to the host, one query after another. Rows are added up by the host, by each device for its own rows, or by the
+switch between them (PIFS-Rec, MICRO'24), and what is added up crosses the links that remain as one row. Drives
+without a switch share no link: each answers over its own, while it reads.
 """
 
 from typing import Literal, NamedTuple
@@ -10,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.extensions.memory.channels import answer_reads, draw_latencies
 from harness.extensions.memory.tier import Tier
 from harness.foundation.virtual_clock import ServiceTimes, Times, draw_traffic, finish_singly
 
@@ -18,6 +22,8 @@ Pool = Literal["host", "device", "switch"]
 Placement = Literal["interleave", "hot-local"]
 NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
 """Queries of a simulation, and of one in which none waits for another."""
+_ALIKE = 1e-6
+"""Queries are ready for the shared link at once where it is by so much of a crossing, which is what rounding does."""
 
 
 class RemoteReads(NamedTuple):
@@ -36,13 +42,35 @@ class Waits(NamedTuple):
 
     queue: Times
     device: Times
+    link_queue: Times
+    """For the link that all devices share to the host."""
     link: Times
     adds: Times
+    depth: float
+    """Reads in flight at a device when one is issued, on average: the most of any device."""
+
+    @property
+    def parts(self) -> tuple[Times, ...]:
+        """Return what makes up the total: queue, device, queue for the link, link, adding up."""
+        return self.queue, self.device, self.link_queue, self.link, self.adds
 
     @property
     def total(self) -> Times:
         """Return what rows outside DRAM add to each query."""
-        return self.queue + self.device + self.link + self.adds
+        return np.asarray(sum(self.parts))
+
+
+class Resource(NamedTuple):
+    """What queries occupy that can be too slow for them."""
+
+    name: str
+    busy_s: float
+    """How long a query occupies it, on average, in seconds."""
+    amount: float
+    """What a query asks of it: reads, or bytes."""
+    per_s: float
+    """How much of it there is a second."""
+    unit: str
 
 
 def place_rows(keys: Ids, num_rows: int, num_local: int, num_devices: int, placement: Placement) -> Ids:
@@ -81,9 +109,25 @@ def link_bytes(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> tu
 
 
 def service_s(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Times:
-    """Return how long each sample occupies each device [samples, devices]: its reads, or its link."""
+    """Return how long each sample occupies each device [samples, devices], all channels at work: or its link."""
     read = reads.rows * tier.granules(row_bytes) / tier.reads_per_s.value
     return np.maximum(read, link_bytes(reads, tier, pool, row_bytes)[0] / tier.link_bytes_per_s.value)
+
+
+def busiest(reads: RemoteReads, tier: Tier, pool: Pool, row_bytes: int) -> Resource:
+    """Return what queries occupy longest: the reads or the link of one device, or the link that all devices share."""
+    of_devices, of_host = link_bytes(reads, tier, pool, row_bytes)
+    occupied_s = service_s(reads, tier, pool, row_bytes).mean(axis=0)
+    device = int(occupied_s.argmax())
+    num_reads = float(reads.rows[:, device].mean()) * tier.granules(row_bytes)
+    crossing = float(of_devices[:, device].mean())
+    by_reads = num_reads / tier.reads_per_s.value >= crossing / tier.link_bytes_per_s.value
+    found = Resource("a device's link", float(occupied_s[device]), crossing, tier.link_bytes_per_s.value, "B/s")
+    if by_reads:
+        found = Resource("a device's reads", float(occupied_s[device]), num_reads, tier.reads_per_s.value, "reads/s")
+    if (shared := tier.shared_link(pool)) is not None and (mean := float(of_host.mean())) / shared > found.busy_s:
+        found = Resource("the host's link", mean / shared, mean, shared, "B/s")
+    return found
 
 
 def simulate_waits(
@@ -91,33 +135,57 @@ def simulate_waits(
 ) -> Waits:
     """Simulate queries that are samples in random order, Poisson arrivals of `rate` a second; None: none waits.
 
-    Whoever adds up has so many reads in flight: a query takes at least reads x latency / in flight, and the latency
-    of its slowest read. Equal seeds give equal arrivals and draws, whatever the rest.
+    Whoever adds up has so many reads in flight: of more, a query takes a latency for each wave of them. Equal seeds
+    give equal arrivals and draws, whatever the rest.
     """
     nothing = ServiceTimes(by_items_s=np.zeros(1), factors=np.ones(1))
     num_queries = NUM_UNLOADED if rate is None else NUM_QUERIES
     traffic = draw_traffic(num_queries, range(len(reads.rows)), nothing, seed)
     chosen, granules = traffic.items, tier.granules(row_bytes)
-    rows, occupied = reads.rows[chosen], service_s(reads, tier, pool, row_bytes)[chosen]
-    is_read, queue = rows > 0, np.zeros(rows.shape)
-    if rate is not None:
+    rows = reads.rows[chosen]
+    occupied = service_s(reads, tier, pool, row_bytes)[chosen]
+    if rate is None:  # each after the one before it
+        apart_s = 2.0 * float(occupied.max(initial=0.0)) * tier.num_channels
+        arrivals = np.arange(num_queries, dtype=np.float64) * apart_s
+    else:
         arrivals = traffic.arrivals_s / rate
-        for at, service in enumerate(occupied.T):
-            waited = finish_singly(arrivals, service, 1) - arrivals - service
-            queue[:, at] = np.maximum(0.0, waited) * is_read[:, at]
+    queue, device, depth = np.zeros(rows.shape), np.zeros(rows.shape), 0.0
     hop = tier.switch_latency_s.value
+    host_hop = hop if pool == "host" else 0.0
     in_flight = (tier.host_reads_in_flight if pool == "host" else tier.pool_reads_in_flight).value
-    issued = rows if pool == "device" else np.where(is_read, rows.sum(axis=1, keepdims=True), 0)
-    latency = tier.read_latency_s.value + (hop if pool == "host" else 0.0)
-    drawn = np.random.default_rng((seed, 3)).random(rows.shape)
-    slowest = tier.slowest_s(rows * granules, drawn) + hop * is_read * (pool == "host")
-    device = np.maximum(occupied, issued * granules * latency / in_flight) + slowest
+    for at, drawn in enumerate(draw_latencies(num_queries, rows.shape[1], seed)):
+        num_reads = rows[:, at] * granules
+        answers = answer_reads(arrivals, num_reads, occupied[:, at], tier, drawn, is_alone=rate is None)
+        issued = (rows[:, at] if pool == "device" else rows.sum(axis=1)) * granules
+        waves = np.ceil(issued / in_flight)
+        in_waves = np.where(waves > 1, waves * (answers.mean_read_s + host_hop), 0.0)
+        is_read = rows[:, at] > 0
+        queue[:, at] = answers.queue
+        device[:, at] = np.maximum(answers.device + host_hop, in_waves) * is_read
+        depth = max(depth, answers.depth)
     last = np.arange(num_queries), np.argmax(queue + device, axis=1)
-    over_host = link_bytes(reads, tier, pool, row_bytes)[1][chosen] / tier.link_bytes_per_s.value
+    link_wait, link = np.zeros(num_queries), np.zeros(num_queries)
+    if (shared := tier.shared_link(pool)) is not None:
+        link = link_bytes(reads, tier, pool, row_bytes)[1][chosen] / shared
+        if rate is not None:
+            link_wait = _wait_for_link(arrivals + queue[last] + device[last], link)
     added = rows.max(axis=1) + reads.partials[chosen].sum(axis=1) if pool == "device" else rows.sum(axis=1)
     return Waits(
         queue=queue[last],
         device=device[last],
-        link=over_host + hop * is_read.any(axis=1) * (pool != "host"),
+        link_queue=link_wait,
+        link=link + hop * (rows > 0).any(axis=1) * (pool != "host"),
         adds=added * row_bytes / tier.add_bytes_per_s.value,
+        depth=depth,
     )
+
+
+def _wait_for_link(ready_s: Times, crossing_s: Times) -> Times:
+    """Return how long each query waits for the link that all share: first ready first served, one after another."""
+    tick_s, waits = _ALIKE * float(crossing_s.mean()), np.zeros(len(ready_s))
+    if not tick_s:
+        return waits
+    order = np.argsort(np.rint(ready_s / tick_s), kind="stable")  # of those ready at once, who arrived first
+    finished = finish_singly(ready_s[order], crossing_s[order], 1)
+    waits[order] = np.maximum(0.0, finished - ready_s[order] - crossing_s[order])
+    return np.where(crossing_s > 0, waits, 0.0)

@@ -120,8 +120,11 @@ TERMS = {
     "Tier": "A memory that is larger and slower than DRAM, below a cache of rows in DRAM.",
     "Pool": "Who adds up the rows of a bag: the host, each device for its rows, or the switch between them.",
     "Read amplification": "Bytes that a tier reads for each byte of a row: it reads whole granules.",
-    "Load": "The share of the time in which the busiest device reads.",
-    "Mean added": "What rows outside DRAM add to a query, on average: queue, device, link and adding up.",
+    "From empty": "The miss ratio of the whole trace, of a cache that is empty at first.",
+    "Load": "The share of the time in which the busiest device reads, or the busiest link is taken.",
+    "Reads in flight": "Reads that wait or are read by a device when one is issued, its own query's included.",
+    "Link queue": "What a query waits until those before it have crossed the link that devices share to the host.",
+    "Mean added": "What rows outside DRAM add to a query, on average: queues, device, link and adding up.",
     "p99": "Of 100 queries, 99 wait no longer.",
     "SHARDS": "A way to estimate miss ratios from some rows, chosen by a hash of their ids.",
 }

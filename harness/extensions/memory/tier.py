@@ -4,9 +4,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
+from msgspec.structs import astuple
 
 from harness.planning.hardware.system import read_hardware
 from reference_models.process.errors import ConfigError
@@ -20,6 +19,16 @@ TIERS = {name: Path(__file__).with_name(f"{name}.toml") for name in ("nand", "3d
 _LEAST, _MOST, _MOST_BYTES = 1e-30, 1e30, 1 << 40
 _Number = Annotated[float, Meta(ge=0, le=_MOST)]
 """Products and quotients of a few of them are doubles still."""
+MAX_CHANNELS = 64
+"""Channels of a device that are simulated; more are as good as these, each as much faster."""
+
+
+class Deeper(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A read's latency where `depth` reads are kept in flight: its median in seconds, and its tail as in Quantity."""
+
+    depth: Annotated[int, Meta(ge=2, le=1 << 32)]
+    value: _Number
+    tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
 
 
 class Quantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,6 +41,8 @@ class Quantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The range in which other devices are."""
     tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
     """Rising shares of reads, and within what time they are: of a latency whose median is `value`."""
+    deeper: Annotated[tuple[Deeper, ...], Meta(max_length=20)] = ()
+    """What a latency is where more than one read is in flight."""
 
 
 class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,51 +52,90 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     read_latency_s: Quantity
     """From a request to its data where nothing waits, without the switch."""
     reads_per_s: Quantity
-    """Granules that a device reads a second."""
+    """Granules that a device reads a second where it is saturated: its ceiling."""
     granule_bytes: Quantity
     """The smallest read: rows, and sums of rows, are so many bytes rounded up."""
     link_bytes_per_s: Quantity
-    """Bandwidth of a device's link, and of the host's."""
+    """Bandwidth of a device's link."""
     switch_latency_s: Quantity
-    """What a switch between devices and host adds to every answer that passes it."""
+    """What a switch between devices and host adds to every answer that passes it; 0, without a range: no switch."""
     host_reads_in_flight: Quantity
     """Granules that the thread of a query waits for at once."""
     pool_reads_in_flight: Quantity
     """The same of a device or a switch that adds rows up."""
     add_bytes_per_s: Quantity
     """Bytes of rows that are added up a second, by whoever pools."""
+    channels: Quantity | None = None
+    """Reads that a device works on at once; None: as many as are in flight at its ceiling where none waits."""
+    host_link_bytes_per_s: Quantity | None = None
+    """Bandwidth of the link that all devices share to the host; None: a device's, or none without a switch."""
 
     def granules(self, row_bytes: int) -> int:
         """Return the granules of a row."""
         return -(-row_bytes // int(self.granule_bytes.value))
 
-    def slowest_s(self, num_reads: NDArray[np.int64], drawn: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the latency of the slowest of so many reads, of uniform numbers; the last known share's at most."""
-        steps = np.array([(0.5, self.read_latency_s.value), *self.read_latency_s.tail])
-        share = drawn ** (1 / np.maximum(num_reads, 1))
-        slowest = np.interp(-np.log1p(-share), -np.log1p(-steps[:, 0]), steps[:, 1])
-        return np.where(num_reads > 0, slowest, 0.0)
+    @property
+    def num_channels(self) -> int:
+        """Return how many reads a device works on at once: by Little's law from its ceiling, where none is given."""
+        if self.channels is not None:
+            return int(self.channels.value)
+        return int(min(MAX_CHANNELS, max(1.0, self.reads_per_s.value * self.read_latency_s.value)))
+
+    @property
+    def has_switch(self) -> bool:
+        """Return whether a switch is between devices and host; drives answer the host without one."""
+        return max(self.switch_latency_s.value, self.switch_latency_s.high or 0.0) > 0
+
+    def shared_link(self, pool: str) -> float | None:
+        """Return the bytes/s of the link that all devices share to the host; None where each has its own."""
+        if self.host_link_bytes_per_s is not None:
+            return self.host_link_bytes_per_s.value
+        return self.link_bytes_per_s.value if self.has_switch or pool == "switch" else None
+
+
+def _check_number(place: str, member: str, name: str, value: float | None) -> None:
+    """Raise ConfigError for a number that is too small or too large to compute with, or that must be whole."""
+    if value is None or (value == 0 and member == "switch_latency_s"):
+        return
+    most = {"granule_bytes": float(_MOST_BYTES), "channels": float(MAX_CHANNELS)}.get(member, _MOST)
+    is_whole = member in ("granule_bytes", "channels")
+    if not _LEAST <= value <= most or (is_whole and value % 1):
+        expected = f"a {'whole ' * is_whole}number from {1 if is_whole else _LEAST:g} to {most:g}"
+        raise ConfigError(f"{place}: {DamageError(f'{member}.{name}', str(value), expected)}.")
 
 
 def find_tier(name: str) -> Tier:
     """Read a tier by its name or its file. Raises ConfigError, DefinitionError for a file that is no TOML."""
     path, tier = read_hardware("tier", name, TIERS, Tier)
-    for member in Tier.__struct_fields__[1:]:
-        quantity, most = getattr(tier, member), _MOST
-        if is_bytes := member == "granule_bytes":
-            most = float(_MOST_BYTES)
+    for member, quantity in _quantities(tier):
         given = {"value": quantity.value, "low": quantity.low, "high": quantity.high}
         given |= {f"tail[{number}][1]": time_s for number, (_, time_s) in enumerate(quantity.tail)}
-        for name, value in given.items():
-            if value is None or (value == 0 and member == "switch_latency_s"):
-                continue
-            if not _LEAST <= value <= most or (is_bytes and value % 1):
-                expected = f"a {'whole ' * is_bytes}number from {1 if is_bytes else _LEAST:g} to {most:g}"
-                raise ConfigError(f"{path}: {DamageError(f'{member}.{name}', str(value), expected)}.")
-    steps = [(0.5, tier.read_latency_s.value), *tier.read_latency_s.tail, (1.0, float("inf"))]
-    if not all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise(steps)):
-        raise ConfigError(f"{path}: read_latency_s.tail: expected shares from .5 to below 1, and times that rise.")
+        for at, (_, value, tail) in enumerate(map(astuple, quantity.deeper)):
+            given |= {f"deeper[{at}].value": value}
+            given |= {f"deeper[{at}].tail[{number}][1]": time_s for number, (_, time_s) in enumerate(tail)}
+        for number_name, number_value in given.items():
+            _check_number(str(path), member, number_name, number_value)
+        if member != "read_latency_s" and (quantity.tail or quantity.deeper):
+            raise ConfigError(f"{path}: {member}: only read_latency_s has a tail, or is given at other depths.")
+    for place, value, tail in (
+        ("tail", tier.read_latency_s.value, tier.read_latency_s.tail),
+        *((f"deeper[{at}].tail", each.value, each.tail) for at, each in enumerate(tier.read_latency_s.deeper)),
+    ):
+        steps = [(0.5, value), *tail, (1.0, float("inf"))]
+        if not all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise(steps)):
+            raise ConfigError(
+                f"{path}: read_latency_s.{place}: expected shares from .5 to below 1, and times that rise."
+            )
+    depths = [each.depth for each in tier.read_latency_s.deeper]
+    if any(before >= after for before, after in pairwise(depths)):
+        raise ConfigError(f"{path}: read_latency_s.deeper: expected depths that rise.")
     return tier
+
+
+def _quantities(tier: Tier) -> list[tuple[str, Quantity]]:
+    """List the numbers of a tier that are given, by name."""
+    named = ((member, getattr(tier, member)) for member in Tier.__struct_fields__[1:])
+    return [(member, quantity) for member, quantity in named if quantity is not None]
 
 
 _UNITS = {
@@ -94,6 +144,7 @@ _UNITS = {
     "reads_per_s": "reads/s",
     "granule_bytes": "B",
     "link_bytes_per_s": "B/s",
+    "host_link_bytes_per_s": "B/s",
     "add_bytes_per_s": "B/s",
 }
 
@@ -101,11 +152,19 @@ _UNITS = {
 def list_parameters(name: str, tier: Tier) -> list[Parameter]:
     """List every number of a tier with its source; times in microseconds, since they may be far below one."""
     found = []
-    for member in Tier.__struct_fields__[1:]:
-        quantity, unit = getattr(tier, member), _UNITS.get(member)
+    for member, quantity in _quantities(tier):
+        unit = _UNITS.get(member)
         scale = 1e6 if unit == "µs" else 1
         ends = [f"{end * scale:g}" for end in (quantity.low, quantity.high) if end is not None]
         known = [" to ".join(ends)] * bool(ends) + [f"p{share * 100:g} {s * scale:g}" for share, s in quantity.tail]
+        for each in quantity.deeper:
+            tail = "".join(f", p{share * 100:g} {s * scale:g}" for share, s in each.tail)
+            known.append(f"{each.value * scale:g}{tail} at depth {each.depth}")
         note, value = "; ".join((*known, quantity.source)), float(f"{quantity.value * scale:.9g}")
         found.append(Parameter(name=f"{name}: {member}", value=value, unit=unit, source="file", note=note))
+    if tier.channels is None:
+        note = "computed: reads_per_s x read_latency_s, reads in flight at the ceiling where none waits"
+        found.append(
+            Parameter(name=f"{name}: channels", value=tier.num_channels, unit=None, source="file", note=note)
+        )
     return found

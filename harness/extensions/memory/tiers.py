@@ -1,52 +1,44 @@
 """`tiers`: what a memory slower than DRAM below a row cache costs in reads, bytes and latency: simulated."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import replace as change
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from harness.extensions.memory.caches import count_misses, find_size, fit_caches
+from harness.extensions.memory.caches import TENTHS, Cache, Lookups, count_misses, find_size, fit_caches
+from harness.extensions.memory.claims import OVER_BEACON, SPEEDUP, close, count_fleets, show_fleets
 from harness.extensions.memory.pooling import (
-    Ids,
-    Placement,
     Pool,
-    RemoteReads,
-    Waits,
     count_reads,
     link_bytes,
     place_rows,
-    service_s,
-    simulate_waits,
 )
-from harness.extensions.memory.tier import Tier, list_parameters
-from harness.extensions.memory.trace import merged_curve, read_trace, say_cold, table_curve
+from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion
+from harness.extensions.memory.tier import list_parameters
+from harness.extensions.memory.trace import read_trace, say_cold
 from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_study, make_table
 from harness.foundation.virtual_clock import percentile_of
-from reference_models.data.traces.stack_distances import StackDistances
 from reference_models.data.traces.trace import AccessTrace
-from reports.text.formatting import duration, num_bytes, percent
+from reports.text.formatting import duration, num_bytes, percent, si
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Parameter, StudyRecord, StudyTable
 
-_SPEEDUP = 3.89
-PUBLISHED_SPEEDUP, PUBLISHED_POWER = f"{_SPEEDUP}x, other traces", "5 % to 29 %, other models"
-"""PIFS-Rec's abstract, switch pooling over pooling at the host (Pond); and that of software-defined memory (2021)."""
+PUBLISHEDSPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}x, other traces", f"{OVER_BEACON}x, other traces"
+"""PIFS-Rec's abstract: switch pooling over pooling at the host (Pond), and over BEACON."""
 _SOLVED = {
     "read_latency_s": ("Read latency", "s"),
     "host_reads_in_flight": ("Reads in flight of the host", None),
     "pool_reads_in_flight": ("Reads in flight of the pool", None),
-    "link_bytes_per_s": ("Link", "B/s"),
+    "host_link_bytes_per_s": ("Link of the host", "B/s"),
 }
 RATES = "Other rates: what a query waits for at them"
 _LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
-"""Loads of the busiest device at which a query's wait is simulated."""
+"""Loads of what is busiest, a device or the host's link, at which a query's wait is simulated."""
 _RATES: Columns = (
     ("Tier", None, "given"),
     ("Cache", "share", "given"),
@@ -57,112 +49,38 @@ _RATES: Columns = (
     ("p99 added", "s", "simulated"),
 )
 
-Row = tuple[Cell, ...]
 _ALONE = " when no query waits for another"
 _OF_ROWS = "by --row-size, else by the definition that was traced"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TierQuestion:
-    """What is asked of a trace."""
-
-    tiers: dict[str, Tier]
-    row_bytes: int
-    caches: tuple[float | None, ...]
-    """Shares of all rows in an LRU cache in DRAM; None: no cache."""
-    rate: float | None
-    """Queries a second; None: none waits for another."""
-    num_devices: int
-    pools: tuple[Pool, ...]
-    placement: Placement
-    local_bytes: int
-    """DRAM for rows that stay in it."""
-    fit_bytes: int | None
-    hit_rate: float | None
-    fleet: tuple[int, float, int, float] | None
-    """Hosts and watts of each, with all rows in DRAM, and with the tier; None where they are not given."""
-    seed: int
-
-
-class _Cache(NamedTuple):
-    """An LRU cache of the rows of all tables, or one of each table that share its rows."""
-
-    num_rows: int
-    share: float | None
-    """Its size, as a share of all rows; None without one."""
-    words: str = ""
-    """What to call it beside the tier; empty without one."""
-    of_tables: tuple[int, ...] | None = None
-    """Rows of the cache of each table; None of one cache of all."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Setup:
-    """A tier below a row cache, and what the cache leaves to be read from it."""
-
-    question: TierQuestion
-    name: str
-    tier: Tier
-    cache: _Cache
-    reads: RemoteReads
-    miss_ratio: float
-    cold_ratio: float | None
-
-    @property
-    def label(self) -> str:
-        """Name the tier and its cache: 'nand, cache of 20 %'."""
-        return f"{self.name}, {self.cache.words}" if self.cache.words else self.name
-
-    def busy(self, pool: Pool) -> float:
-        """Return the share of the time that the busiest device would be busy."""
-        return self.busy_s(pool) * (self.question.rate or 0.0)
-
-    def busy_s(self, pool: Pool) -> float:
-        """Return how long a query occupies the busiest device, on average, in seconds."""
-        return float(service_s(self.reads, self.tier, pool, self.question.row_bytes).mean(axis=0).max())
-
-    def waits(self, pool: Pool) -> Waits:
-        asked = self.question
-        return simulate_waits(self.reads, self.tier, pool, asked.row_bytes, rate=asked.rate, seed=asked.seed)
-
-    def speed_up(self, pool: Pool) -> float | None:
-        """Return the mean that pooling by the host adds over what `pool` adds; None where one is impossible, or 0."""
-        if max(self.busy("host"), self.busy(pool)) >= 1:
-            return None
-        host, other = (float(self.waits(each).total.mean()) for each in ("host", pool))
-        return host / other if other else None
-
-    def changed(self, **values: float | None) -> "_Setup":
-        """Return the same with other values of the tier's numbers, without a tail; None leaves one as it is."""
-        given = {name: value for name, value in values.items() if value is not None}
-        others = {name: change(getattr(self.tier, name), value=value, tail=()) for name, value in given.items()}
-        return replace(self, tier=change(self.tier, **others))
-
-
 def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark | None, place: str) -> StudyRecord:
     """Simulate what the rows of a trace cost where they are not in DRAM: one row per tier, cache and pool."""
-    caches, fitted, answers = _choose_caches(trace, question)
-    setups = [
-        _Setup(question=question, name=name, tier=tier, **cache)
-        for (name, tier), cache in product(question.tiers.items(), list(_apply_caches(trace, question, caches)))
-    ]
+    lookups = _place(trace, question)
+    caches, first = _warm_up(trace, lookups, question)
+    counted = [_count_misses(lookups, question, cache, first) for cache in caches.simulated]
+    setups = [replace(each, name=name, tier=tier) for (name, tier), each in product(question.tiers.items(), counted)]
     said = [_say_wait(setup, pool) for setup, pool in product(setups, question.pools)]
     tables = [
         make_table("What has to be read from the tier", _NEEDS, map(_say_need, setups)),
-        make_table("What a query waits for", _WAITS, [row for row, _ in said]),
+        make_table("What a query waits for", _WAITS, [each.row for each in said]),
     ]
     tables += [] if question.rate is None else [_vary_rate(setups)]
-    findings = [*answers, *(finding for _, finding in said)]
+    findings = [*caches.answers, *_order(said), *_say_warm_up(lookups, setups, first)]
     if short := _say_cold(setups, len(trace.indices)):
-        findings.insert(len(answers) or 1, short)
+        num_impossible = sum(each.wait_s is None for each in said)
+        findings.insert(len(caches.answers) or 1 + num_impossible, short)
     if not any(setup.reads.rows.any() for setup in setups):
         findings.insert(0, "Nothing is remote: local memory and cache hold every row.")
     elif {"host", "switch"} <= {*question.pools}:
-        tables.append(_solve([setup for setup in setups if setup.cache == caches[0]]))
-        findings.append(f"Published for pooling in the switch over pooling at the host: {PUBLISHED_SPEEDUP}.")
-    tables += [*fitted, *([] if question.fleet is None else [_compare_fleets(*question.fleet)])]
-    title = f"{place}: {_answer(setups, answers, said)}"
-    parameters = _list_parameters(trace, question, place)
+        best = find_best(said)
+        cache = setups[0].cache if best is None else best.setup.cache
+        tables.append(_solve([setup for setup in setups if setup.cache == cache]))
+    tables += caches.tables
+    fleets = [] if question.fleet is None else count_fleets(question.fleet, setups, sum(trace.num_rows))
+    tables += [] if question.fleet is None else [show_fleets(question.fleet, fleets)]
+    findings.append(close(question, said, fleets))
+    title = f"{place}: {_answer(setups, caches.answers, said)}"
+    parameters = _list_parameters(trace, question, first, place)
     return make_study(
         "tiers", title, benchmark, seed=question.seed, tables=tables, parameters=parameters, findings=findings
     )
@@ -184,70 +102,92 @@ def read_traced(folder: Path, benchmark: Benchmark | None, row_bytes: int | None
     return trace, found, manifest.source
 
 
-def _choose_caches(
-    trace: AccessTrace, question: TierQuestion
-) -> tuple[tuple[_Cache, ...], tuple[StudyTable, ...], list[str]]:
-    """Return the caches that are simulated, first those that are to be found, with their tables and findings."""
-    num_rows, found, tables, findings = sum(trace.num_rows), list[_Cache](), list[StudyTable](), list[str]()
+class _Caches(NamedTuple):
+    """The caches that are simulated, first those that are to be found, with their tables and findings."""
+
+    simulated: tuple[Cache, ...]
+    tables: tuple[StudyTable, ...]
+    answers: tuple[str, ...]
+
+
+def _place(trace: AccessTrace, question: TierQuestion) -> Lookups:
+    """Say where the row of each lookup is: in local memory, or on which device."""
+    num_rows = sum(trace.num_rows)
+    keys, tables, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
+    num_local = min(num_rows, question.local_bytes // question.row_bytes)
+    devices = place_rows(keys, num_rows, num_local, question.num_devices, question.placement)
+    return Lookups(trace, keys, tables, samples, devices)
+
+
+def _warm_up(trace: AccessTrace, lookups: Lookups, question: TierQuestion) -> tuple[_Caches, int]:
+    """Return the caches, and the sample from which on their misses are counted.
+
+    Where it is not given, that is after the fewest tenths of the trace after which every cache misses as often as in
+    the second half, and after half of it at the latest.
+    """
+    if question.warm_up is not None:
+        first = min(lookups.num_samples - 1, int(question.warm_up * lookups.num_samples))
+        return _choose_caches(trace, lookups, question, first), first
+    for tenths in range(TENTHS + 1):
+        caches = _choose_caches(trace, lookups, question, lookups.first_of(tenths))
+        missed = (lookups.missed(each.num_rows, each.of_tables) for each in caches.simulated if each.words)
+        if tenths == TENTHS or all(lookups.is_flat(each, tenths) for each in missed):
+            break
+    return caches, lookups.first_of(tenths)
+
+
+def _choose_caches(trace: AccessTrace, lookups: Lookups, question: TierQuestion, first: int) -> _Caches:
+    """Return the caches, those that are to be found after the misses from sample `first` on."""
+    num_rows, found, tables, findings = sum(trace.num_rows), list[Cache](), list[StudyTable](), list[str]()
     if (hit_rate := question.hit_rate) is not None:
-        table, size, most = _find_size(trace, question, hit_rate)
+        table, size, most = _find_size(lookups, question, hit_rate, first, num_rows)
         tables.append(table)
         cache = num_rows if size is None else size
         share, memory = percent(cache / num_rows), num_bytes(cache * question.row_bytes)
         words = f"cache of {share}, which hits {percent(hit_rate if size is not None else most)}"
-        found.append(_Cache(cache, cache / num_rows, words))
+        found.append(Cache(num_rows=cache, share=cache / num_rows, words=words))
         smallest = f"{share} of the rows, {memory}, are the smallest LRU cache that hits {percent(hit_rate)}"
         none = f"no LRU cache hits {percent(hit_rate)}: one of all rows hits {percent(most)}, all but first lookups"
         findings.append(f"{none if size is None else smallest} (computed).")
     if question.fit_bytes is not None:
-        table, sizes, (ratio, at_one) = _share_memory(trace, question.fit_bytes // question.row_bytes)
+        table, sizes, (ratio, at_one) = _share_memory(trace, lookups, question.fit_bytes // question.row_bytes, first)
         tables.append(table)
         memory = num_bytes(question.fit_bytes)
-        found.append(_Cache(sum(sizes), sum(sizes) / num_rows, f"{memory} shared among the tables", sizes))
+        words, total = f"{memory} shared among the tables", sum(sizes)
+        found.append(Cache(num_rows=total, share=total / num_rows, words=words, of_tables=sizes))
         misses = f"{memory} of cache shared among the tables miss {percent(ratio)} of the lookups"
         findings.append(f"{misses}, at one load factor for all {percent(at_one)} (computed).")
     for share_given in question.caches if question.caches != (None,) or not found else ():
         is_none = share_given is None
         size = 0 if share_given is None else max(1, round(share_given * num_rows))
-        found.append(_Cache(size, share_given, "" if is_none else f"cache of {percent(share_given)}"))
-    return tuple(found), tuple(tables), findings
+        words = "" if is_none else f"cache of {percent(share_given)}"
+        found.append(Cache(num_rows=size, share=share_given, words=words))
+    return _Caches(tuple(found), tuple(tables), tuple(findings))
 
 
-def _apply_caches(trace: AccessTrace, question: TierQuestion, caches: Sequence[_Cache]) -> Iterator[dict[str, Any]]:
-    """Count what each cache leaves to be read; the cache is of rows that are not in local memory."""
-    num_rows, num_devices = sum(trace.num_rows), question.num_devices
-    keys, tables, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
-    num_local = min(num_rows, question.local_bytes // question.row_bytes)
-    devices = place_rows(keys, num_rows, num_local, num_devices, question.placement)
-    is_remote, num_lookups = devices >= 0, len(keys)
-    keys, tables, samples, devices = (each[is_remote] for each in (keys, tables, samples, devices))
-    is_cached = any(cache.share is not None for cache in caches)
-    distances = StackDistances().update(keys, np.ones(len(keys))) if is_cached else np.full(len(keys), np.inf)
-    cold_ratio = float(np.isinf(distances).sum()) / num_lookups if is_cached else None
-    for cache in caches:
-        missed = distances >= cache.num_rows
-        if cache.of_tables is not None:
-            missed = _miss_apart(keys, tables, cache.of_tables)
-        reads = count_reads(
-            samples[missed],
-            tables[missed],
-            devices[missed],
-            num_samples=trace.num_bags,
-            num_tables=len(trace.num_rows),
-            num_devices=num_devices,
-        )
-        ratio = float(missed.sum()) / num_lookups
-        yield {"cache": cache, "reads": reads, "miss_ratio": ratio, "cold_ratio": cold_ratio}
-
-
-def _miss_apart(keys: Ids, tables: Ids, sizes: Sequence[int]) -> NDArray[np.bool_]:
-    """Return which accesses [accesses] miss where each table has an LRU cache of its own, of so many rows."""
-    missed = np.ones(len(keys), dtype=bool)
-    for table, size in enumerate(sizes):
-        is_own = tables == table
-        distances = StackDistances().update(keys[is_own], np.ones(int(is_own.sum())))
-        missed[is_own] = distances >= size
-    return missed
+def _count_misses(lookups: Lookups, question: TierQuestion, cache: Cache, first: int) -> Setup:
+    """Count what a cache leaves to be read by the samples from `first` on: from the first tier."""
+    name, tier = next(iter(question.tiers.items()))
+    missed = lookups.missed(cache.num_rows, cache.of_tables)
+    is_read = missed & (lookups.samples >= first)
+    reads = count_reads(
+        lookups.samples[is_read] - first,
+        lookups.tables[is_read],
+        lookups.devices[is_read],
+        num_samples=lookups.num_samples - first,
+        num_tables=lookups.num_tables,
+        num_devices=question.num_devices,
+    )
+    return Setup(
+        question=question,
+        name=name,
+        tier=tier,
+        cache=cache,
+        reads=reads,
+        miss_ratio=lookups.miss_ratio(missed, first),
+        from_empty=lookups.miss_ratio(missed),
+        cold_ratio=lookups.miss_ratio(np.isinf(lookups.distances), first) if cache.words else None,
+    )
 
 
 _NEEDS: Columns = (
@@ -255,61 +195,130 @@ _NEEDS: Columns = (
     ("Cache", "share", "given"),
     ("Cache rows", None, "computed"),
     ("Miss ratio", "share", "computed"),
+    ("From empty", "share", "computed"),
     ("Cold misses", "share", "computed"),
     ("Reads needed", "reads/s", "computed"),
     ("Reads available", "reads/s", "given"),
     ("Load", "share", "computed"),
     ("Highest rate", "queries/s", "computed"),
+    ("Limited by", None, "computed"),
     ("Read amplification", None, "computed"),
 )
 _WAITS: Columns = (
     ("Tier", None, "given"), ("Cache", "share", "given"), ("Pool", None, "given"),
-    ("Device links", "B", "computed"), ("Host link", "B", "computed"),
-    ("Queue", "s", "simulated"), ("Device", "s", "simulated"), ("Link", "s", "simulated"), ("Adds", "s", "simulated"),
+    ("Device links", "B", "computed"), ("Host link", "B", "computed"), ("Busiest", None, "computed"),
+    ("Busy", "share", "computed"), ("Reads in flight", None, "simulated"),
+    ("Queue", "s", "simulated"), ("Device", "s", "simulated"), ("Link queue", "s", "simulated"),
+    ("Link", "s", "simulated"), ("Adds", "s", "simulated"),
     ("Mean added", "s", "simulated"), ("p99 added", "s", "simulated"), ("Speed-up", None, "simulated"),
     ("Speed-up, least", None, "simulated"), ("Speed-up, most", None, "simulated"),
 )  # fmt: skip
 
 
-def _say_need(setup: _Setup) -> Row:
+def _say_need(setup: Setup) -> Row:
     question, tier = setup.question, setup.tier
     granules, available = tier.granules(question.row_bytes), tier.reads_per_s.value * question.num_devices
     rate = question.rate
     needed = None if rate is None else float(setup.reads.rows.sum(axis=1).mean()) * granules * rate
     load = None if needed is None else needed / available
     amplification = granules * tier.granule_bytes.value / question.row_bytes
-    sizes = (setup.name, setup.cache.share, setup.cache.num_rows, setup.miss_ratio, setup.cold_ratio)
-    highest = [1 / busy_s for pool in question.pools if (busy_s := setup.busy_s(pool))]
-    return (*sizes, needed, available, load, max(highest, default=None), amplification)
+    sizes = (setup.name, setup.cache.share, setup.cache.num_rows)
+    ratios = (setup.miss_ratio, setup.from_empty, setup.cold_ratio)
+    limit = setup.limit
+    most = (None, None) if limit is None else (1 / limit.busy_s, limit.name)
+    return (*sizes, *ratios, needed, available, load, *most, amplification)
 
 
-def _say_wait(setup: _Setup, pool: Pool) -> tuple[Row, str]:
+def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     """Simulate one pool, or say that the rate is too high for it. Speed-ups are over pooling by the host."""
-    tier, question, busy = setup.tier, setup.question, setup.busy(pool)
+    tier, question, load, most = setup.tier, setup.question, setup.load(pool), setup.busiest(pool)
     sizes = [float(each.sum()) / len(each) for each in link_bytes(setup.reads, tier, pool, question.row_bytes)]
-    label, head = f"{setup.label}, pooled by the {pool}", (setup.name, setup.cache.share, pool, *sizes)
-    if busy >= 1:
-        why = f"impossible, not simulated: reads would take a device {percent(busy)} of the time"
-        return (*head, *[None] * (len(_WAITS) - len(head))), f"{label}: {question.rate:g} queries/s are {why}."
+    label = f"{setup.label}, pooled by the {pool}"
+    busy = (most.name if most.busy_s else None, None if question.rate is None else load)
+    head = (setup.name, setup.cache.share, pool, *sizes, *busy)
+    if question.rate is not None and load >= 1:
+        asked = f"{si(most.amount * question.rate)}{most.unit} of {si(most.per_s)}{most.unit}"
+        why = f"impossible, not simulated: they would take {most.name} {percent(load)} of the time ({asked})"
+        row = (*head, *[None] * (len(_WAITS) - len(head)))
+        return PoolResult(setup, pool, row, f"{label}: {question.rate:g} queries/s are {why}.", None, None, None)
     waits = setup.waits(pool)
-    parts = [float(part.mean()) for part in (*waits, waits.total)]
-    speed_ups: list[float | None] = [None] * 3
-    p99, gain = percentile_of(waits.total, 0.99), ""
-    if pool != "host" and (speed_up := setup.speed_up(pool)) is not None:
-        latency, hop = tier.read_latency_s, tier.switch_latency_s
-        ends = [
-            setup.changed(read_latency_s=read, switch_latency_s=switch).speed_up(pool)
-            for read, switch in ((latency.low, hop.low), (latency.high, hop.high))
-        ]
-        known = [speed_up, *(each for each in ends if each is not None)]
-        speed_ups = [speed_up, min(known), max(known)]
-        gain = f", {speed_up:.2f} times as fast as by the host ({min(known):.2f} to {max(known):.2f} over the ranges)"
+    total = waits.total
+    wait_s, p99 = float(total.mean()), percentile_of(total, 0.99)
+    gain = None if pool == "host" else setup.speed_up(pool)
+    gains = None if gain is None else _vary_gain(setup, pool, gain)
+    faster = ""
+    if gain is not None and gains is not None:
+        of_range = f"{gains[0]:.2f} to {gains[1]:.2f} over the ranges of the tier's numbers"
+        faster = f", {gain:.2f} times as fast as by the host ({of_range})"
     alone = _ALONE if question.rate is None else ""
-    wait = f"a query waits {duration(parts[-1])} on average, {duration(p99)} at p99{alone}{gain} (simulated)"
-    return (*head, *parts, p99, *speed_ups), f"{label}: {wait}."
+    wait = f"a query waits {duration(wait_s)} on average, {duration(p99)} at p99{alone}{faster} (simulated)"
+    depth = waits.depth if most.busy_s and tier.read_latency_s.deeper else None
+    parts: list[float | None] = [float(part.mean()) for part in waits.parts]
+    if tier.shared_link(pool) is None and not tier.has_switch:
+        parts[2:4] = None, None
+    row = (*head, depth, *parts, wait_s, p99, gain, *(gains or (None, None)))
+    return PoolResult(setup, pool, row, f"{label}: {wait}.", wait_s, gain, gains)
 
 
-def _say_cold(setups: Sequence[_Setup], num_lookups: int) -> str:
+def _vary_gain(setup: Setup, pool: Pool, gain: float) -> tuple[float, float]:
+    """Return the least and the most that a pool is faster than the host over the ranges of the tier's numbers.
+
+    The pool gains least where the host has many reads in flight, the pool few, and the switch adds little to each
+    read that the host waits for; whether it gains by a longer latency depends, so that both ends are tried.
+    """
+    tier = setup.tier
+    latency, hop = tier.read_latency_s, tier.switch_latency_s
+    host, own = tier.host_reads_in_flight, tier.pool_reads_in_flight
+    found = [gain]
+    for read, (by_host, by_pool, switch) in product(
+        (latency.low, latency.high), ((host.high, own.low, hop.low), (host.low, own.high, hop.high))
+    ):
+        at = setup.changed(
+            read_latency_s=read, host_reads_in_flight=by_host, pool_reads_in_flight=by_pool, switch_latency_s=switch
+        )
+        found += [other] if (other := at.speed_up(pool)) is not None else []
+    return min(found), max(found)
+
+
+def find_best(said: Sequence[PoolResult]) -> PoolResult | None:
+    """Return the pool that gains most over the host, else where a query waits least; None if all are impossible."""
+    gains = [each for each in said if each.gain is not None]
+    if gains:
+        return max(gains, key=lambda each: each.gain or 0.0)
+    return min((each for each in said if each.wait_s is not None), key=lambda each: each.wait_s or 0.0, default=None)
+
+
+def _order(said: Sequence[PoolResult]) -> list[str]:
+    """Return what was found, the best case first, then what is impossible."""
+    best = find_best(said)
+    ordered = sorted(said, key=lambda each: 0 if each is best else 1 if each.wait_s is None else 2)
+    return [each.finding for each in ordered]
+
+
+def _say_warm_up(lookups: Lookups, setups: Sequence[Setup], first: int) -> list[str]:
+    """Say what of the trace fills caches, and of a cache whose misses still fall that they do."""
+    cached = {each.cache: each for each in setups if each.cache.words}
+    if not cached:
+        return []
+    found = list[str]()
+    if first:
+        most = max(cached.values(), key=lambda each: abs(each.from_empty - each.miss_ratio))
+        ratios = f"{percent(most.miss_ratio)} of the lookups, from an empty cache on {percent(most.from_empty)}"
+        found.append(
+            f"The first {percent(first / lookups.num_samples, 0)} of the trace fill the caches and are not counted; "
+            f"{most.cache.words}: {ratios} miss (computed)."
+        )
+    for cache in cached:
+        if (late := lookups.late_ratios(lookups.missed(cache.num_rows, cache.of_tables))) is not None:
+            found.append(
+                f"{cache.words[:1].upper()}{cache.words[1:]}: the miss ratio still falls in the second half of the "
+                f"trace, from {percent(late[0])} to {percent(late[1])}: a trace of more --lookups says what it "
+                "misses in the long run."
+            )
+    return found
+
+
+def _say_cold(setups: Sequence[Setup], num_lookups: int) -> str:
     """Warn of the caches whose misses are first lookups for the most part; empty where there are none."""
     ratios = {each.cache: each.miss_ratio for each in setups if each.cache.words}
     cold_ratio = setups[0].cold_ratio or 0.0
@@ -320,11 +329,11 @@ def _say_cold(setups: Sequence[_Setup], num_lookups: int) -> str:
     return say_cold("these misses" if len(cold) == len(ratios) else f"the misses with {words}", num_lookups)
 
 
-def _vary_rate(setups: Sequence[_Setup]) -> StudyTable:
-    """Simulate what a query waits at other rates: at these loads of each tier's busiest device."""
+def _vary_rate(setups: Sequence[Setup]) -> StudyTable:
+    """Simulate what a query waits at other rates: at these loads of what is busiest below each tier."""
     rows = list[Row]()
     for setup, pool in product(setups, setups[0].question.pools):
-        if not (busy_s := setup.busy_s(pool)):
+        if not (busy_s := setup.busiest(pool).busy_s):
             continue
         for load in _LOADS:
             at = replace(setup, question=replace(setup.question, rate=load / busy_s))
@@ -334,72 +343,74 @@ def _vary_rate(setups: Sequence[_Setup]) -> StudyTable:
     return make_table(RATES, _RATES, rows)
 
 
-def _answer(setups: Sequence[_Setup], answers: Sequence[str], said: Sequence[tuple[Row, str]]) -> str:
-    """Say in one line what was asked: by how much a pool is faster, which cache it is, or what a query waits."""
+def _answer(setups: Sequence[Setup], answers: Sequence[str], said: Sequence[PoolResult]) -> str:
+    """Say in one line what was asked: which caches they are, and the best case of a pool's gain or a query's wait."""
     found = "".join(f"{answer.removesuffix(' (computed).')}; " for answer in answers)
-    if len(answers) > 1:  # each of two caches has its wait below
-        return f"{found.removesuffix('; ')}, computed"
     if not any(setup.reads.rows.any() for setup in setups):
         return f"{found}nothing is remote"
-    names = [name for name, *_ in _WAITS]
-    speed_up, pool, mean = (names.index(name) for name in ("Speed-up", "Pool", "Mean added"))
-    pairs = list(zip(product(setups, setups[0].question.pools), (row for row, _ in said), strict=True))
-    faster = [(row[speed_up], setup, row[pool]) for (setup, _), row in pairs if row[speed_up] is not None]
-    if faster:
-        gain, setup, who = max(faster, key=lambda each: each[0])  # type: ignore[arg-type,return-value]
-        times = f"the {who} adds rows up {gain:.1f}x as fast as the host"
-        published = f"; published {_SPEEDUP}x on other traces" if who == "switch" else ""
-        return f"{found}{setup.label}: {times}, simulated{published}"
-    waits = [(row[mean], setup) for (setup, _), row in pairs if row[mean] is not None]
-    if not waits:
-        return f"{found}no memory of these answers {setups[0].question.rate:g} queries/s, computed"
-    wait_s, setup = min(waits, key=lambda each: each[0])  # type: ignore[arg-type,return-value]
+    if (best := find_best(said)) is None:
+        why = min(said, key=lambda each: each.setup.load(each.pool))
+        busy = f"{why.setup.busiest(why.pool).name} would be busy {percent(why.setup.load(why.pool))} of the time"
+        rate = f"{why.setup.question.rate:g} queries/s are impossible for"
+        of_all = f"each of {len(said)}, at best {why.setup.label}: " if len(said) > 1 else f"{why.setup.label}: "
+        return f"{found}{rate} {of_all}{busy}, computed"
+    if best.gain is not None:
+        times = f"the {best.pool} adds rows up {best.gain:.1f}x as fast as the host"
+        published = f"; published {SPEEDUP}x on other traces" if best.pool == "switch" else ""
+        return f"{found}{best.setup.label}: {times}, simulated{published}"
+    waiting = [each for each in said if each.wait_s is not None]
+    setup = best.setup
     missing = f", which misses {percent(setup.miss_ratio)}," if setup.cache.words and not answers else ""
-    least = f" adds least of {len(waits)}: " if len(waits) > 1 else " adds "
+    least = f" adds least of {len(waiting)}: " if len(waiting) > 1 else " adds "
     rate = _ALONE if setup.question.rate is None else f" at {setup.question.rate:g} queries/s"
-    assert isinstance(wait_s, float)
-    where = f"{setup.name} then" if len(answers) == 1 and len(waits) == 1 else setup.label
-    return f"{found}{where}{missing}{least}{duration(wait_s)} to a query{rate}, simulated"
+    where = f"{setup.name} then" if len(answers) == 1 and len(waiting) == 1 else setup.label
+    return f"{found}{where}{missing}{least}{duration(best.wait_s)} to a query{rate}, simulated"
 
 
-def _solve(setups: Sequence[_Setup]) -> StudyTable:
+def _solve(setups: Sequence[Setup]) -> StudyTable:
     """Find the value of each number, the others as they are, at which the speed-up would be the published one."""
     rows = list[Row]()
     for setup in setups:
         row: list[Cell] = [setup.name]
         for member in _SOLVED:
             row += _solve_one(setup, member)
-        rows.append((*row, PUBLISHED_SPEEDUP))
+        rows.append((*row, PUBLISHEDSPEEDUP, setup.speed_up("switch", "device"), PUBLISHED_OVER_BEACON))
     columns: Columns = (
         ("Tier", None, "given"),
         *(
             each
             for name, unit in _SOLVED.values()
-            for each in ((name, unit, "given"), (f"{name} for {_SPEEDUP}x", unit, "simulated"))
+            for each in ((name, unit, "given"), (f"{name} for {SPEEDUP}x", unit, "simulated"))
         ),
         ("PIFS-Rec over Pond", None, "published"),
+        ("Switch over devices", None, "simulated"),
+        ("PIFS-Rec over BEACON", None, "published"),
     )
     title = "Where pooling in the switch would gain what was published: one value changed, none waits"
     return make_table(title, columns, rows)
 
 
-def _solve_one(setup: _Setup, member: str) -> tuple[float, float | None]:
+def _solve_one(setup: Setup, member: str) -> tuple[float | None, float | None]:
     """Return a number of the tier, and the value at which the speed-up would be the published one; None of none."""
     alone = replace(setup, question=replace(setup.question, rate=None))
-    value = float(getattr(setup.tier, member).value)
+    if (quantity := getattr(setup.tier, member)) is None:
+        return None, None
+    value = float(quantity.value)
 
     def miss(power: float) -> float:
-        return (alone.changed(**{member: value * 2.0**power}).speed_up("switch") or 0.0) - _SPEEDUP
+        return (alone.changed(**{member: value * 2.0**power}).speed_up("switch") or 0.0) - SPEEDUP
 
     is_crossed = miss(-6.0) * miss(6.0) < 0
     return value, value * 2.0 ** float(brentq(miss, -6.0, 6.0, xtol=1e-3)) if is_crossed else None
 
 
-def _find_size(trace: AccessTrace, question: TierQuestion, hit_rate: float) -> tuple[StudyTable, int | None, float]:
+def _find_size(
+    lookups: Lookups, question: TierQuestion, hit_rate: float, first: int, num_rows: int
+) -> tuple[StudyTable, int | None, float]:
     """Return the table of the smallest cache that hits so often, its rows, None of none, and the highest hit rate."""
-    curve = merged_curve(trace)
+    curve = lookups.curve(first)
     size = find_size(curve, hit_rate)
-    sizes = (None,) * 3 if size is None else (size, size / sum(trace.num_rows), size * question.row_bytes)
+    sizes = (None,) * 3 if size is None else (size, size / num_rows, size * question.row_bytes)
     columns: Columns = (
         ("Hit rate", "share", "given"),
         ("Cache rows", None, "computed"),
@@ -412,9 +423,11 @@ def _find_size(trace: AccessTrace, question: TierQuestion, hit_rate: float) -> t
     return make_table(title, columns, [(hit_rate, *sizes, most)]), size, most
 
 
-def _share_memory(trace: AccessTrace, max_rows: int) -> tuple[StudyTable, tuple[int, ...], Sequence[float]]:
+def _share_memory(
+    trace: AccessTrace, lookups: Lookups, max_rows: int, first: int
+) -> tuple[StudyTable, tuple[int, ...], Sequence[float]]:
     """Return the table of each table's cache, their rows, and two miss ratios: theirs, and at one load factor."""
-    curves = [table_curve(trace, table) for table in range(len(trace.num_rows))]
+    curves = [lookups.curve(first, table) for table in range(len(trace.num_rows))]
     fitted, uniform = fit_caches(curves, trace.num_rows, max_rows)
     columns: Columns = (
         ("Table", None, "given"),
@@ -424,7 +437,8 @@ def _share_memory(trace: AccessTrace, max_rows: int) -> tuple[StudyTable, tuple[
         ("Rows at one factor", None, "computed"),
         ("Miss ratio at it", "share", "computed"),
     )
-    ratios = [count_misses(curves, sizes) / len(trace.indices) for sizes in (fitted, uniform)]
+    num_lookups = max(1, sum(curve.num_lookups for curve in curves))
+    ratios = [count_misses(curves, sizes) / num_lookups for sizes in (fitted, uniform)]
     rows: list[Row] = [("all", sum(trace.num_rows), sum(fitted), ratios[0], sum(uniform), ratios[1])]
     for table, (curve, one, other) in enumerate(zip(curves, fitted, uniform, strict=True)):
         at = (one, curve.miss_ratio(one), other, curve.miss_ratio(other))
@@ -433,37 +447,36 @@ def _share_memory(trace: AccessTrace, max_rows: int) -> tuple[StudyTable, tuple[
     return make_table(title, columns, rows), fitted, ratios
 
 
-def _compare_fleets(hosts: int, watts: float, others: int, other_watts: float) -> StudyTable:
-    """Hosts x watts of both alternatives, as they were given."""
-    columns: Columns = (
-        ("Fleet", None, "given"),
-        ("Hosts", None, "given"),
-        ("Watts a host", "W", "given"),
-        ("Fleet watts", "W", "computed"),
-        ("Saved", "share", "computed"),
-        ("Published savings", None, "published"),
-    )
-    before, after = hosts * watts, others * other_watts
-    saved = (1 - after / before, PUBLISHED_POWER)
-    rows: list[Row] = [
-        ("all in DRAM", hosts, watts, before, None, None),
-        ("with the tier", others, other_watts, after, *saved),
-    ]
-    return make_table("Fleet power", columns, rows)
-
-
-def _list_parameters(trace: AccessTrace, question: TierQuestion, place: str) -> list[Parameter]:
+def _list_parameters(trace: AccessTrace, question: TierQuestion, first: int, place: str) -> list[Parameter]:
     of_trace = [("rows of all tables", sum(trace.num_rows)), ("queries of the trace", trace.num_bags)]
     given: list[tuple[str, int | float | str, str | None]] = [
         ("query rate", question.rate or "none: no query waits for another", "queries/s" if question.rate else None),
         ("devices", question.num_devices, None),
-        ("placement", question.placement, None),
         ("local memory", question.local_bytes, "B"),
         ("fleet power", "in its table" if question.fleet else "not given", None),
     ]
+    is_hot = question.placement == "hot-local"
+    oracle = "by the whole trace, more than a policy knows beforehand" if is_hot else None
+    how = "until misses are as in the second half" if question.warm_up is None else None
+    if (fleet := question.fleet) is not None:
+        given += [
+            ("fleet: queries", fleet.rate, "queries/s"),
+            ("fleet: DRAM of a host", fleet.host_dram_bytes, "B"),
+            ("fleet: queries of a host", fleet.host_rate, "queries/s"),
+        ]
+        names = ("fleet: a host without DRAM", "fleet: a GB of DRAM", "fleet: a device")
+        given += [(name, value, "W") for name, value in zip(names, fleet.watts or (), strict=False)]
     return [
         *(Parameter(name=name, value=value, unit=None, source="measured", note=place) for name, value in of_trace),
         Parameter(name="row size", value=question.row_bytes, unit="B", source="given", note=_OF_ROWS),
+        Parameter(name="placement", value=question.placement, unit=None, source="given", note=oracle),
+        Parameter(
+            name="warm-up",
+            value=first / trace.num_bags,
+            unit="share",
+            source="measured" if question.warm_up is None else "given",
+            note=how,
+        ),
         *(Parameter(name=name, value=value, unit=unit, source="given", note=None) for name, value, unit in given),
         *(each for name, tier in question.tiers.items() for each in list_parameters(name, tier)),
     ]

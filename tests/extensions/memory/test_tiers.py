@@ -44,7 +44,7 @@ def kept(tmp_path: Path) -> Path:
 def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path) -> None:
     done = inside(
         "tiers", "rm1_deeprecsys", "--trace", "t", "--tier", "nand,3dxp", "--cache", "1%,5%,20%", "--rate", 200,
-        "--hit-rate", "50%", "--fit-cache", "1MB", "--fleet", 100, 450, 90, 470, "--verbose",
+        "--hit-rate", "50%", "--fit-cache", "1MB", "--fleet", 1e6, "10MB", 500, "--watts", 300, 0.4, 12, "--verbose",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
@@ -71,7 +71,7 @@ def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) 
     study = json.loads(done.stdout)
     host, _, switch = study["tables"][1]["rows"]
     assert host[4] == 80.0 * switch[4] == 80 * 128 * 8
-    assert any("3.89x, other traces" in finding for finding in study["findings"])
+    assert "3.89x over pooling at the host" in study["findings"][-1]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,11 @@ def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) 
     [
         (("--cache", "0"), "--cache"), (("--cache", "5%,101%"), "101%"), (("--tier", "nnd"), "Did you mean 'nand'"),
         (("--tier", "mine.toml"), "mine.toml"), (("--pool", "hots"), "--pool"), (("--rate", "0"), "--rate"),
-        (("--fleet", "100", "450"), "--fleet"), (("--fleet", "10", "0", "10", "5"), "--fleet"),
-        (("--fleet", "10", "nan", "10", "5"), "--fleet"),
+        (("--fleet", "100", "450"), "--fleet"), (("--fleet", "10", "0", "10"), "--fleet"),
+        (("--fleet", "nan", "1GB", "10"), "--fleet"), (("--watts", "1", "1", "1"), "Give --fleet"),
+        (("--fleet", "1", "1GB", "1", "--watts", "1", "0", "1"), "--watts"),
+        (("--fleet", "1e12", "1", "1e-9"), "no unit"), (("--fleet", "1e12", "1GB", "1e-9"), "more than 1e+09 hosts"),
+        (("--warm-up", "100%"), "--warm-up"),
         (("--rate", "nan"), "--rate"), (("--rate", "inf"), "--rate"),
         (("--local", "5"), "no unit"),
         (("--placement", "cold"), "--placement"), (("--devices", "0"), "--devices"),

@@ -1,5 +1,6 @@
 """Tiers and pooling: exact where they can be counted by hand, as queueing theory says where they are simulated."""
 
+from collections import OrderedDict
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,6 +15,7 @@ from msgspec.structs import replace as change
 
 from harness.extensions.memory import pooling
 from harness.extensions.memory.caches import count_misses, find_size, fit_caches, fit_sizes, grid_sizes
+from harness.extensions.memory.fleet import Fleet, Watts, count_hosts
 from harness.extensions.memory.pooling import (
     Placement,
     Pool,
@@ -24,8 +26,9 @@ from harness.extensions.memory.pooling import (
     service_s,
     simulate_waits,
 )
+from harness.extensions.memory.setups import TierQuestion
 from harness.extensions.memory.tier import TIERS, Quantity, Tier, find_tier
-from harness.extensions.memory.tiers import TierQuestion, tiers_study
+from harness.extensions.memory.tiers import tiers_study
 from reference_models.data.synthetic.dataset import zipf_ranks
 from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve
 from reference_models.data.traces.trace import AccessTrace
@@ -61,8 +64,8 @@ def rows_of(study: StudyRecord, title: str) -> list[dict[str, object]]:
 @pytest.fixture(autouse=True)
 def few_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate so many that studies are quick."""
-    monkeypatch.setattr(pooling, "NUM_QUERIES", 20_000)
-    monkeypatch.setattr(pooling, "NUM_UNLOADED", 2_000)
+    monkeypatch.setattr(pooling, "NUM_QUERIES", 3_000)
+    monkeypatch.setattr(pooling, "NUM_UNLOADED", 500)
 
 
 def expected_wait_s(service: np.ndarray, rate: float) -> float:
@@ -83,7 +86,8 @@ def test_the_mean_wait_is_pollaczek_khinchines(
 ) -> None:
     monkeypatch.undo()  # as many queries as a study has
     rows = np.ones(1_000, np.int64) if is_constant else np.random.default_rng(0).geometric(0.02, 1_000)
-    reads, tier = one_device(rows), find_tier("nand")
+    one = Quantity(value=1, source="a test: one read after another")
+    reads, tier = one_device(rows), change(find_tier("nand"), channels=one)
     service = service_s(reads, tier, "host", 128)[:, 0]
     rate = load / service.mean()
     found = simulate_waits(reads, tier, "host", 128, rate=rate, seed=1).queue.mean()
@@ -108,12 +112,15 @@ def test_two_devices_and_three_rows_by_hand() -> None:
         "device": [[[128, 256], [128, 0]], [384, 128]],
         "switch": [[[256, 256], [128, 0]], [256, 128]],
     }
-    # Sample 0, pooled by the host: 4 rows of 2 lines, 10 in flight, then the slowest; 512 bytes; 4 adds.
+    # Sample 0, pooled by the host: 4 rows of 2 lines, all in flight, 4 lines of a device; 512 bytes; 4 adds.
     latency, waits = 240e-9 + 50e-9, simulate_waits(reads, tier, "host", 128, rate=None, seed=0)
-    expected = 8 * latency / 10 + latency + 512 / 63e9 + 4 * 128 / 128e9
+    expected = 3 / 600e6 + latency + 512 / 63e9 + 4 * 128 / 128e9
     assert waits.total.max() == pytest.approx(expected) and set(waits.queue.tolist()) == {0.0}
     pooled = simulate_waits(reads, tier, "switch", 128, rate=None, seed=0).total.max()
-    assert pooled == pytest.approx(8 * 240e-9 / 64 + 240e-9 + 256 / 63e9 + 50e-9 + 4 * 128 / 128e9)
+    assert pooled == pytest.approx(3 / 600e6 + 240e-9 + 256 / 63e9 + 50e-9 + 4 * 128 / 128e9)
+    few = change(tier, host_reads_in_flight=Quantity(value=3, source="a test"))
+    in_waves = simulate_waits(reads, few, "host", 128, rate=None, seed=0).total.max()
+    assert in_waves == pytest.approx(3 * latency + 512 / 63e9 + 4 * 128 / 128e9)
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(40))
@@ -172,6 +179,7 @@ def test_a_larger_cache_never_misses_more_and_one_of_all_misses_first_accesses_a
         rows = [row for row in rows_of(study, "What has to be read") if row["Tier"] == name]
         ratios = [float(row["Miss ratio"]) for row in rows]  # type: ignore[arg-type]
         assert ratios == sorted(ratios, reverse=True) and ratios[-1] == rows[-1]["Cold misses"] > 0
+        assert all(row["From empty"] >= row["Miss ratio"] for row in rows)  # type: ignore[operator]
         assert {row["Read amplification"] for row in rows} == {32.0 if name == "nand" else 4.0}
         assert rows[0]["Reads needed"] == pytest.approx(100 * 60 * ratios[0])
         waits = [row["Mean added"] for row in rows_of(study, "What a query") if row["Tier"] == name]
@@ -179,10 +187,35 @@ def test_a_larger_cache_never_misses_more_and_one_of_all_misses_first_accesses_a
 
 
 def test_a_rate_above_what_the_device_reads_is_said_to_be_impossible() -> None:
-    study = tiers_study(made_trace(), question("nand", caches=(0.01, 1.0), rate=20_000.0), None, "a test")
+    asked = question("nand", caches=(0.01, 1.0), rate=40_000.0)
+    study = tiers_study(made_trace(), asked, None, "a test")
     first, second = rows_of(study, "What a query")
     assert first["Mean added"] is None and second["Mean added"] is not None
-    assert "impossible, not simulated" in study.findings[0]
+    assert "cache of 100.0 %, pooled by the host: a query waits" in study.findings[0], "the best case first"
+    assert "impossible, not simulated: they would take a device's reads" in study.findings[1]
+    none = tiers_study(made_trace(), replace(asked, caches=(0.01,)), None, "a test")
+    assert "40000 queries/s are impossible for nand, cache of 1.0 %: a device's reads would be busy" in none.title
+
+
+def test_a_rate_above_the_hosts_link_is_said_to_be_impossible_and_the_switch_gains_more_below_it() -> None:
+    tier, rows = find_tier("cxl"), np.random.default_rng(0).integers(140, 180, (300, 4))
+    reads = RemoteReads(rows=rows, partials=np.full((300, 4), 8), bags=np.full(300, 8))
+    full = 63e9 / float(link_bytes(reads, tier, "host", 128)[1].mean())
+    gains = []
+    for load in (0.1, 0.7, 0.95):
+        means = [
+            float(simulate_waits(reads, tier, pool, 128, rate=full * load, seed=0).total.mean())
+            for pool in ("host", "switch")
+        ]
+        gains.append(means[0] / means[1])
+    assert gains == sorted(gains) and gains[2] > 1.1 * gains[0]
+    asked = question("cxl", num_devices=4, pools=("host", "switch"), rate=1.01 * 63e9 / (3 * 20 * 128))
+    study = tiers_study(made_trace(), asked, None, "a test")
+    host, switch = rows_of(study, "What a query")
+    assert (host["Busiest"], host["Busy"]) == ("the host's link", pytest.approx(1.01))
+    assert (host["Mean added"], switch["Speed-up"]) == (None, None) and switch["Mean added"] is not None
+    assert "impossible, not simulated: they would take the host's link 101.0 % of the time" in study.findings[1]
+    assert "host and switch do not both answer this rate" in study.findings[-1]
 
 
 def test_local_memory_of_all_rows_leaves_nothing_remote() -> None:
@@ -203,6 +236,7 @@ def test_a_cache_that_is_found_is_what_is_simulated_and_said_first(asked: dict[s
     assert words in study.title and words in study.findings[0] and study.title.startswith("a test: ")
     (read,), (wait,) = rows_of(study, "What has to be read"), rows_of(study, "What a query")
     assert wait["Mean added"] < rows_of(none, "What a query")[0]["Mean added"]  # type: ignore[operator]
+    assert "adds" in study.title and "to a query" in study.title
     if "hit_rate" in asked:
         found = rows_of(study, "The smallest LRU cache")[0]
         assert read["Cache rows"] == found["Cache rows"] and read["Miss ratio"] <= 0.4  # type: ignore[operator]
@@ -214,7 +248,7 @@ def test_a_cache_that_is_found_is_what_is_simulated_and_said_first(asked: dict[s
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"caches": (0.3, 1.0)}, "Most of these misses are a row's first lookup"),
+        ({"caches": (0.7, 1.0)}, "Most of these misses are a row's first lookup"),
         ({"caches": (0.001, 1.0)}, "Most of the misses with a cache of 100.0 % are a row's first lookup"),
         ({"fit_bytes": 128 * 2_000}, "Most of these misses are a row's first lookup"),
         ({"caches": (0.001,)}, None),
@@ -308,13 +342,91 @@ def test_the_smallest_cache_of_a_hit_rate_is_found_or_said_not_to_be() -> None:
     assert shared[0]["Cache rows"] == sum(int(row["Cache rows"]) for row in shared[1:]) <= 100  # type: ignore[call-overload]
 
 
-def test_fleet_power_is_hosts_times_watts() -> None:
-    study = tiers_study(made_trace(), question("nand", fleet=(100, 450.0, 90, 470.0)), None, "a test")
-    before, after = rows_of(study, "Fleet power")
-    assert (before["Fleet watts"], after["Fleet watts"], after["Saved"]) == (45_000, 42_300, pytest.approx(0.06))
-    assert after["Published savings"] == "5 % to 29 %, other models"
-    silent = tiers_study(made_trace(), question("nand"), None, "a test")
-    assert ("fleet power", "not given") in [(each.name, each.value) for each in silent.parameters]
+def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts() -> None:
+    """3,400 rows of 128 bytes are 435,200: four hosts of 120 kB hold them, of which each answers 50 queries/s."""
+    fleet = Fleet(rate=10_030.0, host_dram_bytes=120_000, host_rate=50.0, watts=Watts(100.0, 1e6, 9.0))
+    asked = question("nand", caches=(0.1,), num_devices=2, fleet=fleet)
+    study = tiers_study(made_trace(), asked, None, "a test")
+    before, after = rows_of(study, "Fleet of")
+    assert (before["Hosts"], before["Hosts that share the rows"]) == (204, 4)  # 51 copies of four
+    assert before["Fleet watts"] == pytest.approx(204 * 100 + 51 * 435_200 / 1e9 * 1e6)
+    assert (after["Hosts"], after["Limited by"]) == (201, "the host")  # one host holds the cache of 340 rows
+    watts = 201 * (100 + 2 * 9) + 201 * 340 * 128 / 1e9 * 1e6
+    assert after["Fleet watts"] == pytest.approx(watts)
+    assert after["Saved"] == pytest.approx(1 - watts / before["Fleet watts"])  # type: ignore[operator]
+    assert "computed from given watts" in study.findings[-1] and "201 hosts for 204" in study.findings[-1]
+    slow = tiers_study(made_trace(), replace(asked, fleet=replace(fleet, host_rate=1e9)), None, "a test")
+    (need,) = rows_of(slow, "What has to be read")
+    limited = rows_of(slow, "Fleet of")[1]
+    assert (limited["Queries/s of a host"], limited["Limited by"]) == (need["Highest rate"], "a device's reads")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "are not shown: it takes --fleet and --watts"),
+        ({"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)}, "are not shown: --watts was not given"),
+        (
+            {"fleet": Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))},
+            "are not shown: here 499.7 % more",
+        ),
+        ({"tiers": {"cxl": find_tier("cxl")}}, "are not shown: --pool host,switch simulates it"),
+    ],
+)
+def test_the_last_sentence_says_that_a_claim_is_not_shown(asked: dict[str, Any], said: str) -> None:
+    study = tiers_study(made_trace(), replace(question("nand"), **asked), None, "a test")
+    assert said in study.findings[-1] and "published" in study.findings[-1]
+    assert len(study.findings[-1]) < 400, "is cut at a terminal"
+
+
+def test_the_last_sentence_says_what_sets_the_gain_of_the_switch() -> None:
+    study = tiers_study(made_trace(pooling=80), question("cxl", num_devices=2, pools=POOLS), None, "a test")
+    last = study.findings[-1]
+    assert "3.89x over pooling at the host" in last and "set most by the host's reads in flight, 10" in last
+    assert "the nearest to BEACON here" in last and "2.03x over BEACON" in last and len(last) < 400
+    gains = rows_of(study, "What a query")[2]
+    few = change(find_tier("cxl"), host_reads_in_flight=Quantity(value=20, source="twice"))
+    asked = question(tiers={"cxl": few}, num_devices=2, pools=POOLS)
+    twice = rows_of(tiers_study(made_trace(pooling=80), asked, None, "a test"), "What a query")[2]["Speed-up"]
+    assert f"(20: {twice:.2f}x)" in last
+    assert gains["Speed-up, least"] < twice < gains["Speed-up"] < gains["Speed-up, most"]  # type: ignore[operator]
+
+
+def test_a_fleet_that_is_too_large_is_refused() -> None:
+    with pytest.raises(ConfigError, match="more than 1e\\+09 hosts"):
+        count_hosts(Fleet(rate=1e12, host_dram_bytes=1, host_rate=5e-324), 10, 5e-324, 1)
+
+
+def test_misses_are_counted_after_what_fills_the_cache() -> None:
+    """The miss ratio after the warm-up is the second half's, of an LRU cache that an own loop keeps."""
+    trace = made_trace()
+    asked = question("nand", caches=(0.02, 0.2), fit_bytes=128 * 400)
+    study = tiers_study(trace, asked, None, "a test")
+    share = {each.name: each.value for each in study.parameters}["warm-up"]
+    assert isinstance(share, float) and 0 < share <= 0.5 and "fill the caches" in " ".join(study.findings)
+    keys, _, samples = (np.concatenate(each) for each in zip(*trace.in_order(), strict=True))
+    needs = rows_of(study, "What has to be read")
+    assert needs[0]["Miss ratio"] == pytest.approx(rows_of(study, "Memory shared")[0]["Miss ratio"])
+    for need in needs[1:]:
+        missed = loop_lru(keys.tolist(), int(need["Cache rows"]))  # type: ignore[call-overload]
+        assert need["From empty"] == pytest.approx(missed.mean())
+        assert need["Miss ratio"] == pytest.approx(missed[samples >= share * trace.num_bags].mean())
+        assert need["Miss ratio"] == pytest.approx(missed[samples >= trace.num_bags // 2].mean(), abs=0.005)
+    given = rows_of(tiers_study(trace, replace(asked, warm_up=0.0), None, "a test"), "What has to be read")
+    assert all(need["Miss ratio"] == need["From empty"] for need in given)
+    bare = tiers_study(trace, question("nand"), None, "a test")
+    assert ("warm-up", 0.0) in [(each.name, each.value) for each in bare.parameters]
+
+
+def loop_lru(keys: list[int], size: int) -> np.ndarray:
+    kept, missed = OrderedDict[int, None](), []
+    for key in keys:
+        missed.append(key not in kept)
+        kept[key] = None
+        kept.move_to_end(key)
+        if len(kept) > size:
+            kept.popitem(last=False)
+    return np.array(missed)
 
 
 def test_a_study_is_the_same_for_its_seed() -> None:
@@ -327,7 +439,8 @@ def test_a_study_is_the_same_for_its_seed() -> None:
 def test_each_number_of_a_shipped_tier_has_a_source(name: str) -> None:
     tier = find_tier(name)
     for member in Tier.__struct_fields__:
-        assert member == "title" or len(getattr(tier, member).source) > 10
+        quantity = getattr(tier, member)
+        assert member == "title" or quantity is None or len(quantity.source) > 10
 
 
 @pytest.mark.parametrize(
@@ -339,6 +452,10 @@ def test_each_number_of_a_shipped_tier_has_a_source(name: str) -> None:
         ("granule_bytes =", "granules =", "granule"),
         ("[0.99, 96e-6]", "[0.99, 1e-6]", "tail"),
         ("[0.99, 96e-6]", "[0.3, 96e-6]", "tail"),
+        ("[0.99, 163e-6]", "[0.99, 1e-6]", "deeper[0].tail"),
+        ("depth = 16", "depth = 1", "depth"),
+        ("value = 91e-6", "value = 0", "deeper[0].value"),
+        ("value = 3.94e9,", "value = 3.94e9, tail = [[0.9, 1.0]],", "only read_latency_s has a tail"),
         ("value = 4096", "value = 4096, watts = 7", "watts"),
         ("value = 76e-6", "value = nan", "read_latency_s"),
         ("value = 3.94e9", "value = inf", "link_bytes_per_s"),

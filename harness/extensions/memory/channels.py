@@ -1,0 +1,146 @@
+"""A device that works on several reads at once: how long the reads of each query take, read by read, exactly.
+
+Reads wait in one queue, first come first served, for the first of `channels` that is free, and each occupies it for
+channels / ceiling seconds, so that a saturated device reads at its ceiling. What a drive's latency is beyond that, at
+the depth at which its reads are issued, delays the answer and keeps no channel. Since reads take equally long in a
+channel, read i goes to channel i modulo their number, and each channel is a queue of its own.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.extensions.memory.tier import Tier
+from harness.foundation.virtual_clock import Times, finish_singly
+
+Ids = NDArray[np.int64]
+_STEP, _NUM_STEPS = 0.01, 2_000
+_STEPS = (np.arange(_NUM_STEPS) + 0.5) * _STEP
+"""Numbers of the standard exponential distribution at which distributions of latencies are kept."""
+_MOST_WAVES = 512
+"""Reads before the last one of a channel of which one may be answered after it."""
+
+
+class Answers(NamedTuple):
+    """What the reads of each query [queries] take on one device, in seconds."""
+
+    queue: Times
+    """By how much later the last of its reads leaves its channel because of other queries."""
+    device: Times
+    """From its arrival to the last answer, less the queue; 0 of a query without reads."""
+    mean_read_s: float
+    """What a read takes on average where none waits."""
+    depth: float
+    """Reads that are in flight, waiting ones and the query's own included, when a read is issued, on average."""
+
+
+def draw_latencies(num_queries: int, num_devices: int, seed: int) -> NDArray[np.int32]:
+    """Draw where in its distribution the latency of each query's reads is [devices, queries], from `seed`.
+
+    Each part of the distribution comes equally often, and in random order: of all that chance does to a p99, how many
+    of the slowest reads were drawn weighs most.
+    """
+    draws = np.random.default_rng((seed, 3))
+    exponents = -np.log1p(-(np.arange(num_queries) + 0.5) / num_queries)
+    steps = np.minimum(exponents / _STEP, _NUM_STEPS - 1).astype(np.int32)
+    return np.stack([draws.permutation(steps) for _ in range(num_devices)])
+
+
+def answer_reads(
+    arrivals_s: Times, num_reads: Ids, busy_s: Times, tier: Tier, drawn: NDArray[np.int32], *, is_alone: bool = False
+) -> Answers:
+    """Return what queries [queries] of `num_reads` take that arrive in this order and occupy the device for `busy_s`.
+
+    `busy_s` is what their reads take of a device whose channels are all at work; `drawn` is of `draw_latencies`.
+    Where a query `is_alone`, arrivals are so far apart that it finds no other, and the depth is of its own reads.
+    """
+    count = tier.num_channels
+    each_s = busy_s * count / np.maximum(num_reads, 1)
+    total = max(1, int(num_reads.sum()))
+    read_s, own = float(busy_s.sum()) * count / total, float(np.square(num_reads, dtype=np.float64).sum()) / total
+    deepest = max((each.depth for each in tier.read_latency_s.deeper), default=1)
+    others = 0.0
+    if own < deepest and not is_alone:  # only then do other queries' reads change the latency
+        by_channel = _by_channel(arrivals_s, num_reads, each_s, count)
+        others = _in_flight(arrivals_s, sum(_sum_spent(*each, arrivals_s, each_s) for each in by_channel))
+    beyond_s = latency_beyond(tier, own + others, read_s)
+    lasts = _slowest(beyond_s, read_s, int(num_reads.max(initial=0)) // count + 1)
+    finished, ended, spent_s = np.zeros(len(arrivals_s)), np.zeros(len(arrivals_s)), 0.0
+    for channel, (reads, finish_s) in enumerate(_by_channel(arrivals_s, num_reads, each_s, count)):
+        took_s = np.where(reads > 0, finish_s - arrivals_s, 0.0)
+        # Another number for each channel of a query; that queries far apart have equal ones changes no distribution.
+        at = np.roll(drawn, channel * (len(drawn) // count + 1))
+        slowest_s = lasts[np.minimum(reads, len(lasts) - 1), at]
+        np.maximum(finished, took_s, out=finished)
+        np.maximum(ended, took_s + np.where(reads > 0, slowest_s, 0.0), out=ended)
+        spent_s += _sum_spent(reads, finish_s, arrivals_s, each_s)
+    alone_s = -(-num_reads // count) * each_s
+    queue = np.zeros(len(arrivals_s)) if is_alone else np.maximum(0.0, finished - alone_s)
+    mean_read_s = read_s + float(np.average(beyond_s, weights=np.exp(-_STEPS)))
+    depth = own + (0.0 if is_alone else _in_flight(arrivals_s, spent_s))
+    return Answers(queue, ended - queue, mean_read_s, depth)
+
+
+def _by_channel(arrivals_s: Times, num_reads: Ids, each_s: Times, count: int) -> Iterator[tuple[Ids, Times]]:
+    """Yield how many reads of each query each channel has, and when it finishes the last of them."""
+    ends = np.cumsum(num_reads)
+    firsts = ends - num_reads
+    for channel in range(count):
+        reads = (ends - 1 - channel) // count - (firsts - 1 - channel) // count
+        yield reads, finish_singly(arrivals_s, reads * each_s, 1)
+
+
+def _sum_spent(reads: Ids, finish_s: Times, arrivals_s: Times, each_s: Times) -> float:
+    """Return how long all reads of a channel wait and are read, added up: each of a query `each_s` after another."""
+    return float((reads * (finish_s - arrivals_s) - each_s * reads * (reads - 1) / 2).sum())
+
+
+def _in_flight(arrivals_s: Times, spent_s: float) -> float:
+    """Return how many reads are in flight on average over time: Little's law, of the time that all of them spend."""
+    lasted_s = float(arrivals_s[-1] - arrivals_s[0])
+    return spent_s / lasted_s if lasted_s else 0.0
+
+
+def latency_beyond(tier: Tier, depth: float, read_s: float) -> Times:
+    """Return by how much a read's latency exceeds its time in queue and channel, at `_STEPS`, at a depth.
+
+    Of a depth that the tier gives: its latency less what so many reads in flight wait for and spend in channels, of
+    `read_s` each; between two depths it is interpolated, and beyond the deepest the deepest's.
+    """
+    latency, count = tier.read_latency_s, tier.num_channels
+    known = [(1, latency.value, latency.tail), *((each.depth, each.value, each.tail) for each in latency.deeper)]
+    beyond = []
+    for at, median_s, tail in known:
+        shares, times = np.array([(0.5, median_s), *tail]).T
+        in_channels_s = read_s * max(1.0, at / count)
+        beyond.append(np.maximum(0.0, np.interp(_STEPS, -np.log1p(-shares), times) - in_channels_s))
+    depths = np.array([each[0] for each in known], dtype=np.float64)
+    after = int(np.clip(np.searchsorted(depths, depth), 1, max(1, len(depths) - 1)))
+    if len(depths) == 1:
+        return np.asarray(beyond[0])
+    weight = float(np.clip((depth - depths[after - 1]) / (depths[after] - depths[after - 1]), 0.0, 1.0))
+    return np.asarray(beyond[after - 1] * (1 - weight) + beyond[after] * weight)
+
+
+def _slowest(beyond_s: Times, read_s: float, most_reads: int) -> NDArray[np.float64]:
+    """Return by how much the last answer comes after a channel's last read, at `_STEPS`: [its reads, steps].
+
+    The read before the last left the channel `read_s` earlier, and so on: the distribution of the largest of
+    (latency beyond - read_s x reads after it) is the product of theirs. More reads than the rows are as the last row.
+    """
+    span_s = float(beyond_s[-1] - beyond_s[0])
+    waves = int(min(most_reads, _MOST_WAVES, span_s / read_s + 1 if read_s else _MOST_WAVES)) or 1
+    times, firsts, counts = np.unique(beyond_s, return_index=True, return_counts=True)
+    last = firsts + counts - 1
+    exponents = _STEPS[last] + np.where(counts > 1, _STEP / 2, 0.0)  # up to which numbers have each time
+    if len(times) == 1:
+        return np.full((2, _NUM_STEPS), times[0])
+    log_share, rows = np.zeros(len(times)), [np.full(_NUM_STEPS, times[0])]
+    for wave in range(waves):
+        at = np.interp(times + wave * read_s, times, exponents, right=np.inf)
+        log_share += np.log(-np.expm1(-at))
+        of_all = -np.log(-np.expm1(np.minimum(log_share, -1e-12)))
+        rows.append(np.interp(_STEPS, of_all, times))
+    return np.stack(rows)

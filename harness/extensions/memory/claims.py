@@ -1,0 +1,147 @@
+"""Hold what was simulated and counted against what was published, and say what sets the difference.
+
+PIFS-Rec (MICRO'24, arXiv 2409.16633) pools rows in the switch; software-defined memory (arXiv 2110.11489) saves
+power. Both abstracts are quoted.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from harness.extensions.memory.fleet import PUBLISHED_POWER, Fleet, Hosts, count_hosts
+from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion
+from harness.foundation.study import Columns, make_table
+from reports.text.formatting import num_bytes, percent
+from rules.records.study import StudyTable
+
+SPEEDUP, OVER_BEACON = 3.89, 2.03
+"""PIFS-Rec's abstract: its latency below pooling at the host (Pond), and below BEACON."""
+_LEAST_POWER = 0.05
+"""Least share of power that software-defined memory is said to save."""
+_SETTERS = {
+    "host_reads_in_flight": "the host's reads in flight",
+    "pool_reads_in_flight": "the pool's reads in flight",
+    "read_latency_s": "the latency of a read",
+    "reads_per_s": "the reads a second of a device",
+    "switch_latency_s": "the latency of the switch",
+    "host_link_bytes_per_s": "the host's link",
+}
+
+
+class FleetRow(NamedTuple):
+    """A fleet whose rows are below a cache, or all in DRAM."""
+
+    label: str
+    hosts: Hosts
+    saved: float | None
+    """Share of the power of the fleet with all rows in DRAM; None without watts."""
+    limit: str
+
+
+def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[FleetRow]) -> str:
+    """Hold the best case against what was published, and say what sets the difference, or that it is not shown."""
+    has_pools = {"host", "switch"} <= {*question.pools}
+    is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
+    claims = [_close_pools(said, has_pools=has_pools)] if is_of_pools else []
+    if fleets or not claims:
+        claims.append(_close_fleets(question.fleet, fleets))
+    return f"{'. '.join(claims)}."
+
+
+def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
+    """Hold the gain of the switch against PIFS-Rec's."""
+    published = f"PIFS-Rec's {SPEEDUP}x over pooling at the host (Pond) and {OVER_BEACON}x over BEACON"
+    switched = [each for each in said if each.pool == "switch" and each.gain is not None]
+    if not switched:
+        why = "host and switch do not both answer this rate" if has_pools else "--pool host,switch simulates it"
+        return f"{published} (published, other traces) are not shown: {why}"
+    best = max(switched, key=lambda each: each.gain or 0.0)
+    assert best.gain is not None and best.gains is not None
+    ranges = f"{best.gains[0]:.2f}x to {best.gains[1]:.2f}x over the ranges of its numbers"
+    over = best.setup.speed_up("switch", "device") if "device" in best.setup.question.pools else None
+    beacon = "BEACON is not: its parts are not in that abstract, and nearest to it is --pool device"
+    if over is not None:
+        beacon = f"over devices that pool, the nearest to BEACON here, it is {over:.2f}x"
+    ours = f"the switch is {best.gain:.2f}x as fast as the host ({best.setup.label}, simulated; {ranges})"
+    return f"{published} (published, other traces): {ours}, {_say_setter(best.setup, best.gain)}; {beacon}"
+
+
+def _say_setter(setup: Setup, gain: float) -> str:
+    """Say which number of the tier sets the gain of the switch most: whose double changes it most."""
+    effects = dict[str, tuple[float, float]]()
+    for member in _SETTERS:
+        quantity = getattr(setup.tier, member)
+        if quantity is not None and quantity.value:
+            doubled = setup.changed(**{member: 2 * quantity.value}).speed_up("switch")
+            effects |= {} if not doubled else {member: (quantity.value, doubled)}
+    if not effects:
+        return "set by no single number"
+    most = max(effects, key=lambda member: abs(np.log(effects[member][1] / gain)))
+    value, doubled = effects[most]
+    number = f"{_SETTERS[most]}, {value:g}, a number of {setup.name} and not of the trace"
+    return f"set most by {number} ({2 * value:g}: {doubled:.2f}x)"
+
+
+def count_fleets(fleet: Fleet, setups: Sequence[Setup], num_rows: int) -> list[FleetRow]:
+    """Count the fleet with all rows in DRAM, and with each tier and cache: at the highest rate of their best pool."""
+    question = setups[0].question
+    before = count_hosts(fleet, num_rows * question.row_bytes, fleet.host_rate, 0)
+    found = [FleetRow("all in DRAM", before, None, "the host")]
+    for setup in setups:
+        in_dram = min(num_rows * question.row_bytes, question.local_bytes + setup.cache.num_rows * question.row_bytes)
+        limit = setup.limit
+        highest = fleet.host_rate if limit is None else 1 / limit.busy_s
+        hosts = count_hosts(fleet, in_dram, min(highest, fleet.host_rate), question.num_devices)
+        saved = None if hosts.watts is None or not before.watts else 1 - hosts.watts / before.watts
+        by = limit.name if limit is not None and highest < fleet.host_rate else "the host"
+        found.append(FleetRow(setup.label, hosts, saved, by))
+    return found
+
+
+def show_fleets(fleet: Fleet, counted: Sequence[FleetRow]) -> StudyTable:
+    columns: Columns = (
+        ("Fleet", None, "given"),
+        ("Hosts", None, "computed"),
+        ("Hosts that share the rows", None, "computed"),
+        ("DRAM for rows", "B", "computed"),
+        ("Queries/s of a host", "queries/s", "computed"),
+        ("Limited by", None, "computed"),
+        ("Fleet watts", "W", "computed"),
+        ("Saved", "share", "computed"),
+        ("Published savings", None, "published"),
+    )
+    rows: list[Row] = [
+        (
+            each.label,
+            each.hosts.number,
+            each.hosts.of_replica,
+            each.hosts.dram_bytes,
+            each.hosts.rate,
+            each.limit,
+            each.hosts.watts,
+            each.saved,
+            PUBLISHED_POWER if number else None,
+        )
+        for number, each in enumerate(counted)
+    ]
+    return make_table(f"Fleet of {fleet.rate:g} queries/s: hosts and power", columns, rows)
+
+
+def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow]) -> str:
+    """Hold the power that is saved against what was published of software-defined memory."""
+    published = "Software-defined memory's 5 % to 29 % less power (published, other models and hosts)"
+    if fleet is None or not counted:
+        return f"{published} are not shown: it takes --fleet and --watts; the waits above are simulated"
+    before, *others = counted
+    if fleet.watts is None:
+        best = min(others, key=lambda each: each.hosts.number)
+        hosts = f"{best.hosts.number:,} hosts with {best.label} for {before.hosts.number:,} (computed)"
+        return f"{published} are not shown: --watts was not given; {hosts}"
+    best = max(others, key=lambda each: each.saved or 0.0)
+    saved = best.saved or 0.0
+    words = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'} with {best.label} (computed from given watts)"
+    shown = "" if saved >= _LEAST_POWER else " are not shown"
+    hosts = f"{best.hosts.number:,} hosts for {before.hosts.number:,}, limited by {best.limit}"
+    dram = f"{num_bytes(best.hosts.dram_bytes)} of DRAM for {num_bytes(before.hosts.dram_bytes)} a copy of the rows"
+    return f"{published}{shown}: here {words}, set by {hosts}, and {dram}"

@@ -1,0 +1,103 @@
+"""What is asked of memories below DRAM, and one of them below one cache: what it reads, and how long that takes."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from msgspec.structs import replace as change
+
+from harness.extensions.memory.caches import Cache
+from harness.extensions.memory.fleet import Fleet
+from harness.extensions.memory.pooling import Placement, Pool, RemoteReads, Resource, Waits, busiest, simulate_waits
+from harness.extensions.memory.tier import Tier
+from rules.records.study import Cell
+
+Row = tuple[Cell, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TierQuestion:
+    """What is asked of a trace."""
+
+    tiers: dict[str, Tier]
+    row_bytes: int
+    caches: tuple[float | None, ...]
+    """Shares of all rows in an LRU cache in DRAM; None: no cache."""
+    rate: float | None
+    """Queries a second; None: none waits for another."""
+    num_devices: int
+    pools: tuple[Pool, ...]
+    placement: Placement
+    local_bytes: int
+    """DRAM for rows that stay in it."""
+    fit_bytes: int | None
+    hit_rate: float | None
+    warm_up: float | None = None
+    """Share of the trace that fills caches and is not counted; None: up to where the miss ratio is flat."""
+    fleet: Fleet | None = None
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """A tier below a row cache, and what the cache leaves to be read from it."""
+
+    question: TierQuestion
+    name: str
+    tier: Tier
+    cache: Cache
+    reads: RemoteReads
+    miss_ratio: float
+    from_empty: float
+    """Miss ratio of the whole trace, of a cache that is empty at first."""
+    cold_ratio: float | None
+
+    @property
+    def label(self) -> str:
+        """Name the tier and its cache: 'nand, cache of 20 %'."""
+        return f"{self.name}, {self.cache.words}" if self.cache.words else self.name
+
+    def busiest(self, pool: Pool) -> Resource:
+        """Return what a query occupies longest on average."""
+        return busiest(self.reads, self.tier, pool, self.question.row_bytes)
+
+    @property
+    def limit(self) -> Resource | None:
+        """Return what limits the rate with the pool that answers most; None where nothing is read."""
+        found = [each for pool in self.question.pools if (each := self.busiest(pool)).busy_s]
+        return min(found, key=lambda each: each.busy_s, default=None)
+
+    def load(self, pool: Pool) -> float:
+        """Return the share of the time that the busiest of devices and links would be busy."""
+        return self.busiest(pool).busy_s * (self.question.rate or 0.0)
+
+    def waits(self, pool: Pool) -> Waits:
+        asked = self.question
+        return simulate_waits(self.reads, self.tier, pool, asked.row_bytes, rate=asked.rate, seed=asked.seed)
+
+    def speed_up(self, pool: Pool, over: Pool = "host") -> float | None:
+        """Return the mean that pooling by `over` adds over what `pool` adds; None where one is impossible, or 0."""
+        if max(self.load(over), self.load(pool)) >= 1:
+            return None
+        slower, faster = (float(self.waits(each).total.mean()) for each in (over, pool))
+        return slower / faster if faster else None
+
+    def changed(self, **values: float | None) -> "Setup":
+        """Return the same with other values of the tier's numbers, without a tail; None leaves one as it is."""
+        given = {name: value for name, value in values.items() if value is not None}
+        own = {name: getattr(self.tier, name) or self.tier.link_bytes_per_s for name in given}
+        others = {name: change(own[name], value=value, tail=(), deeper=()) for name, value in given.items()}
+        return replace(self, tier=change(self.tier, **others))
+
+
+class PoolResult(NamedTuple):
+    """What was simulated of one pool, or that its rate is impossible."""
+
+    setup: Setup
+    pool: Pool
+    row: Row
+    finding: str
+    wait_s: float | None
+    gain: float | None
+    """Over pooling by the host."""
+    gains: tuple[float, float] | None
+    """The least and the most over the ranges of the tier's numbers."""
