@@ -66,6 +66,10 @@ def answer_reads(
         by_channel = _by_channel(arrivals_s, num_reads, each_s, count)
         others = _in_flight(arrivals_s, sum(_sum_spent(*each, arrivals_s, each_s) for each in by_channel))
     beyond_s = latency_beyond(tier, own + others, read_s)
+    mean_read_s = read_s + float(np.average(beyond_s, weights=np.exp(-_STEPS)))
+    if is_alone and beyond_s[0] == beyond_s[-1]:  # nothing is random
+        alone_s = np.where(num_reads > 0, -(-num_reads // count) * each_s + beyond_s[0], 0.0)
+        return Answers(np.zeros(len(arrivals_s)), alone_s, mean_read_s, own)
     lasts = _slowest(beyond_s, read_s, int(num_reads.max(initial=0)) // count + 1)
     finished, ended, spent_s = np.zeros(len(arrivals_s)), np.zeros(len(arrivals_s)), 0.0
     for channel, (reads, finish_s) in enumerate(_by_channel(arrivals_s, num_reads, each_s, count)):
@@ -78,7 +82,6 @@ def answer_reads(
         spent_s += _sum_spent(reads, finish_s, arrivals_s, each_s)
     alone_s = -(-num_reads // count) * each_s
     queue = np.zeros(len(arrivals_s)) if is_alone else np.maximum(0.0, finished - alone_s)
-    mean_read_s = read_s + float(np.average(beyond_s, weights=np.exp(-_STEPS)))
     depth = own + (0.0 if is_alone else _in_flight(arrivals_s, spent_s))
     return Answers(queue, ended - queue, mean_read_s, depth)
 

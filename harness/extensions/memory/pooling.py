@@ -22,6 +22,8 @@ Pool = Literal["host", "device", "switch"]
 Placement = Literal["interleave", "hot-local"]
 NUM_QUERIES, NUM_UNLOADED = 200_000, 20_000
 """Queries of a simulation, and of one in which none waits for another."""
+_MOST_STEPS, _LEAST_QUERIES = 12_000_000, 10_000
+"""Queries of a simulation times channels of all devices: of more, fewer queries, but so many."""
 _ALIKE = 1e-6
 """Queries are ready for the shared link at once where it is by so much of a crossing, which is what rounding does."""
 
@@ -139,7 +141,8 @@ def simulate_waits(
     give equal arrivals and draws, whatever the rest.
     """
     nothing = ServiceTimes(by_items_s=np.zeros(1), factors=np.ones(1))
-    num_queries = NUM_UNLOADED if rate is None else NUM_QUERIES
+    most = max(_LEAST_QUERIES, _MOST_STEPS // (tier.num_channels * reads.rows.shape[1]))
+    num_queries = min(most, NUM_UNLOADED if rate is None else NUM_QUERIES)
     traffic = draw_traffic(num_queries, range(len(reads.rows)), nothing, seed)
     chosen, granules = traffic.items, tier.granules(row_bytes)
     rows = reads.rows[chosen]
