@@ -1,4 +1,4 @@
-"""What LRU caches miss, from exact stack distances: when they are warm, how large one must be, how one is shared."""
+"""Misses of LRU caches, from exact stack distances: when they are warm, how large one must be, how one is shared."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

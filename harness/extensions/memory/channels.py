@@ -24,14 +24,14 @@ _MOST_WAVES = 512
 
 
 class Answers(NamedTuple):
-    """What the reads of each query [queries] take on one device, in seconds."""
+    """Times of the reads of each query [queries] on one device, in seconds."""
 
     queue: Times
-    """By how much later the last of its reads leaves its channel because of other queries."""
+    """How much later the last of its reads leaves its channel because of other queries."""
     device: Times
     """From its arrival to the last answer, less the queue; 0 of a query without reads."""
     mean_read_s: float
-    """What a read takes on average where none waits."""
+    """Mean time of a read where none waits."""
     depth: float
     """Reads that are in flight, waiting ones and the query's own included, when a read is issued, on average."""
 

@@ -45,7 +45,7 @@ def close(question: TierQuestion, said: Sequence[PoolResult], fleets: Sequence[F
     is_of_pools = has_pools or all(tier.has_switch for tier in question.tiers.values())
     claims = [_close_pools(said, has_pools=has_pools)] if is_of_pools else []
     if fleets or not claims:
-        claims.append(_close_fleets(question.fleet, fleets))
+        claims.append(_close_fleets(question.fleet, fleets) + _compare_tiers(said))
     return f"{'. '.join(claims)}."
 
 
@@ -65,6 +65,19 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
         beacon = f"over devices that pool, the nearest to BEACON here, it is {over:.2f}x"
     ours = f"the switch is {best.gain:.2f}x as fast as the host ({best.setup.label}, simulated; {ranges})"
     return f"{published} (published, other traces): {ours}, {_say_setter(best.setup, best.gain)}; {beacon}"
+
+
+def _compare_tiers(said: Sequence[PoolResult]) -> str:
+    """Say how far the memories are apart below the cache and with the pool at which one of them waits least."""
+    waiting = [each for each in said if each.wait_s]
+    if not waiting:
+        return ""
+    best = min(waiting, key=lambda each: each.wait_s or 0.0)
+    alike = [each for each in waiting if (each.pool, each.setup.cache) == (best.pool, best.setup.cache)]
+    worst = max(alike, key=lambda each: each.wait_s or 0.0)
+    if worst is best or not worst.wait_s or not best.wait_s:
+        return ""
+    return f"; {worst.setup.name} adds {worst.wait_s / best.wait_s:.1f} times {best.setup.name}'s wait (simulated)"
 
 
 def _say_setter(setup: Setup, gain: float) -> str:

@@ -172,7 +172,7 @@ def tiers(benchmark: str | None, folder: Path, names: tuple[str, ...], output: P
 
     A query is a sample of the trace. BENCHMARK, where it is given, is what the trace must be of. Miss ratios and
     bytes are computed, exactly; latencies are simulated, from the numbers of the tier's file, which --verbose prints
-    with their sources. A rate that a device cannot read for is said to be impossible.
+    with their sources. A rate above what a device or a link can do is said to be impossible.
     """
     from harness.cli.shared.studies import keep_study
     from harness.extensions.memory.fleet import Fleet, Watts

@@ -12,11 +12,11 @@ from reference_models.process.errors import ConfigError
 
 _MOST_HOSTS = 10**9
 PUBLISHED_POWER = "5 % to 29 %, other models"
-"""What the abstract of software-defined memory (Ardestani et al., 2021, arXiv 2110.11489) says is saved."""
+"""Power that is saved, by the abstract of software-defined memory (Ardestani et al., 2021, arXiv 2110.11489)."""
 
 
 class Watts(NamedTuple):
-    """What parts of a host draw, in watts."""
+    """Power of the parts of a host, in watts."""
 
     host: float
     """A host without the DRAM that holds rows."""
@@ -28,7 +28,7 @@ class Watts(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
-    """What a fleet must answer, and what one of its hosts can."""
+    """The load of a fleet, and what one of its hosts can do."""
 
     rate: float
     """Queries a second of the whole fleet."""

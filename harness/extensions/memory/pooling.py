@@ -63,13 +63,13 @@ class Waits(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What queries occupy that can be too slow for them."""
+    """The reads of a device, its link, or the shared link: too slow for a rate at which it is always busy."""
 
     name: str
     busy_s: float
     """How long a query occupies it, on average, in seconds."""
     amount: float
-    """What a query asks of it: reads, or bytes."""
+    """Reads, or bytes, that a query asks of it."""
     per_s: float
     """How much of it there is a second."""
     unit: str

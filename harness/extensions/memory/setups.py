@@ -1,4 +1,4 @@
-"""What is asked of memories below DRAM, and one of them below one cache: what it reads, and how long that takes."""
+"""The question about memories below DRAM, and one of them below one cache: what it reads, and how long that takes."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -16,7 +16,7 @@ Row = tuple[Cell, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TierQuestion:
-    """What is asked of a trace."""
+    """The question that is asked of a trace."""
 
     tiers: dict[str, Tier]
     row_bytes: int
@@ -90,7 +90,7 @@ class Setup:
 
 
 class PoolResult(NamedTuple):
-    """What was simulated of one pool, or that its rate is impossible."""
+    """The simulation of one pool, or that its rate is impossible."""
 
     setup: Setup
     pool: Pool

@@ -42,7 +42,7 @@ class Quantity(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tail: Annotated[tuple[tuple[Share, _Number], ...], Meta(max_length=100)] = ()
     """Rising shares of reads, and within what time they are: of a latency whose median is `value`."""
     deeper: Annotated[tuple[Deeper, ...], Meta(max_length=20)] = ()
-    """What a latency is where more than one read is in flight."""
+    """The latency where more than one read is in flight."""
 
 
 class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,7 +58,7 @@ class Tier(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     link_bytes_per_s: Quantity
     """Bandwidth of a device's link."""
     switch_latency_s: Quantity
-    """What a switch between devices and host adds to every answer that passes it; 0, without a range: no switch."""
+    """Time that a switch between devices and host adds to every answer; 0, without a range: there is no switch."""
     host_reads_in_flight: Quantity
     """Granules that the thread of a query waits for at once."""
     pool_reads_in_flight: Quantity
@@ -167,4 +167,8 @@ def list_parameters(name: str, tier: Tier) -> list[Parameter]:
         found.append(
             Parameter(name=f"{name}: channels", value=tier.num_channels, unit=None, source="file", note=note)
         )
+    if tier.host_link_bytes_per_s is None:
+        link, per_s = f"{name}: host_link_bytes_per_s", tier.link_bytes_per_s.value if tier.has_switch else None
+        note = "a device's: the file gives none" if tier.has_switch else "none is shared: each device has its own link"
+        found.append(Parameter(name=link, value=per_s, unit="B/s", source="file", note=note))
     return found
