@@ -220,11 +220,11 @@ def _say_need(setup: Setup) -> Row:
     granules, available = tier.granules(question.row_bytes), tier.reads_per_s.value * question.num_devices
     rate = question.rate
     needed = None if rate is None else float(setup.reads.rows.sum(axis=1).mean()) * granules * rate
-    load = None if needed is None else needed / available
     amplification = granules * tier.granule_bytes.value / question.row_bytes
     sizes = (setup.name, setup.cache.share, setup.cache.num_rows)
     ratios = (setup.miss_ratio, setup.from_empty, setup.cold_ratio)
     limit = setup.limit
+    load = None if rate is None else rate * limit.busy_s if limit is not None else 0.0
     most = (None, None) if limit is None else (1 / limit.busy_s, limit.name)
     return (*sizes, *ratios, needed, available, load, *most, amplification)
 

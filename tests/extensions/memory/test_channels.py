@@ -153,6 +153,32 @@ def test_shipped_tiers_wait_as_long_as_read_by_read(
     assert waits.depth == pytest.approx(looped.in_flight, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("changed", "name", "busy_s"),
+    [
+        ({}, "a device's reads", 8 / 1e5),
+        (
+            {"link_bytes_per_s": quantity(512 * 5e4), "host_link_bytes_per_s": quantity(512 * 5e5)},
+            "a device's link",
+            8 / 5e4,
+        ),
+        ({"host_link_bytes_per_s": quantity(512 * 1e5)}, "the host's link", 12 / 1e5),
+    ],
+)
+def test_what_is_busiest_is_named(changed: dict[str, Quantity], name: str, busy_s: float) -> None:
+    reads = RemoteReads(rows=np.array([[8, 4]]), partials=np.array([[1, 1]]), bags=np.array([1]))
+    found = busiest(reads, change(FLAT, **changed), "host", ROW_BYTES)
+    assert (found.name, found.busy_s) == (name, pytest.approx(busy_s))
+    assert found.amount / found.per_s == pytest.approx(busy_s)
+
+
+def test_drives_share_no_link_and_answer_over_their_own() -> None:
+    drive = change(FLAT, switch_latency_s=quantity(0))
+    assert (drive.shared_link("host"), FLAT.shared_link("host"), drive.shared_link("switch")) == (None, 4e9, 4e9)
+    waits = simulate_waits(made_reads(2, 4), drive, "host", ROW_BYTES, rate=None, seed=1)
+    assert not waits.link.any() and not waits.link_queue.any()
+
+
 def test_a_saturated_device_reads_at_its_ceiling_and_not_above() -> None:
     """As many reads at once as fill all channels many times take their number over the ceiling."""
     for tier in (FLAT, find_tier("nand"), find_tier("3dxp"), find_tier("cxl")):

@@ -55,6 +55,11 @@ def test_a_cache_over_two_tiers_is_printed_and_kept(inside: Command, kept: Path)
     assert "Miss ratio against cache size" in (folder / "report.html").read_text()
 
 
+def test_a_terminal_is_shown_the_sentence_that_closes(inside: Command, kept: Path) -> None:
+    done = inside("tiers", "--trace", "t", "--cache", "5%,20%")
+    assert done.returncode == 0 and "it takes --fleet and --watts" in " ".join(done.stdout.split())
+
+
 def test_a_file_named_like_a_shipped_tier_stands_beside_it(inside: Command, kept: Path) -> None:
     (kept.parent / "nand.toml").write_text(TIERS["nand"].read_text().replace("value = 76e-6", "value = 77e-6"))
     done = inside("tiers", "--trace", "t", "--tier", "nand,nand.toml", "--format", "json")
