@@ -55,6 +55,7 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
     switched = [each for each in said if each.pool == "switch" and each.gain is not None]
     if not switched:
         why = "host and switch do not both answer this rate" if has_pools else "--pool host,switch simulates it"
+        why = why if any(each.setup.reads.rows.any() for each in said) else "nothing is remote"
         return f"{published} (published, other traces) are not shown: {why}"
     best = max(switched, key=lambda each: each.gain or 0.0)
     assert best.gain is not None and best.gains is not None

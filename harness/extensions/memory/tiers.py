@@ -11,12 +11,7 @@ from scipy.optimize import brentq
 
 from harness.extensions.memory.caches import TENTHS, Cache, Lookups, count_misses, find_size, fit_caches
 from harness.extensions.memory.claims import OVER_BEACON, SPEEDUP, close, count_fleets, show_fleets
-from harness.extensions.memory.pooling import (
-    Pool,
-    count_reads,
-    link_bytes,
-    place_rows,
-)
+from harness.extensions.memory.pooling import Pool, count_reads, link_bytes, place_rows
 from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion
 from harness.extensions.memory.tier import list_parameters
 from harness.extensions.memory.trace import read_trace, say_cold
@@ -28,7 +23,7 @@ from reports.text.formatting import duration, num_bytes, percent, si
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Cell, Parameter, StudyRecord, StudyTable
 
-PUBLISHEDSPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}x, other traces", f"{OVER_BEACON}x, other traces"
+PUBLISHED_SPEEDUP, PUBLISHED_OVER_BEACON = f"{SPEEDUP}x, other traces", f"{OVER_BEACON}x, other traces"
 """PIFS-Rec's abstract: switch pooling over pooling at the host (Pond), and over BEACON."""
 _SOLVED = {
     "read_latency_s": ("Read latency", "s"),
@@ -237,7 +232,7 @@ def _say_wait(setup: Setup, pool: Pool) -> PoolResult:
     busy = (most.name if most.busy_s else None, None if question.rate is None else load)
     head = (setup.name, setup.cache.share, pool, *sizes, *busy)
     if question.rate is not None and load >= 1:
-        asked = f"{si(most.amount * question.rate)}{most.unit} of {si(most.per_s)}{most.unit}"
+        asked = f"{si(most.amount * question.rate)}{most.unit} of {si(most.per_s)}{most.unit}, computed"
         why = f"impossible, not simulated: they would take {most.name} {percent(load)} of the time ({asked})"
         row = (*head, *[None] * (len(_WAITS) - len(head)))
         return PoolResult(setup, pool, row, f"{label}: {question.rate:g} queries/s are {why}.", None, None, None)
@@ -374,7 +369,7 @@ def _solve(setups: Sequence[Setup]) -> StudyTable:
         row: list[Cell] = [setup.name]
         for member in _SOLVED:
             row += _solve_one(setup, member)
-        rows.append((*row, PUBLISHEDSPEEDUP, setup.speed_up("switch", "device"), PUBLISHED_OVER_BEACON))
+        rows.append((*row, PUBLISHED_SPEEDUP, setup.speed_up("switch", "device"), PUBLISHED_OVER_BEACON))
     columns: Columns = (
         ("Tier", None, "given"),
         *(

@@ -223,6 +223,7 @@ def test_local_memory_of_all_rows_leaves_nothing_remote() -> None:
         asked = question("cxl", pools=POOLS, local_bytes=1 << 40, placement=placement, rate=100.0)
         study = tiers_study(made_trace(), asked, None, "a test")
         assert study.findings[0].startswith("Nothing is remote")
+        assert study.findings[-1].endswith("are not shown: nothing is remote.")
         assert {row["Mean added"] for row in rows_of(study, "What a query")} == {0.0}
 
 
