@@ -71,12 +71,13 @@ def answer_reads(
         alone_s = np.where(num_reads > 0, -(-num_reads // count) * each_s + beyond_s[0], 0.0)
         return Answers(np.zeros(len(arrivals_s)), alone_s, mean_read_s, own)
     lasts = _slowest(beyond_s, read_s, int(num_reads.max(initial=0)) // count + 1)
+    most, around = len(lasts) - 1, np.concatenate((drawn, drawn))
     finished, ended, spent_s = np.zeros(len(arrivals_s)), np.zeros(len(arrivals_s)), 0.0
     for channel, (reads, finish_s) in enumerate(_by_channel(arrivals_s, num_reads, each_s, count)):
         took_s = np.where(reads > 0, finish_s - arrivals_s, 0.0)
         # Another number for each channel of a query; that queries far apart have equal ones changes no distribution.
-        at = np.roll(drawn, channel * (len(drawn) // count + 1))
-        slowest_s = lasts[np.minimum(reads, len(lasts) - 1), at]
+        first = channel * len(drawn) // count
+        slowest_s = lasts.take(np.minimum(reads, most) * _NUM_STEPS + around[first : first + len(drawn)])
         np.maximum(finished, took_s, out=finished)
         np.maximum(ended, took_s + np.where(reads > 0, slowest_s, 0.0), out=ended)
         spent_s += _sum_spent(reads, finish_s, arrivals_s, each_s)
@@ -88,10 +89,9 @@ def answer_reads(
 
 def _by_channel(arrivals_s: Times, num_reads: Ids, each_s: Times, count: int) -> Iterator[tuple[Ids, Times]]:
     """Yield how many reads of each query each channel has, and when it finishes the last of them."""
-    ends = np.cumsum(num_reads)
-    firsts = ends - num_reads
+    rounds, rest = np.divmod(np.cumsum(num_reads), count)
     for channel in range(count):
-        reads = (ends - 1 - channel) // count - (firsts - 1 - channel) // count
+        reads = np.diff(rounds + (rest > channel), prepend=0)
         yield reads, finish_singly(arrivals_s, reads * each_s, 1)
 
 
