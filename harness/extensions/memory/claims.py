@@ -59,9 +59,9 @@ def _close_pools(said: Sequence[PoolResult], *, has_pools: bool) -> str:
         return f"{published} (published, other traces) are not shown: {why}"
     best = max(switched, key=lambda each: each.gain or 0.0)
     assert best.gain is not None and best.gains is not None
-    ranges = f"{best.gains[0]:.2f}x to {best.gains[1]:.2f}x over the ranges of its numbers"
+    ranges = f"{best.gains[0]:.2f}x to {best.gains[1]:.2f}x over its ranges"
     over = best.setup.speed_up("switch", "device") if "device" in best.setup.question.pools else None
-    beacon = "BEACON is not: its parts are not in that abstract, and nearest to it is --pool device"
+    beacon = "BEACON, whose parts that abstract does not give, is not simulated: nearest is --pool device"
     if over is not None:
         beacon = f"over devices that pool, the nearest to BEACON here, it is {over:.2f}x"
     ours = f"the switch is {best.gain:.2f}x as fast as the host ({best.setup.label}, simulated; {ranges})"
@@ -93,7 +93,7 @@ def _say_setter(setup: Setup, gain: float) -> str:
         return "set by no single number"
     most = max(effects, key=lambda member: abs(np.log(effects[member][1] / gain)))
     value, doubled = effects[most]
-    number = f"{_SETTERS[most]}, {value:g}, a number of {setup.name} and not of the trace"
+    number = f"{_SETTERS[most]}, {value:g}, of {setup.name} and not of the trace"
     return f"set most by {number} ({2 * value:g}: {doubled:.2f}x)"
 
 
@@ -146,16 +146,16 @@ def _close_fleets(fleet: Fleet | None, counted: Sequence[FleetRow]) -> str:
     """Hold the power that is saved against what was published of software-defined memory."""
     published = "Software-defined memory's 5 % to 29 % less power (published, other models and hosts)"
     if fleet is None or not counted:
-        return f"{published} are not shown: it takes --fleet and --watts; the waits above are simulated"
+        return f"{published} is not shown: it takes --fleet and --watts; the waits above are simulated"
     before, *others = counted
     if fleet.watts is None:
         best = min(others, key=lambda each: each.hosts.number)
         hosts = f"{best.hosts.number:,} hosts with {best.label} for {before.hosts.number:,} (computed)"
-        return f"{published} are not shown: --watts was not given; {hosts}"
+        return f"{published} is not shown: --watts was not given; {hosts}"
     best = max(others, key=lambda each: each.saved or 0.0)
     saved = best.saved or 0.0
     words = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'} with {best.label} (computed from given watts)"
-    shown = "" if saved >= _LEAST_POWER else " are not shown"
+    shown = "" if saved >= _LEAST_POWER else " is not shown"
     hosts = f"{best.hosts.number:,} hosts for {before.hosts.number:,}, limited by {best.limit}"
     dram = f"{num_bytes(best.hosts.dram_bytes)} of DRAM for {num_bytes(before.hosts.dram_bytes)} a copy of the rows"
     return f"{published}{shown}: here {words}, set by {hosts}, and {dram}"

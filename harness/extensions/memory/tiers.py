@@ -60,7 +60,7 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
         make_table("What a query waits for", _WAITS, [each.row for each in said]),
     ]
     tables += [] if question.rate is None else [_vary_rate(setups)]
-    findings = [*caches.answers, *_order(said), *_say_warm_up(lookups, setups, first)]
+    findings = [*caches.answers, *_order(said), *_say_highest(said), *_say_warm_up(lookups, setups, first)]
     if short := _say_cold(setups, len(trace.indices)):
         num_impossible = sum(each.wait_s is None for each in said)
         findings.insert(len(caches.answers) or 1 + num_impossible, short)
@@ -288,6 +288,17 @@ def _order(said: Sequence[PoolResult]) -> list[str]:
     best = find_best(said)
     ordered = sorted(said, key=lambda each: 0 if each is best else 1 if each.wait_s is None else 2)
     return [each.finding for each in ordered]
+
+
+def _say_highest(said: Sequence[PoolResult]) -> list[str]:
+    """Say which rate each pool answers at most, and what limits it, where there are several; of the best case."""
+    best = find_best(said) or said[0]
+    alike = [each for each in said if each.setup is best.setup]
+    limits = [(each.pool, each.setup.busiest(each.pool)) for each in alike]
+    words = [f"by the {pool} {si(1 / most.busy_s)} ({most.name})" for pool, most in limits if most.busy_s]
+    if len(words) < 2:
+        return []
+    return [f"{best.setup.label}: most queries/s, and what limits them, pooled {', '.join(words)} (computed)."]
 
 
 def _say_warm_up(lookups: Lookups, setups: Sequence[Setup], first: int) -> list[str]:

@@ -365,11 +365,11 @@ def test_hosts_are_counted_from_dram_and_rates_and_power_from_the_watts_of_parts
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "are not shown: it takes --fleet and --watts"),
-        ({"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)}, "are not shown: --watts was not given"),
+        ({}, "is not shown: it takes --fleet and --watts"),
+        ({"fleet": Fleet(rate=10.0, host_dram_bytes=10**6, host_rate=1.0)}, "is not shown: --watts was not given"),
         (
             {"fleet": Fleet(rate=10.0, host_dram_bytes=10**9, host_rate=1.0, watts=Watts(1.0, 1.0, 5.0))},
-            "are not shown: here 499.7 % more",
+            "is not shown: here 499.7 % more",
         ),
         ({"tiers": {"cxl": find_tier("cxl")}}, "are not shown: --pool host,switch simulates it"),
     ],
@@ -386,6 +386,8 @@ def test_the_last_sentence_says_what_sets_the_gain_of_the_switch() -> None:
     assert "3.89x over pooling at the host" in last and "set most by the host's reads in flight, 10" in last
     assert "the nearest to BEACON here" in last and "2.03x over BEACON" in last and len(last) < 400
     gains = rows_of(study, "What a query")[2]
+    most = next(finding for finding in study.findings if "most queries/s" in finding)
+    assert "by the host" in most and "(the host's link)" in most and "(a device's reads)" in most
     few = change(find_tier("cxl"), host_reads_in_flight=Quantity(value=20, source="twice"))
     asked = question(tiers={"cxl": few}, num_devices=2, pools=POOLS)
     twice = rows_of(tiers_study(made_trace(pooling=80), asked, None, "a test"), "What a query")[2]["Speed-up"]
