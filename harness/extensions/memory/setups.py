@@ -9,9 +9,12 @@ from harness.extensions.memory.caches import Cache
 from harness.extensions.memory.fleet import Fleet
 from harness.extensions.memory.pooling import Placement, Pool, RemoteReads, Resource, Waits, busiest, simulate_waits
 from harness.extensions.memory.tier import Tier
+from reference_models.process.errors import ConfigError
 from rules.records.study import Cell
 
 Row = tuple[Cell, ...]
+_MOST_ROW_BYTES = 1 << 30
+"""Reads of all queries of a simulation are counted as whole numbers of 64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +38,11 @@ class TierQuestion:
     """Share of the trace that fills caches and is not counted; None: up to where the miss ratio is flat."""
     fleet: Fleet | None = None
     seed: int
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError of rows that are too large."""
+        if self.row_bytes > _MOST_ROW_BYTES:
+            raise ConfigError(f"--row-size: rows of {self.row_bytes:,} bytes, expected at most {_MOST_ROW_BYTES:,}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -88,7 +88,7 @@ def test_pooling_says_by_how_much_the_switch_gains(inside: Command, kept: Path) 
         (("--fleet", "nan", "1GB", "10"), "--fleet"), (("--watts", "1", "1", "1"), "Give --fleet"),
         (("--fleet", "1", "1GB", "1", "--watts", "1", "0", "1"), "--watts"),
         (("--fleet", "1e12", "1", "1e-9"), "no unit"), (("--fleet", "1e12", "1GB", "1e-9"), "more than 1e+09 hosts"),
-        (("--warm-up", "100%"), "--warm-up"),
+        (("--warm-up", "100%"), "--warm-up"), (("--row-size", "2GiB"), "at most 1,073,741,824"),
         (("--rate", "nan"), "--rate"), (("--rate", "inf"), "--rate"),
         (("--local", "5"), "no unit"),
         (("--placement", "cold"), "--placement"), (("--devices", "0"), "--devices"),
