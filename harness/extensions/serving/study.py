@@ -57,7 +57,7 @@ def make_queue_study(
         seed=seed,
         parameters=_list_parameters(serve, mean_s, overhead_s, workers, len(traffic.items)),
         tables=(make_table("Equal traffic at every rate", columns, rows),),
-        findings=(*_say_most(benchmark, serve, most), *([_BESIDE_SERVE] if overhead_s is None else [])),
+        findings=[_BESIDE_SERVE] if overhead_s is None else [],
         checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
     )
 
@@ -66,20 +66,14 @@ def _answer(
     benchmark: Benchmark, serve: ServeConfig, most: float | None, rows: Sequence[tuple[float | None, ...]]
 ) -> str:
     """Say in one line the highest rate within the limit, simulated; without a limit the latency at the lowest."""
-    if said := _say_most(benchmark, serve, most):
-        return said[0].removesuffix(".")
+    if serve.limit_s is not None:
+        promise = f"within {serve.limit_s * 1e3:g} ms at p{serve.percentile:g}, simulated"
+        if most is None:
+            return f"{benchmark.name}: no rate of these is {promise}"
+        return f"{benchmark.name}: {most:,.4g} queries/s is the highest of these rates {promise}"
     rate, _, mean_s, *_ = rows[0]
     assert rate is not None and mean_s is not None
     return f"{benchmark.name}: a query takes {duration(mean_s)} on average at {rate:,.4g} queries/s, simulated"
-
-
-def _say_most(benchmark: Benchmark, serve: ServeConfig, most: float | None) -> tuple[str, ...]:
-    if serve.limit_s is None:
-        return ()
-    promise = f"within {serve.limit_s * 1e3:g} ms at p{serve.percentile:g}"
-    if most is None:
-        return (f"{benchmark.name}: no rate of these is {promise}, simulated.",)
-    return (f"{benchmark.name}: {most:,.4g} queries/s is the highest of these rates {promise}, simulated.",)
 
 
 def _list_parameters(

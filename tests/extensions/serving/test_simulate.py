@@ -31,7 +31,7 @@ def test_the_table_is_a_study_and_its_page_is_what_report_shows(
     study = decode(folder / "study.json", StudyRecord)
     assert isinstance(study, StudyRecord) and json.loads(done.stdout)["kind"] == study.kind == "queue"
     assert {column.origin for column in study.tables[0].columns} == {"given", "computed", "simulated"}
-    assert "within 10000 ms at p50, simulated" in study.findings[0] and all(check.is_passed for check in study.checks)
+    assert "within 10000 ms at p50, simulated" in study.title and all(check.is_passed for check in study.checks)
     values = {parameter.name: parameter.value for parameter in study.parameters}
     assert values["limit"] == 10.0 and "overhead" not in values
     rates = [row[0] for row in study.tables[0].rows]
