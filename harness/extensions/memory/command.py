@@ -58,6 +58,12 @@ def _tiers() -> Iterable[str]:
     show_default=True,
     help="Estimate miss ratios from so many of the rows, chosen by hash: for long traces.",
 )
+@click.option(
+    "--tables",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Take the true rows of a file of lookups from this .csv or .json of tables, in their order.",
+)
 @_SEED
 @form_option("table", "json", *FORMS)
 @VERBOSE
@@ -67,6 +73,7 @@ def trace(
     split: Literal["train", "eval"],
     num_lookups: int,
     sample_rate: float,
+    tables: Path | None,
     seed: int,
     form: str,
     **given: Any,
@@ -77,6 +84,9 @@ def trace(
     facebookresearch/dlrm_datasets (.pt, .pt.gz), or a profile of stack distances as dlrm's --data-trace-file takes it
     (.log, .txt), after which lookups are drawn. Miss ratios are exact, from the stack distance of every access, for
     one cache of all tables and for one of each. The folder has the arrays, study.json and its page.
+
+    A file of lookups does not say how many rows its tables have, but for the highest that it looks up: --tables says
+    it, with a line 'name,rows' and one per table.
     """
     from harness.cli.shared.studies import show_written, with_making, write_study
     from harness.extensions.memory.trace import (
@@ -85,18 +95,21 @@ def trace(
         refuse_existing,
         trace_benchmark,
         trace_file,
-        trace_study,
     )
+    from harness.extensions.memory.trace_study import trace_study
 
     refuse_existing(output)
     if is_file(Path(benchmark)):
-        kept = trace_file(Path(benchmark), num_lookups, seed)
+        kept = trace_file(Path(benchmark), num_lookups, seed, tables)
+    elif tables is not None:
+        raise click.UsageError("--tables is for a file of lookups: a benchmark says how many rows its tables have.")
     else:
         from harness.config.run_config import resolve
 
         config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_trace")
         kept = trace_benchmark(config, split, num_lookups, given["data_root"])
-    study = with_making(trace_study(kept, sample_rate, seed), [Path(benchmark)])
+    inputs = [Path(benchmark), *([] if tables is None else [tables])]
+    study = with_making(trace_study(kept, sample_rate, seed), inputs)
     keep_trace(kept, output, lambda draft: write_study(study, draft))
     show_written(study, output, form)
 

@@ -12,7 +12,7 @@ class TraceTable(Record, frozen=True, kw_only=True):
     """One table of a trace."""
 
     num_rows: PositiveCount
-    """Rows that the table has; the highest id that was looked up, and one, where the source does not say it."""
+    """Rows that the table has; the highest that was looked up, and one, where the source does not say it."""
     num_lookups: Count
 
 
@@ -35,5 +35,7 @@ class TraceManifest(Document, frozen=True, kw_only=True):
     """Bytes of a row as it is trained, without optimizer state; None where the source does not say it."""
     num_bags: PositiveCount
     """B: bags of each table."""
+    are_rows_least: bool = False
+    """Whether the source says no numbers of rows, so that tables may have more."""
     tables: Annotated[tuple[TraceTable, ...], Meta(min_length=1, max_length=100_000)]
     arrays: Arrays

@@ -14,7 +14,7 @@ from harness.extensions.memory.claims import OVER_BEACON, SPEEDUP, close, count_
 from harness.extensions.memory.pooling import Pool, count_reads, link_bytes, place_rows
 from harness.extensions.memory.setups import PoolResult, Row, Setup, TierQuestion
 from harness.extensions.memory.tier import list_parameters
-from harness.extensions.memory.trace import read_trace, say_cold
+from harness.extensions.memory.trace import read_trace, say_cold, say_least
 from harness.foundation.errors import HarnessError
 from harness.foundation.study import Columns, make_study, make_table
 from harness.foundation.virtual_clock import percentile_of
@@ -73,6 +73,8 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
     tables += caches.tables
     fleets = [] if question.fleet is None else count_fleets(question.fleet, setups, sum(trace.num_rows))
     tables += [] if question.fleet is None else [show_fleets(question.fleet, fleets)]
+    if trace.are_rows_least:
+        findings.append(say_least(trace.num_rows))
     findings.append(close(question, said, fleets))
     title = f"{place}: {_answer(setups, caches.answers, said)}"
     parameters = _list_parameters(trace, question, first, place)
@@ -454,7 +456,8 @@ def _share_memory(
 
 
 def _list_parameters(trace: AccessTrace, question: TierQuestion, first: int, place: str) -> list[Parameter]:
-    of_trace = [("rows of all tables", sum(trace.num_rows)), ("queries of the trace", trace.num_bags)]
+    least = ", at least" if trace.are_rows_least else ""
+    of_trace = [(f"rows of all tables{least}", sum(trace.num_rows)), ("queries of the trace", trace.num_bags)]
     given: list[tuple[str, int | float | str, str | None]] = [
         ("query rate", question.rate or "none: no query waits for another", "queries/s" if question.rate else None),
         ("devices", question.num_devices, None),

@@ -1,6 +1,6 @@
-"""`trace`: make an access trace, keep it, read it back, and say what is in it."""
+"""`trace`: make an access trace, keep it, and read it back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,6 @@ from harness.extensions.memory.records import TraceManifest
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.foundation.kept_arrays import read_kept, write_kept
-from harness.foundation.study import Columns, make_check, make_study, make_table
 from harness.measure.id_maps import read_id_maps
 from harness.measure.refusals import refuse_id_map
 from harness.run_sets.dataset import ensure_dataset
@@ -22,27 +21,22 @@ from harness.run_sets.progress import generation_progress
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
 from reference_models.data.synthetic.config import SYNTHETIC_KINDS
+from reference_models.data.table_file import read_tables
 from reference_models.data.traces.sources import (
-    expect_touched,
     generate_reuse,
     read_lookups,
     read_profile,
     trace_split,
 )
-from reference_models.data.traces.stack_distances import WHOLE_BELOW, MissRatioCurve, measure_curve
-from reference_models.data.traces.trace import NUM_REUSE_BINS, AccessTrace, reuse_histogram
+from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve
+from reference_models.data.traces.trace import AccessTrace, Ids
 from reference_models.process.errors import DatasetError
-from reports.text.formatting import percent
 from rules.benchmarks.loader import Benchmark
 from rules.records.kept.arrays import MANIFEST_FILE
-from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord
 
 _AGAIN = "Make it again with 'dlrmbench trace'."
 _LOOKUPS, _PROFILES = (".pt", ".gz"), (".log", ".txt")
-_SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Cache sizes of the study, as shares of the rows."""
-_TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
-_FLOAT_BYTES, _DEVIATIONS = 4, 6.0
+_FLOAT_BYTES = 4
 _LOOKUP_BYTES = 100
 """What drawing a lookup takes: its number, its row, and what numbers in lists of Python's take."""
 
@@ -99,8 +93,11 @@ def is_file(path: Path) -> bool:
     return path.suffix in (*_LOOKUPS, *_PROFILES)
 
 
-def trace_file(path: Path, num_lookups: int, seed: int) -> KeptTrace:
-    """Read a file of lookups, or draw them after a profile. Raises DatasetError, HarnessError (exit 9), OSError."""
+def trace_file(path: Path, num_lookups: int, seed: int, tables: Path | None = None) -> KeptTrace:
+    """Read a file of lookups, or draw them after a profile; `tables` is a file that says how many rows there are.
+
+    Raises DatasetError, HarnessError (exit 9), OSError.
+    """
     available = read_resources().available_memory_bytes
     if is_profile := path.suffix in _PROFILES:
         _refuse_many(num_lookups)
@@ -109,8 +106,29 @@ def trace_file(path: Path, num_lookups: int, seed: int) -> KeptTrace:
     except MemoryError:
         why = f"reading it takes more than the {available:,} bytes of memory that are free."
         raise HarnessError(f"{path}: {why}", ExitCode.RESOURCES) from None
+    if tables is not None:
+        made = _give_rows(made, path, tables)
     source = f"{'stack distances of' if is_profile else 'lookups in'} {path.name}"
     return KeptTrace(trace=made, about={"source": source, "seed": seed if is_profile else None})
+
+
+def _give_rows(trace: AccessTrace, path: Path, tables: Path) -> AccessTrace:
+    """Return a trace with the rows that a file of tables says. Raises DatasetError where they cannot be."""
+    entries = read_tables(tables)
+    if len(entries) != len(trace.num_rows):
+        raise DatasetError(
+            f"{tables}: {len(entries)} tables, but {path} has lookups of {len(trace.num_rows)}. Give each "
+            "of these, in their order."
+        )
+    for table, (entry, found) in enumerate(zip(entries, trace.num_rows, strict=True)):
+        if entry.rows < found:
+            raise DatasetError(
+                f"{entry.place}: rows: found {entry.rows}, but {path} looks up row {found - 1} of table {table}; "
+                f"expected at least {found}. Put the tables in the order of the lookups, or mend the number."
+            )
+    made = replace(trace, num_rows=tuple(entry.rows for entry in entries), are_rows_least=False)
+    made.check(str(tables))
+    return made
 
 
 def _refuse_many(num_lookups: int) -> None:
@@ -140,7 +158,12 @@ def keep_trace(kept: KeptTrace, folder: Path, write_more: Callable[[Path], objec
     sizes = enumerate(trace.num_rows)
     tables = [{"num_rows": num, "num_lookups": len(trace.rows_of(table))} for table, num in sizes]
     arrays = {"indices": trace.indices, "offsets": trace.offsets}
-    about = {**kept.about, "num_bags": trace.num_bags, "tables": tables}
+    about = {
+        **kept.about,
+        "num_bags": trace.num_bags,
+        "are_rows_least": trace.are_rows_least,
+        "tables": tables,
+    }
     write_kept(folder, arrays, TraceManifest, about, "arrays", write_more)
 
 
@@ -161,7 +184,9 @@ def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
         folder, manifest.arrays, available_bytes=read_resources().available_memory_bytes, remedy=_AGAIN
     )
     num_rows = tuple(table.num_rows for table in manifest.tables)
-    trace = AccessTrace(num_rows=num_rows, num_bags=manifest.num_bags, **arrays)
+    trace = AccessTrace(
+        num_rows=num_rows, num_bags=manifest.num_bags, are_rows_least=manifest.are_rows_least, **arrays
+    )
     try:
         trace.check(str(folder))
     except DatasetError as error:
@@ -169,76 +194,19 @@ def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
     return manifest, trace
 
 
-def merged_curve(trace: AccessTrace, sample_rate: float = 1.0, seed: int = 0) -> MissRatioCurve:
+def keys_in_order(trace: AccessTrace) -> Ids:
+    """Return the key of the row of each lookup [lookups], of all tables, in their order."""
+    return np.concatenate([part.keys for part in trace.in_order()])
+
+
+def merged_curve(trace: AccessTrace) -> MissRatioCurve:
     """Measure what one cache of the rows of all tables misses."""
-    is_whole = np.array(trace.num_rows) < WHOLE_BELOW
-    stream = ((part.keys, is_whole[part.tables]) for part in trace.in_order())
-    return measure_curve(stream, sample_rate=sample_rate, seed=seed)
+    return measure_curve(part.keys for part in trace.in_order())
 
 
-def table_curve(trace: AccessTrace, table: int, sample_rate: float = 1.0, seed: int = 0) -> MissRatioCurve:
+def table_curve(trace: AccessTrace, table: int) -> MissRatioCurve:
     """Measure what a cache of one table's rows misses."""
-    rate = 1.0 if trace.num_rows[table] < WHOLE_BELOW else sample_rate
-    return measure_curve([(trace.rows_of(table), False)], sample_rate=rate, seed=seed)
-
-
-def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
-    """Say what is in a trace: rows and how often they are used, and what LRU caches of every size miss."""
-    trace, place, tables = kept.trace, kept.about["source"], range(len(kept.trace.num_rows))
-    names, rows = ["all", *map(str, tables)], [sum(trace.num_rows), *trace.num_rows]
-    curves = [merged_curve(trace, sample_rate, seed), *(table_curve(trace, t, sample_rate, seed) for t in tables)]
-    lookups = [trace.rows_of(table) for table in tables]
-    keys = np.concatenate([each + first for each, first in zip(lookups, trace.first_keys, strict=False)])
-    uses = [reuse_histogram(each) for each in (keys, *lookups)]
-    touched = [sum(each) for each in uses]
-    how: Origin = "computed" if sample_rate == 1 else "modelled"
-    merged = curves[0]
-    ratio, cold = merged.miss_ratio(rows[0] // 10), merged.num_cold / merged.num_lookups
-    findings = [
-        f"{place}: {merged.num_lookups:,} lookups touch {touched[0]:,} of {rows[0]:,} rows; an LRU cache of 10 % of "
-        f"the rows misses {percent(ratio)} of the lookups; {percent(cold)} are a row's first ({how})."
-    ]
-    if sample_rate < 1:
-        findings.append(
-            f"Miss ratios are estimated from {percent(sample_rate)} of the rows, chosen by hash (SHARDS-adj); tables "
-            f"of less than {WHOLE_BELOW:,} rows are whole. Rows touched, and how often, are counted of all."
-        )
-    if kept.benchmark is not None and cold > ratio / 2:
-        findings.append(say_cold("these misses", merged.num_lookups))
-    merged_columns: Columns = (("Cache", "share", "given"), ("Rows", None, "computed"), ("Miss ratio", "share", how))
-    of_merged = [(share, size := round(share * rows[0]), merged.miss_ratio(size)) for share in _SHARES]
-    columns: Columns = (
-        ("Table", None, "given"),
-        ("Rows", None, "given"),
-        ("Lookups", None, "measured"),
-        ("Touched", None, "measured"),
-        *((f"Cache {percent(share, 0)}", "share", how) for share in _TABLE_SHARES),
-    )
-    of_tables: list[tuple[Any, ...]] = [
-        (name, num, curve.num_lookups, hot, *(curve.miss_ratio(round(share * num)) for share in _TABLE_SHARES))
-        for name, num, curve, hot in zip(names, rows, curves, touched, strict=True)
-    ]
-    bins: Columns = (("Table", None, "given"), *((name, None, "measured") for name in _name_bins()))
-    of_bins: list[tuple[Any, ...]] = [(name, *each) for name, each in zip(names, uses, strict=True)]
-    title = "Rows that are touched, and what an LRU cache of so many of a table's rows misses"
-    return make_study(
-        "trace",
-        f"{place}: an LRU cache of 10 % of the rows misses {percent(ratio)} of the lookups, {how}",
-        kept.benchmark,
-        seed=seed,
-        findings=findings,
-        tables=(
-            make_table("Misses of one LRU cache of the rows of all tables, by its size", merged_columns, of_merged),
-            make_table(title, columns, of_tables),
-            make_table("Touched rows by how often they are used", bins, of_bins),
-        ),
-        parameters=(
-            Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
-            Parameter(name="row size", value=kept.about.get("row_bytes"), unit="B", source="definition", note=None),
-            Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
-        ),
-        checks=_check_touched(kept, touched[0]),
-    )
+    return measure_curve([trace.rows_of(table)])
 
 
 def say_cold(misses: str, num_lookups: int) -> str:
@@ -249,19 +217,10 @@ def say_cold(misses: str, num_lookups: int) -> str:
     )
 
 
-def _name_bins() -> list[str]:
-    ends = [1 << number for number in range(NUM_REUSE_BINS - 1)]
-    return ["1", "2", *(f"{end // 2 + 1}-{end}" for end in ends[2:]), f">{ends[-1]}"]
-
-
-def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
-    """Hold the rows touched against their expectation, within six standard deviations, where chances are known."""
-    trace, exponent = kept.trace, kept.zipf_exponent
-    if exponent is None:
-        return ()
-    sizes = enumerate(trace.num_rows)
-    expected = np.array([expect_touched(num, exponent, len(trace.rows_of(table))) for table, num in sizes])
-    mean, deviation = expected[:, 0].sum(), np.sqrt(np.square(expected[:, 1]).sum())
-    name = "touched rows of all tables, sum of 1 - (1 - p)^n"
-    tolerance = (_DEVIATIONS * deviation + 0.5) / mean
-    return (make_check(name, expected=round(float(mean), 1), found=touched, tolerance=float(tolerance)),)
+def say_least(num_rows: Sequence[int]) -> str:
+    """Say that the rows of tables [tables] are but the least that they may be."""
+    of = "its table has" if len(num_rows) == 1 else f"its {len(num_rows)} tables have"
+    return (
+        f"The file does not say how many rows {of}: at least the highest that is looked up, and one, which is what "
+        "shares of all rows are of here. 'trace --tables FILE' takes their true sizes."
+    )

@@ -53,8 +53,9 @@ def expect_touched(num_rows: int, exponent: float, num_draws: int) -> tuple[floa
 def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
     """Read a .pt or .pt.gz file of facebookresearch/dlrm_datasets: the tensors indices, offsets and lengths.
 
-    A table has as many rows as its highest index asks for: the files say no more. Raises DatasetError where it is no
-    such file, holds anything but tensors, or offsets do not fit; MemoryError where it is larger than the memory.
+    A table has at least as many rows as its highest index asks for: the files say no more. Raises DatasetError where
+    it is no such file, holds anything but tensors, or offsets do not fit; MemoryError where it is larger than the
+    memory.
     """
     with open_regular(path, follows=True) as file:
         whole = _unzip(file, available_bytes) if path.suffix == ".gz" else file
@@ -77,7 +78,8 @@ def read_lookups(path: Path, available_bytes: int) -> AccessTrace:
         raise DatasetError(
             f"{path}: table {table}, bag {bag}: its length is {lengths[table, bag]}, not its offsets'."
         )
-    trace = replace(trace, num_rows=tuple(int(trace.rows_of(t).max(initial=0)) + 1 for t in range(num_tables)))
+    num_rows = tuple(int(trace.rows_of(table).max(initial=0)) + 1 for table in range(num_tables))
+    trace = replace(trace, num_rows=num_rows, are_rows_least=True)
     trace.check(str(path))
     return trace
 
@@ -156,7 +158,8 @@ def generate_reuse(
 ) -> AccessTrace:
     """Draw lookups of one table, one a bag, whose stack distances follow a profile as `read_profile` returns it.
 
-    A distance that the stack has no row for yet is a new row; once all rows are in use, a new one is the oldest.
+    A distance that the stack has no row for yet is a new row; once all rows are in use, a new one is the oldest. The
+    profile's rows are those that were looked up: its table may have more.
     """
     drawn = np.random.default_rng(seed).random(num_lookups)
     asked = distances[np.minimum(np.searchsorted(shares, drawn, side="right"), len(distances) - 1)]
@@ -170,5 +173,9 @@ def generate_reuse(
         stack.append(row)
         rows[number] = row
     return AccessTrace(
-        num_rows=(num_rows,), num_bags=num_lookups, indices=rows, offsets=np.arange(num_lookups + 1, dtype=np.int64)
+        num_rows=(num_rows,),
+        num_bags=num_lookups,
+        indices=rows,
+        offsets=np.arange(num_lookups + 1, dtype=np.int64),
+        are_rows_least=True,
     )

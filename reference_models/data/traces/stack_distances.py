@@ -1,11 +1,13 @@
 """Stack distances: how many other rows are accessed before a row is accessed again (Mattson et al., 1970).
 
 A cache of c rows that drops the least recently used one hits exactly where the distance is below c, so that one pass
-says what caches of every size miss. Long traces are sampled by rows: SHARDS (Waldspurger et al., FAST'15).
+says what caches of every size miss. Long traces are sampled by rows (SHARDS: Waldspurger et al., FAST'15), here in
+groups of rows that are looked up about as often, so that the few that are looked up most are all there.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +15,8 @@ from numpy.typing import NDArray
 from reference_models.data.traces.trace import CHUNK, Ids
 
 Floats = NDArray[np.float64]
-WHOLE_BELOW = 10_000
-"""Rows below which a table is never sampled: too few rows would stand for it."""
+LEAST_OF_GROUP = 1_000
+"""Rows that are taken at least of those that are looked up about as often; all, where there are no more."""
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -82,7 +84,7 @@ class MissRatioCurve:
 
     num_lookups: int
     num_cold: float
-    """Accesses to rows that were not accessed before, which every cache misses; estimated where rows were sampled."""
+    """Accesses to rows that were not accessed before, which every cache misses."""
     hits: Floats
     """[largest distance + 2]: hits of a cache of so many rows; a larger one has as many as the last."""
 
@@ -95,28 +97,63 @@ class MissRatioCurve:
         return float(self.misses(np.array([num_rows]))[0]) / max(1, self.num_lookups)
 
 
-def measure_curve(
-    stream: Iterable[tuple[Ids, NDArray[np.bool_] | bool]], *, sample_rate: float = 1.0, seed: int = 0
-) -> MissRatioCurve:
-    """Measure the miss-ratio curve of a stream of (keys, which of them are of tables never sampled).
+class RowSample(NamedTuple):
+    """Rows that stand for all rows of a trace, and for their lookups."""
 
-    Exact at a `sample_rate` of 1. Below, the rows whose hash is below the rate stand for 1 / rate rows each, and
-    accesses that are then missing, or too many, count as of distance 0 (SHARDS-adj).
+    keys: Ids
+    """[rows], rising."""
+    rows: Floats
+    """[rows]: how many rows each stands for; they sum to `num_touched`."""
+    lookups: Floats
+    """[rows]: how many lookups each of its lookups but the first stands for."""
+    num_touched: int
+    """Rows that the trace looks up."""
+
+    @property
+    def share(self) -> float:
+        """Return the share of the rows that the trace looks up."""
+        return len(self.keys) / self.num_touched
+
+
+def sample_rows(keys: Ids, rate: float, seed: int) -> RowSample:
+    """Choose rows of a trace of `keys` [lookups] that stand for all: those of the least hash in each of groups.
+
+    A group has the rows that are looked up once, 2, 3 to 4, 5 to 8 times, and so on. Of each `rate` is taken, and at
+    least LEAST_OF_GROUP rows. Since the rows and lookups of each group are known, what is estimated from the sample
+    is never more than there are.
     """
+    rows, counts = np.unique(keys, return_counts=True)
+    groups = np.ceil(np.log2(counts)).astype(np.int64)
+    stand_for, lookups, is_taken = np.ones(len(rows)), np.ones(len(rows)), np.zeros(len(rows), dtype=bool)
+    hashes = hash_keys(rows, seed)
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
+        number = min(len(members), max(LEAST_OF_GROUP, round(rate * len(members))))
+        taken = members[np.argsort(hashes[members], kind="stable")[:number]]
+        is_taken[taken] = True
+        stand_for[taken] = len(members) / number
+        lookups[taken] = (counts[members] - 1).sum() / max(1, (counts[taken] - 1).sum())
+    return RowSample(rows[is_taken], stand_for[is_taken], lookups[is_taken], len(rows))
+
+
+def measure_curve(stream: Iterable[Ids], sample: RowSample | None = None) -> MissRatioCurve:
+    """Measure the miss-ratio curve of a stream of keys: exactly, or as the rows of a sample say."""
     stack, hits = StackDistances(), np.zeros(1)
-    num_lookups, num_counted, num_cold = 0, 0.0, 0.0
-    for all_keys, is_whole in stream:
-        is_taken = (hash_keys(all_keys, seed) < sample_rate) | is_whole
-        weights = np.where(is_whole, 1.0, 1.0 / sample_rate) * np.ones(len(all_keys))
-        keys, weights = all_keys[is_taken], weights[is_taken]
-        distances = stack.update(keys, weights)
+    num_lookups, num_cold = 0, 0.0
+    for keys in stream:
+        num_lookups += len(keys)
+        rows = lookups = np.ones(len(keys))
+        if sample is not None:
+            at = np.minimum(np.searchsorted(sample.keys, keys), len(sample.keys) - 1)
+            is_taken = sample.keys[at] == keys
+            keys, at = keys[is_taken], at[is_taken]
+            rows, lookups = sample.rows[at], sample.lookups[at]
+        distances = stack.update(keys, rows)
         is_again = np.isfinite(distances)
-        counted = np.bincount(distances[is_again].astype(np.int64), weights[is_again])
+        counted = np.bincount(distances[is_again].astype(np.int64), lookups[is_again])
         hits = np.pad(hits, (0, max(0, len(counted) - len(hits))))
         hits[: len(counted)] += counted
-        num_lookups, num_counted = num_lookups + len(all_keys), num_counted + float(weights.sum())
-        num_cold += float(weights[~is_again].sum())
-    hits[0] += num_lookups - num_counted
+        num_cold += float(rows[~is_again].sum())
     return MissRatioCurve(num_lookups=num_lookups, num_cold=num_cold, hits=np.concatenate(([0.0], np.cumsum(hits))))
 
 

@@ -37,6 +37,8 @@ class AccessTrace:
     """[lookups]: rows of table 0, bag by bag, then those of table 1, and so on."""
     offsets: Ids
     """[T * B + 1]: where each bag begins in `indices`, and their end."""
+    are_rows_least: bool = False
+    """Whether `num_rows` are the highest rows that are looked up, and one: the tables may have more."""
 
     @property
     def first_keys(self) -> Ids:

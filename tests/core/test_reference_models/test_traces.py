@@ -20,7 +20,13 @@ from scipy.optimize import brentq
 from reference_models.data.synthetic.dataset import zipf_ranks
 from reference_models.data.traces import stack_distances
 from reference_models.data.traces.sources import expect_touched, generate_reuse, read_lookups, read_profile
-from reference_models.data.traces.stack_distances import MissRatioCurve, StackDistances, measure_curve
+from reference_models.data.traces.stack_distances import (
+    LEAST_OF_GROUP,
+    MissRatioCurve,
+    StackDistances,
+    measure_curve,
+    sample_rows,
+)
 from reference_models.data.traces.trace import AccessTrace, reuse_histogram
 from reference_models.process.errors import DatasetError
 
@@ -53,8 +59,8 @@ TRACES: dict[str, Callable[[], np.ndarray]] = {
 }
 
 
-def curve_of(keys: np.ndarray, **options: float) -> MissRatioCurve:
-    return measure_curve([(keys, False)], **options)  # type: ignore[arg-type]
+def curve_of(keys: np.ndarray, rate: float = 1.0, seed: int = 0) -> MissRatioCurve:
+    return measure_curve([keys], None if rate == 1 else sample_rows(keys, rate, seed))
 
 
 @pytest.mark.parametrize("chunk", [1 << 18, 999])
@@ -98,13 +104,38 @@ def test_misses_agree_with_ches_approximation() -> None:
 def test_a_tenth_of_the_rows_says_what_all_miss(share: float) -> None:
     keys, size = zipf(300_000, 100_000), round(share * 100_000)
     exact = curve_of(keys).miss_ratio(size)
-    off = [abs(curve_of(keys, sample_rate=0.1, seed=seed).miss_ratio(size) - exact) for seed in range(5)]
-    assert sum(each <= 0.05 for each in off) >= 4
+    off = [abs(curve_of(keys, 0.1, seed).miss_ratio(size) - exact) for seed in range(5)]
+    assert max(off) <= 0.02
 
 
-def test_keys_that_are_never_sampled_are_counted_whole() -> None:
-    keys = zipf(20_000, 4_000)
-    whole, exact = measure_curve([(keys, np.ones(len(keys), dtype=bool))], sample_rate=0.1), curve_of(keys)
+def test_a_sample_stands_for_all_rows_and_has_those_that_are_looked_up_most() -> None:
+    keys = zipf(100_000, 60_000)
+    sample = sample_rows(keys, 0.01, 0)
+    rows, counts = np.unique(keys, return_counts=True)
+    assert (
+        set(sample.keys) <= set(rows)
+        and LEAST_OF_GROUP < len(sample.keys) < 0.5 * len(rows) == 0.5 * sample.num_touched
+    )
+    assert sample.rows.sum() == pytest.approx(len(rows))
+    assert set(rows[np.argsort(-counts)[:500]]) <= set(sample.keys[sample.rows == 1])
+    again = counts[np.searchsorted(rows, sample.keys)] - 1
+    assert (again * sample.lookups).sum() == pytest.approx(len(keys) - len(rows))
+    assert not np.array_equal(sample.keys, sample_rows(keys, 0.01, 1).keys)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_sample_of_one_in_a_hundred_gives_no_ratio_that_cannot_be(name: str) -> None:
+    keys = TRACES[name]()
+    curve, sizes = curve_of(keys, 0.01), np.arange(0, 25_000, 50)
+    ratios = curve.misses(sizes) / len(keys)
+    assert ratios[0] == 1 and ratios.min() >= 0 and (np.diff(ratios) <= 0).all()
+    assert curve.num_cold == pytest.approx(len(np.unique(keys)))
+    assert curve.misses(np.array([1 << 40]))[0] == pytest.approx(curve.num_cold)
+
+
+def test_few_rows_are_all_in_a_sample() -> None:
+    keys = zipf(20_000, LEAST_OF_GROUP)
+    whole, exact = curve_of(keys, 0.001), curve_of(keys)
     assert np.array_equal(whole.hits, exact.hits) and whole.num_cold == exact.num_cold
 
 

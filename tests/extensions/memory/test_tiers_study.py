@@ -305,7 +305,7 @@ def test_hot_rows_in_local_memory_lower_what_is_read() -> None:
 
 def made_curves() -> list[MissRatioCurve]:
     return [
-        measure_curve([(zipf_ranks(np.random.default_rng(s).random(n), 400, 1.05), False)])
+        measure_curve([zipf_ranks(np.random.default_rng(s).random(n), 400, 1.05)])
         for s, n in ((0, 6_000), (1, 900), (2, 2_500))
     ]
 

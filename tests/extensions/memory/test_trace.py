@@ -126,7 +126,7 @@ def test_files_are_traced(inside: Command, tmp_path: Path) -> None:
     tensors = (torch.tensor([3, 0, 1, 1, 2]), torch.tensor([0, 1, 3, 3, 5]), torch.tensor([[1, 2], [0, 2]]))
     torch.save(tensors, tmp_path / "lookups.pt")
     done = inside("trace", "lookups.pt", "-o", "t")
-    assert done.returncode == 0 and "lookups in lookups.pt: 5 lookups touch 5 of 7 rows" in " ".join(
+    assert done.returncode == 0 and "lookups in lookups.pt: 5 lookups touch 5 of at least 7 rows" in " ".join(
         done.stdout.split()
     )
     torch.save((tensors[0] - 4, *tensors[1:]), tmp_path / "bad.pt")
@@ -134,6 +134,49 @@ def test_files_are_traced(inside: Command, tmp_path: Path) -> None:
     assert bad.returncode == 8 and "bad.pt: table 0, lookup 0" in bad.stderr and not (tmp_path / "u").exists()
     missing = inside("trace", "nothing.pt", "-o", "u")
     assert missing.returncode == 8 and "nothing.pt" in missing.stderr
+
+
+def save_lookups(path: Path) -> None:
+    """Lookups of rows 3, 0, 1 of table 0 and 1, 2 of table 1."""
+    torch.save((torch.tensor([3, 0, 1, 1, 2]), torch.tensor([0, 1, 3, 3, 5]), torch.tensor([[1, 2], [0, 2]])), path)
+
+
+def test_rows_of_a_file_are_at_least_its_highest_until_a_file_of_tables_says_more(
+    inside: Command, tmp_path: Path
+) -> None:
+    save_lookups(tmp_path / "x.pt")
+    done = inside("trace", "x.pt", "-o", "t")
+    assert done.returncode == 0 and "at least 7 rows" in " ".join(done.stdout.split()), done.stderr
+    assert read_trace(tmp_path / "t")[1].are_rows_least
+    study = json.loads((tmp_path / "t" / "study.json").read_text())
+    assert [column["name"] for column in study["tables"][1]["columns"]][1] == "Rows, at least"
+    tiers = inside("tiers", "--trace", "t", "--row-size", "64", "--format", "json")
+    assert "--tables" in " ".join(json.loads(tiers.stdout)["findings"]), tiers.stderr
+    (tmp_path / "t.csv").write_text("name,rows\na,100\nb,3\n")
+    told = inside("trace", "x.pt", "-o", "u", "--tables", "t.csv", "--format", "json")
+    assert told.returncode == 0 and "5 of 103 rows" in json.loads(told.stdout)["findings"][0], told.stderr
+    trace = read_trace(tmp_path / "u")[1]
+    assert trace.num_rows == (100, 3) and not trace.are_rows_least
+    assert {each["name"] for each in json.loads(told.stdout)["made"]["inputs"]} == {"x.pt", "t.csv"}
+
+
+@pytest.mark.parametrize(
+    ("what", "tables", "code", "said"),
+    [
+        ("x.pt", "name,rows\na,100\n", 8, "t.csv: 1 tables, but x.pt has lookups of 2"),
+        ("x.pt", "name,rows\na,3\nb,3\n", 8, "t.csv:2: rows: found 3, but x.pt looks up row 3 of table 0"),
+        ("x.pt", "name\na\n", 8, "t.csv:1: no column 'rows'"),
+        ("rm1_deeprecsys", "name,rows\na,3\n", 2, "for a file of lookups"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(
+    what: str, tables: str, code: int, said: str, inside: Command, tmp_path: Path
+) -> None:
+    save_lookups(tmp_path / "x.pt")
+    (tmp_path / "t.csv").write_text(tables)
+    done = inside("trace", what, "-o", "t", "--tables", "t.csv")
+    assert done.returncode == code and said in " ".join(done.stderr.split()), done.stderr
+    assert not (tmp_path / "t").exists()
 
 
 def test_a_file_above_the_memory_is_refused(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

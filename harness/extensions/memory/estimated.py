@@ -1,0 +1,48 @@
+"""Miss ratios of long traces, estimated from several samples of their rows, each with its range."""
+
+from dataclasses import dataclass
+
+from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve, sample_rows
+from reference_models.data.traces.trace import Ids
+
+NUM_SAMPLES = 8
+"""Samples of the rows, each of another seed: all estimates above, or all below, have a chance of 1 in 128."""
+LEAST_SAMPLED = 200
+"""Rows of a sample that a cache holds at least, on average, for its miss ratio to be estimated."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EstimatedCurve:
+    """What LRU caches of every size miss: exactly, or as several samples of the rows say."""
+
+    curves: tuple[MissRatioCurve, ...]
+    """One that is exact, or one for each sample."""
+    sampled: float
+    """Share of the touched rows that are in a sample; 1 where the curve is exact."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether all rows are counted."""
+        return len(self.curves) == 1
+
+    def ratios(self, num_rows: int) -> tuple[float | None, float | None, float | None]:
+        """Return the miss ratio of a cache of so many rows, and its lowest and highest estimate.
+
+        All are the same where the curve is exact, and None where too few rows of a sample are in such a cache.
+        """
+        if not self.is_exact and num_rows * self.sampled < LEAST_SAMPLED:
+            return None, None, None
+        found = [curve.miss_ratio(num_rows) for curve in self.curves]
+        return sum(found) / len(found), min(found), max(found)
+
+
+def estimate_curve(keys: Ids, sample_rate: float, seed: int) -> EstimatedCurve:
+    """Measure the curve of lookups of `keys` [lookups]: exactly at a `sample_rate` of 1, else by NUM_SAMPLES samples.
+
+    Where a sample has all rows, the curve is exact. Other seeds give other samples.
+    """
+    if sample_rate == 1 or not len(keys) or (sample := sample_rows(keys, sample_rate, seed * NUM_SAMPLES)).share == 1:
+        return EstimatedCurve(curves=(measure_curve([keys]),), sampled=1.0)
+    others = (sample_rows(keys, sample_rate, seed * NUM_SAMPLES + number) for number in range(1, NUM_SAMPLES))
+    curves = tuple(measure_curve([keys], each) for each in (sample, *others))
+    return EstimatedCurve(curves=curves, sampled=sample.share)

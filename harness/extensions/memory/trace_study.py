@@ -1,0 +1,147 @@
+"""The study of a trace: rows that are touched and how often, and what caches of every size miss."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.extensions.memory.estimated import LEAST_SAMPLED, NUM_SAMPLES, EstimatedCurve, estimate_curve
+from harness.extensions.memory.trace import KeptTrace, keys_in_order, say_cold, say_least
+from harness.foundation.study import Columns, make_check, make_study, make_table
+from reference_models.data.traces.sources import expect_touched
+from reference_models.data.traces.stack_distances import LEAST_OF_GROUP
+from reference_models.data.traces.trace import NUM_REUSE_BINS, reuse_histogram
+from reports.text.formatting import percent
+from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord, StudyTable
+
+_SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Cache sizes of the study, as shares of the rows."""
+_SHARE_TOLD = 0.1
+"""The cache that the title tells of."""
+_TABLE_SHARES = (0.01, 0.05, 0.2, 1.0)
+_DEVIATIONS = 6.0
+
+
+def trace_study(kept: KeptTrace, sample_rate: float, seed: int) -> StudyRecord:
+    """Say what is in a trace: rows and how often they are used, and what LRU caches of every size miss.
+
+    Below a `sample_rate` of 1 miss ratios are estimated, by samples of `seed`, each with its range.
+    """
+    trace, place, tables = kept.trace, kept.about["source"], range(len(kept.trace.num_rows))
+    names, rows = ["all", *map(str, tables)], [sum(trace.num_rows), *trace.num_rows]
+    lookups = [keys_in_order(trace), *(trace.rows_of(table) for table in tables)]
+    curves = [estimate_curve(each, sample_rate, seed) for each in lookups]
+    uses = [reuse_histogram(each) for each in lookups]
+    touched, merged = [sum(each) for each in uses], curves[0]
+    how: Origin = "computed" if all(curve.is_exact for curve in curves) else "modelled"
+    share, ratio, words = _choose_ratio(merged, rows[0])
+    cold = touched[0] / len(lookups[0])
+    least = "at least " if trace.are_rows_least else ""
+    remarks = [
+        f"{place}: {len(lookups[0]):,} lookups touch {touched[0]:,} of {least}{rows[0]:,} rows; an LRU cache of "
+        f"{percent(share, 0)} of the rows misses {words} of the lookups; {percent(cold)} are a row's first ({how})."
+    ]
+    if trace.are_rows_least:
+        remarks.append(say_least(trace.num_rows))
+    if how == "modelled":
+        remarks.append(
+            f"Miss ratios are means of {NUM_SAMPLES} samples of the rows, with the lowest and the highest: each has "
+            f"{percent(sample_rate)} of the rows that are looked up about as often, at least {LEAST_OF_GROUP:,}, "
+            f"chosen by hash (as SHARDS). Caches of less than {LEAST_SAMPLED} sampled rows are left out."
+        )
+    if kept.benchmark is not None and cold > ratio / 2:
+        remarks.append(say_cold("these misses", len(lookups[0])))
+    bins: Columns = (("Table", None, "given"), *((name, None, "measured") for name in _name_bins()))
+    of_bins: list[tuple[Any, ...]] = [(name, *each) for name, each in zip(names, uses, strict=True)]
+    return make_study(
+        "trace",
+        f"{place}: an LRU cache of {percent(share, 0)} of the rows misses {percent(ratio)} of the lookups, {how}",
+        kept.benchmark,
+        seed=seed,
+        findings=[" ".join(remarks)],
+        tables=(
+            _list_misses(merged, rows[0], how),
+            _list_tables(names, rows, curves, touched, how, are_least=trace.are_rows_least),
+            make_table("Touched rows by how often they are used", bins, of_bins),
+        ),
+        parameters=(
+            Parameter(name="bags per table", value=trace.num_bags, unit=None, source="measured", note=place),
+            Parameter(name="row size", value=kept.about.get("row_bytes"), unit="B", source="definition", note=None),
+            Parameter(name="sample rate", value=sample_rate, unit="share", source="given", note="of rows"),
+        ),
+        checks=_check_touched(kept, touched[0]),
+    )
+
+
+def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, str]:
+    """Return the share of the rows that a cache of 10 % has, or the next that is known, its misses, and in words."""
+    for share in (share for share in _SHARES if share >= _SHARE_TOLD):
+        ratio, lowest, highest = curve.ratios(round(share * num_rows))
+        if ratio is not None and lowest is not None and highest is not None:
+            ends = "" if curve.is_exact else f" ({percent(lowest)} to {percent(highest)})"
+            return share, ratio, f"{percent(ratio)}{ends}"
+    return 1.0, curve.curves[0].miss_ratio(num_rows), percent(curve.curves[0].miss_ratio(num_rows))
+
+
+def _list_misses(curve: EstimatedCurve, num_rows: int, how: Origin) -> StudyTable:
+    """List what caches of several sizes miss, with the ends of each estimate; none of too few sampled rows."""
+    ends: Columns = () if how == "computed" else (("Lowest", "share", how), ("Highest", "share", how))
+    columns: Columns = (
+        ("Cache", "share", "given"),
+        ("Rows", None, "computed"),
+        ("Miss ratio", "share", how),
+        *ends,
+    )
+    cells = [(share, size := round(share * num_rows), *curve.ratios(size)[: 1 + len(ends)]) for share in _SHARES]
+    title = "Misses of one LRU cache of the rows of all tables, by its size"
+    return make_table(title, columns, [row for row in cells if row[2] is not None])
+
+
+def _list_tables(
+    names: Sequence[str],
+    rows: Sequence[int],
+    curves: Sequence[EstimatedCurve],
+    touched: Sequence[int],
+    how: Origin,
+    *,
+    are_least: bool,
+) -> StudyTable:
+    """List each table, after all together: what is touched of it, and what caches of shares of its rows miss."""
+    ends = ("",) if how == "computed" else ("", ", lowest", ", highest")
+    columns: Columns = (
+        ("Table", None, "given"),
+        ("Rows, at least", None, "measured") if are_least else ("Rows", None, "given"),
+        ("Lookups", None, "measured"),
+        ("Touched", None, "measured"),
+        *((f"Cache {percent(share, 0)}{end}", "share", how) for share in _TABLE_SHARES for end in ends),
+    )
+    cells = [
+        (
+            name,
+            num,
+            curve.curves[0].num_lookups,
+            hot,
+            *(ratio for share in _TABLE_SHARES for ratio in curve.ratios(round(share * num))[: len(ends)]),
+        )
+        for name, num, curve, hot in zip(names, rows, curves, touched, strict=True)
+    ]
+    title = "Rows that are touched, and what an LRU cache of so many of a table's rows misses"
+    return make_table(title, columns, cells)
+
+
+def _name_bins() -> list[str]:
+    ends = [1 << number for number in range(NUM_REUSE_BINS - 1)]
+    return ["1", "2", *(f"{end // 2 + 1}-{end}" for end in ends[2:]), f">{ends[-1]}"]
+
+
+def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
+    """Hold the rows touched against their expectation, within six standard deviations, where chances are known."""
+    trace, exponent = kept.trace, kept.zipf_exponent
+    if exponent is None:
+        return ()
+    sizes = enumerate(trace.num_rows)
+    expected = np.array([expect_touched(num, exponent, len(trace.rows_of(table))) for table, num in sizes])
+    mean, deviation = expected[:, 0].sum(), np.sqrt(np.square(expected[:, 1]).sum())
+    name = "touched rows of all tables, sum of 1 - (1 - p)^n"
+    tolerance = (_DEVIATIONS * deviation + 0.5) / mean
+    return (make_check(name, expected=round(float(mean), 1), found=touched, tolerance=float(tolerance)),)
