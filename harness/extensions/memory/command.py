@@ -59,6 +59,16 @@ def _tiers() -> Iterable[str]:
     help="Estimate miss ratios from so many of the rows, chosen by hash: for long traces.",
 )
 @click.option(
+    "--policy",
+    "policies",
+    type=several(click.Choice(["lru", "lfu", "static"])),
+    default="lru,lfu,static",
+    show_default=True,
+    metavar="NAME,…",
+    help="Simulate caches that give up the row of the last lookup longest ago (lru), or of the fewest lookups, which "
+    "age (lfu), or that keep the rows that the first half of the trace looks up most (static).",
+)
+@click.option(
     "--tables",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -73,6 +83,7 @@ def trace(
     split: Literal["train", "eval"],
     num_lookups: int,
     sample_rate: float,
+    policies: tuple[str, ...],
     tables: Path | None,
     seed: int,
     form: str,
@@ -83,7 +94,8 @@ def trace(
     The lookups are those that models see. In place of BENCHMARK may be a file: lookups in the form of
     facebookresearch/dlrm_datasets (.pt, .pt.gz), or a profile of stack distances as dlrm's --data-trace-file takes it
     (.log, .txt), after which lookups are drawn. Miss ratios are exact, from the stack distance of every access, for
-    one cache of all tables and for one of each. The folder has the arrays, study.json and its page.
+    one cache of all tables and for one of each. Caches of other policies are simulated, and the misses of the trace's
+    second half are compared. The folder has the arrays, study.json and its page.
 
     A file of lookups does not say how many rows its tables have, but for the highest that it looks up: --tables says
     it, with a line 'name,rows' and one per table.
@@ -109,7 +121,7 @@ def trace(
         config = resolve(benchmark, collect_overrides(given), given["name"], derived_suffix="_trace")
         kept = trace_benchmark(config, split, num_lookups, given["data_root"])
     inputs = [Path(benchmark), *([] if tables is None else [tables])]
-    study = with_making(trace_study(kept, sample_rate, seed), inputs)
+    study = with_making(trace_study(kept, sample_rate, seed, policies), inputs)
     keep_trace(kept, output, lambda draft: write_study(study, draft))
     show_written(study, output, form)
 
@@ -158,7 +170,7 @@ def trace(
     type=click.Choice(["interleave", "hot-local"]),
     default="interleave",
     show_default=True,
-    help="Which rows are in --local: spread over all, or those that the trace looks up most.",
+    help="Which rows are in --local: spread over all, or those that the trace looks up most, an oracle.",
 )
 @click.option("--local", "local_bytes", type=SizeParam(), default=0, help="DRAM for rows that stay.  [default: none]")
 @click.option(

@@ -31,21 +31,32 @@ def draw_memories(study: StudyRecord, table: StudyTable, id_: str) -> Chart | No
 
 
 def draw_miss_ratios(study: StudyRecord, table: StudyTable, id_: str) -> Chart | None:
-    """Draw the miss ratio over the size of a cache, whatever the tier below it; None of one size or none."""
-    line: Line = {}
+    """Draw the miss ratio over the size of a cache, a line per policy, whatever the tier below; None of one size."""
+    lines: dict[str, Line] = {}
     for row in rows_of(table):
         size, ratio = number_of(row.get("Cache")), number_of(row.get("Miss ratio"))
         if size is not None and ratio is not None:
-            line.setdefault(size, ratio)
-    if len(line) < 2:
+            lines.setdefault(printable(str(row.get("Policy", "LRU")), 20), {}).setdefault(size, ratio)
+    lines = {name: line for name, line in lines.items() if len(line) > 1}
+    if not lines:
         return None
-    dots = [
-        Dot(x=size, y=line[size], hint=f"cache of {percent(size)}: {percent(line[size])}") for size in sorted(line)
+    series = [
+        Series(
+            name=f"{name} cache",
+            hue=hue,
+            dots=[
+                Dot(x=size, y=line[size], hint=f"{name}, cache of {percent(size)}: {percent(line[size])}")
+                for size in sorted(line)
+            ],
+        )
+        for hue, (name, line) in enumerate([*lines.items()][:_MOST_LINES])
     ]
-    series = [Series(name="LRU cache", dots=dots)]
     panel = scaling_panel(series, ("cache, as a share of all rows", percent), ("miss ratio", percent))
     figure = xy_figure(
-        panel, id_=id_, title="Miss ratio against cache size", description="A dot per size of an LRU cache."
+        panel,
+        id_=id_,
+        title="Miss ratio against cache size",
+        description="A line per policy, a dot per size.",
     )
     return Chart(figure=figure, table_note=_NOTE)
 
@@ -115,6 +126,9 @@ def name_tiers(study: StudyRecord) -> str:
 
 TERMS = {
     "LRU": "A cache that gives up the row whose last lookup is longest ago.",
+    "LFU with ageing": "A cache that gives up the row of the fewest lookups, of which old ones count less "
+    "(LFU-DA, Arlitt et al., 2000).",
+    "static": "A set of rows that never changes: those that the first half of the trace looks up most.",
     "Miss ratio": "The share of lookups whose row is not in the cache.",
     "Cold misses": "Lookups of a row that was not looked up before: no cache hits them, and a short trace has many.",
     "Tier": "A memory that is larger and slower than DRAM, below a cache of rows in DRAM.",

@@ -45,6 +45,10 @@ _RATES: Columns = (
 )
 
 _ALONE = " when no query waits for another"
+_ORACLE = (
+    "hot-local keeps the rows that this trace looks up most in local memory: an oracle, which knows the lookups "
+    "that it is judged by; rows that are chosen by the past have fewer."
+)
 _OF_ROWS = "by --row-size, else by the definition that was traced"
 
 
@@ -73,6 +77,8 @@ def tiers_study(trace: AccessTrace, question: TierQuestion, benchmark: Benchmark
     tables += caches.tables
     fleets = [] if question.fleet is None else count_fleets(question.fleet, setups, sum(trace.num_rows))
     tables += [] if question.fleet is None else [show_fleets(question.fleet, fleets)]
+    if question.placement == "hot-local" and question.local_bytes:
+        findings.append(_ORACLE)
     if trace.are_rows_least:
         findings.append(say_least(trace.num_rows))
     findings.append(close(question, said, fleets))

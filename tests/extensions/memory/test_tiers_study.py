@@ -303,6 +303,13 @@ def test_hot_rows_in_local_memory_lower_what_is_read() -> None:
     assert found[0] > 0.8 and found[1] < 0.5  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(("placement", "is_said"), [("hot-local", True), ("interleave", False)])
+def test_rows_that_are_chosen_by_the_lookups_that_judge_them_are_said_to_be(placement: str, is_said: bool) -> None:
+    asked = replace(question("cxl", local_bytes=128 * 340), placement=placement)  # type: ignore[arg-type]
+    findings = tiers_study(made_trace(), asked, None, "a test").findings
+    assert any("an oracle" in finding for finding in findings) == is_said
+
+
 def made_curves() -> list[MissRatioCurve]:
     return [
         measure_curve([zipf_ranks(np.random.default_rng(s).random(n), 400, 1.05)])

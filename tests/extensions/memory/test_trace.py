@@ -92,15 +92,19 @@ def test_a_benchmark_is_traced_and_its_study_kept(inside: Command, tmp_path: Pat
     assert study == json.loads((tmp_path / "t" / "study.json").read_text()) and study["kind"] == "trace"
     assert [check["is_passed"] for check in study["checks"]] == [True]
     assert "64,000 lookups touch" in study["findings"][0]
+    assert "misses least of 3 policies" in study["findings"][-1] and "simulated" in study["findings"][-1]
     assert "Miss ratio against cache size" in (tmp_path / "t" / "report.html").read_text()
     manifest, trace = read_trace(tmp_path / "t")
     assert (manifest.benchmark, manifest.row_bytes, trace.num_bags) == ("rm1_deeprecsys", 128, 100)
     again = inside("trace", "rm1_deeprecsys", "-o", "t", "--lookups", 64_000)
     assert again.returncode == 2 and "is there already" in again.stderr
-    other = inside(
-        "trace", "rm1_deeprecsys", "-o", "u", "--lookups", 64_000, "--split", "eval", "--sample-rate", "10%"
-    )
-    assert other.returncode == 0 and "SHARDS" in " ".join(other.stdout.split())
+    words = ("--split", "eval", "--sample-rate", "1%", "--policy", "lru")
+    other = inside("trace", "rm1_deeprecsys", "-o", "u", "--lookups", 32_000, *words)
+    said = " ".join(other.stdout.split())
+    assert other.returncode == 0 and "SHARDS" in said and "LRU misses " in said and "static" not in said
+    estimated = json.loads((tmp_path / "u" / "study.json").read_text())["tables"][0]
+    assert [column["name"] for column in estimated["columns"]] == ["Cache", "Rows", "Miss ratio", "Lowest", "Highest"]
+    assert all(0 <= row[3] <= row[2] <= row[4] <= 1 for row in estimated["rows"]) and len(estimated["rows"]) > 3
     assert not np.array_equal(read_trace(tmp_path / "u")[1].indices, trace.indices)
 
 
@@ -149,7 +153,7 @@ def test_rows_of_a_file_are_at_least_its_highest_until_a_file_of_tables_says_mor
     assert done.returncode == 0 and "at least 7 rows" in " ".join(done.stdout.split()), done.stderr
     assert read_trace(tmp_path / "t")[1].are_rows_least
     study = json.loads((tmp_path / "t" / "study.json").read_text())
-    assert [column["name"] for column in study["tables"][1]["columns"]][1] == "Rows, at least"
+    assert [column["name"] for column in study["tables"][2]["columns"]][1] == "Rows, at least"
     tiers = inside("tiers", "--trace", "t", "--row-size", "64", "--format", "json")
     assert "--tables" in " ".join(json.loads(tiers.stdout)["findings"]), tiers.stderr
     (tmp_path / "t.csv").write_text("name,rows\na,100\nb,3\n")
