@@ -72,7 +72,14 @@ def _tiers() -> Iterable[str]:
     "--tables",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Take the true rows of a file of lookups from this .csv or .json of tables, in their order.",
+    help="Take rows, widths and sides of a file's tables from this .csv or .json, a table each, in their order.",
+)
+@click.option(
+    "--items",
+    type=click.IntRange(1, 1_000_000),
+    default=1,
+    show_default=True,
+    help="Samples that are one query: items that are ranked for a user, whose side's tables are looked up once.",
 )
 @_SEED
 @form_option("table", "json", *FORMS)
@@ -85,6 +92,7 @@ def trace(
     sample_rate: float,
     policies: tuple[str, ...],
     tables: Path | None,
+    items: int,
     seed: int,
     form: str,
     **given: Any,
@@ -92,13 +100,14 @@ def trace(
     """Keep which embedding rows BENCHMARK's samples look up, and say what LRU caches of every size miss of them.
 
     The lookups are those that models see. In place of BENCHMARK may be a file: lookups in the form of
-    facebookresearch/dlrm_datasets (.pt, .pt.gz), or a profile of stack distances as dlrm's --data-trace-file takes it
-    (.log, .txt), after which lookups are drawn. Miss ratios are exact, from the stack distance of every access, for
-    one cache of all tables and for one of each. Caches of other policies are simulated, and the misses of the trace's
-    second half are compared. The folder has the arrays, study.json and its page.
+    facebookresearch/dlrm_datasets (.pt, .pt.gz); a profile of stack distances as dlrm's --data-trace-file takes it
+    (.log, .txt), or tables (.csv, .json), after which lookups are drawn. Miss ratios are exact, from the stack
+    distance of every access, for one cache of all tables and for one of each. Caches of other policies are simulated,
+    and the misses of the trace's second half are compared. The folder has the arrays, study.json and its page.
 
-    A file of lookups does not say how many rows its tables have, but for the highest that it looks up: --tables says
-    it, with a line 'name,rows' and one per table.
+    Tables are a header 'name,rows,width,pooling' and a line each, or a list of such objects; also side (user or
+    item), precision (fp32, fp16, int8, int4) and zipf_exponent. A file of lookups does not say how many rows its
+    tables have, but for the highest that it looks up: --tables says it.
     """
     from harness.cli.shared.studies import show_written, with_making, write_study
     from harness.extensions.memory.trace import (
@@ -107,14 +116,23 @@ def trace(
         refuse_existing,
         trace_benchmark,
         trace_file,
+        trace_tables,
     )
     from harness.extensions.memory.trace_study import trace_study
+    from reference_models.data.table_file import FORMS
 
     refuse_existing(output)
     if is_file(Path(benchmark)):
-        kept = trace_file(Path(benchmark), num_lookups, seed, tables)
-    elif tables is not None:
-        raise click.UsageError("--tables is for a file of lookups: a benchmark says how many rows its tables have.")
+        if Path(benchmark).suffix not in FORMS:
+            kept = trace_file(Path(benchmark), num_lookups, seed, tables, items)
+        elif tables is None:
+            kept = trace_tables(Path(benchmark), num_lookups, items, seed)
+        else:
+            raise click.UsageError(f"--tables is for a file of lookups: {benchmark} has tables itself.")
+    elif tables is not None or items > 1:
+        raise click.UsageError(
+            "--tables and --items are for files: a benchmark says what its tables and samples are."
+        )
     else:
         from harness.config.run_config import resolve
 

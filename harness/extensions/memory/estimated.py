@@ -1,5 +1,6 @@
 """Miss ratios of long traces, estimated from several samples of their rows, each with its range."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve, sample_rows
@@ -36,13 +37,16 @@ class EstimatedCurve:
         return sum(found) / len(found), min(found), max(found)
 
 
-def estimate_curve(keys: Ids, sample_rate: float, seed: int) -> EstimatedCurve:
+def estimate_curve(
+    keys: Ids, sample_rate: float, seed: int, units_of: Callable[[Ids], Ids] | None = None
+) -> EstimatedCurve:
     """Measure the curve of lookups of `keys` [lookups]: exactly at a `sample_rate` of 1, else by NUM_SAMPLES samples.
 
-    Where a sample has all rows, the curve is exact. Other seeds give other samples.
+    Where a sample has all rows, the curve is exact. Other seeds give other samples. `units_of` is as `measure_curve`
+    takes it.
     """
     if sample_rate == 1 or not len(keys) or (sample := sample_rows(keys, sample_rate, seed * NUM_SAMPLES)).share == 1:
-        return EstimatedCurve(curves=(measure_curve([keys]),), sampled=1.0)
+        return EstimatedCurve(curves=(measure_curve([keys], None, units_of),), sampled=1.0)
     others = (sample_rows(keys, sample_rate, seed * NUM_SAMPLES + number) for number in range(1, NUM_SAMPLES))
-    curves = tuple(measure_curve([keys], each) for each in (sample, *others))
+    curves = tuple(measure_curve([keys], each, units_of) for each in (sample, *others))
     return EstimatedCurve(curves=curves, sampled=sample.share)

@@ -1,6 +1,6 @@
 """manifest.json of a trace: which rows of embedding tables are looked up, in which order."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -14,6 +14,11 @@ class TraceTable(Record, frozen=True, kw_only=True):
     num_rows: PositiveCount
     """Rows that the table has; the highest that was looked up, and one, where the source does not say it."""
     num_lookups: Count
+    name: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    row_bytes: PositiveCount | None = None
+    """Bytes of a row as it is stored; None where the source does not say it of this table alone."""
+    side: Literal["user", "item"] | None = None
+    """Whether a query looks it up once, for its user, or for each item that is ranked."""
 
 
 class TraceManifest(Document, frozen=True, kw_only=True):
@@ -37,5 +42,7 @@ class TraceManifest(Document, frozen=True, kw_only=True):
     """B: bags of each table."""
     are_rows_least: bool = False
     """Whether the source says no numbers of rows, so that tables may have more."""
+    samples_per_query: PositiveCount = 1
+    """Samples that are one query; user-side tables are looked up by the first of them alone."""
     tables: Annotated[tuple[TraceTable, ...], Meta(min_length=1, max_length=100_000)]
     arrays: Arrays

@@ -1,5 +1,6 @@
 """`trace`: make an access trace, keep it, and read it back."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +21,9 @@ from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.progress import generation_progress
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
-from reference_models.data.synthetic.config import SYNTHETIC_KINDS
-from reference_models.data.table_file import read_tables
+from reference_models.data.synthetic.config import SYNTHETIC_KINDS, ZIPF_EXPONENT
+from reference_models.data.table_file import FORMS, TableEntry, read_tables
+from reference_models.data.traces.drawn import count_lookups, draw_lookups
 from reference_models.data.traces.sources import (
     generate_reuse,
     read_lookups,
@@ -29,8 +31,9 @@ from reference_models.data.traces.sources import (
     trace_split,
 )
 from reference_models.data.traces.stack_distances import MissRatioCurve, measure_curve
-from reference_models.data.traces.trace import AccessTrace, Ids
+from reference_models.data.traces.trace import AccessTrace, Ids, TracedTable
 from reference_models.process.errors import DatasetError
+from reference_models.serving.weight_bytes import row_bytes
 from rules.benchmarks.loader import Benchmark
 from rules.records.kept.arrays import MANIFEST_FILE
 
@@ -49,8 +52,8 @@ class KeptTrace:
     about: dict[str, Any]
     """Members of TraceManifest but for tables and arrays."""
     benchmark: Benchmark | None = None
-    zipf_exponent: float | None = None
-    """Power law that synthetic ids were drawn from, just now; None where chances of rows are not known."""
+    zipf_exponents: tuple[float, ...] | None = None
+    """Power law that each table's ids were drawn from, just now; None where chances of rows are not known."""
 
 
 def trace_benchmark(
@@ -84,18 +87,47 @@ def trace_benchmark(
         "dataset_sha256": opened.dataset_sha256,
         "row_bytes": workload.costs(trace.num_rows).row_width * _FLOAT_BYTES,
     }
-    exponent = data.parameters["zipf_exponent"] if is_synthetic and not data.id_map.is_active else None
-    return KeptTrace(trace=trace, about=about, benchmark=benchmark, zipf_exponent=exponent)
+    is_drawn = is_synthetic and not data.id_map.is_active
+    exponents = (data.parameters["zipf_exponent"],) * len(trace.num_rows) if is_drawn else None
+    return KeptTrace(trace=trace, about=about, benchmark=benchmark, zipf_exponents=exponents)
 
 
 def is_file(path: Path) -> bool:
-    """Return whether `trace_file` reads it: lookups as tensors, or a profile of stack distances."""
-    return path.suffix in (*_LOOKUPS, *_PROFILES)
+    """Return whether it is a file: lookups as tensors, a profile of stack distances, or tables."""
+    return path.suffix in (*_LOOKUPS, *_PROFILES, *FORMS)
 
 
-def trace_file(path: Path, num_lookups: int, seed: int, tables: Path | None = None) -> KeptTrace:
-    """Read a file of lookups, or draw them after a profile; `tables` is a file that says how many rows there are.
+def trace_tables(path: Path, num_lookups: int, items: int, seed: int) -> KeptTrace:
+    """Draw lookups of the tables of a file: `num_lookups`, in queries of `items` samples each.
 
+    Raises DatasetError, HarnessError (exit 9 for more than the memory holds), OSError.
+    """
+    entries = read_tables(path, ("width", "pooling"))
+    of_query = count_lookups(entries, items)
+    num_queries = max(1, int(num_lookups / of_query))
+    _refuse_many(num_lookups, math.ceil(num_queries * (of_query + len(entries) * items)))
+    trace = draw_lookups(entries, num_queries, items, seed)
+    trace.check(str(path))
+    trace = replace(trace, tables=_describe(entries), samples_per_query=items)
+    exponents = tuple(ZIPF_EXPONENT if each.zipf_exponent is None else each.zipf_exponent for each in entries)
+    about = {"source": f"lookups drawn of the tables in {path.name}", "seed": seed}
+    return KeptTrace(trace=trace, about=about, zipf_exponents=exponents)
+
+
+def _describe(entries: Sequence[TableEntry]) -> tuple[TracedTable, ...]:
+    """Return names, sizes of rows as they are stored, fp32 where nothing else is said, and sides."""
+    return tuple(
+        TracedTable(
+            each.name, None if each.width is None else row_bytes(each.width, each.precision or "fp32"), each.side
+        )
+        for each in entries
+    )
+
+
+def trace_file(path: Path, num_lookups: int, seed: int, tables: Path | None = None, items: int = 1) -> KeptTrace:
+    """Read a file of lookups, or draw them after a profile; `tables` is a file that describes its tables.
+
+    So many `items` are one query: that many samples, of which the first alone looks up tables of the user's side.
     Raises DatasetError, HarnessError (exit 9), OSError.
     """
     available = read_resources().available_memory_bytes
@@ -108,6 +140,9 @@ def trace_file(path: Path, num_lookups: int, seed: int, tables: Path | None = No
         raise HarnessError(f"{path}: {why}", ExitCode.RESOURCES) from None
     if tables is not None:
         made = _give_rows(made, path, tables)
+    if items > made.num_bags:
+        raise DatasetError(f"{path}: {made.num_bags} samples, less than one query of --items {items}. Ask for fewer.")
+    made = made.with_queries(items) if items > 1 else made
     source = f"{'stack distances of' if is_profile else 'lookups in'} {path.name}"
     return KeptTrace(trace=made, about={"source": source, "seed": seed if is_profile else None})
 
@@ -126,14 +161,15 @@ def _give_rows(trace: AccessTrace, path: Path, tables: Path) -> AccessTrace:
                 f"{entry.place}: rows: found {entry.rows}, but {path} looks up row {found - 1} of table {table}; "
                 f"expected at least {found}. Put the tables in the order of the lookups, or mend the number."
             )
-    made = replace(trace, num_rows=tuple(entry.rows for entry in entries), are_rows_least=False)
+    num_rows = tuple(entry.rows for entry in entries)
+    made = replace(trace, num_rows=num_rows, are_rows_least=False, tables=_describe(entries))
     made.check(str(tables))
     return made
 
 
-def _refuse_many(num_lookups: int) -> None:
-    """Raise HarnessError (exit 9) for more lookups than can be drawn in memory."""
-    if num_lookups * _LOOKUP_BYTES > (available := read_resources().available_memory_bytes):
+def _refuse_many(num_lookups: int, num_numbers: int = 0) -> None:
+    """Raise HarnessError (exit 9) for more lookups, or more numbers of bags and lookups, than memory holds."""
+    if max(num_lookups, num_numbers) * _LOOKUP_BYTES > (available := read_resources().available_memory_bytes):
         raise HarnessError(
             f"--lookups {num_lookups}: drawing them takes more than the {available:,} bytes of memory that are free. "
             "Ask for fewer.",
@@ -157,12 +193,14 @@ def keep_trace(kept: KeptTrace, folder: Path, write_more: Callable[[Path], objec
     trace = kept.trace
     sizes = enumerate(trace.num_rows)
     tables = [{"num_rows": num, "num_lookups": len(trace.rows_of(table))} for table, num in sizes]
+    known = [table._asdict() for table in trace.tables] or [{}] * len(tables)
     arrays = {"indices": trace.indices, "offsets": trace.offsets}
     about = {
         **kept.about,
         "num_bags": trace.num_bags,
         "are_rows_least": trace.are_rows_least,
-        "tables": tables,
+        "samples_per_query": trace.samples_per_query,
+        "tables": [{**table, **more} for table, more in zip(tables, known, strict=True)],
     }
     write_kept(folder, arrays, TraceManifest, about, "arrays", write_more)
 
@@ -184,8 +222,14 @@ def read_trace(folder: Path) -> tuple[TraceManifest, AccessTrace]:
         folder, manifest.arrays, available_bytes=read_resources().available_memory_bytes, remedy=_AGAIN
     )
     num_rows = tuple(table.num_rows for table in manifest.tables)
+    known = [TracedTable(table.name, table.row_bytes, table.side) for table in manifest.tables if table.name]
     trace = AccessTrace(
-        num_rows=num_rows, num_bags=manifest.num_bags, are_rows_least=manifest.are_rows_least, **arrays
+        num_rows=num_rows,
+        num_bags=manifest.num_bags,
+        are_rows_least=manifest.are_rows_least,
+        tables=tuple(known) if len(known) == len(num_rows) else (),
+        samples_per_query=manifest.samples_per_query,
+        **arrays,
     )
     try:
         trace.check(str(folder))

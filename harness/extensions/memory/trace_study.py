@@ -11,7 +11,7 @@ from harness.extensions.memory.trace import KeptTrace, keys_in_order, say_cold, 
 from harness.foundation.study import Columns, make_check, make_study, make_table
 from reference_models.data.traces.sources import expect_touched
 from reference_models.data.traces.stack_distances import LEAST_OF_GROUP
-from reference_models.data.traces.trace import NUM_REUSE_BINS, Ids, reuse_histogram
+from reference_models.data.traces.trace import NUM_REUSE_BINS, AccessTrace, Ids, reuse_histogram
 from reports.text.formatting import percent
 from rules.records.study import Origin, Parameter, StudyCheck, StudyRecord, StudyTable
 
@@ -31,7 +31,7 @@ class Misses(NamedTuple):
     """What caches of several sizes miss, by policy."""
 
     sizes: tuple[int, ...]
-    """Rows of each cache, of the shares _POLICY_SHARES."""
+    """Rows, or bytes, of each cache, of the shares _POLICY_SHARES."""
     ratios: dict[str, list[float]]
     """By policy: the share of the second half's lookups that each cache misses."""
     published_share: float
@@ -47,18 +47,20 @@ def trace_study(
     `policies` are simulated.
     """
     trace, place, tables = kept.trace, kept.about["source"], range(len(kept.trace.num_rows))
-    names, rows = ["all", *map(str, tables)], [sum(trace.num_rows), *trace.num_rows]
+    names, rows = ["all", *trace.names], [sum(trace.num_rows), *trace.num_rows]
     lookups = [keys_in_order(trace), *(trace.rows_of(table) for table in tables)]
-    curves = [estimate_curve(each, sample_rate, seed) for each in lookups]
+    curves = [estimate_curve(lookups[0], sample_rate, seed, trace.units_of if is_unlike(trace) else None)]
+    curves += [estimate_curve(each, sample_rate, seed) for each in lookups[1:]]
     uses = [reuse_histogram(each) for each in lookups]
     touched, merged = [sum(each) for each in uses], curves[0]
     how: Origin = "computed" if all(curve.is_exact for curve in curves) else "modelled"
-    share, ratio, words = _choose_ratio(merged, rows[0])
+    share, ratio, words = _choose_ratio(merged, trace.num_units)
     cold = touched[0] / len(lookups[0])
     least = "at least " if trace.are_rows_least else ""
+    cached = f"{percent(share, 0)} of the {_name_units(trace)}"
     remarks = [
         f"{place}: {len(lookups[0]):,} lookups touch {touched[0]:,} of {least}{rows[0]:,} rows; an LRU cache of "
-        f"{percent(share, 0)} of the rows misses {words} of the lookups; {percent(cold)} are a row's first ({how})."
+        f"{cached} misses {words} of the lookups; {percent(cold)} are a row's first ({how})."
     ]
     if trace.are_rows_least:
         remarks.append(say_least(trace.num_rows))
@@ -70,19 +72,19 @@ def trace_study(
         )
     if kept.benchmark is not None and cold > ratio / 2:
         remarks.append(say_cold("these misses", len(lookups[0])))
-    misses = _simulate(lookups[0], rows[0], policies)
+    misses = _simulate(trace, lookups[0], policies)
     bins: Columns = (("Table", None, "given"), *((name, None, "measured") for name in _name_bins()))
     of_bins: list[tuple[Any, ...]] = [(name, *each) for name, each in zip(names, uses, strict=True)]
     return make_study(
         "trace",
-        f"{place}: an LRU cache of {percent(share, 0)} of the rows misses {percent(ratio)} of the lookups, {how}",
+        f"{place}: an LRU cache of {cached} misses {percent(ratio)} of the lookups, {how}",
         kept.benchmark,
         seed=seed,
-        findings=[" ".join(remarks), _say_best(misses)],
+        findings=[" ".join(remarks), _say_best(trace, misses)],
         tables=(
-            _list_misses(merged, rows[0], how),
-            _list_policies(misses),
-            _list_tables(names, rows, curves, touched, how, are_least=trace.are_rows_least),
+            _list_misses(trace, merged, how),
+            _list_policies(trace, misses),
+            _list_tables(trace, curves, touched, how),
             make_table("Touched rows by how often they are used", bins, of_bins),
         ),
         parameters=(
@@ -92,6 +94,24 @@ def trace_study(
         ),
         checks=_check_touched(kept, touched[0]),
     )
+
+
+def is_unlike(trace: AccessTrace) -> bool:
+    """Return whether rows of tables differ in size, so that shares and caches are of bytes, not of rows."""
+    return len({*trace.row_units}) > 1
+
+
+def _name_units(trace: AccessTrace) -> str:
+    return "bytes" if is_unlike(trace) else "rows"
+
+
+def _unit_bytes(trace: AccessTrace) -> int:
+    """Return the bytes of a unit of rows that differ in size."""
+    return (trace.tables[0].row_bytes or 0) // trace.row_units[0]
+
+
+def _size_column(trace: AccessTrace) -> tuple[str, str | None, Origin]:
+    return ("Memory", "B", "computed") if is_unlike(trace) else ("Rows", None, "computed")
 
 
 def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, str]:
@@ -104,33 +124,43 @@ def _choose_ratio(curve: EstimatedCurve, num_rows: int) -> tuple[float, float, s
     return 1.0, curve.curves[0].miss_ratio(num_rows), percent(curve.curves[0].miss_ratio(num_rows))
 
 
-def _list_misses(curve: EstimatedCurve, num_rows: int, how: Origin) -> StudyTable:
+def _list_misses(trace: AccessTrace, curve: EstimatedCurve, how: Origin) -> StudyTable:
     """List what caches of several sizes miss, with the ends of each estimate; none of too few sampled rows."""
     ends: Columns = () if how == "computed" else (("Lowest", "share", how), ("Highest", "share", how))
     columns: Columns = (
         ("Cache", "share", "given"),
-        ("Rows", None, "computed"),
+        _size_column(trace),
         ("Miss ratio", "share", how),
         *ends,
     )
-    cells = [(share, size := round(share * num_rows), *curve.ratios(size)[: 1 + len(ends)]) for share in _SHARES]
+    sizes = [(share, round(share * trace.num_units)) for share in _SHARES]
+    bytes_of = _unit_bytes(trace) if is_unlike(trace) else 1
+    cells = [(share, size * bytes_of, *curve.ratios(size)[: 1 + len(ends)]) for share, size in sizes]
     title = "Misses of one LRU cache of the rows of all tables, by its size"
     return make_table(title, columns, [row for row in cells if row[2] is not None])
 
 
-def _simulate(keys: Ids, num_rows: int, policies: Sequence[str]) -> Misses:
-    sizes = tuple(max(1, round(share * num_rows)) for share in _POLICY_SHARES)
-    counts = np.sort(np.unique(keys[len(keys) // 2 :], return_counts=True)[1])[::-1]
-    published = counts[: sizes[_POLICY_SHARES.index(_PUBLISHED_SHARE)]].sum() / counts.sum()
-    return Misses(sizes, miss_ratios(keys, sizes, policies), float(published))
+def _simulate(trace: AccessTrace, keys: Ids, policies: Sequence[str]) -> Misses:
+    """Simulate caches of each policy, and count how often the hottest rows are looked up in the second half."""
+    sizes = [max(1, round(share * trace.num_units)) for share in _POLICY_SHARES]
+    rows, counts = np.unique(keys[len(keys) // 2 :], return_counts=True)
+    units = trace.units_of(rows)
+    order = np.argsort(-counts / units, kind="stable")
+    is_kept = np.cumsum(units[order]) <= sizes[_POLICY_SHARES.index(_PUBLISHED_SHARE)]
+    bytes_of = _unit_bytes(trace) if is_unlike(trace) else 1
+    return Misses(
+        sizes=tuple(size * bytes_of for size in sizes),
+        ratios=miss_ratios(keys, trace.units_of(keys), sizes, policies),
+        published_share=float(counts[order][is_kept].sum() / counts.sum()),
+    )
 
 
-def _list_policies(misses: Misses) -> StudyTable:
+def _list_policies(trace: AccessTrace, misses: Misses) -> StudyTable:
     """List what a cache of each policy misses, by its size."""
     columns: Columns = (
         ("Policy", None, "given"),
         ("Cache", "share", "given"),
-        ("Rows", None, "computed"),
+        _size_column(trace),
         ("Miss ratio", "share", "simulated"),
     )
     rows = [
@@ -142,7 +172,7 @@ def _list_policies(misses: Misses) -> StudyTable:
     return make_table(title, columns, rows)
 
 
-def _say_best(misses: Misses) -> str:
+def _say_best(trace: AccessTrace, misses: Misses) -> str:
     """Say which policy misses least, beside what is published of a cache of rows that are looked up most."""
     told, published = _POLICY_SHARES.index(_SHARE_TOLD), _POLICY_SHARES.index(_PUBLISHED_SHARE)
     ranked = sorted(misses.ratios, key=lambda name: misses.ratios[name][told])
@@ -156,27 +186,26 @@ def _say_best(misses: Misses) -> str:
     remarks = [*beside, f"least at {num_least} of {len(_POLICY_SHARES)} sizes"] if others else []
     figures, remark = misses.ratios[best], ", ".join([*remarks, "simulated"])
     return (
-        f"With {percent(_SHARE_TOLD, 0)} of the rows {POLICIES[best].title} misses{least} {percent(figures[told])} "
-        f"of the second half's lookups ({remark}), and with {percent(_PUBLISHED_SHARE)}, published as enough for a "
-        f"decent training speed (Fang et al., 2022), {percent(figures[published])}: how unequal rows are sets the "
-        f"difference, so many of the hottest have {percent(misses.published_share)} of these lookups (measured)."
+        f"With {percent(_SHARE_TOLD, 0)} of the {_name_units(trace)} {POLICIES[best].title} misses{least} "
+        f"{percent(figures[told])} of the second half's lookups ({remark}), and with {percent(_PUBLISHED_SHARE)}, "
+        f"published as enough for a decent training speed (Fang et al., 2022), {percent(figures[published])}: how "
+        "unequal rows are sets the difference, so many of the hottest have "
+        f"{percent(misses.published_share)} of these lookups (measured)."
     )
 
 
 def _list_tables(
-    names: Sequence[str],
-    rows: Sequence[int],
-    curves: Sequence[EstimatedCurve],
-    touched: Sequence[int],
-    how: Origin,
-    *,
-    are_least: bool,
+    trace: AccessTrace, curves: Sequence[EstimatedCurve], touched: Sequence[int], how: Origin
 ) -> StudyTable:
     """List each table, after all together: what is touched of it, and what caches of shares of its rows miss."""
     ends = ("",) if how == "computed" else ("", ", lowest", ", highest")
+    about: Columns = (("Row", "B", "given"), ("Side", None, "given")) if trace.tables else ()
+    said = [(None, None), *((table.row_bytes, table.side) for table in trace.tables)]
+    names, rows = ["all", *trace.names], [sum(trace.num_rows), *trace.num_rows]
     columns: Columns = (
         ("Table", None, "given"),
-        ("Rows, at least", None, "measured") if are_least else ("Rows", None, "given"),
+        ("Rows, at least", None, "measured") if trace.are_rows_least else ("Rows", None, "given"),
+        *about,
         ("Lookups", None, "measured"),
         ("Touched", None, "measured"),
         *((f"Cache {percent(share, 0)}{end}", "share", how) for share in _TABLE_SHARES for end in ends),
@@ -185,11 +214,12 @@ def _list_tables(
         (
             name,
             num,
+            *(said[number] if about else ()),
             curve.curves[0].num_lookups,
             hot,
             *(ratio for share in _TABLE_SHARES for ratio in curve.ratios(round(share * num))[: len(ends)]),
         )
-        for name, num, curve, hot in zip(names, rows, curves, touched, strict=True)
+        for number, (name, num, curve, hot) in enumerate(zip(names, rows, curves, touched, strict=True))
     ]
     title = "Rows that are touched, and what an LRU cache of so many of a table's rows misses"
     return make_table(title, columns, cells)
@@ -202,11 +232,11 @@ def _name_bins() -> list[str]:
 
 def _check_touched(kept: KeptTrace, touched: int) -> tuple[StudyCheck, ...]:
     """Hold the rows touched against their expectation, within six standard deviations, where chances are known."""
-    trace, exponent = kept.trace, kept.zipf_exponent
-    if exponent is None:
+    trace, exponents = kept.trace, kept.zipf_exponents
+    if exponents is None:
         return ()
-    sizes = enumerate(trace.num_rows)
-    expected = np.array([expect_touched(num, exponent, len(trace.rows_of(table))) for table, num in sizes])
+    drawn = enumerate(zip(trace.num_rows, exponents, strict=True))
+    expected = np.array([expect_touched(num, each, len(trace.rows_of(table))) for table, (num, each) in drawn])
     mean, deviation = expected[:, 0].sum(), np.sqrt(np.square(expected[:, 1]).sum())
     name = "touched rows of all tables, sum of 1 - (1 - p)^n"
     tolerance = (_DEVIATIONS * deviation + 0.5) / mean

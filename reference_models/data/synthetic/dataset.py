@@ -20,6 +20,8 @@ from reference_models.data.synthetic.config import ZIPF_EXPONENT, has_signal
 from reference_models.process.errors import DatasetError
 
 _GOLDEN_RATIO = 0.6180339887498949
+_FITTING_ROWS = 1 << 31
+"""Rows below which a rank times a step is an int64."""
 _TEACHER_STREAM, _NUM_CLASSES = 2, 4096
 _DENSE_SCALE, _ID_SCALE = 0.5, 1.4
 _DENSE_MEAN, _DENSE_DEVIATION = 0.5963, 0.42
@@ -136,4 +138,7 @@ def scatter(ranks: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
     step = max(1, round(num_rows * _GOLDEN_RATIO))
     while math.gcd(step, num_rows) != 1:
         step += 1
-    return ranks * step % num_rows
+    if num_rows < _FITTING_ROWS:
+        return ranks * step % num_rows
+    high, low = divmod(step, 1 << 20)  # products of up to 2^40 rows by 2^20 are int64 still
+    return ((ranks * high % num_rows << 20) + ranks * low) % num_rows

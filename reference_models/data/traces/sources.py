@@ -20,6 +20,8 @@ from reference_models.process.open_file import open_regular, read_regular
 
 _COPIES = 4
 """How often a file of lookups is in memory at once: unpacked, its bytes, its tensors, and what is made of them."""
+_MOST_BLOCKS = 1 << 20
+"""Blocks of rows whose chances are counted as one."""
 _MAX_PROFILE_BYTES = 16 << 20
 """Some two million rows: dlrm writes a line of their numbers."""
 
@@ -41,13 +43,19 @@ def trace_split(split: ClickDataset, num_samples: int, place: str) -> AccessTrac
 def expect_touched(num_rows: int, exponent: float, num_draws: int) -> tuple[float, float]:
     """Return how many of a table's rows `num_draws` draws touch, as synthetic data draws them, and the deviation.
 
-    The sum over rows of 1 - (1 - p)^n, where p is the share of the power law between a rank and the next.
+    The sum over rows of 1 - (1 - p)^n, where p is the share of the power law between a rank and the next; in blocks
+    of nearly equal p where there are many rows.
     """
-    places = np.arange(1.0, num_rows + 2.0)
+    places = np.arange(1.0, num_rows + 2.0) if num_rows <= _MOST_BLOCKS else _find_blocks(num_rows)
     law = np.log(places) if exponent == 1.0 else places ** (1.0 - exponent)
-    chances = np.diff(law) / (law[-1] - law[0])
+    rows = np.diff(places)
+    chances = np.diff(law) / (law[-1] - law[0]) / rows
     touched = -np.expm1(num_draws * np.log1p(-np.minimum(chances, 1 - 1e-12)))
-    return float(touched.sum()), math.sqrt(float((touched * (1 - touched)).sum()))
+    return float((rows * touched).sum()), math.sqrt(float((rows * touched * (1 - touched)).sum()))
+
+
+def _find_blocks(num_rows: int) -> NDArray[np.float64]:
+    return np.unique(np.geomspace(1.0, num_rows + 1.0, _MOST_BLOCKS).round())
 
 
 def read_lookups(path: Path, available_bytes: int) -> AccessTrace:

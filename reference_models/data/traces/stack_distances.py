@@ -5,7 +5,7 @@ says what caches of every size miss. Long traces are sampled by rows (SHARDS: Wa
 groups of rows that are looked up about as often, so that the few that are looked up most are all there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -86,7 +86,7 @@ class MissRatioCurve:
     num_cold: float
     """Accesses to rows that were not accessed before, which every cache misses."""
     hits: Floats
-    """[largest distance + 2]: hits of a cache of so many rows; a larger one has as many as the last."""
+    """[largest distance + 2]: hits of a cache of so many rows, or units; a larger one has as many as the last."""
 
     def misses(self, num_rows: NDArray[np.int64]) -> Floats:
         """Return how many accesses miss caches of `num_rows` rows each."""
@@ -136,19 +136,28 @@ def sample_rows(keys: Ids, rate: float, seed: int) -> RowSample:
     return RowSample(rows[is_taken], stand_for[is_taken], lookups[is_taken], len(rows))
 
 
-def measure_curve(stream: Iterable[Ids], sample: RowSample | None = None) -> MissRatioCurve:
-    """Measure the miss-ratio curve of a stream of keys: exactly, or as the rows of a sample say."""
+def measure_curve(
+    stream: Iterable[Ids], sample: RowSample | None = None, units_of: Callable[[Ids], Ids] | None = None
+) -> MissRatioCurve:
+    """Measure the miss-ratio curve of a stream of keys: exactly, or as the rows of a sample say.
+
+    Rows are of one size, or of the sizes that `units_of` gives for keys: then caches are of so many units, and a row
+    is hit where it and the rows that were looked up since fit together.
+    """
     stack, hits = StackDistances(), np.zeros(1)
     num_lookups, num_cold = 0, 0.0
     for keys in stream:
         num_lookups += len(keys)
         rows = lookups = np.ones(len(keys))
+        own: Ids | int = 1
         if sample is not None:
             at = np.minimum(np.searchsorted(sample.keys, keys), len(sample.keys) - 1)
             is_taken = sample.keys[at] == keys
             keys, at = keys[is_taken], at[is_taken]
             rows, lookups = sample.rows[at], sample.lookups[at]
-        distances = stack.update(keys, rows)
+        if units_of is not None:
+            own = units_of(keys)
+        distances = stack.update(keys, rows * own) + (own - 1)
         is_again = np.isfinite(distances)
         counted = np.bincount(distances[is_again].astype(np.int64), lookups[is_again])
         hits = np.pad(hits, (0, max(0, len(counted) - len(hits))))

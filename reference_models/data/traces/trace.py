@@ -1,12 +1,14 @@
 """An access trace: the bags of all tables as FBGEMM's TBE takes them, and the order in which samples look rows up."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reference_models.data.table_file import Side
 from reference_models.process.errors import DatasetError
 
 CHUNK = 1 << 18
@@ -27,6 +29,16 @@ class Accesses(NamedTuple):
     samples: Ids
 
 
+class TracedTable(NamedTuple):
+    """What is known of a table of a trace, beside its rows and lookups."""
+
+    name: str
+    row_bytes: int | None = None
+    """Bytes of a row as it is stored; None where nobody says."""
+    side: Side | None = None
+    """Whether a query looks it up once, for its user, or for each of its items."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessTrace:
     """Lookups of T tables in B bags each; bag b of every table belongs to sample b."""
@@ -39,11 +51,60 @@ class AccessTrace:
     """[T * B + 1]: where each bag begins in `indices`, and their end."""
     are_rows_least: bool = False
     """Whether `num_rows` are the highest rows that are looked up, and one: the tables may have more."""
+    tables: tuple[TracedTable, ...] = ()
+    """[T], or empty where nothing more is known of them."""
+    samples_per_query: int = 1
+    """Samples that are one query: the items that are ranked for one user."""
 
     @property
     def first_keys(self) -> Ids:
         """Return the key of row 0 of each table, and one more than the last key: int64 [T + 1]."""
         return np.concatenate(([0], np.cumsum(self.num_rows, dtype=np.int64)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the name of each table [T]: its number where it has none."""
+        return tuple(table.name for table in self.tables) or tuple(map(str, range(len(self.num_rows))))
+
+    @property
+    def row_units(self) -> tuple[int, ...]:
+        """Return the size of a row of each table [T] in units: 1 where all are alike, or nobody says."""
+        sizes = [table.row_bytes for table in self.tables if table.row_bytes is not None]
+        if not sizes or len(sizes) < len(self.num_rows):
+            return (1,) * len(self.num_rows)
+        unit = math.gcd(*sizes)
+        return tuple(size // unit for size in sizes)
+
+    @property
+    def num_units(self) -> int:
+        """Return how many units all rows have."""
+        return sum(rows * units for rows, units in zip(self.num_rows, self.row_units, strict=True))
+
+    def units_of(self, keys: Ids) -> Ids:
+        """Return how many units the row of each key has."""
+        return np.array(self.row_units)[np.searchsorted(self.first_keys, keys, side="right") - 1]
+
+    def with_queries(self, samples_per_query: int) -> "AccessTrace":
+        """Return the trace with so many samples a query, of which the first alone looks up user-side tables.
+
+        Samples at the end that make no whole query are left out. Raises ValueError where none is whole.
+        """
+        num_bags = self.num_bags // samples_per_query * samples_per_query
+        if not num_bags:
+            raise ValueError(f"{self.num_bags} samples are less than one query of {samples_per_query}")
+        lengths = np.diff(self.offsets).reshape(len(self.num_rows), self.num_bags)
+        is_kept = np.zeros(lengths.shape, dtype=bool)
+        for table in range(len(self.num_rows)):
+            is_user = bool(self.tables) and self.tables[table].side == "user"
+            is_kept[table, : num_bags : samples_per_query if is_user else 1] = True
+        kept = np.where(is_kept, lengths, 0)[:, :num_bags]
+        return replace(
+            self,
+            num_bags=num_bags,
+            indices=self.indices[np.repeat(is_kept.reshape(-1), lengths.reshape(-1))],
+            offsets=np.concatenate(([0], np.cumsum(kept))).astype(np.int64),
+            samples_per_query=samples_per_query,
+        )
 
     def rows_of(self, table: int) -> Ids:
         """Return the rows that a table's bags look up, in their order."""

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from reference_models.data.synthetic.dataset import zipf_ranks
+from reference_models.data.synthetic.dataset import scatter, zipf_ranks
+from reference_models.data.table_file import TableEntry
 from reference_models.data.traces import stack_distances
+from reference_models.data.traces.drawn import count_lookups, draw_lookups
 from reference_models.data.traces.sources import expect_touched, generate_reuse, read_lookups, read_profile
 from reference_models.data.traces.stack_distances import (
     LEAST_OF_GROUP,
@@ -27,7 +30,7 @@ from reference_models.data.traces.stack_distances import (
     measure_curve,
     sample_rows,
 )
-from reference_models.data.traces.trace import AccessTrace, reuse_histogram
+from reference_models.data.traces.trace import AccessTrace, TracedTable, reuse_histogram
 from reference_models.process.errors import DatasetError
 
 SIZES = (1, 7, 100, 1_000, 4_000)
@@ -187,6 +190,56 @@ def test_touched_rows_are_as_many_as_expected() -> None:
     found = [len(np.unique(zipf(30_000, 10_000, seed))) for seed in range(10)]
     assert np.mean(found) == pytest.approx(mean, abs=3 * deviation)
     assert expect_touched(50, 0.0, 1)[0] == pytest.approx(1.0) and expect_touched(1, 1.0, 5)[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("num_rows", [1, 1_000_003, (1 << 31) - 1, 1 << 31, (1 << 40) - 87])
+def test_rows_of_ranks_differ_however_many_there_are(num_rows: int) -> None:
+    ranks = np.unique(np.random.default_rng(0).integers(0, num_rows, 2_000))
+    rows = scatter(ranks, num_rows)
+    assert len(np.unique(rows)) == len(ranks) and rows.min() >= 0 and rows.max() < num_rows
+    step = int(scatter(np.array([1]), num_rows)[0]) if num_rows > 1 else 0
+    assert rows.tolist() == [rank * step % num_rows for rank in ranks.tolist()]
+
+
+def test_rows_in_blocks_of_one_chance_are_touched_as_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = expect_touched(200_000, 1.05, 30_000)
+    monkeypatch.setattr("reference_models.data.traces.sources._MOST_BLOCKS", 20_000)
+    assert expect_touched(200_000, 1.05, 30_000) == pytest.approx(alone, rel=1e-5)
+
+
+def entry(name: str, rows: int, **more: Any) -> TableEntry:
+    return TableEntry(name=name, rows=rows, place="t.csv:1", **more)
+
+
+def test_drawn_lookups_are_of_their_tables_sides_and_exponents() -> None:
+    tables = (entry("u", 5_000, pooling=3.25, side="user", zipf_exponent=0.0), entry("i", 900, pooling=1.0))
+    trace = draw_lookups(tables, 4_000, 5, 0)
+    trace.check("drawn")
+    lengths = np.diff(trace.offsets).reshape(2, 4_000, 5)
+    assert not lengths[0, :, 1:].any() and (lengths[1] == 1).all() and {*lengths[0, :, 0].tolist()} == {3, 4}
+    assert len(trace.rows_of(0)) / 4_000 == pytest.approx(3.25, abs=0.05)
+    assert count_lookups(tables, 5) == 3.25 + 5
+    counts = np.bincount(trace.rows_of(0), minlength=5_000)
+    assert counts.max() < 15 and np.bincount(trace.rows_of(1)).max() > 1_000
+
+
+def test_queries_of_several_samples_look_the_user_up_once() -> None:
+    lengths = np.array([[2, 1, 1, 1, 1], [1, 1, 1, 1, 1]])
+    trace = AccessTrace(
+        num_rows=(9, 9),
+        num_bags=5,
+        indices=np.array([0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]),
+        offsets=np.concatenate(([0], np.cumsum(lengths))),
+        tables=(TracedTable("u", 8, "user"), TracedTable("i", 12, "item")),
+    )
+    made = trace.with_queries(2)
+    made.check("joined")
+    assert (made.num_bags, made.samples_per_query) == (4, 2)
+    assert (made.rows_of(0).tolist(), made.rows_of(1).tolist()) == ([0, 1, 3], [0, 1, 2, 3])
+    assert np.diff(made.offsets).tolist() == [2, 0, 1, 0, 1, 1, 1, 1]
+    assert (made.row_units, made.num_units) == ((2, 3), 45)
+    with pytest.raises(ValueError, match="5 samples are less than one query of 6"):
+        trace.with_queries(6)
 
 
 INDICES, LENGTHS = torch.tensor([3, 0, 1, 1, 2]), torch.tensor([[1, 2], [0, 2]])

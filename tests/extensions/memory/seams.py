@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 from typing import Any
 
 _TRACE = "trace rm1_deeprecsys --lookups 6400 -o t"
@@ -13,6 +14,8 @@ FILE_WORDS = {
     "lookups": "trace {}.pt -o u",
     "lookups, packed": "trace {}.pt.gz -o u",
     "stack distances": "trace {}.log -o u",
+    "tables": "trace {}.csv -o u",
+    "tables, JSON": "trace {}.json -o u",
 }
 
 
@@ -45,11 +48,25 @@ def _distances() -> dict[str, Any]:
     return {"files": {"x.log": content}, "words": ("trace x.log -o t --lookups 1000",)}
 
 
+def _tables() -> dict[str, Any]:
+    content = "name,rows,width,pooling,side,precision\na,900,16,2.5,user,int8\nb,50,32,1,item,\n"
+    words = ("trace x.csv -o t --lookups 1000 --items 4", "tiers --trace t --cache 5%")
+    return {"files": {"x.csv": content}, "words": words}
+
+
+def _tables_json() -> dict[str, Any]:
+    rows = [{"name": "a", "rows": 900, "width": 16, "pooling": 2}, {"name": "b", "rows": 9, "width": 4, "pooling": 1}]
+    content = json.dumps(rows, indent=1)
+    return {"files": {"x.json": content}, "words": ("trace x.json -o t --lookups 1000",)}
+
+
 FAMILIES = {
     "trace": _trace,
     "tier": _tier,
     "lookups": _lookups,
     "lookups, packed": _packed,
     "stack distances": _distances,
+    "tables": _tables,
+    "tables, JSON": _tables_json,
 }
 COMPLETED = {"tiers --trace t --tier": ("nand,c", ["nand,cxl"])}

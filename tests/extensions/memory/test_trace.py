@@ -170,7 +170,7 @@ def test_rows_of_a_file_are_at_least_its_highest_until_a_file_of_tables_says_mor
         ("x.pt", "name,rows\na,100\n", 8, "t.csv: 1 tables, but x.pt has lookups of 2"),
         ("x.pt", "name,rows\na,3\nb,3\n", 8, "t.csv:2: rows: found 3, but x.pt looks up row 3 of table 0"),
         ("x.pt", "name\na\n", 8, "t.csv:1: no column 'rows'"),
-        ("rm1_deeprecsys", "name,rows\na,3\n", 2, "for a file of lookups"),
+        ("rm1_deeprecsys", "name,rows\na,3\n", 2, "are for files"),
     ],
 )
 def test_tables_that_do_not_fit_are_refused(
@@ -179,6 +179,71 @@ def test_tables_that_do_not_fit_are_refused(
     save_lookups(tmp_path / "x.pt")
     (tmp_path / "t.csv").write_text(tables)
     done = inside("trace", what, "-o", "t", "--tables", "t.csv")
+    assert done.returncode == code and said in " ".join(done.stderr.split()), done.stderr
+    assert not (tmp_path / "t").exists()
+
+
+TABLES = """name,rows,width,pooling,side,precision
+user_id,20000,64,1,user,int8
+history,5000,32,20.5,user,
+ad,3000,16,2,item,fp16
+"""
+"""Of 72, 128 and 32 bytes a row."""
+
+
+@pytest.mark.parametrize("name", ["model.csv", "model.json"])
+def test_tables_of_unlike_widths_and_sides_are_drawn_and_traced(name: str, inside: Command, tmp_path: Path) -> None:
+    header, *lines = TABLES.splitlines()
+    as_json = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]
+    as_json = [{key: value or None for key, value in each.items()} for each in as_json]
+    (tmp_path / name).write_text(TABLES if name == "model.csv" else json.dumps(as_json))
+    done = inside("trace", name, "-o", "t", "--items", 10, "--lookups", 20_000, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    study = json.loads(done.stdout)
+    assert [check["is_passed"] for check in study["checks"]] == [True]
+    assert "10 % of the bytes" in study["title"] and "10 % of the bytes" in study["findings"][-1]
+    assert [row[:4] for row in study["tables"][2]["rows"]][1:] == [
+        ["user_id", 20_000, 72, "user"],
+        ["history", 5_000, 128, "user"],
+        ["ad", 3_000, 32, "item"],
+    ]
+    whole = 20_000 * 72 + 5_000 * 128 + 3_000 * 32
+    assert study["tables"][0]["rows"][-1][:2] == [1.0, whole]
+    manifest, trace = read_trace(tmp_path / "t")
+    assert (manifest.samples_per_query, trace.num_bags % 10, trace.names) == (10, 0, ("user_id", "history", "ad"))
+    lengths = np.diff(trace.offsets).reshape(3, -1, 10)
+    assert (lengths[2] == 2).all() and (lengths[0, :, 0] == 1).all() and not lengths[:2, :, 1:].any()
+    assert {*lengths[1, :, 0].tolist()} == {20, 21} and abs(lengths[1, :, 0].mean() - 20.5) < 0.2
+    assert abs(len(trace.indices) - 20_000) < 300
+
+
+def test_samples_of_a_file_are_joined_to_queries_that_look_the_user_up_once(inside: Command, tmp_path: Path) -> None:
+    save_lookups(tmp_path / "x.pt")
+    (tmp_path / "t.csv").write_text("name,rows,width,side\na,100,8,user\nb,3,16,item\n")
+    done = inside("trace", "x.pt", "-o", "t", "--tables", "t.csv", "--items", 2)
+    assert done.returncode == 0, done.stderr
+    trace = read_trace(tmp_path / "t")[1]
+    assert (trace.indices.tolist(), trace.offsets.tolist()) == ([3, 1, 2], [0, 1, 1, 1, 3])
+    assert trace.row_units == (1, 2) and trace.units_of(np.array([0, 99, 100, 102])).tolist() == [1, 1, 2, 2]
+    many = inside("trace", "x.pt", "-o", "u", "--items", 3)
+    assert many.returncode == 8 and "2 samples, less than one query" in many.stderr
+
+
+@pytest.mark.parametrize(
+    ("tables", "more", "code", "said"),
+    [
+        ("name,rows,width\na,3,4\n", (), 8, "x.csv:2: pooling: is missing"),
+        ("name,rows,width,pooling\na,1099511627776,4,1\nb,9,4,1\n", (), 8, "x.csv: tables of 1,099,511,627,785 rows"),
+        ("name,rows,width,pooling\na,3,4,0.000001\n", (), 9, "Ask for fewer"),
+        ("name,rows,width,pooling\na,3,4,1000000\n", ("--items", 1_000_000), 9, "Ask for fewer"),
+        ("name,rows,width,pooling\na,3,4,1\n", ("--tables", "x.csv"), 2, "has tables itself"),
+    ],
+)
+def test_tables_that_cannot_be_drawn_are_refused(
+    tables: str, more: tuple[object, ...], code: int, said: str, inside: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "x.csv").write_text(tables)
+    done = inside("trace", "x.csv", "-o", "t", *more)
     assert done.returncode == code and said in " ".join(done.stderr.split()), done.stderr
     assert not (tmp_path / "t").exists()
 

@@ -1,0 +1,42 @@
+"""Draw lookups of tables that a file describes, where nobody has logged any."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reference_models.data.synthetic.config import ZIPF_EXPONENT
+from reference_models.data.synthetic.dataset import scatter, zipf_ranks
+from reference_models.data.table_file import TableEntry
+from reference_models.data.traces.trace import AccessTrace, Ids
+
+
+def count_lookups(tables: Sequence[TableEntry], items: int) -> float:
+    """Return how many lookups a query of so many items has on average: a user's once, others with each item."""
+    return sum((table.pooling or 0.0) * (1 if table.side == "user" else items) for table in tables)
+
+
+def draw_lookups(tables: Sequence[TableEntry], num_queries: int, items: int, seed: int) -> AccessTrace:
+    """Draw `num_queries` queries of `items` samples each; only the first sample of a query looks up user-side tables.
+
+    A bag has as many lookups as the table's pooling, one more or less where that is not whole, so that the mean is.
+    Rows are independent, by a power law of the table's exponent, else of that of synthetic data, and scattered.
+    """
+    generator, num_samples = np.random.default_rng(seed), num_queries * items
+    indices, lengths = list[Ids](), list[Ids]()
+    for table in tables:
+        pooling, exponent = table.pooling or 0.0, table.zipf_exponent
+        whole = int(pooling)
+        length = whole + (generator.random(num_samples) < pooling - whole)
+        if table.side == "user":
+            length[np.arange(num_samples) % items > 0] = 0
+        ranks = zipf_ranks(
+            generator.random(int(length.sum())), table.rows, ZIPF_EXPONENT if exponent is None else exponent
+        )
+        indices.append(scatter(ranks, table.rows))
+        lengths.append(length.astype(np.int64))
+    return AccessTrace(
+        num_rows=tuple(table.rows for table in tables),
+        num_bags=num_samples,
+        indices=np.concatenate(indices),
+        offsets=np.concatenate(([0], np.cumsum(np.concatenate(lengths)))).astype(np.int64),
+    )
